@@ -10,7 +10,7 @@ from nishimori.plot._style import COLORS, HUES, MARKERS
 LOOKS = {
     "ec": {"color": COLORS["ec"], "marker": MARKERS["ec"]},
     "ts": {"color": COLORS["ts"], "marker": MARKERS["ts"]},
-    "adaptive": {"color": HUES["black"], "marker": "D"},
+    "adaptive": {"color": COLORS["after"], "marker": MARKERS["after"]},
 }
 NOTE = {"ha": "right", "va": "bottom", "color": "0.35", "fontsize": 9}
 LINE = {"markersize": 5, "linewidth": 1.3, "capsize": 2.5}
@@ -60,7 +60,7 @@ def interval(numbers, pyplot):
     """How much of δ is kept, and the coverage of intervals, both against δ in units of its standard deviation."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
     t = np.linspace(0, 6, 400)
-    left.plot(t, kept_share(t, 1.0), color=HUES["black"], label="adaptive: t²/(t² + 1)")
+    left.plot(t, kept_share(t, 1.0), color=COLORS["after"], label="adaptive: t²/(t² + 1)")
     left.plot(t, np.maximum(0, 1 - 1 / np.maximum(t, 1e-9) ** 2), "--", color=HUES["grey"], label="1 - 1/t², not below 0")
     left.plot(t, t**4 / (t**4 + 4), ":", color=HUES["grey"], label="t⁴/(t⁴ + 2²)")
     left.set(
@@ -73,7 +73,7 @@ def interval(numbers, pyplot):
     right.axhspan(93, 97, color="0.9", zorder=0)
     right.axhline(95, color="0.4", linewidth=0.9)
     right.plot(x, covered[:, 1], "x", color=HUES["purple"], label="± 1.96 standard errors")
-    right.plot(x, covered[:, 0], "D", color=HUES["black"], markersize=5, label="percentile interval")
+    right.plot(x, covered[:, 0], MARKERS["after"], color=COLORS["after"], markersize=5, label="percentile interval")
     right.set(xlabel="median of t over validation sets", ylabel="coverage of the population's T_EC, %", ylim=(90, 100))
     right.legend(loc="upper right")
     for ax in (left, right):

@@ -104,12 +104,11 @@ def tables(rows):
 
 
 def picture(rows, path):
-    """The curves of one class, and the loss against the number of samples."""
+    """The curves of one class, and the loss minus that of TS against the number of samples."""
     from matplotlib import pyplot  # noqa: PLC0415 - only for the picture
 
     looks = {
         "none": {"color": COLORS["before"], "marker": MARKERS["before"]},
-        "ts": {"color": COLORS["ts"], "marker": MARKERS["ts"]},
         "isotonic": {"color": HUES["purple"], "marker": "v"},
         "histogram": {"color": HUES["green"], "marker": "D"},
     }
@@ -117,18 +116,28 @@ def picture(rows, path):
     _curves(axes[0], looks)
     for ax, kind in zip(axes[1:], ("10 classes", "100 classes"), strict=True):
         for name, look in looks.items():
-            chosen = [
-                [row["nll"] for row in rows if (row["kind"], row["size"], row["method"]) == (kind, n, name)] for n in SIZES
-            ]
-            ax.plot(SIZES, [np.mean(each) for each in chosen], label=name, **look)
+            found = [_differences(rows, kind, size, name) for size in SIZES]
+            errors = [each.std(ddof=1) / np.sqrt(len(each)) for each in found]
+            ax.errorbar(SIZES, [each.mean() for each in found], errors, label=name, capsize=3, **look)
         number = len({row["subject"] for row in rows if row["kind"] == kind})
-        ax.set(xscale="log", xlabel="validation samples", ylabel="NLL on test data", title=f"{number} networks, {kind}")
+        ax.axhline(0, color=COLORS["ts"], linewidth=1.2, label="ts")
+        ax.set(
+            xscale="log", xlabel="validation samples", ylabel="test NLL minus that of ts", title=f"{number} networks, {kind}"
+        )
         ax.set_xticks(SIZES, [f"{size:,}" for size in SIZES])
         ax.minorticks_off()
         ax.grid(alpha=0.3)
-    axes[1].set_ylim(top=0.7)
-    axes[1].legend(loc="upper right", ncols=2)
+    axes[2].legend(loc="upper right", title="mean ± standard error", title_fontsize=9, fontsize=9)
     figure.savefig(path, dpi=120)
+
+
+def _differences(rows, kind, size, method):
+    """The loss of a method minus that of TS, a mean over draws for each network."""
+    losses = {}
+    for row in rows:
+        if (row["kind"], row["size"]) == (kind, size) and row["method"] in (method, "ts"):
+            losses.setdefault(row["subject"], {}).setdefault(row["method"], []).append(row["nll"])
+    return np.array([np.mean(each[method]) - np.mean(each["ts"]) for each in losses.values()])
 
 
 def _curves(ax, looks):
@@ -145,9 +154,8 @@ def _curves(ax, looks):
     errors = histogram.parameters_se_["frequencies"][shown]
     ax.errorbar((edges[1:] + edges[:-1]) / 2, values, errors, color=color, linestyle="none", elinewidth=1)
     ax.set(xlabel="probability of class 3", ylabel="value of its curve", title="cifar10/resnet20, 1,000 samples")
-    ax.set_ylim(-0.05, 1.35)
-    ax.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
-    ax.legend(loc="upper left", fontsize=9)
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    ax.legend(loc="upper left", fontsize=8)
 
 
 def main():

@@ -53,7 +53,7 @@ class Job:
     def seconds(self, cost: Cost) -> float:
         """How long it takes."""
         parts = self.parts(cost)
-        return self.start + cost.readings * (max(parts["reading"], parts["computing"]) + parts["scheduling"])
+        return self.start + cost.n_passes * (max(parts["reading"], parts["computing"]) + parts["scheduling"])
 
     def bottleneck(self, cost: Cost) -> str:
         """What most of the time is spent on."""

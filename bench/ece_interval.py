@@ -16,10 +16,11 @@ from matplotlib.figure import Figure
 import nishimori
 from metric_coverage import N_BINS, population
 from nishimori import data
+from nishimori.plot._style import HUES
 
 SIZES = (100, 200, 500, 1000, 2000, 5000, 10000)
 PANELS = {"labels redrawn": "calibrated: labels drawn from the model", "T = 1": "overconfident: the network as it is"}
-INK, PALE = "#0b5394", "#9fc5e8"
+INK, PALE = HUES["blue"], HUES["sky"]
 
 
 def curves(calibration: str, repetitions: int) -> np.ndarray:
@@ -49,7 +50,7 @@ def main() -> None:
     for ax, (calibration, title) in zip(axes, PANELS.items(), strict=True):
         measured, corrected, low, high = 100 * curves(calibration, options.repetitions).T
         ax.fill_between(SIZES, low, high, color=PALE, alpha=0.6, linewidth=0, label="95 % interval")
-        ax.plot(SIZES, measured, "s--", color="#b45f06", label="ECE as measured")
+        ax.plot(SIZES, measured, "s--", color=HUES["vermilion"], label="ECE as measured")
         ax.plot(SIZES, corrected, "o-", color=INK, label="ECE corrected")
         ax.axhline(100 * truths[calibration], color="0.2", linewidth=1, label="true ECE")
         ax.set(xscale="log", title=title, xlabel="number of samples")

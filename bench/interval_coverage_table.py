@@ -70,29 +70,30 @@ def markdown(cells: list[Cell]) -> str:
 
 
 def picture(cells: list[Cell], path: Path) -> None:
-    """Coverage over n, one panel for each kind of rows."""
+    """Coverage over n, a row of panels for each method and a column for each kind of rows."""
     kinds = {"drawn at T": "labels drawn at T", "noisy labels": "every fifth label random", "/": "resampled networks"}
-    figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.8), sharey=True, layout="constrained")
     colours = {"EC": COLORS["ec"], "TS": COLORS["ts"], "top-5 EC": COLORS["accuracy"]}
+    figure, axes = plt.subplots(len(colours), 3, figsize=(9.6, 6.6), sharex=True, sharey=True, layout="constrained")
     sizes = sorted({each.n for each in cells})
-    for axis, (key, title) in zip(axes, kinds.items(), strict=True):
-        axis.axhspan(93, 97, color="0.93", zorder=0)
-        axis.axhline(95, color="0.6", linewidth=0.8, zorder=1)
+    for column, (key, title) in zip(axes.T, kinds.items(), strict=True):
         some = [each for each in cells if key in each.pool]
         names = list(dict.fromkeys(each.pool for each in some))
-        for each in some:
-            shift = (names.index(each.pool) - (len(names) - 1) / 2) * 0.2 + (list(colours).index(each.method) - 1) * 0.06
-            bar = 100 * np.sqrt(0.05 * 0.95 / each.repetitions)
-            marker = "osD^v"[names.index(each.pool)]
-            x = sizes.index(each.n) + shift
-            axis.errorbar(x, each.coverage, bar, fmt=marker, color=colours[each.method], markersize=4.5, elinewidth=0.9)
+        for axis, (method, colour) in zip(column, colours.items(), strict=True):
+            axis.axhspan(93, 97, color="0.93", zorder=0)
+            axis.axhline(95, color="0.6", linewidth=0.8, zorder=1)
+            for each in (cell for cell in some if cell.method == method):
+                x = sizes.index(each.n) + 0.2 * (names.index(each.pool) - (len(names) - 1) / 2)
+                bar = 100 * np.sqrt(0.05 * 0.95 / each.repetitions)
+                axis.errorbar(x, each.coverage, bar, fmt="osD^v"[names.index(each.pool)], color=colour, markersize=5)
+            axis.spines[["top", "right"]].set_visible(False)
         for marker, name in zip("osD^v", names, strict=False):
-            axis.plot([], [], marker, color="0.3", markersize=4.5, label=name.split(", ")[-1])
-        axis.set(title=title, xlabel="validation samples n", ylim=(92, 98.8), xlim=(-0.5, len(sizes) - 0.5))
-        axis.set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes])
-        axis.legend(fontsize=7.5, loc="upper center", ncols=2, columnspacing=1, handletextpad=0.2, frameon=False)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("95 % intervals that contain\nthe true T, %")
-    handles = [plt.Line2D([], [], color=colour, marker="o", linewidth=1) for colour in colours.values()]
-    figure.legend(handles, colours, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    figure.savefig(path, dpi=150)
+            column[0].plot([], [], marker, color="0.3", markersize=5, label=name.split(", ")[-1])
+        column[0].set_title(f"{title}\n\n", fontsize=11)
+        shown = {"fontsize": 8, "ncols": 2, "columnspacing": 1, "handletextpad": 0.2, "frameon": False}
+        column[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1), **shown)
+        column[-1].set(xlabel="validation samples n", ylim=(92, 98), xlim=(-0.5, len(sizes) - 0.5))
+        column[-1].set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes])
+    for axis, method in zip(axes[:, 0], colours, strict=True):
+        axis.set_ylabel(method, color=colours[method], fontweight="bold")
+    figure.supylabel("95 % intervals that contain the true T, %; bars: one standard error", fontsize=10)
+    figure.savefig(path, dpi=130)

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from nishimori import data, metrics, temperatures
+from nishimori.plot._style import HUES
 
 NETWORK = "cifar10/resnet20"
 SIZES = (100, 300, 1000, 3000, 10_000)
@@ -120,7 +121,7 @@ COLUMNS = {
     "calibration errors": ["ECE, 15 uniform bins", "ECE, 15 quantile bins", "smooth ECE", "KS"],
     "calibration part of the NLL": ["NLL, isotonic", f"NLL, isotonic, cv={FOLDS}", "NLL, temperature"],
 }
-STYLES = [("#AA3377", "o"), ("#56B4E9", "s"), ("#117733", "D"), ("#332288", "^")]
+STYLES = [(HUES["purple"], "o"), (HUES["sky"], "s"), (HUES["green"], "D"), (HUES["indigo"], "^")]
 
 
 def draw(found: Study, sizes: list[int], path: Path) -> None:

@@ -26,7 +26,7 @@ from scipy.stats import chi2
 import nishimori
 from nishimori import calibration_test, data, temperatures
 from nishimori.errors import NoTemperatureError
-from nishimori.plot._style import OTHER_COLORS
+from nishimori.plot._style import OTHER_COLORS, TEACHER_COLORS
 from nishimori.theory import state_evolution
 
 SIZES = (100, 300, 1000, 5000)
@@ -289,34 +289,30 @@ def picture(text: str, path: Path) -> None:
     curves: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
     for kind, name, log_ratio, n, share, *_ in table:
         curves.setdefault((kind, name, log_ratio), []).append((int(n.replace(",", "")), float(share)))
-    figure, panels = pyplot.subplots(1, 2, figsize=(11, 4.4), layout="constrained", width_ratios=(1, 1.25))
-    hues = dict(zip((*NETWORKS, *TEACHERS), (*OTHER_COLORS[:5], *OTHER_COLORS[6:]), strict=False))
+    figure, panels = pyplot.subplots(1, 4, figsize=(13.5, 4.8), sharex=True, layout="constrained")
+    hues = dict(zip(NETWORKS, OTHER_COLORS, strict=False)) | TEACHER_COLORS
+    places = {"size": 0, "label noise": 1, "real labels": 2, "teacher": 3}
     for (kind, name, log_ratio), points in curves.items():
         word, style, holds = next(shown for start, shown in SHOWN.items() if kind.startswith(start))
-        label = f"{word}, {name}" + ("" if holds else f" ({100 * float(log_ratio):+.1f} %)")
-        panels[0 if holds else 1].plot(
-            *zip(*points, strict=True), style, color=hues[name], marker="o", markersize=4, label=label
-        )
+        label = f"{name}, {word.removesuffix(' labels')}" if holds else f"{name}: {100 * float(log_ratio):+.1f} %"
+        panel = panels[places["size" if holds else word]]
+        shape = style if holds else "-"
+        panel.plot(*zip(*points, strict=True), shape, color=hues[name], marker="o", markersize=4, label=label)
     ticks = sorted({n for points in curves.values() for n, _ in points})
     for axes in panels:
-        axes.set(xscale="log", xlabel="validation samples")
+        axes.set(xscale="log", xlabel="validation samples", ylim=(0, 103))
         axes.set_xticks(ticks, [f"{n:,}" for n in ticks])
         axes.minorticks_off()
         axes.spines[["top", "right"]].set_visible(False)
-    left, right = panels
-    left.axhspan(*(5 + 2 * 100 * np.sqrt(0.05 * 0.95 / 2000) * np.array([-1, 1])), color="0.9", zorder=0)
-    left.set(title="Size: both temperatures are equal", ylim=(0, 10), ylabel="rejected at the level of 5 %, in %")
-    left.legend(fontsize=8, frameon=False, loc="upper right", handlelength=3.2)
-    right.axhline(5, color="0.6", linewidth=1)
-    right.set(title="Power: they differ", ylim=(0, 103))
-    right.legend(
-        fontsize=8,
-        frameon=False,
-        loc="center left",
-        handlelength=3.2,
-        bbox_to_anchor=(1, 0.5),
-        title="log(T_EC / T_TS) in brackets",
-    )
+        axes.axhline(5, color="0.6", linewidth=1, zorder=0)
+    size, *power = panels
+    size.axhspan(*(5 + 2 * 100 * np.sqrt(0.05 * 0.95 / 2000) * np.array([-1, 1])), color="0.9", zorder=0)
+    size.set(title="Size: both temperatures are equal", ylim=(0, 12), ylabel="rejected at a level of 5 %, in %")
+    for axes, title in zip(power, ("Power: label noise", "Power: real labels", "Power: teachers"), strict=True):
+        axes.set_title(title)
+    for axes, title in zip(panels, ("labels", *("log(T_EC / T_TS)",) * 3), strict=True):
+        look = {"fontsize": 8.5, "title_fontsize": 8.5, "frameon": False, "ncols": 2 if axes is size else 1}
+        axes.legend(title=title, loc="upper center", bbox_to_anchor=(0.5, -0.17), columnspacing=0.8, **look)
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
 

@@ -19,9 +19,7 @@ def test_a_bound_that_is_exceeded_raises_with_what_by_how_much_and_its_limits():
     gap = reference.ec_gap(LOGITS, LABELS, 1.0)
     first, second = str(raised.value).splitlines()
     assert first == "1 of 2 checks failed on 2000 samples."
-    found = re.fullmatch(
-        r"fail: gap exceeds 5 %: (\S+) % \(confidence is above accuracy\), and above (\S+) % at the level of 95 %", second
-    )
+    found = re.fullmatch(r"fail: gap exceeds 5 %: (\S+) % \(confidence is above accuracy\); 95 % lower bound (\S+) %", second)
     assert float(found[1]) == pytest.approx(100 * gap, abs=0.005)
     assert 5 < float(found[2]) < float(found[1])
 

@@ -1,4 +1,4 @@
-"""Scores of a classifier: how often it is right, how sure it is, and whether the two agree.
+"""Scores of a classifier: accuracy, confidence, and whether the two agree.
 
 `nishimori.evaluate` gives the usual ones together, with standard errors and intervals, from one pass over the data. Here every
 metric is a function of ``(logits, labels)``, in that order and in any array library, ``temperature``, by which logits are
@@ -91,7 +91,8 @@ def reliability(
     temperature : float
         Divide the logits by this first, so that one array serves before and after calibration.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``input``, ``classes``, ``floor``, ``ignore_index``,
+        ``shift_labels``, ``class_axis``.
 
     Examples
     --------

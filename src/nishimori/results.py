@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nishimori._evaluation.recommendation import RecommendedMethod as RecommendedMethod
     from nishimori._evaluation.required_samples import RequiredSamples as RequiredSamples
     from nishimori._evaluation.scorecard import Scorecard as Scorecard
-    from nishimori._fit.match import Receipt as Receipt
+    from nishimori._fit.match import FitInfo as FitInfo
     from nishimori._fit.temperatures import Temperatures as Temperatures
     from nishimori._rows.top_k import ProbabilityBounds as ProbabilityBounds
     from nishimori._sums.reliability import Reliability as Reliability
@@ -43,6 +43,7 @@ _HOME = {
     "Decomposition": "_evaluation.decomposition",
     "Difference": "_evaluation.metrics.metric",
     "Estimate": "_evaluation.metrics.metric",
+    "FitInfo": "_fit.match",
     "Gate": "_evaluation.gate",
     "GroupGap": "_evaluation.group_gaps",
     "GroupGaps": "_evaluation.group_gaps",
@@ -52,7 +53,6 @@ _HOME = {
     "MethodTable": "_calibrators.method_table",
     "MultilabelScorecard": "_evaluation.multilabel",
     "ProbabilityBounds": "_rows.top_k",
-    "Receipt": "_fit.match",
     "Recommendation": "_evaluation.recommendation",
     "RecommendedMethod": "_evaluation.recommendation",
     "Reliability": "_sums.reliability",

@@ -46,7 +46,8 @@ def assert_calibrated(
     min_samples : int
         With fewer samples, or clusters of them, the model cannot be judged.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Raises
     ------

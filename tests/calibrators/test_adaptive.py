@@ -199,10 +199,10 @@ def test_the_residual_is_what_confidence_exceeds_accuracy_by():
     found = fitted()
     gap = reference.ec_gap(LOGITS, NOISY, found.temperature_)
     assert abs(gap) > 1e-4
-    assert found.receipt_.residual == pytest.approx(gap, rel=1e-3)
-    assert not found.receipt_.is_measured
-    assert found.receipt_.temperature_se == found.temperature_se_
-    assert found.receipt_.n_passes == found.n_passes_
+    assert found.fit_info_.residual == pytest.approx(gap, rel=1e-3)
+    assert not found.fit_info_.is_measured
+    assert found.fit_info_.temperature_se == found.temperature_se_
+    assert found.fit_info_.n_passes == found.n_passes_
 
 
 def test_a_file_gives_temperature_error_and_interval_again(tmp_path):
@@ -308,7 +308,7 @@ def test_without_ts_the_temperature_is_that_of_ec():
     assert found.temperature_ == found.ec_ == pytest.approx(alone.temperature_, rel=1e-9)
     assert found.temperature_se_ == pytest.approx(alone.temperature_se_, rel=1e-2)
     assert found.confidence_interval() == pytest.approx(alone.confidence_interval(), rel=1e-2)
-    assert abs(found.receipt_.residual) < 1e-8
+    assert abs(found.fit_info_.residual) < 1e-8
 
 
 def test_without_ec_the_temperature_is_that_of_ts(tmp_path):

@@ -238,7 +238,7 @@ def test_what_has_no_temperature_is_refused():
 
 def test_a_search_that_is_stopped_says_what_to_do(monkeypatch):
     monkeypatch.setattr("nishimori._fit.mixture._MOST_STEPS", 1)
-    with pytest.raises(NotConvergedError, match=r"mixture did not converge in \d+ readings: .*Use more data, or one"):
+    with pytest.raises(NotConvergedError, match=r"mixture did not converge in \d+ passes: .*Use more data, or one"):
         EnsembleTemperature().fit(LOGITS, LABELS)
 
 

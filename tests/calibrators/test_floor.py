@@ -228,7 +228,7 @@ REFUSED = {
     ),
     "an iterator": (
         lambda: nishimori.temperatures(iter([(P, Y)]), **AUTO),
-        "`logits` must be readable more than once, got a list_iterator, which is used up after one reading. Pass a function "
+        "`logits` must be readable more than once, got a list_iterator, which is used up after one pass. Pass a function "
         "that makes a new one, such as `lambda: batches()`.",
     ),
     "a source with a floor": (

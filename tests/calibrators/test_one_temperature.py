@@ -28,7 +28,7 @@ METHODS = pytest.mark.parametrize(
 
 
 @METHODS
-def test_fit_leaves_a_temperature_its_classes_and_a_receipt(method, definition, gap):
+def test_fit_leaves_a_temperature_its_classes_and_a_fit_info(method, definition, gap):
     logits = LOGITS.copy()
     logits[0, (LABELS[0] + 1) % 4] = logits[1, (LABELS[1] + 2) % 4] = -np.inf
     weights = np.append(0.0, np.ones(299))
@@ -39,13 +39,13 @@ def test_fit_leaves_a_temperature_its_classes_and_a_receipt(method, definition, 
     assert calibrator.classes_.tolist() == [0, 1, 2, 3]
     assert calibrator.n_features_in_ == 4
     assert not hasattr(calibrator, "feature_names_in_")
-    receipt = calibrator.receipt_
-    assert receipt.residual == pytest.approx(gap(logits, LABELS, calibrator.temperature_, weights), abs=1e-12)
-    assert abs(receipt.residual) < 1e-9
-    assert receipt.n_samples == calibrator.n_samples_ == 299
-    assert receipt.accuracy == pytest.approx(np.mean(reference.right(logits, LABELS)[1:]))
-    assert (receipt.n_masked, receipt.n_zeros) == (1, 0)  # the other mask is in a row of weight zero, which is not there
-    assert receipt.n_passes == calibrator.n_passes_
+    fit_info = calibrator.fit_info_
+    assert fit_info.residual == pytest.approx(gap(logits, LABELS, calibrator.temperature_, weights), abs=1e-12)
+    assert abs(fit_info.residual) < 1e-9
+    assert fit_info.n_samples == calibrator.n_samples_ == 299
+    assert fit_info.accuracy == pytest.approx(np.mean(reference.right(logits, LABELS)[1:]))
+    assert (fit_info.n_masked, fit_info.n_zeros) == (1, 0)  # the other mask is in a row of weight zero, which is not there
+    assert fit_info.n_passes == calibrator.n_passes_
 
 
 @METHODS
@@ -174,7 +174,7 @@ def test_a_pickle_predicts_the_same(classes):
         copy = pickle.loads(pickle.dumps(fitted))
         np.testing.assert_array_equal(copy.predict_proba(X), fitted.predict_proba(X))
         np.testing.assert_array_equal(copy.predict(X), fitted.predict(X))
-        assert getattr(copy, "receipt_", None) == getattr(fitted, "receipt_", None)
+        assert getattr(copy, "fit_info_", None) == getattr(fitted, "fit_info_", None)
 
 
 def test_permuted_or_renamed_columns_are_refused_everywhere():
@@ -226,7 +226,7 @@ def test_an_exact_zero_counts_as_the_smallest_normal_number_of_its_dtype(method,
     fitted = method(input="probabilities").fit(stored, LABELS)
     expected = definition(np.log(np.where(exact == 0, float(tiny), exact)), LABELS)
     assert fitted.temperature_ == pytest.approx(expected, rel=1e-8)
-    assert fitted.receipt_.n_zeros == (exact == 0).sum() > 0
+    assert fitted.fit_info_.n_zeros == (exact == 0).sum() > 0
 
 
 @METHODS
@@ -234,7 +234,7 @@ def test_probabilities_their_logarithms_and_the_logits_have_one_temperature(meth
     p = reference.softmax(LOGITS)
     fits = [method().fit(LOGITS, LABELS), method().fit(np.log(p), LABELS), method(input="probabilities").fit(p, LABELS)]
     assert [fit.temperature_ for fit in fits] == pytest.approx([definition(LOGITS, LABELS)] * 3, rel=1e-8)
-    assert fits[2].receipt_.n_zeros == 0
+    assert fits[2].fit_info_.n_zeros == 0
     for fit, scores in zip(fits, (LOGITS, np.log(p), p), strict=True):
         np.testing.assert_allclose(fit.predict_proba(scores), reference.softmax(LOGITS, fits[0].temperature_), rtol=1e-7)
     assert temperatures(p, LABELS, input="probabilities").ts == pytest.approx(temperatures(LOGITS, LABELS).ts, rel=1e-8)
@@ -250,5 +250,5 @@ def test_logits_that_happen_to_look_like_probabilities_stay_logits():
 def test_one_hot_probabilities_are_calibrated_too():
     certain = np.eye(4)[LOGITS.argmax(axis=1)]
     fitted = ExpectationConsistency(input="probabilities").fit(certain, LABELS)
-    assert fitted.receipt_.n_zeros == 900
-    assert fitted.predict_proba(certain).max(axis=1).mean() == pytest.approx(fitted.receipt_.accuracy, abs=1e-9)
+    assert fitted.fit_info_.n_zeros == 900
+    assert fitted.predict_proba(certain).max(axis=1).mean() == pytest.approx(fitted.fit_info_.accuracy, abs=1e-9)

@@ -31,7 +31,7 @@ def test_a_bound_that_is_exceeded_ends_with_three_and_one_line_per_check(run, fi
     code, out, _ = run("gate test.npz --bound gap=0.05 --bound error=0.9")
     assert code == 3
     first, second = out.splitlines()
-    assert first.startswith(f"fail: gap exceeds 5 %: {100 * GAP:.2f} % (confidence is above accuracy), and above ")
+    assert first.startswith(f"fail: gap exceeds 5 %: {100 * GAP:.2f} % (confidence is above accuracy); 95 % lower bound ")
     assert second.startswith("pass: error is at most 90 %: ")
 
 
@@ -39,7 +39,7 @@ def test_a_calibration_makes_the_model_pass(run, files):
     code, out, _ = run("gate test.npz --calibration c.json --bound gap=0.05 --bound ece=0.08 --level 0.99")
     assert code == 0
     assert [line.split(":")[0] for line in out.splitlines()] == ["pass", "pass"]
-    assert "at the level of 99 %" in out
+    assert "; 99 % upper bound " in out
 
 
 def test_what_is_inconclusive_passes_unless_strict(run, files):

@@ -55,8 +55,8 @@ def test_weights_masks_and_ties_agree_with_the_definition(n, k, dtype):
     ts = TemperatureScaling().fit(tensor, labels, weights)
     assert ec.temperature_ == pytest.approx(reference.ec_temperature(stored, labels, weights, low=0.1, high=10), rel=1e-8)
     assert ts.temperature_ == pytest.approx(reference.ts_temperature(stored, labels, weights, low=0.1, high=10), rel=1e-8)
-    assert (ec.receipt_.kernel, ec.receipt_.n_masked) == ("triton", n_masked)
-    assert ec.receipt_.n_samples == (weights > 0).sum()
+    assert (ec.fit_info_.kernel, ec.fit_info_.n_masked) == ("triton", n_masked)
+    assert ec.fit_info_.n_samples == (weights > 0).sum()
 
 
 @HALF_AND_SINGLE
@@ -122,7 +122,7 @@ def test_without_triton_the_temperatures_are_the_same(monkeypatch, n, k):
     with_it = temperatures(tensor, labels)
     monkeypatch.setattr(kernel, "_is_installed", lambda package: False)
     without = ExpectationConsistency().fit(tensor, labels)
-    assert without.receipt_.kernel == "array_api"
+    assert without.fit_info_.kernel == "array_api"
     assert without.temperature_ == pytest.approx(with_it.ec, rel=1e-8)
 
 
@@ -136,7 +136,7 @@ def test_top_n_masks_and_weights_agree_with_the_definition(top_n):
     weights = np.arange(2000) % 3
     fitted = ExpectationConsistency(top_n=top_n).fit(tensor, labels, torch.from_numpy(weights).cuda())
     assert fitted.temperature_ == pytest.approx(reference.ec_temperature(stored, labels, weights, top_n), rel=1e-8)
-    assert fitted.receipt_.n_masked == hidden[weights > 0].sum()
+    assert fitted.fit_info_.n_masked == hidden[weights > 0].sum()
 
 
 @DTYPES

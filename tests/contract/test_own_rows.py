@@ -41,10 +41,10 @@ class Listed:
         self.parts = parts
         self.n_classes = parts[0].logits.shape[1]
         self.n_rows = None
-        self.readings = 0
+        self.n_passes = 0
 
     def gather(self, pass_, report=None):
-        self.readings += 1
+        self.n_passes += 1
         sums = [pickle.loads(pickle.dumps(pass_))(batch) for batch in self.parts]
         sums = [pickle.loads(pickle.dumps(each)) for each in sums]
         total = sums[0]
@@ -126,13 +126,13 @@ class Iterated:
     """An object of one's own that yields them each time it is iterated over, always in another order."""
 
     def __init__(self):
-        self.readings = 0
+        self.n_passes = 0
 
     def __iter__(self):
-        self.readings += 1
+        self.n_passes += 1
         batches = dictionaries()
-        yield from batches[self.readings % 2 :: 2]
-        yield from batches[1 - self.readings % 2 :: 2]
+        yield from batches[self.n_passes % 2 :: 2]
+        yield from batches[1 - self.n_passes % 2 :: 2]
 
 
 WEIGHED = {"sample_weight": WEIGHTS}
@@ -190,8 +190,8 @@ def test_every_calibrator_fits(rows, calibrator):
     assert calibrator.temperature_ == pytest.approx(expected.temperature_, rel=1e-9)
     assert (calibrator.n_samples_, calibrator.n_features_in_) == (expected.n_samples_, 5)
     np.testing.assert_allclose(calibrator.predict_proba(LOGITS), expected.predict_proba(LOGITS), rtol=1e-8)
-    if hasattr(expected, "receipt_"):
-        assert calibrator.receipt_.accuracy == pytest.approx(expected.receipt_.accuracy)
+    if hasattr(expected, "fit_info_"):
+        assert calibrator.fit_info_.accuracy == pytest.approx(expected.fit_info_.accuracy)
 
 
 METRICS = {
@@ -225,7 +225,7 @@ def test_curves_and_scorecards_are_those_of_the_array(rows, strategy):
 def test_an_evaluation_gathers_once():
     rows = Listed(list(batches()))
     nishimori.evaluate(rows)
-    assert rows.readings == 1
+    assert rows.n_passes == 1
 
 
 def test_what_a_source_brings_may_not_be_passed_again(rows):
@@ -393,7 +393,7 @@ def test_batches_must_name_the_same_and_the_same_in_every_reading():
         readings.append(None)
         return [first, *({**each, "clusters": each["clusters"] + len(readings)} for each in others)]
 
-    with pytest.raises(InputError, match=r"`clusters` must be the same in every reading, got .* which was not there before"):
+    with pytest.raises(InputError, match=r"`clusters` must be the same in every pass, got .* which was not there before"):
         nishimori.temperatures(nishimori.rows(changing))
 
 

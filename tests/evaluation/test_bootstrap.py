@@ -120,7 +120,8 @@ def test_resamples_without_a_temperature_are_counted_and_left_out():
     assert found.n_without == (~has_wrong).sum() > 30
     expected = [reference.ec_temperature(logits, labels, each) for each in drawn[has_wrong][:20]]
     np.testing.assert_allclose(found.temperatures[:20], expected, rtol=1e-7)
-    assert f"{500 - found.n_without} resamples, {found.n_without} without a temperature" in repr(found)
+    assert f"n_draws={500 - found.n_without}, n_without={found.n_without})" in repr(found)
+    assert f"{found.n_without} further resamples had no solution." in str(found)
 
 
 def test_temperatures_far_from_that_of_the_data_are_found():
@@ -210,7 +211,7 @@ def test_a_calibrator_is_fitted_again_to_each_resample(n_jobs):
     assert (found.temperature, found.temperatures, found.se, found.n_without) == (None, None, None, 0)
     assert found.errors["scale"] == pytest.approx(np.std(expected, ddof=1), rel=1e-6)
     assert found.interval(0.8, "scale") == pytest.approx(np.quantile(expected, [0.1, 0.9]), rel=1e-6)
-    assert repr(found) == "<Bootstrap: 1 parameters, scale; 12 resamples>"
+    assert repr(found) == "Bootstrap(parameters=('scale',), n_draws=12)"
 
 
 def test_clusters_are_resampled_as_a_whole_where_a_calibrator_is_fitted_again():

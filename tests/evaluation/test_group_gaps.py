@@ -141,14 +141,18 @@ def test_the_table_has_the_worst_group_first_and_a_summary():
     logits = np.where((TOP == 2)[:, None], 6 * LOGITS, LOGITS / 1.6)
     found = group_gaps(logits, LABELS)
     worst = found[2]
-    lines = str(found).splitlines()
-    assert lines[0].split() == ["class", "n", "confidence", "accuracy", "gap", "in", "points"]
+    title, table, notes = str(found).split("\n\n")
+    assert title == "Gap of each predicted class: confidence minus accuracy"
+    lines = table.splitlines()
+    assert lines[0].split() == ["class", "n", "confidence", "accuracy", "gap", "in", "points", "significant"]
     gap = f"+{100 * worst.gap:.1f} ± {100 * worst.se:.1f}"
     assert lines[2].split("  ")[0] == "2"
     assert gap in lines[2]
-    assert lines[2].endswith("off")
-    assert lines[-1].startswith(f"Mean gap {100 * found.mean_abs_gap:.2f} points, without the noise ")
-    assert lines[-1].endswith("1 of 4 groups is off by more than noise.")
+    assert lines[2].endswith("yes")
+    assert " ".join(notes.split()).startswith(
+        "1 of 4 gaps is significant (level 95 %, Holm's correction). "
+        f"Mean absolute gap {100 * found.mean_abs_gap:.2f} points; bias-corrected {100 * found.mean_abs_gap_corrected:.2f} "
+    )
     assert found.to_markdown().startswith("| class | n | confidence |")
     assert r"\toprule" in found.to_latex()
     assert "<table>" in found._repr_html_()
@@ -158,7 +162,7 @@ def test_many_groups_are_cut_when_printed():
     logits, labels = reference.drawn(2000, 30, temperature=1.0)
     text = str(group_gaps(logits, labels))
     assert "... and 10 more" in text
-    assert text.splitlines()[-1].endswith("None of 30 groups is off by more than noise.")
+    assert "\nNone of 30 gaps is significant " in text
 
 
 def test_everything_is_there_for_machines():

@@ -61,14 +61,14 @@ def test_a_saved_calibrator_is_a_pilot(tmp_path):
 
 def test_the_sentence_says_how_many_and_what_within_means():
     pilot = ExpectationConsistency().fit(*reference.drawn(500, 5))
-    assert str(required_samples(0.02, pilot)) == (
+    assert required_samples(0.02, pilot).verdict == (
         "6,571 more validation samples would bring T of ec within 2 % (one standard error)."
     )
     assert required_samples(0.02, pilot, level=0.95).verdict.endswith("would bring T of ec within 2 % (interval at 95 %).")
     enough = required_samples(0.2, pilot)
     assert enough.more == 0
     assert enough.n < 500
-    assert str(enough) == "500 validation samples are enough: T of ec is within 7.5 % (one standard error)."
+    assert enough.verdict == "500 validation samples are enough: T of ec is within 7.5 % (one standard error)."
     other = required_samples(0.02, temperatures(*reference.drawn(500, 5)), method="ts")
     assert other.method == "ts"
     assert "would bring T of ts within" in other.verdict

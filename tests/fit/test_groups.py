@@ -124,9 +124,9 @@ def test_the_loss_of_other_rows_is_lower_than_with_one_temperature():
 
 
 def test_a_search_that_takes_too_long_is_an_error(monkeypatch):
-    monkeypatch.setattr("nishimori._fit.groups._MOST_READINGS", 2)
+    monkeypatch.setattr("nishimori._fit.groups._MOST_PASSES", 2)
     with pytest.raises(
-        NotConvergedError, match=r"^The search for the temperatures of groups did not converge in 2 readings\. Leave"
+        NotConvergedError, match=r"^The search for the temperatures of groups did not converge in 2 passes\. Leave"
     ):
         fitted("ec")
 

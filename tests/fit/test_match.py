@@ -54,7 +54,7 @@ def test_the_error_is_that_of_the_estimating_equation(n, k, weighted, kernel, mo
         assert se == pytest.approx(sandwich(method, logits, labels, weights, T), rel=1e-5)
         calibrator = METHODS[method]().fit(logits, labels, weights if weighted else None)
         assert calibrator.temperature_se_ == pytest.approx(se, rel=1e-5)
-        assert calibrator.receipt_.temperature_se == calibrator.temperature_se_
+        assert calibrator.fit_info_.temperature_se == calibrator.temperature_se_
 
 
 def precise_sandwich(method, logits, labels, weights, T, power=2):

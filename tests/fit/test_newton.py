@@ -56,7 +56,7 @@ def test_neither_the_units_of_the_unknowns_nor_those_of_the_gaps_matter():
     units, of_gaps = np.array([1e6, 1e-7, 3.0]), np.array([1e-9, 1e5, 1e12])
     scaled = solve(lambda x: evaluated(swirl, x, units, of_gaps), units * [3.0, 2.0, 4.0])
     np.testing.assert_allclose(scaled.x / units, plain.x, rtol=1e-9)
-    assert scaled.readings == plain.readings
+    assert scaled.n_passes == plain.n_passes
 
 
 def test_the_last_steps_double_the_digits():
@@ -100,14 +100,14 @@ def test_from_far_away_it_finds_the_least_cross_entropy(scale):
     )
     np.testing.assert_allclose(found.x, least.x, atol=1e-5)
     assert cross_entropy(found.x, logits, labels) <= least.fun + 1e-12
-    assert found.readings < 40
+    assert found.n_passes < 40
 
 
 def test_it_says_where_there_is_no_solution():
     def above_zero(x):  # each step is one to the left
         return Equations(np.array([np.exp(x[0]), x[1]]), np.diag([np.exp(x[0]), 1.0]), np.ones(2), np.zeros(2))
 
-    with pytest.raises(NotConvergedError, match=rf"did not converge in {LIMIT} readings: .* have no finite solution"):
+    with pytest.raises(NotConvergedError, match=rf"did not converge in {LIMIT} passes: .* have no finite solution"):
         solve(above_zero, np.array([0.0, 1.0]))
 
 
@@ -132,5 +132,5 @@ def test_a_step_out_of_the_range_of_numbers_is_shortened():
 def test_a_search_that_needs_few_digits_ends_earlier():
     rough = solve(lambda x: evaluated(swirl, x), np.array([3.0, 2.0, 4.0]), enough=0.1)
     exact = solve(lambda x: evaluated(swirl, x), np.array([3.0, 2.0, 4.0]))
-    assert rough.readings < exact.readings
+    assert rough.n_passes < exact.n_passes
     assert 1e-6 < np.abs(rough.x - exact.x).max() < 0.3

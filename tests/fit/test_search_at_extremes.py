@@ -96,7 +96,7 @@ def test_a_bootstrap_in_which_no_resample_has_a_temperature_says_so():
     logits, labels = np.array([[2.0, 0.0], [1.0, 0.0], [0.5, 0.0]]), [0, 1, 0]
     found = nishimori.bootstrap(logits, labels, n_draws=10, seed=2)
     assert (found.n_without, len(found.temperatures)) == (10, 0)
-    assert "10 without a temperature" in repr(found)
+    assert "n_without=10" in repr(found)
     with pytest.raises(InputError, match="`interval` needs a resample that has a temperature, got none"):
         found.interval()
 

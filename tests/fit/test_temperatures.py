@@ -166,7 +166,7 @@ def test_expectation_consistency_counts_a_label_at_a_masked_class_as_a_miss(top_
     logits[np.arange(40), (labels[:40] + 1) % 4] = 0.0  # one live class, so a masked one can be second
     fitted = ExpectationConsistency(top_n=top_n).fit(logits, labels)
     assert fitted.temperature_ == pytest.approx(reference.ec_temperature(logits, labels, top_n=top_n), rel=CLOSE)
-    assert fitted.receipt_.accuracy == pytest.approx(reference.right(logits, labels, top_n).mean())
+    assert fitted.fit_info_.accuracy == pytest.approx(reference.right(logits, labels, top_n).mean())
     assert not reference.right(logits, labels, top_n)[:40].any()
 
 

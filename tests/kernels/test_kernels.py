@@ -145,7 +145,7 @@ def test_every_kernel_finds_the_temperatures_of_the_definition(name, n, k, monke
     found = nishimori.temperatures(logits, labels)
     assert found.ec == pytest.approx(reference.ec_temperature(logits, labels), rel=1e-8)
     assert found.ts == pytest.approx(reference.ts_temperature(logits, labels), rel=1e-8)
-    assert nishimori.ExpectationConsistency().fit(logits, labels).receipt_.kernel == name
+    assert nishimori.ExpectationConsistency().fit(logits, labels).fit_info_.kernel == name
 
 
 @host_kernels.WITH_NATIVE
@@ -182,7 +182,7 @@ def test_a_new_kernel_is_one_function(monkeypatch):
     monkeypatch.setattr(row_sums, "kernel_for", lambda array: Kernel("obvious", obvious))
     fitted = nishimori.ExpectationConsistency().fit(logits, labels)
     assert fitted.temperature_ == pytest.approx(reference.ec_temperature(logits, labels), rel=1e-8)
-    assert fitted.receipt_.kernel == "obvious"
+    assert fitted.fit_info_.kernel == "obvious"
     card = nishimori.evaluate(logits, labels)
     assert (card.nll, card.ece, card.brier) == pytest.approx((usual.nll, usual.ece, usual.brier), rel=1e-12)
 

@@ -67,7 +67,7 @@ def test_masks_and_rows_without_weight_change_nothing(n_classes):
     found = temperatures(bad, np.concatenate([labels, labels[:100]]), sample_weight=weights)
     assert (found.ec, found.ts) == pytest.approx((expected.ec, expected.ts), rel=1e-8)
     calibrator = nishimori.ExpectationConsistency().fit(masked, labels)
-    assert calibrator.receipt_.n_masked == len(z)
+    assert calibrator.fit_info_.n_masked == len(z)
 
 
 @pytest.mark.parametrize("n_classes", [10, 40])

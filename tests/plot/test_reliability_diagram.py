@@ -1,5 +1,7 @@
 """Pictures: what is drawn is what was computed, on the axes that were passed, and nothing global changes."""
 
+from itertools import combinations
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -64,9 +66,11 @@ def test_certain_predictions_can_be_drawn(ax):
 def test_the_curve_marks_both_temperatures(ax):
     curve = nishimori.temperature_curve(LOGITS, LABELS)
     assert plot.temperature_curve(curve, ax=ax) is ax
-    (right,) = (other for other in ax.figure.axes if other is not ax)
-    lines = {line.get_label(): line for axes in (ax, right) for line in axes.get_lines()}
-    np.testing.assert_array_equal(lines["loss (right)"].get_ydata(), curve.loss)
+    (above,) = (other for other in ax.figure.axes if other is not ax)
+    lines = {line.get_label(): line for axes in (ax, above) for line in axes.get_lines()}
+    np.testing.assert_array_equal(lines["loss"].get_ydata(), curve.loss)
+    assert lines["loss"].axes is above  # which has a scale of its own, and covers nothing
+    assert above.get_position().y0 > ax.get_position().y1
     np.testing.assert_array_equal(lines["mean confidence"].get_ydata(), curve.confidence)
     np.testing.assert_array_equal(lines["ECE"].get_ydata(), curve.ece)
     assert lines[f"EC: T = {curve.chosen.ec:.3f}"].get_xdata() == [curve.chosen.ec]
@@ -85,7 +89,30 @@ def test_a_curve_without_temperatures_is_drawn_without_marks(ax):
     curve = nishimori.temperature_curve(LOGITS, LOGITS.argmax(axis=1))
     assert (curve.chosen.ec, curve.chosen.ts) == (None, None)
     plot.temperature_curve(curve, ax=ax)
-    assert not any("T = " in text.get_text() for text in ax.get_legend().get_texts())
+    texts = [text.get_text() for axes in ax.figure.axes for text in axes.get_legend().get_texts()]
+    assert not any("T = " in text for text in texts)
+
+
+def test_the_classic_diagram_has_a_bar_of_accuracy_and_a_gap_to_confidence_per_bin(ax):
+    curve = metrics.reliability(LOGITS, LABELS)
+    plot.reliability_diagram(curve, ax=ax, style="classic", label="before")
+    accuracy, gap = ax.containers
+    np.testing.assert_allclose([bar.get_height() for bar in accuracy], curve.accuracy)
+    np.testing.assert_allclose([bar.get_x() for bar in accuracy], curve.lower)
+    # The gap ends at the mean confidence, above or below the accuracy.
+    np.testing.assert_allclose([bar.get_y() + bar.get_height() for bar in gap], curve.confidence)
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["before: accuracy", f"gap to confidence: ECE {100 * curve.error():.2f} %"]
+
+
+def test_a_classic_diagram_of_several_curves_or_on_a_logit_scale_is_refused(ax):
+    curve = metrics.reliability(LOGITS, LABELS)
+    with pytest.raises(InputError, match="2 curves, whose bars would cover each other"):
+        plot.reliability_diagram({"before": curve, "after": curve}, ax=ax, style="classic")
+    with pytest.raises(InputError, match="got scale 'logit'"):
+        plot.reliability_diagram(curve, ax=ax, style="classic", scale="logit")
+    with pytest.raises(InputError, match="`style` must be 'points' or 'classic', got 'bars'"):
+        plot.reliability_diagram(curve, ax=ax, style="bars")
 
 
 def test_new_axes_are_made_where_none_are_passed():
@@ -335,19 +362,23 @@ def test_every_axis_of_every_picture_is_labelled(ax):
 
 def test_the_lines_of_the_temperature_curve_differ_in_colour_and_in_shape(ax):
     plot.temperature_curve(nishimori.temperature_curve(LOGITS, LABELS), ax=ax)
-    handles = ax.get_legend().legend_handles
+    handles = [line for axes in ax.figure.axes for line in axes.get_legend().legend_handles]
     assert len(handles) == 6
     assert len({line.get_color() for line in handles}) == 6
     assert {line.get_color() for line in handles} <= set(HUES.values())
     assert len({(line.get_linestyle(), line.get_marker()) for line in handles}) == 6
 
 
-@pytest.mark.parametrize(("width", "font", "columns"), [(80, 10, 1), (80, 8, 2), (110, 10, 2), (160, 10, 3)])
-def test_the_legend_of_the_temperature_curve_is_no_wider_than_the_figure(width, font, columns):
-    figure = Figure(figsize=(width / 25.4, 4), layout="constrained")
-    with mpl.rc_context({"font.size": font}):
-        ax = figure.add_subplot()
-        plot.temperature_curve(nishimori.temperature_curve(LOGITS, LABELS, grid=[1.0, 2.0]), ax=ax)
+def test_the_loss_has_axes_of_its_own_beside_other_pictures_and_without_a_grid():
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    curve = nishimori.temperature_curve(LOGITS, LABELS, grid=[1.0, 2.0])
+    plot.temperature_curve(curve, ax=right)
     FigureCanvasAgg(figure).draw()
-    assert ax.get_legend()._ncols == columns
-    assert ax.get_legend().get_window_extent().x1 <= figure.bbox.x1
+    (above,) = (each for each in figure.axes if each not in (left, right))
+    boxes = [each.get_tightbbox() for each in (left, right, above)]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for box in boxes)
+    alone = Figure().add_axes((0.1, 0.1, 0.8, 0.5))
+    plot.temperature_curve(curve, ax=alone)
+    assert [each.get_ylabel() for each in alone.child_axes] == ["loss, nats"]

@@ -96,9 +96,9 @@ def test_named_classes_weights_and_masks_are_those_of_the_definition():
     stored[hidden], logits[torch.from_numpy(hidden)] = -np.inf, -np.inf
     fitted = ExpectationConsistency(classes=names).fit(logits, names[LABELS], weights)
     assert fitted.temperature_ == pytest.approx(by_definition(stored, LABELS, weights)[0], rel=1e-9)
-    assert fitted.receipt_.n_masked == hidden[weights > 0].sum()
-    assert fitted.receipt_.n_samples == (weights > 0).sum()
-    assert fitted.receipt_.kernel == "stand-in"
+    assert fitted.fit_info_.n_masked == hidden[weights > 0].sum()
+    assert fitted.fit_info_.n_samples == (weights > 0).sum()
+    assert fitted.fit_info_.kernel == "stand-in"
 
 
 def test_what_other_passes_measure_is_that_of_arrays():

@@ -81,7 +81,7 @@ def test_probabilities_of_exactly_0_and_1_count_as_the_smallest_normal_and_are_c
         fitted = TemperatureScaling(input="probabilities").fit(p, Y)
     tiny = np.finfo(float).smallest_normal
     logits = np.log(np.stack([np.where(p == 1, tiny, 1 - p), np.where(p == 0, tiny, p)], axis=1))
-    assert fitted.receipt_.n_zeros == 12
+    assert fitted.fit_info_.n_zeros == 12
     assert fitted.temperature_ == pytest.approx(reference.ts_temperature(logits, Y), rel=1e-8)
     np.testing.assert_allclose(fitted.predict_proba(p), reference.softmax(logits, fitted.temperature_), rtol=1e-9)
 

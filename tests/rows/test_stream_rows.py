@@ -154,7 +154,7 @@ def put(array, where, value):
 
 
 REFUSED = {
-    "`logits` must be readable more than once, got a generator, which is used up after one reading. Pass a function that "
+    "`logits` must be readable more than once, got a generator, which is used up after one pass. Pass a function that "
     "makes a new one, such as `lambda: batches()`.": generator(),
     "`logits` must yield at least one batch with rows, got none.": list,
     "`logits` must return an iterable of batches where it is a function, got a NoneType.": lambda: None,
@@ -216,11 +216,11 @@ class Changing:
     """Gives other rows from the second reading on."""
 
     def __init__(self, first, later):
-        self.readings, self.first, self.later = 0, first, later
+        self.n_passes, self.first, self.later = 0, first, later
 
     def __iter__(self):
-        self.readings += 1
-        return iter(self.first if self.readings <= 2 else self.later)  # the first asks for the number of classes
+        self.n_passes += 1
+        return iter(self.first if self.n_passes <= 2 else self.later)  # the first asks for the number of classes
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_another_reading_with_other_rows_is_an_error(later, found):
     with pytest.raises(InputError) as caught:
         nishimori.temperatures(Changing(parts(), later))
     assert str(caught.value) == (
-        f"`logits` must give the same rows in every reading, {found}. Check that no iterator inside it is used up, and that "
+        f"`logits` must give the same rows in every pass, {found}. Check that no iterator inside it is used up, and that "
         "rows are not drawn at random or dropped, as by `drop_last`."
     )
 

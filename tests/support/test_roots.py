@@ -102,7 +102,7 @@ def test_a_start_at_the_root_takes_one_evaluation():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_receipt_says_what_was_done(name):
+def test_the_fit_info_says_what_was_done(name):
     function, _ = CASES[name]
     root, asked = solve(function, 7.0)
     assert root.passes == len(asked)

@@ -1,12 +1,10 @@
-"""Tables of short texts: each form can be read back, and nothing in a cell is taken for markup."""
+"""Tables of short texts: each form can be read back, fits the width, and nothing in a cell is taken for markup."""
 
 import html
 import re
 import xml.etree.ElementTree as ET
 
-import pytest
-
-from nishimori._support.tables import Tabular, signed, value_with_error
+from nishimori._support.tables import Tabular, shortened, text_width, wrapped
 
 TABLE = Tabular(("method", "T", "ECE"), (("none", "1", "7 %"), ("a|b_c", "1.61 ± 0.04", "<1 & $2 \\x")))
 
@@ -44,27 +42,50 @@ def test_html_shows_markup_as_text():
     assert rows == [list(TABLE.headers), *map(list, TABLE.rows)]
 
 
-@pytest.mark.parametrize(
-    ("value", "error", "text"),
-    [
-        (1.6127, 0.0401, "1.613 ± 0.040"),
-        (1.6127, 0.00996, "1.613 ± 0.010"),
-        (1.6127, 0.0996, "1.61 ± 0.10"),
-        (123.4, 12.0, "123 ± 12"),
-        (123456.0, 1200.0, "123456 ± 1200"),
-        (1.6127, None, "1.6127"),
-        (1.0, 0.0, "1"),
-        (1.0, float("inf"), "1"),
-        (1.0, float("nan"), "1"),
-    ],
-)
-def test_digits_follow_the_error(value, error, text):
-    assert value_with_error(value, error) == text
+def widths(text):
+    return [text_width(line) for line in text.splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(-28.4, "−28"), (-3.04, "−3.0"), (12.6, "+13"), (0.123, "+0.12"), (-0.021, "−0.02"), (0.0, "0"), (-0.001, "0")],
-)
-def test_a_change_has_a_sign_and_few_digits(value, text):
-    assert signed(value) == text
+def test_a_table_that_is_too_wide_breaks_its_headers_before_anything_else():
+    table = Tabular(("method", "keeps predictions"), [("ec", "yes")])
+    assert table.text(20).splitlines() == ["method  keeps", "        predictions", "------  -----------", "ec      yes"]
+    assert table.text(25).splitlines()[0] == "method  keeps predictions"
+
+
+def test_a_table_continues_below_itself_with_the_names_repeated():
+    table = Tabular(("method", *"abcdef"), [("ec", *("1.613 ± 0.040",) * 6), ("ts", *("1.574 ± 0.029",) * 6)])
+    text = table.text(80)
+    assert max(widths(text)) <= 80
+    blocks = [block.splitlines() for block in text.split("\n\n")]
+    assert [block[0].split() for block in blocks] == [["method", "a", "b", "c"], ["method", "d", "e", "f"]]
+    assert [line.split("  ")[0].strip() for block in blocks for line in block[2:]] == ["ec", "ts", "ec", "ts"]
+    assert text.count("1.613 ± 0.040") == 6
+
+
+def test_sentences_take_several_lines_beside_short_cells():
+    words = [f"word{number}" for number in range(30)]
+    text = Tabular(("name", "verdict", "what"), [("a", "fail", " ".join(words)), ("b", "pass", "short")]).text(60)
+    assert max(widths(text)) <= 60
+    assert [word for word in text.split() if word.startswith("word")] == words
+    assert text.splitlines()[2].startswith("a     fail     word0 word1")
+    assert text.splitlines()[-1] == "b     pass     short"
+
+
+def test_wide_letters_take_two_columns_and_marks_none():
+    assert text_width("猫") == 2
+    assert text_width("e\u0301") == 1
+    lines = Tabular(("class", "n"), [("猫", "1"), ("cat", "2"), ("e\u0301", "3")]).text().splitlines()
+    assert {text_width(line[: line.index(number)]) for line, number in zip(lines[2:], "123", strict=True)} == {7}
+
+
+def test_a_long_name_keeps_its_beginning_and_its_end():
+    assert shortened("n02123045_tabby_cat_number_one", 11) == "n0212…r_one"
+    assert shortened("猫" * 20, 11) == "猫猫…猫猫"
+    assert shortened("cat", 11) == "cat"
+
+
+def test_lines_are_broken_between_words_and_not_inside_an_equation():
+    assert wrapped("the value T = 1.5 is 2 % too large", 12) == ["the value", "T = 1.5 is", "2 % too", "large"]
+    assert wrapped("one two three", 9, indent="  ") == ["one two", "  three"]
+    assert wrapped("a" * 7, 3) == ["aaa", "aaa", "a"]
+    assert wrapped("", 10) == [""]

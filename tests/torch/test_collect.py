@@ -38,15 +38,15 @@ def test_logits_keep_their_precision(dtype):
 
 def test_the_loader_is_read_once():
     class Counting:
-        n_readings = 0
+        n_passes = 0
 
         def __iter__(self):
-            self.n_readings += 1
+            self.n_passes += 1
             return iter(loader(X, Y))
 
     counting = Counting()
     collect(Returning(), counting)
-    assert counting.n_readings == 1
+    assert counting.n_passes == 1
 
 
 def test_a_loader_may_write_into_the_same_memory_for_every_batch():

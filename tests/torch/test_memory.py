@@ -212,12 +212,12 @@ ONE_BY_ONE = {"clusters": "document", "keep_up_to": 0}
 REFUSED = {
     "a loader that changes": (
         lambda: calibrate(Network(), Shrinking(), keep_up_to=0, reread=True),
-        r"^`loader` must give the same rows in every reading, got \d+ rows of weight \d+ after \d+ rows of weight \d+\. Check",
+        r"^`loader` must give the same rows in every pass, got \d+ rows of weight \d+ after \d+ rows of weight \d+\. Check",
     ),
     "an iterator that is used up": (
         lambda: calibrate(Network(), iter(PLAIN), keep_up_to=0, reread=True),
         r"^`loader` must be readable more than once where `reread=True`, got an object of type list_iterator, which is used "
-        r"up after one reading\. Pass a DataLoader\.$",
+        r"up after one pass\. Pass a DataLoader\.$",
     ),
     "a limit that is not a number": (
         lambda: calibrate(Network(), PLAIN, keep_up_to="1 GB"),

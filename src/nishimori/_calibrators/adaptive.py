@@ -36,7 +36,7 @@ class AdaptiveConsistency(AdaptiveMethod, Calibrator):
         Both temperatures; None if one does not exist. Then the other is used as it is, with an `InputWarning` that says why.
     weight_ : float
         The share w of δ that was kept, from 0 (T is that of TS) to 1 (T is that of EC).
-    receipt_ : Receipt
+    fit_info_ : FitInfo
         How the temperature was found. Its ``residual`` is mean confidence minus accuracy at T, predicted from T_EC: it is not
         zero, because T is not T_EC. If T_EC does not exist, it is the residual of temperature scaling.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_

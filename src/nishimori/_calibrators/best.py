@@ -33,8 +33,8 @@ from nishimori.errors import DegenerateDataError, InputError, NishimoriError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
-# So many scores tell the methods apart, of at least so many samples per class: with more data, a random part is compared, and
-# the winner is fitted to everything.
+# This many scores tell the methods apart, of at least this many samples per class: with more data, a random part is compared,
+# and the winner is fitted to everything.
 _SCORES, _PER_CLASS = 2**20, 20
 
 

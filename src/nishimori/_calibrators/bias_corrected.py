@@ -23,10 +23,10 @@ from nishimori._support.warnings import notice
 from nishimori.errors import DegenerateDataError, InputError, InputWarning, NishimoriError, NotConvergedError, setting
 from nishimori.maps.affine import Affine
 
-# The sums have a table of so many rows and columns: 800 MB.
+# The sums have a table of this many rows and columns: 800 MB.
 _MOST_CLASSES = 10_000
 
-# So many classes are named in a message.
+# This many classes are named in a message.
 _MOST_NAMED = 5
 
 # Where the observable of each condition is in a search for temperatures.
@@ -185,7 +185,7 @@ class BiasCorrected(Calibrator):
         fallback = _temperature(matched, self.method) if self.preserve_accuracy else None
         map_ = Affine(np.array(found.point.beta), np.array(found.point.biases), fallback)
         self.learn(X, data, map_, matched.census.n_rows, found.residual)
-        self.n_passes_ = matched.n_passes + search.n_readings + n_errors
+        self.n_passes_ = matched.n_passes + search.n_passes + n_errors
         self.condition_ = "ec" if found.by_confidence else "ts"
         self.spread_ = found.spread if self.shrink else None
         self.parameters_se_ = None if errors is None else {"inverse_temperature": errors[0], "biases": errors[1]}
@@ -205,7 +205,7 @@ class BiasCorrected(Calibrator):
             start = search.choose_spread(start, counts=counts)
             if search.spread == 0:  # noise explains all biases
                 point = BiasPoint(1 / _temperature(matched, self.method), (0.0,) * n_classes)
-                residual = abs(matched.receipt(_POSITIONS[self.method]).residual)
+                residual = abs(matched.fit_info(_POSITIONS[self.method]).residual)
                 return Biases(point, 0.0, residual, self.method == "ec", None, sums)
         elif empty := self._names_of_classes(sums.observed == 0):
             raise DegenerateDataError(

@@ -117,7 +117,7 @@ class BinaryCalibrator(Calibrator):
         errors = None if self.smooth_labels else search.standard_errors(found, counts=counts)
         parameters = self._values_by_name(found.regression, found.values)
         self.learn(X, data, self._map_for(parameters), seen.n_rows, found.residual)
-        self.n_passes_ = 1 + search.n_readings
+        self.n_passes_ = 1 + search.n_passes
         self.parameters_ = parameters
         self.parameters_se_ = None if errors is None else self._values_by_name(found.regression, errors)
         self.why_no_se_ = _no_se_if_smoothed() if errors is None else None

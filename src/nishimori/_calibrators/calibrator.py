@@ -242,7 +242,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         return names
 
     def _names_out(self, n_classes: int, *, one_column: bool) -> HostArray:
-        """The names of so many columns of calibrated logits, or of the one column of flat scores."""
+        """The names of this many columns of calibrated logits, or of the one column of flat scores."""
         if hasattr(self, "feature_names_in_") and not one_column:
             return self.feature_names_in_
         labels = [f"class{i}" for i in range(n_classes)] if self.classes is None else map(str, self.classes_.tolist())

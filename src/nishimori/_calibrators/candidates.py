@@ -33,7 +33,7 @@ class CandidateMethod:
     per_score : float
         Seconds that a fit takes per score, of which there are n·K.
     classes : float
-        With so many classes a fit takes twice as long per score as with few.
+        With this many classes a fit takes twice as long per score as with few.
     suits : {"any", "two", "several"}
         For how many classes it is meant.
     least_samples : int
@@ -85,7 +85,7 @@ class Contest:
 
 
 def usual_candidates(n_samples: int, n_classes: int, n_fits: int, *, keep_predictions: bool) -> Contest:
-    """The methods of the table that suit so many classes and are fitted in time."""
+    """The methods of the table that suit this many classes and are fitted in time."""
     chosen, left_out = {}, {}
     for each in TABLE:
         if (each.suits == "two" and n_classes > 2) or (each.suits == "several" and n_classes == 2):

@@ -248,7 +248,7 @@ class Consistent(Calibrator):
         return min(FOLDS, samples.n_units) if self.cv is None else self.cv
 
     def check_parameters(self, n_classes: int) -> None:
-        """Refuse parameters that do not suit so many classes."""
+        """Refuse parameters that do not suit this many classes."""
         self.check_folds()
         new_calibrator(self.calibrator, "calibrator").check_parameters(n_classes)
 

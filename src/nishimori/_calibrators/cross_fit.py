@@ -16,7 +16,7 @@ from nishimori.errors import DegenerateDataError
 from nishimori.maps.map import Map, apply_checked
 
 MOST_NUMBERS = 2**26
-"""So many logits are kept in memory at most: 512 MiB of float64. Of more data, a random part of the rows is kept."""
+"""This many logits are kept in memory at most: 512 MiB of float64. Of more data, a random part of the rows is kept."""
 
 
 def fold_numbers(
@@ -146,7 +146,7 @@ class CollectedSamples:
 
 
 def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSamples:
-    """Rows of any kind as samples in memory, in one reading.
+    """Rows of any kind as samples in memory, in one pass.
 
     If they have more logits than ``most_numbers``, by default `MOST_NUMBERS`, a random part of the rows is kept: the same
     one for the same data in the same batches.
@@ -168,7 +168,7 @@ def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSam
 
 @dataclass(frozen=True)
 class _Keep:
-    """The pass that keeps rows, at most so many."""
+    """The pass that keeps rows, at most this many."""
 
     most_rows: int
     may_be_more: bool

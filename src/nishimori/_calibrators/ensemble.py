@@ -113,12 +113,12 @@ class EnsembleTemperature(Calibrator):
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_sketch(data, type(self).__name__)
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
-        temperature, receipt = matched.solution(0)
+        temperature, fit_info = matched.solution(0)
         found = best_weights(data, temperature)
         is_inside = bool(found.weights.all())
         errors = standard_errors(data, temperature, found.weights, counts=counts) if is_inside else None
-        self.learn(X, data, Mixture(temperature, found.weights), receipt.n_samples, found.residual)
-        self.n_passes_ = receipt.n_passes + found.n_readings + 2 * is_inside
+        self.learn(X, data, Mixture(temperature, found.weights), fit_info.n_samples, found.residual)
+        self.n_passes_ = fit_info.n_passes + found.n_passes + 2 * is_inside
         self._describe()
         self.parameters_se_ = None if errors is None else _LAYOUT.by_name(errors)
         self.why_no_se_ = None if errors is not None else _SAME if is_inside else _ON_THE_BOUNDARY

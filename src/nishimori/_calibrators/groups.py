@@ -153,11 +153,11 @@ class GroupConsistency(Calibrator):
             raise InputError("X", "not be a sketch, which has no sums per group", remedy="Pass logits and labels.")
         grouping = self._grouping(data)
         matched = match(data, observable, label_name=self.label_name(X), counts=counts)
-        common, receipt = matched.solution(0)
-        found = match_groups(data, grouping, observable, common, receipt.temperature_se, counts=counts)
+        common, fit_info = matched.solution(0)
+        found = match_groups(data, grouping, observable, common, fit_info.temperature_se, counts=counts)
         names = self._names(data)
-        self.learn(X, data, self._map(names, found), receipt.n_samples, found.residual)
-        self.n_passes_ = receipt.n_passes + found.n_readings
+        self.learn(X, data, self._map(names, found), fit_info.n_samples, found.residual)
+        self.n_passes_ = fit_info.n_passes + found.n_passes
         self._keep(names, found.errors, found.common, (found.spread, found.used_spread), found.is_open)
         _warn_of_open(self.open_groups_, self.by, common)
         return self

@@ -145,25 +145,25 @@ class HistogramBinning(Calibrator):
             raise InputError(
                 "n_bins", f"be at most {_MOST_BINS // n_curves:,} for {n_curves:,} classes", got=f"{self.n_bins:,}"
             )
-        samples, bins, n_readings = self._sums(data)
+        samples, bins, n_passes = self._sums(data)
         check_samples(samples, self.classes, label_name=self.label_name(X))
         unit = samples.one_sample(counts=counts)
         values = _frequencies(bins, prior * unit)
         errors = _errors(data, bins, values, (prior * unit, unit), counts=counts)
         self.learn(X, data, ClassCurves(tuple(bins.edges), tuple(values), "constant"), samples.n_rows)
-        self.n_passes_ = n_readings + has_clusters(data)
+        self.n_passes_ = n_passes + has_clusters(data)
         self.parameters_se_, self.why_no_se_ = {"frequencies": errors}, None
         return self._show()
 
     def _sums(self, data: Rows) -> tuple[ClassWeights, Bins, int]:
-        """Sums per class and per bin, and how many readings they took: one for bins of equal width."""
+        """Sums per class and per bin, and how many passes they took: one for bins of equal width."""
         if self.strategy == "uniform":
             edges = np.repeat(uniform_edges(self.n_bins), len(curve_columns(data.n_classes)), axis=0)
             samples, bins = data.gather(together(sum_by_class, TallyClasses(edges))).items
             return samples, bins, 1
         samples = data.gather(sum_by_class)
-        edges, n_readings = quantile_edges(data, self.n_bins, samples.n_rows)
-        return samples, data.gather(TallyClasses(edges)), 2 + n_readings
+        edges, n_passes = quantile_edges(data, self.n_bins, samples.n_rows)
+        return samples, data.gather(TallyClasses(edges)), 2 + n_passes
 
     def estimates(self) -> dict[str, float] | None:
         """The standard errors, one number per bin, if there are not too many for a small file."""

@@ -12,6 +12,7 @@ from nishimori._methods import registry
 from nishimori._methods.fitted_method import own_parameters
 from nishimori._methods.traits import Traits
 from nishimori._sums.observables import Observable
+from nishimori._support.display import Display, Displayed
 from nishimori._support.optional import require
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
@@ -74,7 +75,7 @@ class UnknownMethodError(InputError, KeyError):
     __str__ = InputError.__str__  # without the quotes that `KeyError` puts around its text
 
 
-class MethodTable(Mapping[str, Method]):
+class MethodTable(Mapping[str, Method], Displayed):
     """All methods by name, and what they do and need. ``print`` shows a table.
 
     Built-in methods come first, then those that were registered, then those of installed packages.
@@ -120,9 +121,9 @@ class MethodTable(Mapping[str, Method]):
         pandas = require("pandas", extra="tables", for_="MethodTable.to_pandas")
         return pandas.DataFrame([each.to_dict() for each in self.values()]).set_index("name")
 
-    def to_text(self) -> str:
-        """The table as plain text."""
-        return self.table.text()
+    @property
+    def _display(self) -> Display:
+        return Display("", (self.table,))
 
     def to_markdown(self) -> str:
         """The table of methods as Markdown."""
@@ -131,12 +132,6 @@ class MethodTable(Mapping[str, Method]):
     def to_latex(self) -> str:
         """The table of methods as LaTeX, with the rules of the package booktabs."""
         return self.table.latex()
-
-    def __str__(self) -> str:
-        return self.to_text()
-
-    def _repr_html_(self) -> str:
-        return self.table.html()
 
 
 def methods() -> MethodTable:

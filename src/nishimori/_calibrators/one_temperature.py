@@ -112,7 +112,7 @@ class ExpectationConsistency(ExpectationConsistencyMethod, OneTemperature):
         Column names, if ``X`` had any. Other or permuted names are then refused.
     n_samples_, n_passes_ : int
         How many samples were used, and how often all logits were read.
-    receipt_ : Receipt
+    fit_info_ : FitInfo
         Residual, zeros and masks: how the temperature was found.
 
     See Also

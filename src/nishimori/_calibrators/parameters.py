@@ -15,7 +15,7 @@ from nishimori._support.numeric import numeric
 from nishimori.errors import InputError
 
 MOST_WITH_ERRORS = 1000
-"""So many parameters can have standard errors: their covariance is a table of that many rows and columns."""
+"""This many parameters can have standard errors: their covariance is a table of that many rows and columns."""
 
 NOT_IN_FILE = "The file from which the calibrator was loaded holds no standard errors. Fit the calibrator again."
 """Why a calibrator that was loaded may have no standard errors."""
@@ -71,7 +71,7 @@ def read_errors(record: Record, layout: Layout, reason: str | None = None) -> tu
 
 
 def too_many(number: int) -> str:
-    """Why so many parameters have no standard errors."""
+    """Why this many parameters have no standard errors."""
     return f"There are {number:,} parameters, and standard errors are computed for at most {MOST_WITH_ERRORS:,}."
 
 

@@ -115,16 +115,16 @@ class AffineScaling(Calibrator):
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
-        temperature, receipt = matched.solution(0)
+        temperature, fit_info = matched.solution(0)
         unit = 1.0 if counts else _unit(matched, data)
         given = self._strengths(parameters, temperature, unit * matched.census.weight)
         found = AffineSearch(data, parameters, temperature, unit, given, class_labels(self.classes, data.n_classes)).minimum()
         point = parameters.point(found.theta, temperature)
         errors = self._errors(data, point, found, counts=counts)
         fallback = temperature if self.preserve_accuracy else None
-        self.learn(X, data, self._map(point, fallback), receipt.n_samples, found.residual)
+        self.learn(X, data, self._map(point, fallback), fit_info.n_samples, found.residual)
         clusters_read = not counts and has_clusters(data)
-        self.n_passes_ = receipt.n_passes + clusters_read + found.n_readings + (0 if isinstance(errors, str) else 2)
+        self.n_passes_ = fit_info.n_passes + clusters_read + found.n_passes + (0 if isinstance(errors, str) else 2)
         self.ts_ = temperature
         self.penalties_ = _values_by_block(parameters, found.strengths)
         self.determined_ = None if found.determined is None else _values_by_block(parameters, found.determined)

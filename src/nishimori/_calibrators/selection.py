@@ -21,7 +21,9 @@ from nishimori._calibrators.candidates import reason
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.reliability import uniform_edges
 from nishimori._support.arrays import HostArray
-from nishimori._support.tables import Tabular, value_with_error
+from nishimori._support.display import Display, Displayed, short_repr
+from nishimori._support.formatting import value_with_error
+from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
@@ -132,8 +134,8 @@ class CandidateScore:
     n_unsolved: int = 0
 
 
-@dataclass(frozen=True)
-class MethodSelection:
+@dataclass(frozen=True, repr=False)
+class MethodSelection(Displayed):
     """Which calibrator was chosen among several, and by which scores. ``print`` shows a table.
 
     Attributes
@@ -212,15 +214,13 @@ class MethodSelection:
             "n_samples": self.n_samples,
         }
 
-    def to_text(self) -> str:
-        """The table and the notes as plain text."""
-        return "\n".join([self.table.text(), "", *self.notes])
+    @property
+    def _display(self) -> Display:
+        return Display("", (self.table,), self.notes)
 
-    def __str__(self) -> str:
-        return self.to_text()
-
-    def _repr_html_(self) -> str:
-        return self.table.html() + Tabular(("notes",), [(each,) for each in self.notes]).html()
+    def __repr__(self) -> str:
+        candidates = tuple(each.name for each in self.candidates)
+        return short_repr(self, chosen=self.chosen, scoring=self.scoring, candidates=candidates, n_samples=self.n_samples)
 
 
 def select(

@@ -22,7 +22,7 @@ from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.maps.map import Map
 
-# So many rows give the start of a search in all rows, if these are many more.
+# This many rows give the start of a search in all rows, if these are many more.
 _SAMPLE = 2**12
 
 
@@ -147,7 +147,7 @@ class SeveralParameters(Calibrator):
         refuse_counted_clusters(data, counts=counts)
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
-        temperature, receipt = matched.solution(0)
+        temperature, fit_info = matched.solution(0)
         layout, start = Layout.of(self.start(data.n_classes, temperature), type(self).__name__)
         family = self._family(layout, data.n_classes)
         family = data.gather(CheckFeatures(family, start)).family(family)
@@ -158,8 +158,8 @@ class SeveralParameters(Calibrator):
             covariance = sandwich(found.equations.jacobian, products)
             errors = np.sqrt(np.diag(covariance))
         parameters = layout.by_name(found.x)
-        self.learn(X, data, self.map_for(parameters, data.n_classes), receipt.n_samples, found.residual)
-        self.n_passes_ = receipt.n_passes + 1 + found.readings + (errors is not None)
+        self.learn(X, data, self.map_for(parameters, data.n_classes), fit_info.n_samples, found.residual)
+        self.n_passes_ = fit_info.n_passes + 1 + found.n_passes + (errors is not None)
         self.parameters_ = parameters
         self.parameters_se_ = None if errors is None else layout.by_name(errors)
         self.covariance_ = covariance

@@ -1,13 +1,13 @@
 """How what is fitted varies from one validation set to the next, by resampling the one there is.
 
-The temperatures of all resamples that match an observable are found together, from a few readings. Every other calibrator is
+The temperatures of all resamples that match an observable are found together, from a few passes. Every other calibrator is
 fitted again to each resample.
 """
 
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from math import asinh, ceil, inf, log, pi
+from math import asinh, ceil, inf, log, nan, pi
 from typing import Any, Unpack
 
 import numpy as np
@@ -30,8 +30,11 @@ from nishimori._sums.observables import Observable, RowView, TopN
 from nishimori._sums.resampling import ResampledRows, on_host, resampled_sums
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
+from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
+from nishimori._support.formatting import interval_text, value_with_error
 from nishimori._support.intervals import Interval
 from nishimori._support.numbers import between, whole
+from nishimori._support.tables import Tabular
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError, NoRowsError, NotConvergedError, NoTemperatureError
 
@@ -39,7 +42,7 @@ from nishimori.errors import InputError, NoRowsError, NotConvergedError, NoTempe
 # imaginary part of π/2, which says how many points give this relative precision.
 _PRECISION = 1e-8
 
-# The first panel reaches so many standard errors to each side: of a million normal draws, none lies beyond.
+# The first panel reaches this many standard errors to each side: of a million normal draws, none lies beyond.
 _REACH = 5.0
 _NARROWEST, _WIDEST = 1e-3, 0.5
 
@@ -52,9 +55,9 @@ _FARTHEST = 40.0
 _ROUNDING = 64 * float(np.finfo(float).eps)
 
 
-@dataclass(frozen=True, eq=False)
-class Bootstrap:
-    """What was fitted to many resamples of a validation set.
+@dataclass(frozen=True, eq=False, repr=False)
+class Bootstrap(Displayed):
+    """What was fitted to many resamples of a validation set. ``print`` shows a table.
 
     Each sample is in a resample as often as a draw from Poisson's distribution with mean 1 says, independently of all others.
     The usual bootstrap draws as many samples as there are. The number of copies of one sample has the same distribution there,
@@ -133,14 +136,28 @@ class Bootstrap:
         return len(next(iter(self.draws.values())))
 
     def __repr__(self) -> str:
-        without = f", {self.n_without} without a temperature" if self.n_without else ""
-        if self.temperature is None or self.se is None:
-            found = f"{len(self.parameters)} parameters, {', '.join(self.parameters)}"
-        else:
-            found = f"T = {self.temperature:.4g} ± {self.se:.2g}"
-            if self.n_draws:
-                found += ", 95 % from {:.4g} to {:.4g}".format(*self.interval())
-        return f"<Bootstrap: {found}; {self.n_draws} resamples{without}>"
+        parameters = None if self.temperature is not None else tuple(self.parameters)
+        numbers = {"temperature": self.temperature, "se": self.se, "parameters": parameters}
+        return short_repr(self, **numbers, n_draws=self.n_draws, n_without=self.n_without or None)
+
+    @property
+    def _display(self) -> Display:
+        rows = [row for name in self.parameters for row in self._rows(name)]
+        without = (f"{plural(self.n_without, 'further resample')} had no solution.",) if self.n_without else ()
+        table = Tabular(("parameter", "value", "95 % interval"), rows)
+        return Display(plural(self.n_draws, "resample"), (table,), without, n_printed=PRINTED_ROWS)
+
+    def _rows(self, name: str) -> list[tuple[str, str, str]]:
+        """A row of the table for each number of a parameter."""
+        values, errors = (np.asarray(each[name], dtype=float) for each in (self.parameters, self.errors))
+        low, high = map(np.asarray, self.interval(parameter=name)) if self.n_draws else (errors * nan, errors * nan)
+        rows = []
+        for place in np.ndindex(values.shape):
+            error = float(errors[place])
+            shown = "T" if name == "temperature" else name + (f"[{', '.join(map(str, place))}]" if place else "")
+            interval = interval_text(float(low[place]), float(high[place]), error) if self.n_draws else ""
+            rows.append((shown, value_with_error(float(values[place]), error), interval))
+        return rows
 
 
 @takes_rows(refuses={"groups": NO_GROUPS, "counts": "resamples are drawn from independent samples"})
@@ -177,7 +194,8 @@ def bootstrap(
     n_jobs : int, optional
         How many threads; by default one per core, and one where a calibrator is fitted again to data that are not in memory.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``clusters``, ``input``, ``classes``, ``floor``,
+        ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------
@@ -216,8 +234,8 @@ def bootstrap(
 def _run_bootstrap(data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
     """The temperature of the rows, and those of resamples, which are looked for near it."""
     matched = match(data, observable, right=observable if isinstance(observable, TopN) else None)
-    temperature, receipt = matched.solution(0)
-    reach = min(max(_REACH * (receipt.temperature_se or 0.0) / temperature, _NARROWEST), _WIDEST)
+    temperature, fit_info = matched.solution(0)
+    reach = min(max(_REACH * (fit_info.temperature_se or 0.0) / temperature, _NARROWEST), _WIDEST)
     found = _ResampledSearch(data, observable, n_draws, seed, n_jobs).roots(-log(temperature), reach)
     draws = {"temperature": np.exp(-found[np.isfinite(found)])}
     return Bootstrap({"temperature": temperature}, draws, int((~np.isfinite(found)).sum()))
@@ -298,7 +316,7 @@ class _ResampledSearch:
         return self.found
 
     def _beyond(self, hotter: HostArray, colder: HostArray, low: float, high: float, width: float) -> tuple[HostArray, ...]:
-        """Look in one more panel at each side, from one reading; those resamples are left whose root lies still further out."""
+        """Look in one more panel at each side, from one pass; those resamples are left whose root lies still further out."""
         pending = np.concatenate([hotter, colder])
         sums = self._sums(pending, [_points(low - width, low), _points(high, high + width)], ends=False)
         half = sums.shape[1] // 2

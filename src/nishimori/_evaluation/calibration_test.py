@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._evaluation.deviation import BrierExcess, ConfidenceGap, Deviation, EnergyGap, RowScore, deviation
-from nishimori._evaluation.p_value import format_p_value, is_rejected, verdict
+from nishimori._evaluation.p_value import is_rejected, verdict
 from nishimori._evaluation.redrawn_ece import Answer, RedrawnECE
 from nishimori._evaluation.scorecard import edges_for
 from nishimori._fit.match import Match, gaps_at
@@ -30,9 +30,12 @@ from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._sums.reliability import Strategy, check_bins
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
+from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.formatting import format_p_value, number_text, p_value_text, value_with_error
 from nishimori._support.intervals import two_sided
 from nishimori._support.numbers import whole
 from nishimori._support.roots import Root
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import temperature_of
@@ -51,6 +54,14 @@ _SENTENCES = {
     "ece": "the ECE is {size:.2g}, and {expected:.2g} on average if labels are drawn from the model",
 }
 
+_TITLES = {
+    "confidence": "confidence − accuracy",
+    "energy": "energy gap",
+    "spiegelhalter": "Brier score − expected",
+    "ece": "ECE",
+    "temperatures": "log(T of EC / T of TS)",
+}
+
 _LONG_NAMES = {"ec": "Expectation consistency", "ts": "Temperature scaling"}
 
 _MOST_DRAWS = 1_000_000
@@ -62,9 +73,9 @@ _ROUNDING = 1e-9
 _SAME = 1e-12
 
 
-@dataclass(frozen=True)
-class CalibrationTest:
-    """Whether labels may have been drawn from the probabilities of the model.
+@dataclass(frozen=True, repr=False)
+class CalibrationTest(Displayed):
+    """Whether labels may have been drawn from the probabilities of the model. ``print`` shows a table and a sentence.
 
     Attributes
     ----------
@@ -120,7 +131,7 @@ class CalibrationTest:
 
     @property
     def verdict(self) -> str:
-        """The result as a sentence, at the level of 95 %."""
+        """The result as a sentence, at a confidence level of 95 %."""
         return self.sentence()
 
     def sentence(self, level: float = 0.95) -> str:
@@ -146,8 +157,16 @@ class CalibrationTest:
         says = "one temperature does not describe this model" if rejected else "one temperature is not rejected"
         return f"EC and TS differ by {abs(self.z):.1f} standard errors ({format_p_value(self.p_value)}): {says}."
 
-    def __str__(self) -> str:
-        return self.verdict
+    def __repr__(self) -> str:
+        numbers = {"value": self.value, "se": self.se, "z": self.z, "p_value": self.p_value}
+        return short_repr(self, statistic=self.statistic, **numbers, n_samples=self.n_samples)
+
+    @property
+    def _display(self) -> Display:
+        numbers = (value_with_error(self.value, self.se), number_text(self.expected, 3), number_text(self.z, 3))
+        row = (_TITLES[self.statistic], *numbers, p_value_text(self.p_value))
+        table = Tabular(("statistic", "value", "expected", "z", "p-value"), [row])
+        return Display(f"Calibration test, {plural(self.n_samples, 'sample')}", (table,), (self.verdict,))
 
 
 @takes_rows(words=CALIBRATORS_WORD)
@@ -171,22 +190,34 @@ def calibration_test(
 
     Parameters
     ----------
-    logits, labels, temperature, calibrator
-        As for `evaluate`: by default T = 1, which asks whether the model needs calibration. "temperatures" takes neither
-        temperature nor calibrator. A sketch is for "confidence" and "energy", at a temperature of its grid, such as 1, and for
-        "temperatures". Clusters and counts are not for "ece".
+    logits : array, path, batches, `Sketch` or `Rows`
+        Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
+        z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
+        the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
+        A sketch is for "confidence" and "energy", at a temperature of its grid, such as 1, and for "temperatures".
+    labels : array of shape (n_samples,), or as ``logits`` before the classes
+        The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
+        where ``logits`` brings them.
     statistic : {"confidence", "energy", "spiegelhalter", "ece", "temperatures"}
         "confidence": mean confidence equals accuracy. "energy": the mean expected logit equals the mean logit of the true
         class; it needs a temperature. These are the conditions of EC and of TS. "spiegelhalter": the Brier score of all classes
         has the mean that the model expects. "ece": the expected calibration error is not larger than that of labels redrawn
         from the model. "temperatures": EC and TS choose the same temperature. If labels are drawn from the softmax of logits
-        over some T, both are estimates of it; if they differ by more than chance, no temperature makes the model calibrated.
-    n_bins, strategy
-        Bins of "ece", as for `metrics.ece`.
+        over some T, both are estimates of it; if they differ significantly, no temperature makes the model calibrated.
+    temperature : float, optional
+        Divide the logits by this first. By default T = 1, which asks whether the model needs calibration. Not for
+        "temperatures".
+    calibrator : calibrator, optional
+        A fitted calibrator to apply first, instead of a temperature. Not for "temperatures".
+    n_bins : int
+        Number of bins of "ece".
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, or of equal weight.
     n_draws, seed : int
         How often "ece" redraws the labels, and the random seed.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------
@@ -206,16 +237,23 @@ def calibration_test(
     >>> logits = 3 * rng.normal(size=(2000, 5))
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
     >>> print(nishimori.calibration_test(logits, labels, statistic="confidence"))
-    T = 1 is rejected (p = 6e-92): mean confidence is 0.18 above accuracy.
-    >>> print(nishimori.calibration_test(logits, labels, statistic="ece"))
-    T = 1 is rejected (p = 0.001): the ECE is 0.18, and 0.022 on average if labels are drawn from the model.
+    Calibration test, 2,000 samples
+    <BLANKLINE>
+    statistic              value            expected  z     p-value
+    ---------------------  ---------------  --------  ----  -------
+    confidence − accuracy  0.1780 ± 0.0088  0         20.3  < 0.001
+    <BLANKLINE>
+    T = 1 is rejected (p < 0.001): mean confidence is 0.18 above accuracy.
+    ± is one standard error.
+    >>> nishimori.calibration_test(logits, labels, statistic="ece").verdict
+    'T = 1 is rejected (p < 0.001): the ECE is 0.18, and 0.022 on average if labels are drawn from the model.'
     >>> nishimori.calibration_test(logits, labels, temperature=2.0).p_value > 0.05
     True
-    >>> print(nishimori.calibration_test(logits, labels, statistic="temperatures"))
-    EC and TS differ by 0.3 standard errors (p = 0.76): one temperature is not rejected.
+    >>> nishimori.calibration_test(logits, labels, statistic="temperatures").verdict
+    'EC and TS differ by 0.3 standard errors (p = 0.76): one temperature is not rejected.'
     >>> labels[:300] = rng.integers(5, size=300)  # label noise
-    >>> print(nishimori.calibration_test(logits, labels, statistic="temperatures"))
-    EC and TS differ by 3.6 standard errors (p = 0.00037): one temperature does not describe this model.
+    >>> nishimori.calibration_test(logits, labels, statistic="temperatures").verdict
+    'EC and TS differ by 3.6 standard errors (p < 0.001): one temperature does not describe this model.'
     """
     if not isinstance(statistic, str) or statistic not in get_args(Statistic):
         raise InputError("statistic", f"be one of {', '.join(map(repr, get_args(Statistic)))}", got=repr(statistic))
@@ -353,7 +391,7 @@ def _refuse_without_both(matched: Match) -> None:
 
 
 def _at_one_temperature(data: Rows, matched: Match, *, counts: bool) -> GapSums:
-    """The sums of both conditions at T of temperature scaling, from one more reading, or from those of a sketch.
+    """The sums of both conditions at T of temperature scaling, from one more pass, or from those of a sketch.
 
     Each condition at its own temperature, as a fit has them, makes the test reject too often for few wrong answers: for 100
     samples of svhn/resnet20 in 8.0 % instead of 5 % of cases with labels that are drawn from softmax(z/T), and in 9.2 % with

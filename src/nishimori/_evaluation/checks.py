@@ -20,6 +20,7 @@ from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import find_metric
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import printable
+from nishimori._support.formatting import number_text, percent
 from nishimori._support.numbers import between
 from nishimori.errors import InputError, setting
 
@@ -69,7 +70,7 @@ class Check:
     name : str
         What is checked: the name of a metric, or "group_gap".
     value : float
-        Its estimate: for the ECE the one without the bias of small bins, for gaps the size of confidence minus accuracy.
+        Its estimate: the bias-corrected one for the ECE, for gaps the size of confidence minus accuracy.
     bound : float
         What it must not exceed or, where higher values are better, fall below.
     low, high : float
@@ -129,29 +130,40 @@ class Check:
             return f"{self.title}: {self.reason}"
         title, bound = self.limit.shown, self._text(self.bound, exact=True)
         value, low, high = (self._text(each) for each in (self.value, self.low, self.high))
-        sure = f"at the level of {100 * self.level:g} %"
+        level = f"{100 * self.level:g} %"
         about = f" ({self.about})" if self.about else ""
-        below, above = f"below {high}", f"above {low}"
+        upper, lower = f"{level} upper bound {high}", f"{level} lower bound {low}"
         if self.limit.is_lowest:
-            kept, broken, may_break, proof, disproof = "at least", "falls below", "fall below", above, below
+            passes, fails, may_fail, proof, disproof = "at least", "falls below", "fall below", lower, upper
         else:
-            kept, broken, may_break, proof, disproof = "at most", "exceeds", "exceed", below, above
+            passes, fails, may_fail, proof, disproof = "at most", "exceeds", "exceed", upper, lower
         if self.verdict == "pass":
-            return f"{title} is {kept} {bound}: {value}{about}, and {proof} {sure}"
+            return f"{title} is {passes} {bound}: {value}{about}; {proof}"
         if self.verdict == "fail":
-            return f"{title} {broken} {bound}: {value}{about}, and {disproof} {sure}"
-        return f"{title} may {may_break} {bound}: {value}{about}, and between {low} and {high} {sure}"
+            return f"{title} {fails} {bound}: {value}{about}; {disproof}"
+        return f"{title} may {may_fail} {bound}: {value}{about}; {level} bounds {low} and {high}"
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.message}"
 
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """What is asked, the verdict, the estimate and the limits, as a row of a table."""
+        if self.reason:
+            return self.title, self.verdict, self._text(self.value), ""
+        return self.title, self.verdict, self._text(self.value), f"{self._text(self.low)} to {self._text(self.high)}"
+
+    @property
+    def remark(self) -> str:
+        """What the row of a table leaves out, as a sentence; may be empty."""
+        said = self.reason or self.about
+        return " ".join(filter(None, (self.caveat, f"{self.limit.shown}: {said}." if said else "")))
+
     def _text(self, value: float, *, exact: bool = False) -> str:
         """A number as people read it; a bound is shown as it was given."""
-        if value == inf:
-            return "infinity"
         if self.limit.in_percent:
-            return f"{100 * value:.6g} %" if exact else f"{100 * value:.2f} %"
-        return f"{value:.6g}" if exact else f"{value:.4f}"
+            return f"{100 * value:.6g} %" if exact else percent(value)
+        return number_text(value, 6 if exact else 4)
 
 
 def checked_bounds(bounds: Any) -> tuple[MetricBound, ...]:

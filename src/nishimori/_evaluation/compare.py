@@ -23,7 +23,7 @@ from nishimori._evaluation.differences import Differences, differences_of
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
-from nishimori._evaluation.p_value import format_p_value, is_rejected
+from nishimori._evaluation.p_value import is_rejected
 from nishimori._evaluation.recommendation import recommend
 from nishimori._evaluation.required_samples import RequiredSamples, required_samples
 from nishimori._evaluation.scorecard import Scorecard, scorecards
@@ -39,6 +39,7 @@ from nishimori._sums.census import verdict_on_zeros
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
 from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.formatting import format_p_value
 from nishimori._support.numbers import between
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 from nishimori.maps.map import Map
@@ -78,27 +79,37 @@ def compare(
 ) -> Comparison:
     """Fit several methods to validation data, measure them on test data, and say what the numbers mean.
 
-    Scores of the same samples vary together, so the difference of two methods is much surer than the metrics of each: the
-    differences from the first method have standard errors, intervals and p-values of their own.
+    Scores of the same samples vary together, so the difference of two methods has a much smaller standard error than their
+    metrics: the differences from the first method have standard errors, intervals and p-values of their own.
 
     Parameters
     ----------
-    logits, labels
-        Validation data, as for `temperatures`. Each method is fitted to them. With ``floor="auto"`` the floor is chosen from
-        them once, for all methods and for the test data.
+    logits : array, path, batches, `TopK`, `Sketch` or `Rows`
+        Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
+        z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
+        the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
+        These are validation data, to which each method is fitted. With ``floor="auto"`` the floor is chosen from them once,
+        for all methods and for the test data.
+    labels : array of shape (n_samples,), or as ``logits`` before the classes
+        The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
+        where ``logits`` brings them.
     test_logits, test_labels, test_weight, test_clusters, test_groups
         What the methods are measured on; by default the validation data, which flatters every method a little.
     methods : sequence, or mapping of names to methods
         Each is the name of a method, a calibrator, or a temperature. Calibrators that have been fitted and temperatures are
         measured as they are. Differences are those from the first one.
     metrics : sequence, optional
-        What to measure besides, as for `evaluate`.
+        What to measure besides: names such as "ks" or "top_n_accuracy(top_n=3)", functions of `nishimori.metrics`, or a
+        `Metric` of your own.
     level, target : float
         The level of intervals; a test rejects if its p-value is below 1 - level. The relative error of T to plan samples for.
-    n_bins, strategy
-        Bins of the calibration error, as for `metrics.ece`.
+    n_bins : int
+        Number of bins of the calibration error.
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, or of equal weight.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------
@@ -119,8 +130,8 @@ def compare(
     >>> calibrator = nishimori.ExpectationConsistency().fit(*validation)
     >>> found = nishimori.compare(*test, methods=(1.0, calibrator))
     >>> change = found["ec"].differences["nll"]
-    >>> print(f"NLL {change.value:.3f} ± {change.se:.3f}, p = {change.p_value:.0e}")
-    NLL -0.069 ± 0.005, p = 9e-49
+    >>> print(f"NLL {change.value:.3f} ± {change.se:.3f}, p < 0.001: {change.p_value < 0.001}")
+    NLL -0.069 ± 0.005, p < 0.001: True
     """
     wanted = asked_metrics(metrics)
     if not is_rows(logits):  # rows know what their numbers mean

@@ -11,10 +11,11 @@ from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
 from nishimori._evaluation.metrics.table import in_tables
 from nishimori._evaluation.recommendation import Recommendation, is_as_is
 from nishimori._evaluation.scorecard import Scorecard
-from nishimori._support.escape import markdown_text, printable
+from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.formatting import percent, percent_with_error, two_decimals, value_with_error
 from nishimori._support.intervals import Interval
 from nishimori._support.optional import require
-from nishimori._support.tables import Tabular, value_with_error
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 
 
@@ -90,8 +91,8 @@ def _gap_numbers(name: str, gaps: GroupGaps | None) -> dict[str, float | None]:
     }
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Displayed):
     """Several methods on the same data. ``print`` shows a table and the verdicts.
 
     Attributes
@@ -223,24 +224,22 @@ class Comparison:
         if each.scorecard is None:
             return (each.method, "-", *[""] * (length - 2))
         cells, gaps = [self._cell(each.scorecard[metric.label]) for metric in self._shown], each.by_class
-        gap = () if gaps is None else (f"{_percent(gaps.mean_abs_gap, gaps.mean_abs_gap_se)} %",)
+        gap = () if gaps is None else (percent_with_error(gaps.mean_abs_gap, gaps.mean_abs_gap_se),)
         return (each.method, temperature, *cells, *gap)
 
     def _cell(self, each: Estimate) -> str:
         """A metric with its error."""
         if each.metric.of_bins:
-            interval = (
-                "" if each.se is None else " ({:.2f} to {:.2f})".format(*(100 * end for end in each.interval(self.level)))
-            )
-            return f"{100 * each.value:.2f} %{interval}"
-        return f"{_percent(each.value, each.se)} %" if each.metric.in_percent else value_with_error(each.value, each.se)
+            interval = "" if each.se is None else f" ({_in_points(each.interval(self.level))})"
+            return f"{percent(each.value)}{interval}"
+        return percent_with_error(each.value, each.se) if each.metric.in_percent else value_with_error(each.value, each.se)
 
     def _difference(self, each: Difference, metric: Metric) -> str:
         if not metric.of_bins or each.se is None:
-            return _percent(each.value, each.se) if metric.in_percent else value_with_error(each.value, each.se)
+            scale = 100 if metric.in_percent else 1
+            return value_with_error(scale * each.value, None if each.se is None else scale * each.se)
         # That of the ECE is not symmetric, and wider than its standard error says: how large each ECE is, is open.
-        low, high = each.interval(self.level)
-        return f"{100 * each.value:.2f} ({100 * low:.2f} to {100 * high:.2f})"
+        return f"{two_decimals(100 * each.value)} ({_in_points(each.interval(self.level))})"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
@@ -268,30 +267,28 @@ class Comparison:
         pandas = require("pandas", extra="tables", for_="Comparison.to_pandas")
         return pandas.DataFrame([each.numbers(self.level) for each in self.methods]).set_index("method")
 
-    def to_text(self) -> str:
-        """The tables and the verdicts as plain text."""
-        tables = [each.text() for each in (self.table, self.difference_table) if each is not None]
-        return "\n\n".join([*tables, "\n".join(map(printable, self.verdicts))])
+    @property
+    def _display(self) -> Display:
+        measured = plural(self.n_test, "other sample") if self.is_test else "the same samples"
+        title = f"Fitted to {plural(self.n_validation, 'sample')}, measured on {measured}"
+        tables = tuple(each for each in (self.table, self.difference_table) if each is not None)
+        return Display(title, tables, self.verdicts)
+
+    def __repr__(self) -> str:
+        names = tuple(each.method for each in self.methods)
+        return short_repr(self, methods=names, n_validation=self.n_validation, n_test=self.n_test, is_test=self.is_test)
 
     def to_markdown(self) -> str:
         """The tables and the verdicts as Markdown."""
-        tables = [each.markdown() for each in (self.table, self.difference_table) if each is not None]
-        return "\n\n".join([*tables, "\n".join(f"- {markdown_text(each)}" for each in self.verdicts)])
+        return self._display.markdown()
 
     def to_latex(self) -> str:
         """The tables as LaTeX, with the rules of the package booktabs."""
         return "\n\n".join(each.latex() for each in (self.table, self.difference_table) if each is not None)
 
-    def __str__(self) -> str:
-        return self.to_text()
 
-    def _repr_html_(self) -> str:
-        tables = "".join(each.html() for each in (self.table, self.difference_table) if each is not None)
-        return tables + Tabular(("verdicts",), [(each,) for each in self.verdicts]).html()
-
-
-def _percent(value: float, error: float | None) -> str:
-    return value_with_error(100 * value, None if error is None else 100 * error)
+def _in_points(interval: Interval) -> str:
+    return " to ".join(two_decimals(100 * end) for end in interval)
 
 
 def _test_in_files(name: str, test: Any) -> Any:

@@ -12,14 +12,20 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
 from nishimori._sums.reliability import Strategy
 from nishimori._support.arrays import HostArray
+from nishimori._support.display import Display, Displayed, short_repr
+from nishimori._support.formatting import number_text, percent
 from nishimori._support.numbers import temperature
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.temperature import Temperature
 
+# This many temperatures of the grid are printed.
+_PRINTED = 13
 
-@dataclass(frozen=True)
-class TemperatureCurve:
-    """One entry per temperature, and the two temperatures that the methods choose.
+
+@dataclass(frozen=True, repr=False)
+class TemperatureCurve(Displayed):
+    """One entry per temperature, and the two temperatures that the methods choose. ``print`` shows some of them.
 
     Attributes
     ----------
@@ -37,6 +43,25 @@ class TemperatureCurve:
     ece: HostArray
     accuracy: float
     chosen: Temperatures
+
+    def __repr__(self) -> str:
+        ends = tuple(float(each) for each in (self.temperature.min(), self.temperature.max()))
+        return short_repr(self, n_temperatures=len(self.temperature), temperatures=ends, ec=self.chosen.ec, ts=self.chosen.ts)
+
+    @property
+    def _display(self) -> Display:
+        chosen = np.unique(np.linspace(0, len(self.temperature) - 1, _PRINTED).round().astype(int))
+        rows = [
+            (number_text(T), number_text(loss), percent(confidence), percent(ece))
+            for T, loss, confidence, ece in zip(
+                *(each[chosen].tolist() for each in (self.temperature, self.loss, self.confidence, self.ece)), strict=True
+            )
+        ]
+        left = len(self.temperature) - len(chosen)
+        found = [f"{name} {number_text(T)}" for name, T in (("EC", self.chosen.ec), ("TS", self.chosen.ts)) if T is not None]
+        notes = [f"Chosen temperatures: {', '.join(found)}. Accuracy {percent(self.accuracy)}."]
+        notes += [f"{left} of {len(self.temperature)} temperatures are not shown."] if left else []
+        return Display("", (Tabular(("T", "NLL", "confidence", "ECE"), rows),), tuple(notes))
 
 
 @takes_rows(refuses=ONE_NUMBER)
@@ -61,7 +86,8 @@ def temperature_curve(
     n_bins, strategy
         As for `metrics.ece`.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``input``, ``classes``, ``floor``, ``ignore_index``,
+        ``shift_labels``, ``class_axis``.
 
     Examples
     --------

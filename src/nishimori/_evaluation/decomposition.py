@@ -20,24 +20,27 @@ from nishimori._sums.outcomes import Levels, OneClaim, Outcomes, check_claim, le
 from nishimori._sums.passes import Mean, Sums, together
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
+from nishimori._support.display import Display, Displayed, short_repr
+from nishimori._support.formatting import number_text
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.numbers import whole
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 
 Score = Literal["nll", "brier"]
 Decomposed = Literal["top", "positive", "all"]
 
-# Temperatures that are tried first, times the given one. Each further reading divides the two steps around the best of them by
+# Temperatures that are tried first, times the given one. Each further pass divides the two steps around the best of them by
 # six, and a last one tries the vertex of a parabola in log T. The steps are then 2.6 % wide, and T is exact to about 0.1 %.
 _FACTORS = 2.0 ** np.arange(-6, 7)
 _POINTS = 5
-_READINGS = 3
+_PASSES = 3
 
 _LEAST_WEIGHT = 1e-300
 
 
-@dataclass(frozen=True)
-class Decomposition:
+@dataclass(frozen=True, repr=False)
+class Decomposition(Displayed):
     """A score, split: ``score = calibration + refinement`` and ``refinement = uncertainty - resolution``.
 
     Attributes
@@ -63,6 +66,16 @@ class Decomposition:
     resolution: float
     uncertainty: float
     temperature: float | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self, **vars(self))
+
+    @property
+    def _display(self) -> Display:
+        parts = ("score", "calibration", "refinement", "resolution", "uncertainty")
+        T = () if self.temperature is None else (f"Recalibrated with T = {number_text(self.temperature)}.",)
+        notes = ("score = calibration + refinement; refinement = uncertainty − resolution", *T)
+        return Display("", (Tabular(("part", "value"), [(name, number_text(getattr(self, name))) for name in parts]),), notes)
 
 
 @takes_rows(refuses=ONE_NUMBER)
@@ -90,7 +103,8 @@ def decomposition(
     cv : int, optional
         Number of folds. Recalibration is then fitted to the other folds; by default to the same data. Not for ``of="all"``.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``input``, ``classes``, ``floor``, ``ignore_index``,
+        ``shift_labels``, ``class_axis``.
 
     Returns
     -------
@@ -275,7 +289,7 @@ def _constant_score(score: Score, shares: HostArray) -> float:
 
 def _least(score: Score, data: Rows, tried: HostArray, values: HostArray) -> tuple[float, float]:
     """The temperature of the least score, and that score: from the best one that was tried and its two neighbours."""
-    for _ in range(_READINGS):
+    for _ in range(_PASSES):
         best = int(np.argmin(values))
         low, high = max(best - 1, 0), min(best + 1, len(tried) - 1)
         between = np.geomspace(tried[low], tried[high], _POINTS + 2)

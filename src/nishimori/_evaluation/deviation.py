@@ -142,7 +142,7 @@ class _Deviate(KernelPass[_DeviationSums | ClusterSums]):
 
 
 def deviation(data: Rows, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
-    """The sum over all rows after a map, from one reading; with ``counts`` a weight of w stands for w independent rows."""
+    """The sum over all rows after a map, from one pass; with ``counts`` a weight of w stands for w independent rows."""
     in_clusters = clusters_in(data) is not None
     if in_clusters and counts:
         raise counts_of_clusters()

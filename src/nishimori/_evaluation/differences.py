@@ -37,7 +37,7 @@ def compare_maps(
     counts: bool = False,
     metrics: tuple[Metric, ...] | None = None,
 ) -> tuple[list[Scorecard], list[dict[str, Difference]]]:
-    """A scorecard for each map, and the differences of each map but the first from the first, all from the same readings."""
+    """A scorecard for each map, and the differences of each map but the first from the first, all from the same passes."""
     pairs = [(0, other) for other in range(1, len(maps))]
     cards, found = differences_of(data, maps, pairs, n_bins=n_bins, strategy=strategy, counts=counts, metrics=metrics)
     return cards, [found.between(*pair) for pair in pairs]
@@ -54,9 +54,9 @@ def differences_of(
     tallies: Sequence[TallyGroups] = (),
     metrics: tuple[Metric, ...] | None = None,
 ) -> tuple[list[Scorecard], "Differences"]:
-    """A scorecard for each map, and what the second of each pair of places differs by from the first, all from one reading.
+    """A scorecard for each map, and what the second of each pair of places differs by from the first, all from one pass.
 
-    With ``tallies`` the sums of groups of rows after each map come from the same reading.
+    With ``tallies`` the sums of groups of rows after each map come from the same pass.
     """
     if isinstance(data, Sketch):
         raise InputError(

@@ -1,4 +1,4 @@
-"""The difference of two expected calibration errors of the same rows, and how sure it is.
+"""The difference of two expected calibration errors of the same rows, with its interval and p-value.
 
 Each of the two has an estimate and limits of its own (`BinnedGaps`), which are not symmetric. The limits of the difference
 follow from theirs by the method of variance estimates recovery (Zou and Donner 2008): the distance from the estimate to the
@@ -27,8 +27,8 @@ _SEED = 0
 # Gaps that are this many standard errors from none are some.
 _REACH = normal_quantile(0.95)
 
-# A p-value is where the limits of the difference reach zero: looked for up to so many standard errors, in steps and in parts of
-# a step.
+# A p-value is where the limits of the difference reach zero: looked for up to this many standard errors, in steps and in parts
+# of a step.
 _MOST_REACH, _PARTS = 6, 10
 
 

@@ -30,6 +30,7 @@ from nishimori._rows.rows import Rows, counts_in, groups_in
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
 from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.numbers import between, whole
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
@@ -49,8 +50,8 @@ _STATES: dict[Verdict, State] = {
 }
 
 
-@dataclass(frozen=True)
-class Gate:
+@dataclass(frozen=True, repr=False)
+class Gate(Displayed):
     """The checks of a model, and whether it may pass. ``print`` shows one line per check.
 
     Attributes
@@ -98,12 +99,21 @@ class Gate:
                 return each
         raise InputError("The check", f"be one of {', '.join(repr(each.name) for each in self.checks)}", got=repr(name))
 
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.checks))
+    def __repr__(self) -> str:
+        names = tuple(each.name for each in self.checks)
+        return short_repr(self, verdict=self.verdict, passed=self.passed, checks=names, n_samples=self.n_samples)
+
+    @property
+    def _display(self) -> Display:
+        strict = "; strict, so that inconclusive is a failure" if self.strict else ""
+        title = f"{self.verdict.capitalize()} ({plural(self.n_samples, 'sample')}{strict})"
+        headers = ("check", "verdict", "estimate", f"{100 * self.level:g} % bounds")
+        remarks = tuple(dict.fromkeys(filter(None, (each.remark for each in self.checks))))
+        return Display(title, (Tabular(headers, [each.cells for each in self.checks]),), remarks)
 
     @property
     def table(self) -> Tabular:
-        """The checks as a table."""
+        """The checks as a table with a sentence each."""
         return Tabular(
             ("check", "verdict", "what was found"), [(each.title, each.verdict, each.message) for each in self.checks]
         )
@@ -140,9 +150,6 @@ class Gate:
     def _state(self, check: Check) -> State:
         return "failed" if self.strict and check.verdict == "inconclusive" else _STATES[check.verdict]
 
-    def _repr_html_(self) -> str:
-        return f"<p>{self.verdict}, {self.n_samples} samples</p>{self.table.html()}"
-
 
 @takes_rows(words=CALIBRATORS_WORD)
 def gate(
@@ -164,8 +171,13 @@ def gate(
 
     Parameters
     ----------
-    logits, labels, temperature, calibrator, n_bins, strategy
-        As for `evaluate`, and so are ``input``, ``classes``, ``floor`` and ``ignore_index``.
+    logits : array, path, batches, `Sketch` or `Rows`
+        Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
+        z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
+        the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
+    labels : array of shape (n_samples,), or as ``logits`` before the classes
+        The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
+        where ``logits`` brings them.
     bounds : dict of metrics to numbers
         What each metric must not exceed or, where higher values are better, fall below, such as ``{"ece": 0.02}``. Metrics are
         names, functions of `nishimori.metrics`, or a `Metric` of your own. That of the gap is on its size, and "group_gap"
@@ -178,10 +190,20 @@ def gate(
     min_samples : int
         With fewer samples, or fewer clusters where these are given, no check can be judged. Samples whose weights w differ
         count as (Σw)²/Σw². Neither can a model be judged that gives the same probabilities for every sample.
-    by
-        As for `group_gaps`; by default groups where those are given, else predicted classes.
+    temperature : float, optional
+        Divide the logits by this first; 1 by default.
+    calibrator : calibrator, optional
+        A fitted calibrator to apply first, instead of a temperature.
+    by : {"prediction", "groups"}, optional
+        What makes a group of "group_gap": the predicted class, or what ``groups`` says; by default groups where those are
+        given.
+    n_bins : int
+        Number of bins of the calibration error.
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, or of equal weight.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------
@@ -193,8 +215,14 @@ def gate(
     >>> import nishimori
     >>> test = nishimori.data.load("cifar10/resnet20").test
     >>> print(nishimori.gate(test.logits, test.labels, bounds={"gap": 0.02, "error": 0.2}))
-    fail: gap exceeds 2 %: 6.87 % (confidence is above accuracy), and above 6.34 % at the level of 95 %
-    pass: error is at most 20 %: 16.29 %, and below 16.91 % at the level of 95 %
+    Fail (10,000 samples)
+    <BLANKLINE>
+    check               verdict  estimate  95 % bounds
+    ------------------  -------  --------  ------------------
+    gap at most 2 %     fail     6.87 %    6.34 % to 7.40 %
+    error at most 20 %  pass     16.29 %   15.68 % to 16.91 %
+    <BLANKLINE>
+    gap: confidence is above accuracy.
     """
     wanted = Wanted(bounds, level, strict, n_bins, strategy, min_samples)
     return gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
@@ -228,13 +256,13 @@ def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used:
     data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
     classes = options.get("classes")
     known = getattr(used, "classes", None) if classes is None else classes
-    has_group_gap = any(each.metric is None for each in wanted.limits)  # only then, because the groups may take a reading
+    has_group_gap = any(each.metric is None for each in wanted.limits)  # only then, because the groups may take a pass
     by_default: By = "groups" if has_group_gap and groups_in(data) is not None else "prediction"
     return judge(data, map_, wanted, by or by_default, known, counts=counts_in(data, options))
 
 
 def judge(data: Rows | Sketch, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
-    """The checks of rows after a map: one reading for all samples, and one more for groups."""
+    """The checks of rows after a map: one pass for all samples, and one more for groups."""
     level, counts = wanted.level, counts or counts_in(data)
     if by not in get_args(By):
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))

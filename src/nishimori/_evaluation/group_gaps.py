@@ -17,17 +17,19 @@ from nishimori._sums.group_tally import GroupTally, TallyGroups
 from nishimori._sums.groups import By, Grouping
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
+from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
+from nishimori._support.formatting import percent, points_with_error, two_decimals
 from nishimori._support.intervals import Interval, two_sided
 from nishimori._support.numbers import between
 from nishimori._support.optional import require
-from nishimori._support.tables import RankedTable, Tabular, in_points
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
 
 
 @dataclass(frozen=True)
 class GroupGap:
-    """One group: how sure the model is, how often it is right, and whether the difference may be noise.
+    """One group: confidence, accuracy, and whether they differ significantly.
 
     Attributes
     ----------
@@ -44,7 +46,7 @@ class GroupGap:
     p_value : float
         How probable a gap of at least this size is in a group that is calibrated, adjusted for the number of groups after Holm.
     is_off : bool
-        Whether the gap is not noise: in at most 5 % of data sets (or 1 - ``level``), any group is marked wrongly.
+        Whether the gap is significant: in at most 5 % of data sets (or 1 - ``level``), any group is marked wrongly.
     """
 
     name: Any
@@ -57,8 +59,8 @@ class GroupGap:
     is_off: bool
 
 
-@dataclass(frozen=True)
-class GroupGaps(RankedTable):
+@dataclass(frozen=True, repr=False)
+class GroupGaps(Displayed):
     """The gaps of all groups that have samples. ``print`` shows them as a table, the worst first.
 
     Attributes
@@ -101,7 +103,7 @@ class GroupGaps(RankedTable):
 
     @cached_property
     def worst_first(self) -> tuple[GroupGap, ...]:
-        """The groups whose gap is not noise first, and larger gaps before smaller ones."""
+        """The groups whose gap is significant first, and larger gaps before smaller ones."""
         return tuple(sorted(self.groups, key=lambda each: (not each.is_off, -abs(each.gap))))
 
     def __getitem__(self, name: Any) -> GroupGap:
@@ -119,18 +121,45 @@ class GroupGaps(RankedTable):
     @property
     def table(self) -> Tabular:
         """All groups as they are shown."""
-        headers = ("class" if self.by == "prediction" else "group", "n", "confidence", "accuracy", "gap in points", "")
+        headers = (
+            "class" if self.by == "prediction" else "group",
+            "n",
+            "confidence",
+            "accuracy",
+            "gap in points",
+            "significant",
+        )
         return Tabular(headers, [_row(each) for each in self.worst_first])
 
     @property
+    def off(self) -> tuple[Any, ...]:
+        """The names of the groups whose gap is significant, the worst first."""
+        return tuple(each.name for each in self.worst_first if each.is_off)
+
+    def __repr__(self) -> str:
+        return short_repr(self, by=self.by, n_groups=len(self), mean_abs_gap=self.mean_abs_gap, n_significant=len(self.off))
+
+    @property
+    def _display(self) -> Display:
+        what = "predicted class" if self.by == "prediction" else "group"
+        title = f"Gap of each {what}: confidence minus accuracy"
+        return Display(title, (self.table,), (self.summary,), n_printed=PRINTED_ROWS)
+
+    def to_markdown(self) -> str:
+        """The table of all groups and the summary as Markdown."""
+        return self._display.markdown()
+
+    @property
     def summary(self) -> str:
-        """The mean gap and how many groups are off, as a sentence."""
-        low, high = self.interval()
-        number = f"{len(self.off)} of {len(self)} groups" if self.off else f"None of {len(self)} groups"
-        off = f"{number} {'is' if len(self.off) < 2 else 'are'} off by more than noise"
+        """The mean absolute gap and how many gaps are significant, in words."""
+        mean, corrected, low, high = (
+            two_decimals(100 * each) for each in (self.mean_abs_gap, self.mean_abs_gap_corrected, *self.interval())
+        )
+        number = f"{len(self.off) or 'None'} of {plural(len(self), 'gap')} {'are' if len(self.off) > 1 else 'is'} significant"
+        level = f"{100 * self.level:g} %"
         return (
-            f"Mean gap {100 * self.mean_abs_gap:.2f} points, without the noise {100 * self.mean_abs_gap_corrected:.2f} "
-            f"({100 * low:.2f} to {100 * high:.2f}). {off}."
+            f"{number} (level {level}, Holm's correction). Mean absolute gap {mean} points; bias-corrected {corrected} "
+            f"({level} interval {low} to {high})."
         )
 
     def to_latex(self) -> str:
@@ -162,8 +191,8 @@ class GroupGaps(RankedTable):
 
 
 def _row(each: GroupGap) -> tuple[str, ...]:
-    shares = (f"{100 * share:.1f} %" for share in (each.confidence, each.accuracy))
-    return (str(each.name), f"{each.n}", *shares, in_points(each.gap, each.se), "off" if each.is_off else "")
+    shares = (percent(share, 1) for share in (each.confidence, each.accuracy))
+    return (str(each.name), f"{each.n:,}", *shares, points_with_error(each.gap, each.se), "yes" if each.is_off else "")
 
 
 @takes_rows(words=CALIBRATORS_WORD)
@@ -177,18 +206,28 @@ def group_gaps(
     level: float = 0.95,
     **options: Unpack[RowOptions],
 ) -> GroupGaps:
-    """Confidence minus accuracy of each group of samples, with errors, and which groups are off by more than noise.
+    """Confidence minus accuracy of each group of samples, with standard errors, and which of them are significant.
 
     Parameters
     ----------
-    logits, labels, temperature, calibrator
-        As for `evaluate`.
+    logits : array, path, batches or `Rows`
+        Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
+        z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
+        the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
+    labels : array of shape (n_samples,), or as ``logits`` before the classes
+        The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
+        where ``logits`` brings them.
     by : {"prediction", "groups"}
         What makes a group: the class that is predicted for a sample, or what ``groups`` says.
+    temperature : float, optional
+        Divide the logits by this first; 1 by default.
+    calibrator : calibrator, optional
+        A fitted calibrator to apply first, instead of a temperature.
     level : float
-        At most a share 1 - ``level`` of data sets of a calibrated model has a group that is marked as off.
+        At most a share 1 - ``level`` of data sets of a calibrated model has a significant gap.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------
@@ -225,7 +264,7 @@ def group_gaps(
 
 
 def gaps_after(data: Rows, maps: Sequence[Map], by: By, names: Sequence[Any], level: float, *, counts: bool) -> list[GroupGaps]:
-    """The gaps of the groups of rows after each of several maps, all from one reading."""
+    """The gaps of the groups of rows after each of several maps, all from one pass."""
     tally = tally_of(data, by, names, counts=counts)
     return [gaps_in(by, names, sums, level) for sums in data.gather(replace(tally, maps=tuple(maps))).items]
 

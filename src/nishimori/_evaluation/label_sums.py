@@ -1,4 +1,4 @@
-"""Sums over the decisions about each label: what the scores of labels are made of, from one reading."""
+"""Sums over the decisions about each label: what the scores of labels are made of, from one pass."""
 
 from dataclasses import dataclass
 

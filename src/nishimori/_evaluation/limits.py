@@ -11,8 +11,8 @@ import numpy as np
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, normal_quantile
 
-# With fewer wrong or right answers, sums are not close enough to normal to say that a bound is broken, or that it is kept.
-# Over all numbers of right answers of up to 1000 samples, these keep both mistakes below 7 % at a level of 95 %.
+# With fewer wrong or right answers, sums are not close enough to normal to say that a bound is exceeded, or that it is not.
+# Over all numbers of right answers of up to 1000 samples, these keep the rates of both errors below 7 % at a level of 95 %.
 FEW = 10
 _FEW_TO_PASS = 50
 
@@ -26,7 +26,7 @@ def one_sided(level: float) -> float:
 
 
 def limits_of_share(share: float, number: float, level: float) -> Interval:
-    """Limits of a share of so many independent samples, exact where ``number`` is whole.
+    """Limits of a share of this many independent samples, exact where ``number`` is whole.
 
     C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404.
     """

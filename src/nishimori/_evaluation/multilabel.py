@@ -18,9 +18,11 @@ from nishimori._rows.file_rows import load_if_npy
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Input
 from nishimori._sums.reliability import check_bins, uniform_edges
+from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
+from nishimori._support.formatting import number_text, percent, points_with_error, value_with_error
 from nishimori._support.intervals import two_sided
 from nishimori._support.optional import require
-from nishimori._support.tables import RankedTable, Tabular, in_points, value_with_error
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
@@ -50,7 +52,7 @@ class LabelScore:
         How probable it is that one of the two gaps is at least this far from zero, in units of its standard error, for a label
         that is calibrated; adjusted for the number of gaps of all labels after Holm.
     is_off : bool
-        Whether one of the gaps is not noise: in at most 5 % of data sets, any label is marked wrongly.
+        Whether one of the gaps is significant: in at most 5 % of data sets, any label is marked wrongly.
     ece : float
         The expected calibration error of the probability of the label.
     brier, nll : float
@@ -78,8 +80,8 @@ class LabelScore:
     temperature_se: float | None
 
 
-@dataclass(frozen=True)
-class MultilabelScorecard(RankedTable):
+@dataclass(frozen=True, repr=False)
+class MultilabelScorecard(Displayed):
     """The scores of a multilabel model. ``print`` shows them as a table, the worst label first.
 
     Attributes
@@ -95,7 +97,7 @@ class MultilabelScorecard(RankedTable):
 
     @cached_property
     def worst_first(self) -> tuple[LabelScore, ...]:
-        """The labels with a gap that is not noise first, and larger calibration errors before smaller ones."""
+        """The labels with a significant gap first, and larger calibration errors before smaller ones."""
         return tuple(sorted(self.labels, key=lambda each: (not each.is_off, -each.ece)))
 
     @property
@@ -118,19 +120,37 @@ class MultilabelScorecard(RankedTable):
     @property
     def table(self) -> Tabular:
         """All labels as they are shown."""
-        gaps = ("p - prevalence in points", "confidence - accuracy in points")
-        headers = ("label", "n", "prevalence", *gaps, "ECE", "NLL", "Brier", "T", "")
-        return Tabular(headers, [_row(each) for each in self.worst_first])
+        headers = ("label", "n", "prevalence", "p minus prevalence in points", "gap in points", "significant", "ECE", "NLL")
+        return Tabular((*headers, "Brier score", "T"), [_row(each) for each in self.worst_first])
+
+    @property
+    def off(self) -> tuple[Any, ...]:
+        """The names of the labels with a significant gap, the worst first."""
+        return tuple(each.name for each in self.worst_first if each.is_off)
+
+    def __repr__(self) -> str:
+        numbers = {"n_decisions": self.overall.n_samples, "mean_ece": self.mean_ece, "nll": self.overall.nll}
+        return short_repr(self, n_labels=len(self), **numbers, n_significant=len(self.off))
+
+    @property
+    def _display(self) -> Display:
+        title = f"{plural(self.overall.n_samples, 'decision')} about {plural(len(self), 'label')}"
+        notes = ("The gap is confidence minus accuracy, of p or 1 − p, whichever is larger.", self.summary)
+        return Display(title, (self.table,), notes, n_printed=PRINTED_ROWS)
+
+    def to_markdown(self) -> str:
+        """The table of all labels and the summary as Markdown."""
+        return self._display.markdown()
 
     @property
     def summary(self) -> str:
         """All decisions together, as a sentence."""
         card = self.overall
-        number = f"{len(self.off)} of {len(self)} labels" if self.off else f"None of {len(self)} labels"
+        number = f"{len(self.off) or 'None'} of {plural(len(self), 'label')} {'have' if len(self.off) > 1 else 'has'}"
         return (
-            f"All {card.n_samples} decisions: confidence {100 * card.confidence:.2f} %, accuracy {100 * card.accuracy:.2f} %, "
-            f"NLL {value_with_error(card.nll, card.nll_se)}. Mean ECE of the labels {self.mean_ece:.4f}. {number} "
-            f"{'is' if len(self.off) < 2 else 'are'} off by more than noise."
+            f"All decisions: confidence {percent(card.confidence)}, accuracy {percent(card.accuracy)}, "
+            f"NLL {value_with_error(card.nll, card.nll_se)}. Mean ECE of the labels {percent(self.mean_ece)}. "
+            f"{number} a significant gap (level {100 * _LEVEL:g} %, Holm's correction)."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,11 +168,11 @@ class MultilabelScorecard(RankedTable):
 
 
 def _row(each: LabelScore) -> tuple[str, ...]:
-    gaps = (in_points(each.gap, each.gap_se), in_points(each.confidence_gap, each.confidence_gap_se))
-    scores = (f"{value:.4f}" for value in (each.ece, each.nll, each.brier))
+    gaps = (points_with_error(each.gap, each.gap_se), points_with_error(each.confidence_gap, each.confidence_gap_se))
+    scores = (percent(each.ece), number_text(each.nll), number_text(each.brier))
     temperature = "" if each.temperature is None else value_with_error(each.temperature, each.temperature_se)
-    share = f"{100 * each.prevalence:.1f} %"
-    return (str(each.name), f"{each.n}", share, *gaps, *scores, temperature, "off" if each.is_off else "")
+    significant = "yes" if each.is_off else ""
+    return (str(each.name), f"{each.n:,}", percent(each.prevalence, 1), *gaps, significant, *scores, temperature)
 
 
 def evaluate_multilabel(
@@ -220,7 +240,7 @@ def evaluate_multilabel(
 def _measure(
     rows: Decisions, map_: Map, n_bins: int, calibrator: MultilabelCalibrator | None, *, clustered: bool
 ) -> MultilabelScorecard:
-    """The scores of decisions after a map, from three readings."""
+    """The scores of decisions after a map, from three passes."""
     (card,) = scorecards(rows, [map_], n_bins=n_bins)
     sums = rows.gather(MeasureLabels(map_, uniform_edges(n_bins), len(rows.names), clustered))
     # A sample has each label once, so that the decisions about one label are independent unless the caller names clusters.

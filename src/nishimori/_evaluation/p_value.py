@@ -1,19 +1,7 @@
-"""Probabilities of statistics that are normal if the hypothesis is true, and how they read in a sentence."""
+"""Whether a p-value rejects a hypothesis, and how that reads in a sentence."""
 
+from nishimori._support.formatting import format_p_value
 from nishimori._support.numbers import between
-
-# Smaller p-values are not accurate, because no test statistic is normal so far out.
-_SMALLEST_SHOWN = 1e-300
-
-# From here on a p-value reads better as a decimal fraction than as a power of ten.
-_LEAST_DECIMAL = 1e-4
-
-
-def format_p_value(p: float) -> str:
-    """A p-value with the digits that matter, such as "p = 3e-12" or "p = 0.043"."""
-    if p < _SMALLEST_SHOWN:
-        return f"p < {_SMALLEST_SHOWN:g}"
-    return f"p = {p:.2g}" if p >= _LEAST_DECIMAL else f"p = {p:.0e}".replace("e-0", "e-")
 
 
 def is_rejected(p: float, level: float) -> bool:

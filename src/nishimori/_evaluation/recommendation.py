@@ -11,9 +11,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
 from nishimori._evaluation.metrics.metric import Difference
-from nishimori._evaluation.p_value import format_p_value
+from nishimori._support.formatting import format_p_value, signed, value_with_error
 from nishimori._support.intervals import normal_quantile
-from nishimori._support.tables import signed, value_with_error
 
 if TYPE_CHECKING:
     from nishimori._evaluation.comparison import Compared

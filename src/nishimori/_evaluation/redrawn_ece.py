@@ -15,11 +15,11 @@ from nishimori._sums.reliability import sort_claims
 from nishimori._support.arrays import HostArray
 from nishimori.maps.map import Map
 
-# A bin whose sum has a variance of at least so many squares of its largest weight gets a normal sum. The skewness of the sum
+# A bin whose sum has a variance of at least this many squares of its largest weight gets a normal sum. The skewness of the sum
 # is then at most 1/20. With normal sums in all bins, the size for 100 samples is 6 % (bench/results/calibration_tests.md).
 _NORMAL_FROM = 400.0
 
-# So many random numbers are held at once: 8 MiB.
+# This many random numbers are held at once: 8 MiB.
 _AT_ONCE = 2**20
 
 

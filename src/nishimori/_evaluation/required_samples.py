@@ -7,17 +7,19 @@ from typing import Any, NamedTuple
 from nishimori._fit.adaptive import Adapted
 from nishimori._fit.temperatures import Temperatures
 from nishimori._sums.observables import BUILT_IN
+from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.numbers import between
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 
 # So that a number of samples that is exact up to rounding is not raised by one.
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
-class RequiredSamples:
-    """How many validation samples bring a temperature within a relative error.
+@dataclass(frozen=True, repr=False)
+class RequiredSamples(Displayed):
+    """How many validation samples bring a temperature within a relative error. ``print`` shows a table and a sentence.
 
     Attributes
     ----------
@@ -55,8 +57,17 @@ class RequiredSamples:
             return f"{self.more:,} more validation {samples} would bring {T} within {100 * self.target:.2g} % ({kind})."
         return f"{self.n_pilot:,} validation samples are enough: {T} is within {100 * self.reached:.2g} % ({kind})."
 
-    def __str__(self) -> str:
-        return self.verdict
+    def __repr__(self) -> str:
+        return short_repr(self, n=self.n, more=self.more, target=self.target, level=self.level, method=self.method)
+
+    @property
+    def _display(self) -> Display:
+        kind = "standard error" if self.level is None else f"{100 * self.level:.4g} % half-width"
+        rows = [
+            ("pilot", f"{self.n_pilot:,}", f"{100 * self.reached:.2g} %"),
+            ("target", f"{self.n:,}", f"{100 * self.target:.2g} %"),
+        ]
+        return Display("", (Tabular(("", "samples", f"relative {kind} of T"), rows),), (self.verdict,))
 
 
 def required_samples(target: float, pilot: Any, *, level: float | None = None, method: str | None = None) -> RequiredSamples:
@@ -96,7 +107,13 @@ def required_samples(target: float, pilot: Any, *, level: float | None = None, m
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
     >>> pilot = nishimori.ExpectationConsistency().fit(logits, labels)
     >>> print(nishimori.required_samples(0.02, pilot))
-    6,571 more validation samples would bring T of ec within 2 % (one standard error).
+            samples  relative standard error of T
+    ------  -------  ----------------------------
+    pilot   500      7.5 %
+    target  7,071    2 %
+    <BLANKLINE>
+    6,571 more validation samples would bring T of ec within 2 % (one standard
+      error).
     """
     target = between("target", target, 1e-6, 0.5)
     quantile = 1.0 if level is None else normal_quantile(between("level", level, 1e-6, 1 - 1e-6))

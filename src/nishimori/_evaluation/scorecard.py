@@ -1,6 +1,6 @@
-"""Every metric of a data set, before or after calibration, from one reading.
+"""Every metric of a data set, before or after calibration, from one pass.
 
-`evaluate` is what people call. Inside, `scorecards` measures several maps in the same reading: a table of before and after
+`evaluate` is what people call. Inside, `scorecards` measures several maps in the same pass: a table of before and after
 reads the data once, or twice if bins of equal weight need the quantiles of the confidence first.
 """
 
@@ -22,18 +22,33 @@ from nishimori._sums.predictions import CollectClaims
 from nishimori._sums.reliability import Reliability, Strategy, check_bins, uniform_edges
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
+from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.formatting import (
+    interval_text,
+    number_text,
+    percent,
+    percent_with_error,
+    points_with_error,
+    value_with_error,
+)
 from nishimori._support.intervals import Interval
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, setting
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 
-# Quantiles need one number per row and map. More maps than this many numbers allow are measured in several readings: 64 MiB.
+# Quantiles need one number per row and map. More maps than this many numbers allow are measured in several passes: 64 MiB.
 _CLAIMS_AT_ONCE = 2**23
+
+# What the short representation of a scorecard has.
+_MAIN = ("accuracy", "confidence", "ece", "nll", "brier")
 
 
 @dataclass(frozen=True, repr=False)
-class Scorecard:
-    """How often a classifier is right, how sure it is, whether the two agree, and how sure all this is.
+class Scorecard(Displayed):
+    """Accuracy, confidence, whether the two agree, and other metrics of a classifier, with standard errors.
+
+    ``print`` shows a table.
 
     Each metric is an attribute, and so is its standard error: ``card.nll`` and ``card.nll_se``, which is None where it is not
     known. ``card["nll"]`` has both, and an interval.
@@ -56,7 +71,7 @@ class Scorecard:
     ece : float
         Expected calibration error of the predicted class: the mean of abs(gap) over the bins of `reliability`.
     ece_corrected : float or None
-        The ECE without the bias of small bins, at least 0.
+        The bias-corrected ECE, at least 0: without the part that is due to few samples per bin.
     brier : float
         Mean squared distance between probabilities and truth, summed over classes: from 0 to 2.
         NaN for top-k log-probabilities, which do not tell.
@@ -98,12 +113,43 @@ class Scorecard:
         return self.estimates[name]
 
     def __repr__(self) -> str:
-        numbers = {"n_samples": self.n_samples, "temperature": self.temperature}
-        numbers |= {name: each.value for name, each in self.estimates.items()}
-        return f"Scorecard({', '.join(f'{name}={value!r}' for name, value in numbers.items())})"
+        known = {name: self.estimates[name].value for name in _MAIN if name in self.estimates}
+        return short_repr(self, n_samples=self.n_samples, temperature=self.temperature, **known)
 
-    def __str__(self) -> str:
-        return f"{self.caveat}\n{self!r}" if self.caveat else repr(self)
+    @property
+    def _display(self) -> Display:
+        T = "" if self.temperature is None else f", T = {number_text(self.temperature)}"
+        clusters = "" if self.n_clusters is None else f" in {plural(self.n_clusters, 'cluster')}"
+        title = f"{plural(self.n_samples, 'sample')}{clusters}{T}"
+        return Display(title, (self.table,), self._notes, self.caveat)
+
+    @property
+    def table(self) -> Tabular:
+        """The metrics as they are shown, with 95 % intervals; without the error, which is one minus the accuracy."""
+        rows = []
+        for name, each in self.estimates.items():
+            if name == "error" and "accuracy" in self.estimates:
+                continue
+            title = "gap in points" if name == "gap" else each.metric.shown
+            rows.append((title, _value_of(each), _interval_of(each)))
+            if name == "ece" and self.ece_corrected is not None:
+                rows.append(("bias-corrected ECE", percent(self.ece_corrected), ""))
+        return Tabular(("metric", "value", "95 % interval"), rows)
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        notes, bins = [], self.reliability
+        if "gap" in self.estimates:
+            notes.append("The gap is confidence minus accuracy.")
+        if "ece" in self.estimates and bins.n_bins is not None:
+            of = "of equal width" if bins.strategy == "uniform" else "of equal weight"
+            notes.append(f"The ECE has {plural(bins.n_bins, 'bin')} {of}.")
+        why: dict[str, list[str]] = {}
+        for name, each in self.why_no_se.items():
+            if not (name == "error" and "accuracy" in self.estimates):
+                why.setdefault(each, []).append(self.estimates[name].metric.shown)
+        notes += [f"No standard error of {', '.join(names)}: {reason}" for reason, names in why.items()]
+        return tuple(notes)
 
     @property
     def caveat(self) -> str:
@@ -177,6 +223,25 @@ class Scorecard:
         return self[name].interval(level)
 
 
+def _value_of(each: Estimate) -> str:
+    """A metric with its standard error, as it is shown."""
+    if each.metric.name == "gap":
+        return points_with_error(each.value, each.se)
+    if each.metric.in_percent:
+        return percent_with_error(each.value, each.se)
+    return number_text(each.value) if each.se is None else value_with_error(each.value, each.se)
+
+
+def _interval_of(each: Estimate) -> str:
+    """The 95 % interval of a metric, as it is shown; empty if it is not known."""
+    if not each.se:
+        return ""
+    scale = 100 if each.metric.in_percent else 1
+    low, high = (scale * end for end in each.interval())
+    unit = " %" if each.metric.in_percent and each.metric.name != "gap" else ""
+    return f"{interval_text(low, high, scale * each.se)}{unit}"
+
+
 @takes_rows(words=CALIBRATORS_WORD)
 def evaluate(
     logits: Any,
@@ -193,8 +258,14 @@ def evaluate(
 
     Parameters
     ----------
-    logits, labels
-        As for `temperatures`. A `TopK` is measured as it is, at T = 1.
+    logits : array, path, batches, `TopK`, `Sketch` or `Rows`
+        Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
+        z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
+        the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
+        A `TopK` is measured as it is, at T = 1.
+    labels : array of shape (n_samples,), or as ``logits`` before the classes
+        The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
+        where ``logits`` brings them.
     temperature : float, optional
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
@@ -202,23 +273,44 @@ def evaluate(
     metrics : sequence, optional
         What to measure besides: names such as "ks" or "top_n_accuracy(top_n=3)", functions of `nishimori.metrics`, or a
         `Metric` of your own.
-    n_bins, strategy
-        Bins of the calibration error, as for `metrics.ece`.
+    n_bins : int
+        Number of bins of the calibration error.
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, or of equal weight.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------
     Scorecard
-        With `error`, `accuracy`, `confidence`, `gap`, `ece`, `nll`, `brier` and what was asked for, standard errors,
-        `interval` and `reliability`.
+        Print it for a table. Each metric is an attribute (`accuracy`, `error`, `confidence`, `gap`, `ece`, `ece_corrected`,
+        `nll`, `brier`, and what was asked for), and so is its standard error (`ece_se`, ...). With `interval(name, level)`,
+        `reliability` and `to_dict`.
 
     Examples
     --------
     >>> import nishimori
-    >>> card = nishimori.evaluate([[2.0, 0.0], [0.0, 2.0]], [0, 0], temperature=2.0)
-    >>> print(f"{card.accuracy} {card.confidence:.3f} {card.ece:.3f} {card.nll:.3f}")
-    0.5 0.731 0.231 0.813
+    >>> test = nishimori.data.load("cifar10/resnet20").test
+    >>> card = nishimori.evaluate(test.logits, test.labels)
+    >>> print(card)
+    10,000 samples, T = 1
+    <BLANKLINE>
+    metric              value            95 % interval
+    ------------------  ---------------  ----------------
+    accuracy            83.71 ± 0.37 %   82.97 to 84.42 %
+    confidence          90.58 ± 0.16 %   90.27 to 90.89 %
+    gap in points       +6.87 ± 0.32     6.24 to 7.50
+    ECE                 6.99 ± 0.32 %    6.29 to 7.62 %
+    bias-corrected ECE  6.97 %
+    NLL                 0.538 ± 0.013    0.512 to 0.564
+    Brier score         0.2460 ± 0.0053  0.2357 to 0.2563
+    <BLANKLINE>
+    The gap is confidence minus accuracy.
+    The ECE has 15 bins of equal width.
+    ± is one standard error.
+    >>> print(f"{card.nll:.3f} {card.nll_se:.3f}")
+    0.538 0.013
     """
     used, wanted = calibrator_or_map(temperature, calibrator), asked_metrics(metrics)
     if isinstance(logits, TopK):
@@ -266,7 +358,7 @@ def scorecards(
     counts: bool = False,
     metrics: tuple[Metric, ...] | None = None,
 ) -> list[Scorecard]:
-    """A scorecard for each map, all from the same readings; ``metrics`` are the usual ones by default."""
+    """A scorecard for each map, all from the same passes; ``metrics`` are the usual ones by default."""
     check_bins(n_bins, strategy)
     wanted = default_metrics() if metrics is None else metrics
     if isinstance(data, Sketch):
@@ -293,7 +385,7 @@ def _from_shared_readings(
 
 
 def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy) -> tuple[HostArray, ...]:
-    """The edges of the bins after each map; quantiles take a reading of their own."""
+    """The edges of the bins after each map; quantiles take a pass of their own."""
     if strategy == "uniform":
         return (uniform_edges(n_bins),) * len(maps)
     return tuple(each.edges(n_bins) for each in data.gather(CollectClaims(maps)).items)

@@ -1,4 +1,4 @@
-"""The sums behind scorecards, from one reading: what each metric is made of, after each of several maps."""
+"""The sums behind scorecards, from one pass: what each metric is made of, after each of several maps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ from nishimori._support.roots import Root
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NishimoriError
 
-# Draws of δ are replaced by a grid over so many standard deviations on either side: the rest of the normal distribution is
+# Draws of δ are replaced by a grid over this many standard deviations on either side: the rest of the normal distribution is
 # below the precision of a float. A sum over an equidistant grid is very precise for functions as smooth as these.
 _REACH, _NODES = 8.5, 801
 

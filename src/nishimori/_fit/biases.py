@@ -30,9 +30,9 @@ from nishimori.errors import NotConvergedError, setting
 ROUNDS = 20
 """How often the top classes are taken again before the search gives up."""
 
-# How sure it is that the biases are spread as much as is assumed. On 28 sets of logits with 500 to 5,000 validation samples,
-# this level gave nearly all of the gain, and hardly ever a loss. The mean of the distribution in place of this quantile (the
-# estimate of Paule and Mandel) gave a loss more often.
+# The confidence level at which the biases are spread at least as much as is assumed. On 28 sets of logits with 500 to 5,000
+# validation samples, this level gave nearly all of the gain, and hardly ever a loss. The mean of the distribution in place of
+# this quantile (the estimate of Paule and Mandel) gave a loss more often.
 _LEVEL = 0.95
 
 # The spread is found again until it changes by less than this share; then its own uncertainty is a hundred times larger.
@@ -81,15 +81,15 @@ class BiasSearch:
 
     def __init__(self, data: Rows) -> None:
         self.data = data
-        self.n_readings = 0
+        self.n_passes = 0
         self.spread = inf
         self.dispersion = 1.0
         self._last: tuple[BiasPoint, BiasPoint | None, BiasSums] | None = None
 
     def sums(self, point: BiasPoint, anchor: BiasPoint | None = None) -> BiasSums:
-        """The sums at a point; those of the last reading are not read again."""
+        """The sums at a point; those of the last pass are not read again."""
         if self._last is None or self._last[:2] != (point, anchor):
-            self.n_readings += 1
+            self.n_passes += 1
             self._last = (point, anchor, self.data.gather(MeasureBiases(point, anchor)))
         return self._last[2]
 
@@ -118,7 +118,7 @@ class BiasSearch:
         unit = sums.weight / sums.weight_squares  # so that the scale of weights does not matter
         search = AffineSearch(self.data, parameters, temperature, unit, np.zeros(1), names, setting("shrink", True))
         minimum = search.minimum()
-        self.n_readings += search.n_readings
+        self.n_passes += search.n_passes
         biases = minimum.theta[1:] - minimum.theta[1:].mean()
         point = BiasPoint(float(minimum.theta[0]) / temperature, tuple(biases.tolist()))
         return Biases(point, inf, minimum.residual, False, None, self.sums(point))
@@ -132,7 +132,7 @@ class BiasSearch:
         """Find the spread, with the condition "ts", and a point close to the solution; ``start`` if there is no spread."""
         point, sums = start, self.sums(start)
         products = gap_products(self.data, BiasGaps(start, of_confidence=False), counts=counts)
-        self.n_readings += 1
+        self.n_passes += 1
         self.dispersion = float(np.trace(products[1:, 1:])) / sums.model_variance
         for _ in range(_SPREAD_ROUNDS):
             before, self.spread = self.spread, common_spread(self.sums(point), np.array(point.biases), self.dispersion)
@@ -225,7 +225,7 @@ def common_spread(sums: BiasSums, biases: HostArray, dispersion: float) -> float
 
 
 def standard_errors(data: Rows, found: Biases, *, counts: bool) -> tuple[float, HostArray]:
-    """The standard errors of β and of the biases, which must not be shrunk, from one reading."""
+    """The standard errors of β and of the biases, which must not be shrunk, from one pass."""
     by_confidence = found.by_confidence
     jacobian = equations_of(found.sums, found.point, 0.0, by_confidence=by_confidence).jacobian
     jacobian[:, 0] /= found.point.beta

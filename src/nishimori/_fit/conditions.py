@@ -87,7 +87,7 @@ class GapProducts:
 
 
 def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray], *, counts: bool) -> HostArray:
-    """The sums of products over what is independent in the data, rows or clusters, from one reading."""
+    """The sums of products over what is independent in the data, rows or clusters, from one pass."""
     found: HostArray = data.gather(GapProducts(gaps_of, counts, has_clusters(data))).products
     return found
 

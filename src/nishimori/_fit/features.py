@@ -26,7 +26,7 @@ from nishimori.maps.map import Map, apply_safely
 # How many numbers a table may have: 32 MiB of float64.
 _LARGEST_TABLE = 2**22
 
-# So many rows of a batch tell whether the derivatives are those of the map.
+# This many rows of a batch tell whether the derivatives are those of the map.
 _TELLING = 8
 
 # Differences reach so far, in units in which a step of one changes mapped logits by about one: an error of 1e-12 of the fourth

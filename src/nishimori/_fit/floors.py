@@ -36,7 +36,7 @@ _FOLDS = 5
 # Where none of n zeros is at a true class, a floor of 1/(2n) costs as much.
 _AS_GOOD = 0.5
 
-# So many probabilities tell the floor, of at least so many samples: 55 fits to them take about half a second.
+# This many probabilities tell the floor, of at least this many samples: 55 fits to them take about half a second.
 _NUMBERS, _LEAST_ROWS = 2**18, 2**10
 
 

@@ -9,7 +9,7 @@ equation with a penalty for its distance,
 
 whose left side falls as θ grows, so that there is exactly one solution, also for a group without a single error. All distances
 are finally shifted by the same amount, such that the gap of all rows together is zero again. All groups advance in the same
-readings.
+passes.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _SMALL_STEP = 1e-5
 # So small a shift of all log T is left.
 _LEAST_SHIFT = 1e-9
 
-_MOST_READINGS = 60
+_MOST_PASSES = 60
 
 # The largest distance in log T that a search tries, and the longest step of the shift. No T is far enough for a group in which
 # every answer is wrong; at a factor of 1,100 its confidence is that of chance, and float32 still tells its classes apart.
@@ -68,7 +68,7 @@ class GroupMatch:
         Which groups the data say nothing about, so that they have the common temperature.
     residual : float
         The mean gap of all rows at these temperatures.
-    n_readings : int
+    n_passes : int
         How often the rows were read, after the common temperature was known.
     """
 
@@ -79,7 +79,7 @@ class GroupMatch:
     used_spread: float
     is_open: HostArray
     residual: float
-    n_readings: int
+    n_passes: int
 
     @property
     def temperatures(self) -> HostArray:
@@ -120,7 +120,7 @@ def match_groups(
         used_spread=sqrt(used),
         is_open=is_open,
         residual=float(last.gap.sum() / last.weight.sum()),
-        n_readings=search.n_readings,
+        n_passes=search.n_passes,
     )
 
 
@@ -173,16 +173,16 @@ class _GroupSearch:
     log_beta: float
     counts: bool
     clustered: bool
-    n_readings: int = 0
+    n_passes: int = 0
 
     def read(self, distances: HostArray) -> GroupSums:
         """The sums at these distances of log T from the common one."""
-        if self.n_readings == _MOST_READINGS:
+        if self.n_passes == _MOST_PASSES:
             raise NotConvergedError(
-                f"The search for the temperatures of groups did not converge in {_MOST_READINGS} readings. Leave out groups "
+                f"The search for the temperatures of groups did not converge in {_MOST_PASSES} passes. Leave out groups "
                 "with very few samples, or use one temperature."
             )
-        self.n_readings += 1
+        self.n_passes += 1
         betas = np.exp(self.log_beta - distances)
         return self.data.gather(MeasureGroups(self.grouping, self.observable, betas, self.counts, self.clustered))
 

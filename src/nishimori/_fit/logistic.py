@@ -278,18 +278,18 @@ class LogisticSearch:
 
     Attributes
     ----------
-    n_readings : int
+    n_passes : int
         How often the data were read.
     """
 
     def __init__(self, data: Rows, seen: Overview) -> None:
         self.data = data
         self.seen = seen
-        self.n_readings = 0
+        self.n_passes = 0
 
     def sums(self, regression: Regression, x: HostArray) -> LogisticSums:
-        """The sums at one point, from a reading."""
-        self.n_readings += 1
+        """The sums at one point, from a pass."""
+        self.n_passes += 1
         return self.data.gather(MeasureLoss(regression, x))
 
     def least_loss(self, regression: Regression) -> Coefficients:
@@ -318,7 +318,7 @@ class LogisticSearch:
         """The standard errors of the coefficients, from the sandwich of sums over independent rows or clusters."""
         if not found.regression.size:
             return np.zeros(0)
-        self.n_readings += 1
+        self.n_passes += 1
         gaps_of = MeasureLoss(found.regression, found.x).gaps_of
         weight = self.seen.negative.weight + self.seen.positive.weight
         products = gap_products(self.data, gaps_of, counts=counts) / weight**2

@@ -1,4 +1,4 @@
-"""What a search for temperatures ends with: where each observable is matched, how sure that is, and how it was found."""
+"""What a search for temperatures ends with: where each observable is matched, with standard errors, and how it was found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,10 @@ from nishimori._sums.moments import GapSums, Measure, Moments
 from nishimori._sums.observables import Energy, Observable
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
+from nishimori._support.display import Display, Displayed, short_repr
+from nishimori._support.formatting import number_text, percent
 from nishimori._support.roots import Root
+from nishimori._support.tables import Tabular
 from nishimori.errors import NishimoriError
 
 
@@ -66,9 +69,9 @@ def _slope_at(beta: float, moments: Moments) -> float:
     return beta * (slope + step * (curvature + step * (jerk / 2 + step * snap / 6)))
 
 
-@dataclass(frozen=True)
-class Receipt:
-    """How a temperature was found.
+@dataclass(frozen=True, repr=False)
+class FitInfo(Displayed):
+    """How a temperature was found. ``print`` shows a table.
 
     Attributes
     ----------
@@ -106,6 +109,26 @@ class Receipt:
     is_measured: bool = True
     temperature_se: float | None = None
 
+    def __repr__(self) -> str:
+        numbers = {"residual": self.residual, "n_passes": self.n_passes, "n_samples": self.n_samples}
+        return short_repr(self, **numbers, temperature_se=self.temperature_se, kernel=self.kernel)
+
+    @property
+    def _display(self) -> Display:
+        how = "measured" if self.is_measured else "predicted from the last pass"
+        error = "unknown" if self.temperature_se is None else number_text(self.temperature_se, 2)
+        rows = [
+            ("standard error of T", error),
+            ("residual", f"{number_text(self.residual, 2)}, {how}"),
+            ("passes", f"{self.n_passes:,}"),
+            ("samples", f"{self.n_samples:,}"),
+            ("accuracy", percent(self.accuracy)),
+            ("probabilities that were zero", f"{self.n_zeros:,}"),
+            ("masked logits", f"{self.n_masked:,}"),
+            ("kernel", self.kernel or "unknown"),
+        ]
+        return Display("", (Tabular(("fit info", "value"), rows),))
+
 
 @dataclass(frozen=True)
 class Match:
@@ -122,19 +145,19 @@ class Match:
     gaps: GapSums | None
     has_squares: bool = True
 
-    def solution(self, position: int) -> tuple[float, Receipt]:
+    def solution(self, position: int) -> tuple[float, FitInfo]:
         """The temperature of one observable and how it was found; raises if there is none, and warns if it is uncertain."""
         root = self.roots[position]
         if isinstance(root, NishimoriError):
             raise root
         self.warn()
-        return exp(-root.x), self.receipt(position)
+        return exp(-root.x), self.fit_info(position)
 
-    def receipt(self, position: int) -> Receipt:
+    def fit_info(self, position: int) -> FitInfo:
         """How the temperature of one observable was found, which must exist."""
         root = self.roots[position]
         assert isinstance(root, Root)
-        return Receipt(
+        return FitInfo(
             residual=root.residual,
             n_passes=self.n_passes,
             n_samples=self.census.n_rows,
@@ -166,7 +189,7 @@ class Match:
         return self if self.gaps is None else replace(self, gaps=self.gaps.with_counts())
 
     def at_roots(self, data: Rows, *, counts: bool = False) -> "Match":
-        """The match with all sums measured at the temperatures themselves, in one more reading.
+        """The match with all sums measured at the temperatures themselves, in one more pass.
 
         Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. Errors of
         independent rows need it where one row decides: its gap is almost zero at the root, but not a short step away.

@@ -114,13 +114,13 @@ class BestWeights:
         Of the components; zero where a component does not help.
     residual : float
         What is left of the conditions: by how much a mean of q_k/s differs from 1, or exceeds it where the weight is zero.
-    n_readings : int
+    n_passes : int
         How often the data were read.
     """
 
     weights: HostArray
     residual: float
-    n_readings: int
+    n_passes: int
 
 
 def best_weights(data: Rows, temperature: float) -> BestWeights:
@@ -129,11 +129,11 @@ def best_weights(data: Rows, temperature: float) -> BestWeights:
     Each step goes to the minimum of a quadratic model of the loss over the same weights, or part of the way if the loss would
     not fall enough. The model is minimised on each face of the simplex, of which there are only seven.
     """
-    readings = 0
+    n_passes = 0
 
     def read(weights: HostArray) -> WeightSums:
-        nonlocal readings
-        readings += 1
+        nonlocal n_passes
+        n_passes += 1
         return data.gather(Weigh(temperature, weights))
 
     weights = np.full(N_COMPONENTS, 1 / N_COMPONENTS)
@@ -148,10 +148,10 @@ def best_weights(data: Rows, temperature: float) -> BestWeights:
         weights, sums = there
     if residual > _ROUNDING:
         raise NotConvergedError(
-            f"The search for the weights of the mixture did not converge in {readings} readings: the conditions are off by "
+            f"The search for the weights of the mixture did not converge in {n_passes} passes: the conditions are off by "
             f"{residual:.3g}. Use more data, or one temperature, as with 'ec' or 'ts'."
         )
-    return BestWeights(weights, residual, readings)
+    return BestWeights(weights, residual, n_passes)
 
 
 def _residual(weights: HostArray, sums: WeightSums) -> float:

@@ -1,4 +1,4 @@
-"""The solution of several equations with as many unknowns, with a receipt: damped Newton.
+"""The solution of several equations with as many unknowns, and what was done to find it: damped Newton.
 
 Each equation says that a gap is zero, and the derivatives of the gaps are known. A step is as long as Newton's method proposes
 if it brings the equations closer to their solution, else shorter. "Closer" is measured in the unknowns, as the step that the
@@ -70,7 +70,7 @@ class Solution:
         The unknowns.
     residual : float
         The largest gap in absolute value, measured at ``x``.
-    readings : int
+    n_passes : int
         How often the equations were evaluated.
     equations : Equations
         The last of them, those at ``x``.
@@ -78,7 +78,7 @@ class Solution:
 
     x: HostArray
     residual: float
-    readings: int
+    n_passes: int
     equations: Equations
 
 
@@ -91,25 +91,25 @@ def solve(function: Callable[[HostArray], Equations], start: HostArray, *, enoug
         If there is none, or if two unknowns have the same effect.
     """
     x = np.array(start, dtype=float)
-    here, readings = function(x), 1
+    here, n_passes = function(x), 1
     while True:
         inverse = _Inverse(here)
         step = inverse.step(here.gaps)
         length = inverse.length(step)
         if (np.abs(here.gaps) <= here.noise).all() or length <= enough:
-            return Solution(x, float(np.abs(here.gaps).max()), readings, here)
+            return Solution(x, float(np.abs(here.gaps).max()), n_passes, here)
         share = 1.0
         while True:
-            if readings == LIMIT:
-                raise _not_converged(here, readings)
-            there, readings = function(x + share * step), readings + 1
+            if n_passes == LIMIT:
+                raise _not_converged(here, n_passes)
+            there, n_passes = function(x + share * step), n_passes + 1
             left = inverse.length(inverse.step(there.gaps))
             if left <= (1 - share / 4) * length or _is_lower(here, there, share * step):
                 break
             if share < _SHORTEST or length <= _CLOSE:
                 if length <= _CLOSE:  # rounding is larger than it was said to be
-                    return Solution(x, float(np.abs(here.gaps).max()), readings, here)
-                raise _not_converged(here, readings)
+                    return Solution(x, float(np.abs(here.gaps).max()), n_passes, here)
+                raise _not_converged(here, n_passes)
             # What is left grows as the square of the step, which gives the best share; the limits keep it sensible.
             bend = max(left - (1 - share) * length, 0.0) / share**2
             share *= min(max(length / (2 * bend * share) if bend > 0 else 0.5, 0.1), 0.5) if np.isfinite(left) else 0.1
@@ -155,9 +155,9 @@ class _Inverse:
         return float(np.sqrt(np.mean((step / self.units) ** 2)))
 
 
-def _not_converged(here: Equations, readings: int) -> NotConvergedError:
+def _not_converged(here: Equations, n_passes: int) -> NotConvergedError:
     return NotConvergedError(
-        f"The search did not converge in {readings} readings: the largest gap is {np.abs(here.gaps).max():.3g}. The usual "
+        f"The search did not converge in {n_passes} passes: the largest gap is {np.abs(here.gaps).max():.3g}. The usual "
         "cause is that the conditions have no finite solution, as when a class never occurs or when the parameters separate "
         "right from wrong answers perfectly."
     )

@@ -35,7 +35,7 @@ from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.roots import Point, Root, Roots, drive, increasing_root
 from nishimori.errors import DegenerateDataError, InputError, NishimoriError, NotConvergedError, NoTemperatureError
 
-# A sample has this share of the rows, but at least so many rows, whose answers are about 1.5 % off: one exact pass is then
+# A sample has this share of the rows, but at least this many rows, whose answers are about 1.5 % off: one exact pass is then
 # enough. Fewer rows than the last number give no useful answer.
 _SHARE, _SURE, _FEWEST = 16, 2**14, 200
 
@@ -169,7 +169,7 @@ class Search:
         return {i: self._answer(each, i in judged) for i, each in zip(betas, self._gaps.items, strict=True) if i in wanted}
 
     def _read(self, *passes: Any) -> tuple[Any, ...]:
-        """What several passes give, from one reading of all rows."""
+        """What several passes give, from one pass over all rows."""
         self.n_passes += 1
         self._n_exact += 1
         items: tuple[Any, ...] = self.data.gather(together(*passes)).items

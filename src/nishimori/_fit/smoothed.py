@@ -4,7 +4,7 @@ Expectation consistency then matches mean confidence to (right + ½)/(n + 1): ha
 Temperature scaling has the least cross-entropy against J. Platt's targets, here for any number K of classes: a sample whose
 class has N samples is of that class with probability (N + 1)/(N + K) and of each other class with 1/(N + K). Both add a
 constant to the gap of the observable, at every β alike, so that the gap still grows with β. Its zero is found by halving a
-bracket: that takes more readings than the usual search, and never fails.
+bracket: that takes more passes than the usual search, and never fails.
 
 Where the answers are not above chance even so, T is so large that all unmasked classes of a row are equally probable.
 """
@@ -14,7 +14,7 @@ from math import exp, log
 
 import numpy as np
 
-from nishimori._fit.match import Receipt
+from nishimori._fit.match import FitInfo
 from nishimori._fit.search import masked_labels_error
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
@@ -46,7 +46,7 @@ class Smoothed:
     """
 
     temperature: float
-    receipt: Receipt
+    fit_info: FitInfo
     census: Census
     is_uniform: bool
     target: float | None
@@ -79,7 +79,7 @@ def match_smoothed(
     """
     right = Confidence() if isinstance(observable, Energy) else observable
     census, classes, widest = data.gather(together(Count(right), sum_by_class, _widest)).items
-    n_readings, target = 1, None
+    n_passes, target = 1, None
     if not isinstance(observable, Energy):
         number = classes.number(counts=counts)
         target = (number * census.accuracy + 0.5) / (number + 1)
@@ -88,7 +88,7 @@ def match_smoothed(
         raise masked_labels_error(census, label_name)
     else:
         numbers = classes.numbers(counts=counts)
-        n_readings, shift = 2, data.gather(SmoothEnergy(tuple(numbers.tolist()))).value
+        n_passes, shift = 2, data.gather(SmoothEnergy(tuple(numbers.tolist()))).value
     search = _Bisection(data, observable, shift)
     hottest = -log(_UNIFORM * (min(max(widest.difference, _LEAST), _LARGEST) if widest.difference else 1.0))
     x = search.zero(hottest)
@@ -102,16 +102,16 @@ def match_smoothed(
     is_uniform = x is None or x == hottest
     x = hottest if x is None else x
     residual = search.gap(x)
-    receipt = Receipt(
+    fit_info = FitInfo(
         residual=residual,
-        n_passes=n_readings + search.n_readings,
+        n_passes=n_passes + search.n_passes,
         n_samples=census.n_rows,
         accuracy=census.accuracy,
         n_zeros=census.n_zeros,
         n_masked=census.n_masked,
         kernel=", ".join(sorted(census.kernels)),
     )
-    return Smoothed(exp(-x), receipt, census, is_uniform, target)
+    return Smoothed(exp(-x), fit_info, census, is_uniform, target)
 
 
 @dataclass(frozen=True)
@@ -158,11 +158,11 @@ class _Bisection:
         self._data = data
         self._observable = observable
         self._shift = shift
-        self.n_readings = 0
+        self.n_passes = 0
 
     def gap(self, x: float) -> float:
         """How far the model's mean lies above that of the smoothed labels."""
-        self.n_readings += 1
+        self.n_passes += 1
         found = self._data.gather(Measure(((self._observable, (exp(x),)),))).items[0].gap
         return float(found.item()) + self._shift
 

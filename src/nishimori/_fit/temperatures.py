@@ -1,4 +1,4 @@
-"""Both temperatures of a validation set, expectation consistency and temperature scaling, from shared readings."""
+"""Both temperatures of a validation set, expectation consistency and temperature scaling, from shared passes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,14 +13,17 @@ from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
 from nishimori._rows.rows import Rows, counts_in, floor_in
 from nishimori._rows.top_k_rows import TopKRows
 from nishimori._sums.observables import BUILT_IN
-from nishimori._support.intervals import Interval
+from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.formatting import interval_text, number_text, percent, value_with_error
+from nishimori._support.intervals import Interval, interval_in_ratio
 from nishimori._support.roots import Root
+from nishimori._support.tables import Tabular
 from nishimori.errors import NishimoriError, NoTemperatureError
 
 
-@dataclass(frozen=True)
-class Temperatures:
-    """Both temperatures of a validation set.
+@dataclass(frozen=True, repr=False)
+class Temperatures(Displayed):
+    """Both temperatures of a validation set. ``print`` shows a table.
 
     Attributes
     ----------
@@ -61,6 +64,39 @@ class Temperatures:
     ec_bounds: Interval | None = None
     ts_bounds: Interval | None = None
     floor: float | None = None
+
+    def __repr__(self) -> str:
+        numbers = {"ec": self.ec, "ec_se": self.ec_se, "ts": self.ts, "ts_se": self.ts_se, "accuracy": self.accuracy}
+        return short_repr(self, **numbers, n_samples=self.n_samples)
+
+    @property
+    def _display(self) -> Display:
+        title = f"{plural(self.n_samples, 'sample')}, accuracy {percent(self.accuracy)}"
+        notes = [f"No temperature of {name}: {why}" for name, why in (("EC", self.why_no_ec), ("TS", self.why_no_ts)) if why]
+        if self.ec_bounds is not None or self.ts_bounds is not None:
+            notes.append("Bounds are what the classes that are not listed leave possible.")
+        if self.floor is not None:
+            notes.append(f"Probabilities below {number_text(self.floor)} were raised to that.")
+        return Display(title, (self.table,), tuple(notes))
+
+    @property
+    def table(self) -> Tabular:
+        """The temperatures as they are shown."""
+        rows = [
+            ("expectation consistency (EC)", self.ec, self.ec_se, self.ec_bounds),
+            ("temperature scaling (TS)", self.ts, self.ts_se, self.ts_bounds),
+        ]
+        bounded = any(bounds is not None for *_, bounds in rows)
+        cells = [
+            (
+                name,
+                "none" if T is None else value_with_error(T, se),
+                "" if T is None or not se else interval_text(*interval_in_ratio(T, se, 0.95), se),
+                *(["" if bounds is None else interval_text(*bounds, se)] if bounded else []),
+            )
+            for name, T, se, bounds in rows
+        ]
+        return Tabular(("method", "T", "95 % interval", *(["bounds"] if bounded else [])), cells)
 
     @property
     def why_no_ec(self) -> str | None:
@@ -120,13 +156,16 @@ def temperatures(
 
     Parameters
     ----------
-    logits : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
-        Scores before the softmax, in any array library; a flat array z means the binary logits (0, z). With more dimensions,
-        such as (sequences, tokens, vocabulary), each position is a sample. Or a `TopK` of the most probable classes.
+    logits : array, path, batches, `TopK`, `Sketch` or `Rows`
+        Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
+        z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
+        the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
     labels : array of shape (n_samples,), or as ``logits`` before the classes
-        The true class of each sample: its column, or one of ``classes``.
+        The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
+        where ``logits`` brings them.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``input``, ``classes``,
+        ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------

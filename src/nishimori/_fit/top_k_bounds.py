@@ -11,7 +11,7 @@ from math import exp, inf, sqrt
 
 import numpy as np
 
-from nishimori._fit.match import Match, Receipt
+from nishimori._fit.match import FitInfo, Match
 from nishimori._fit.search import match
 from nishimori._kernels.row_sums import known_sums
 from nishimori._rows.batch import Batch
@@ -83,7 +83,7 @@ class BoundedMatch:
         self.even.warn()
         self.data.warn_of_rounding()
 
-    def receipt(self, position: int) -> Receipt:
+    def fit_info(self, position: int) -> FitInfo:
         """How one temperature was found; its residual is that of the even completion, at the middle of the bounds."""
         found = self.found[position]
         assert found.value is not None
@@ -91,7 +91,7 @@ class BoundedMatch:
         gaps = self.data.even.gather(Measure(((found.observable, (1 / found.value,)),)))
         residual = float(gaps.items[0].gap[0])
         return replace(
-            self.even.receipt(own),
+            self.even.fit_info(own),
             residual=residual,
             n_passes=self.n_passes + 1,
             is_measured=True,

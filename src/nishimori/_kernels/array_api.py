@@ -43,7 +43,7 @@ def _outside(drops: Array, top: Array, top_n: int, xp: Any) -> Array:
     below, ties = (others < least) & (others > -inf), (others == least) & (others > -inf)
     above = _number(others > least, xp)
     n_ties = _number(ties, xp)
-    # Of the classes equal to the last one inside, so many are outside.
+    # Of the classes equal to the last one inside, this many are outside.
     left = (n_ties + above - (top_n - 1)) / xp.where(n_ties > 0, n_ties, xp.ones_like(n_ties))
     return xp.where(below, xp.ones_like(drops), xp.where(ties, xp.zeros_like(drops) + left[:, None], xp.zeros_like(drops)))
 

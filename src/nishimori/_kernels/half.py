@@ -23,7 +23,7 @@ MANY = 2**13
 
 
 def takes_half(logits: HostArray) -> bool:
-    """Whether these are rows of half precision with so many classes that counting them pays."""
+    """Whether these are rows of half precision with enough classes that counting them pays."""
     return arrays.is_half(logits) and logits.ndim == 2 and logits.shape[1] >= MANY
 
 

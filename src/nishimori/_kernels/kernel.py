@@ -78,7 +78,7 @@ def _never(logits: Array) -> bool:  # noqa: ARG001 - as of those that can
 
 @dataclass(frozen=True)
 class Kernel:
-    """A way to compute power sums, by the name that receipts give."""
+    """A way to compute power sums, by the name that `FitInfo` gives."""
 
     name: str
     own: PowerSumsFunction

@@ -192,7 +192,7 @@ def _exp_plan(betas: tuple[float, ...], dtype: "np.dtype[Any]", doubling: bool) 
 
 # --- logits as C reads them ------------------------------------------------------------------------------------------------
 
-# So many logits take about a millisecond, which hides the cost of a call. Those that have to be copied are copied in blocks.
+# This many logits take about a millisecond, which hides the cost of a call. Those that have to be copied are copied in blocks.
 _BLOCK = 2**19
 
 _THREADS = "NISHIMORI_THREADS"

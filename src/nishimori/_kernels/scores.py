@@ -19,7 +19,7 @@ SCORES = ("wrong", "confidence", "nll", "brier")
 """The scores of a row: whether its answer is wrong, the probability of the predicted class, the loss, and the Brier score."""
 
 # `score_totals` takes an exponential per class and β. Sums of powers of one exponential serve a chain of β, each twice the one
-# before, and then every row takes some time for each β: with so many classes, and so many β per chain, less in all.
+# before, and then every row takes some time for each β: with this many classes, and this many β per chain, less in all.
 _MANY_CLASSES, _MANY_DOUBLINGS = 512, 3
 
 # The square of a weight of this β, and its inverse, are far from the ends of float64.

@@ -88,7 +88,7 @@ def power_sums(logits: Array, betas: Sequence[float], order: int) -> PowerSums:
 
 
 def _power_sums(logits: Array, betas: Sequence[float], order: int, mode: str) -> PowerSums:
-    """Power sums with one reading for each β."""
+    """Power sums with one pass for each β."""
     n = logits.shape[0]
     peak, top = logits.new_empty(n, dtype=torch.float64), logits.new_empty(n, dtype=torch.int64)
     sums = logits.new_empty((len(betas), order + 1, n), dtype=torch.float64)
@@ -135,7 +135,7 @@ def _row_tops(logits: Array) -> _RowTops:
 def _fill_chains(
     logits: Array, tops: _RowTops, betas: Sequence[float], places: Sequence[int], least: float, sums: Array
 ) -> None:
-    """Fill in ``sums`` (places, powers, n) at some β, in float64 and with one reading for each chain of them.
+    """Fill in ``sums`` (places, powers, n) at some β, in float64 and with one pass for each chain of them.
 
     Weights below 2^least may be left out.
     """

@@ -7,7 +7,7 @@ share a row: they read it once for its peak and once for its sums (the second ti
 program's next row. A float32 sum has at most 64 terms; what adds up such sums is float64. No sum depends on the order in which
 programs run, so that the same data give the same digits.
 
-Power sums in float64 at several β, each twice the one before, come from one reading: their weights are squares.
+Power sums in float64 at several β, each twice the one before, come from one pass: their weights are squares.
 
 MODE is how weights are computed: "fast" (the processor's own exp2 in float32), "accurate" (float32 whose errors have no mean),
 or "double" (float64).
@@ -322,7 +322,7 @@ def power_sums_many(
         _store_powers(sums + row, n, powers, tied, scale, True, ORDER)
 
 
-# The kernels of power sums in float64: first what is at the top of each row, then a reading for each chain of β.
+# The kernels of power sums in float64: first what is at the top of each row, then a pass for each chain of β.
 
 
 @_jit

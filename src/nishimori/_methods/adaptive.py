@@ -5,7 +5,7 @@ from math import exp
 from typing import Any, Self, cast
 
 from nishimori._fit.adaptive import Adapted, match_both
-from nishimori._fit.match import Match, Receipt
+from nishimori._fit.match import FitInfo, Match
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._methods.record import Record
 from nishimori._rows.labels import Classes
@@ -18,7 +18,7 @@ from nishimori.maps.temperature import Temperature
 class AdaptiveMethod(FittedMethod):
     """The temperature of EC, as far as the data can tell it from that of TS; the calibrator is `AdaptiveConsistency`."""
 
-    receipt_: Receipt
+    fit_info_: FitInfo
     n_passes_: int
     weight_: float
     ec_: float | None
@@ -59,10 +59,10 @@ class AdaptiveMethod(FittedMethod):
     def adopt(self, X: Any, data: Rows, matched: Match) -> Self:
         """Choose from what `match_both` has found in ``data``, which are what ``X`` holds."""
         found = Adapted.of(matched)
-        receipt = _receipt(matched, found)
-        self.learn(X, data, Temperature(found.temperature), receipt.n_samples, receipt.residual, receipt.temperature_se)
-        self.n_passes_ = receipt.n_passes
-        self.receipt_ = receipt
+        fit_info = _fit_info(matched, found)
+        self.learn(X, data, Temperature(found.temperature), fit_info.n_samples, fit_info.residual, fit_info.temperature_se)
+        self.n_passes_ = fit_info.n_passes
+        self.fit_info_ = fit_info
         return self._keep(found)
 
     def restore(self, record: Record) -> Self:
@@ -83,13 +83,13 @@ class AdaptiveMethod(FittedMethod):
         return self
 
 
-def _receipt(matched: Match, found: Adapted) -> Receipt:
-    """The receipt of the search for both temperatures, with the residual and the error of the one between them."""
+def _fit_info(matched: Match, found: Adapted) -> FitInfo:
+    """The fit info of the search for both temperatures, with the residual and the error of the one between them."""
     ec = matched.roots[0]
     if not isinstance(ec, Root):
-        return matched.receipt(1)
+        return matched.fit_info(1)
     step = -found.log_temperature - ec.x
     if step == 0:
-        return matched.receipt(0)
+        return matched.fit_info(0)
     predicted = ec.residual + ec.point.after(step) - ec.point.value
-    return replace(matched.receipt(0), residual=predicted, temperature_se=found.temperature_se, is_measured=False)
+    return replace(matched.fit_info(0), residual=predicted, temperature_se=found.temperature_se, is_measured=False)

@@ -153,7 +153,7 @@ class FittedMethod(ABC):
         return self
 
     def check_parameters(self, n_classes: int) -> None:  # noqa: B027 - for those that can
-        """Refuse parameters that do not suit so many classes."""
+        """Refuse parameters that do not suit this many classes."""
 
     @classmethod
     def from_record(cls, record: Record, path: str | os.PathLike[str]) -> Self:

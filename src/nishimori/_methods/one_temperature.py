@@ -5,7 +5,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from nishimori._fit.match import Match, Receipt
+from nishimori._fit.match import FitInfo, Match
 from nishimori._fit.search import match
 from nishimori._fit.smoothed import match_smoothed
 from nishimori._fit.top_k_bounds import BoundedMatch
@@ -27,17 +27,17 @@ class OneTemperatureMethod(FittedMethod):
     """The search for the temperature; subclasses choose the observable."""
 
     smooth_labels: bool = False
-    receipt_: Receipt
+    fit_info_: FitInfo
     n_passes_: int
     temperature_bounds_: Interval | None = None
     is_uniform_: bool
 
     @abstractmethod
     def observable_for(self, n_classes: int) -> Observable:
-        """What is matched; refuses parameters that do not suit so many classes."""
+        """What is matched; refuses parameters that do not suit this many classes."""
 
     def check_parameters(self, n_classes: int) -> None:
-        """Refuse parameters that do not suit so many classes."""
+        """Refuse parameters that do not suit this many classes."""
         self.observable_for(n_classes)
 
     def expected_passes(self, data: Rows) -> int:
@@ -96,11 +96,11 @@ class OneTemperatureMethod(FittedMethod):
 
     def adopt(self, X: Any, data: Rows, matched: Match, position: int) -> Self:
         """Keep the temperature of one observable of a search in ``data``, which are those of ``X``; raises if there is none."""
-        temperature, receipt = matched.solution(position)
-        error = receipt.temperature_se
-        self.learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual, temperature_se=error)
-        self.n_passes_ = receipt.n_passes
-        self.receipt_ = receipt
+        temperature, fit_info = matched.solution(position)
+        error = fit_info.temperature_se
+        self.learn(X, data, Temperature(temperature), fit_info.n_samples, fit_info.residual, temperature_se=error)
+        self.n_passes_ = fit_info.n_passes
+        self.fit_info_ = fit_info
         self.temperature_bounds_ = None
         self.is_uniform_ = False
         return self
@@ -116,9 +116,9 @@ class OneTemperatureMethod(FittedMethod):
         if isinstance(data, Sketch | TopKRows):
             raise InputError("smooth_labels", "be False unless all logits of each sample are known")
         found = match_smoothed(data, observable, label_name=self.label_name(X), counts=counts)
-        self.learn(X, data, Temperature(found.temperature), found.receipt.n_samples, found.receipt.residual)
-        self.n_passes_ = found.receipt.n_passes
-        self.receipt_ = found.receipt
+        self.learn(X, data, Temperature(found.temperature), found.fit_info.n_samples, found.fit_info.residual)
+        self.n_passes_ = found.fit_info.n_passes
+        self.fit_info_ = found.fit_info
         self.temperature_bounds_ = None
         self.is_uniform_ = found.is_uniform
         found.warn()
@@ -149,10 +149,10 @@ class OneTemperatureMethod(FittedMethod):
             raise found.error
         assert found.value is not None
         matched.warn()
-        receipt = matched.receipt(0)
-        self.learn(X, data, Temperature(found.value), receipt.n_samples, receipt.residual, temperature_se=found.se)
-        self.n_passes_ = receipt.n_passes
-        self.receipt_ = receipt
+        fit_info = matched.fit_info(0)
+        self.learn(X, data, Temperature(found.value), fit_info.n_samples, fit_info.residual, temperature_se=found.se)
+        self.n_passes_ = fit_info.n_passes
+        self.fit_info_ = fit_info
         self.temperature_bounds_ = found.bounds
         self.is_uniform_ = False
         return self

@@ -283,7 +283,7 @@ def _is_count(value: object, least: int) -> bool:
 
 
 def _are_distinct(value: object, kinds: tuple[type, ...], number: object) -> bool:
-    """Whether this is None, or a list of so many different values of those kinds."""
+    """Whether this is None, or a list of this many different values of those kinds."""
     if value is None:
         return True
     return isinstance(value, list) and all(isinstance(v, kinds) for v in value) and len(value) == number == len(set(value))

@@ -16,15 +16,15 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, silent
 
-# Of data with so many numbers more rows are read at a time, to hide the cost of calls.
+# Of data with this many numbers more rows are read at a time, to hide the cost of calls.
 _LARGE = 2**25
 _ROWS_OF_LARGE = 2**16
 
-# Up to this many numbers a sample is a copy of random rows. Larger ones are views of every so many, which take no time, where a
-# view can be had.
+# Up to this many numbers a sample is a copy of random rows. Larger ones are views of evenly spaced ones, which take no time,
+# where a view can be had.
 _MOST_RANDOM = 2**14
 
-# A pass that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second. One
+# A pass that notices by itself what a check would refuse is given enough numbers that a call takes a tenth of a second. One
 # that reads each row several times says so (``n_sums``) and is given fewer.
 _UNCHECKED_NUMBERS = 2**26
 
@@ -52,7 +52,7 @@ def every_so_many(n_rows: int, size: int) -> slice:
 
 
 class ArrayRows(Rows):
-    """Rows in an array of any library. The first reading checks the values of each block; later ones do not.
+    """Rows in an array of any library. The first pass checks the values of each block; later ones do not.
 
     Where these are part of other rows, errors count from ``first_row``, and there are ``n_rows_in_all``.
     """
@@ -151,7 +151,7 @@ class ArrayRows(Rows):
 
     @property
     def has_masks(self) -> bool:
-        """Whether a reading has found a masked class."""
+        """Whether a pass has found a masked class."""
         return any(self._masked.values())
 
     def read_in_blocks(self) -> None:
@@ -159,7 +159,7 @@ class ArrayRows(Rows):
         self._at_once = False
 
     def trust(self, masked: bool | None) -> None:
-        """Do not check values, because an earlier reading did; ``masked`` says whether blocks have masks (None: look)."""
+        """Do not check values, because an earlier pass did; ``masked`` says whether blocks have masks (None: look)."""
         self._at_once = self._at_once and masked is False
         self._masked = dict.fromkeys((rows.start for rows in self._blocks()), masked)
 

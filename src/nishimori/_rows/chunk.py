@@ -65,7 +65,7 @@ class Known:
 class ChunkReading:
     """One reading of a chunk. ``given`` names what is passed after the scores, and ``n_axes`` places come last.
 
-    ``trusted`` is what the first reading has found, if this is a later one.
+    ``trusted`` is what the first pass has found, if this is a later one.
     """
 
     pass_: Callable[[Batch], Any]
@@ -209,12 +209,12 @@ class Pick:
 
 def _codes(values: Any, names: HostArray | None, what: str) -> HostArray:
     """The place of each value among all names."""
-    assert names is not None, "they are collected before the first reading"
+    assert names is not None, "they are collected before the first pass"
     given = arrays.on_host(values).reshape(-1)
     codes = np.minimum(np.searchsorted(names, given), len(names) - 1)
     if (names[codes] != given).any():
         raise InputError(
-            f"{what}s", "be the same in every reading", got="others than before", remedy=f"Call `{what}s.persist()` first."
+            f"{what}s", "be the same in every pass", got="others than before", remedy=f"Call `{what}s.persist()` first."
         )
     return codes
 

@@ -199,7 +199,7 @@ def _in_chunks(values: Any, chunks: tuple[tuple[int, ...], ...]) -> Any:
 
 
 def _narrow(values: HostArray) -> HostArray:
-    """Whole numbers in as few bytes as hold them, because they are sent to the workers in every reading."""
+    """Whole numbers in as few bytes as hold them, because they are sent to the workers in every pass."""
     if values.dtype.kind not in "iu" or not values.size:
         return values
     low, high = np.min_scalar_type(values.min()), np.min_scalar_type(values.max())

@@ -1,6 +1,6 @@
 """Rows in arrays of Dask: each chunk is summed where it is, and only sums come back.
 
-One reading is one graph: a task per chunk of the logits, and a tree that adds the sums of chunks in their order. Its shape
+One pass is one graph: a task per chunk of the logits, and a tree that adds the sums of chunks in their order. Its shape
 depends on the chunks alone, so that the digits do not depend on the scheduler, nor on which worker computes what, nor on how
 often. Labels, weights, clusters and groups are cut as the logits are; the logits themselves are not cut in another way.
 """
@@ -43,7 +43,7 @@ class DaskRows(Rows):
         self.meaning = meaning
         self._known = known or Known()
         self._is_kept = is_kept
-        self._found: ReadingTotals | None = None  # by the first reading
+        self._found: ReadingTotals | None = None  # by the first pass
         if "clusters" in cut.others:
             # Only their number is asked for here; each chunk has the codes of its own rows.
             self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), self._known.n_clusters)
@@ -91,7 +91,7 @@ class DaskRows(Rows):
         if self._found is not None and not self._found.agrees(part.found):
             raise InputError(
                 self.meaning.names[0],
-                "give the same rows in every reading",
+                "give the same rows in every pass",
                 got=(
                     f"{part.found.n_counted} rows of weight {part.found.weight:.10g} after {self._found.n_counted} of "
                     f"weight {self._found.weight:.10g}, or other labels"

@@ -23,7 +23,7 @@ _LARGE = 2**24
 class DeviceRows(Rows):
     """Rows on a CUDA device. They stay there, and a pass that takes rows as they are reads all of them at once.
 
-    Nothing is checked beforehand, because a check would be another reading: such a pass counts the rows that a check would
+    Nothing is checked beforehand, because a check would be another pass: such a pass counts the rows that a check would
     refuse. If there are any, and for all other passes, the rows are read in blocks, and each block is checked.
 
     ``labels`` are columns on the device, ``weights`` are there too, or None for ones. ``in_blocks`` makes the other source,

@@ -83,7 +83,8 @@ def rows(
     progress : bool, optional
         None shows a bar if standard error is a terminal; True also writes a line where it is not; False shows nothing.
     **options
-        What is said about the data.
+        What is said about the data: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------

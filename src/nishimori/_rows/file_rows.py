@@ -227,7 +227,7 @@ class ChainedScores(Stored):
 
 
 class ArrayScores(Stored):
-    """An array in a file, which is opened for each reading; ``class_axis`` is the dimension of its classes."""
+    """An array in a file, which is opened for each pass; ``class_axis`` is the dimension of its classes."""
 
     def __init__(self, path: Path, name: str, file: ArrayFile, class_axis: int = -1) -> None:
         self.path, self.name = path, name
@@ -320,7 +320,7 @@ def _kept(stored: ArrayScores, file: ArrayFile) -> Stored:
 
 
 class TableScores(Stored):
-    """The scores of a table, which is opened for each reading."""
+    """The scores of a table, which is opened for each pass."""
 
     def __init__(
         self, path: Path, roles: Roles, names: Sequence[str], columns: Sequence[int], shape: tuple[int, ...], dtype: Any
@@ -342,7 +342,7 @@ def _table(path: Path, roles: Roles) -> Table:
 
 
 def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
-    """One reading, which checks each block, and keeps the scores."""
+    """One pass, which checks each block, and keeps the scores."""
     with _table(path, roles) as table:
         chosen = select_columns(table, roles)
         place = {name: index for index, name in enumerate(table.names)}

@@ -27,7 +27,7 @@ RowIndex = Callable[[int], int | tuple[int, ...]]
 # (bench/results/cluster_coverage.md).
 _FEW_CLUSTERS, _ENOUGH_CLUSTERS = 10, 40
 
-# A table of so many places costs less than sorting, however few samples there are.
+# A table of this many places costs less than sorting, however few samples there are.
 _FEW_VALUES = 1000
 
 # Differences of smaller whole numbers are whole numbers of 64 bits.

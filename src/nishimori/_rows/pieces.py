@@ -1,7 +1,7 @@
-"""Rows that are read piece by piece, again for each reading: what streams, files and loaders have in common.
+"""Rows that are read piece by piece, again for each pass: what streams, files and loaders have in common.
 
 A piece is a few megabytes of rows. A subclass says how pieces are read and what their rows are; here they are read ahead,
-checked, counted and shown. Only the first reading checks values. Every later one must give the same rows, which is checked as
+checked, counted and shown. Only the first pass checks values. Every later one must give the same rows, which is checked as
 far as their number, weight and labels tell and, where logits are computed again, by a `Fingerprint` of them.
 """
 
@@ -33,7 +33,7 @@ T = TypeVar("T", bound=Sum)
 _SAME_WEIGHT = 1e-9
 
 # Sums of the same logits in another order differ by less than this part of their scale. A search for one or two parameters
-# takes fewer readings than the second number, and so does one for many parameters that converges soon.
+# takes fewer passes than the second number, and so does one for many parameters that converges soon.
 _EXACT, _LONG = 1e-9, 30
 
 # Numbers in a piece: 2**20 take 4 MB in single precision, which a disk reads in one go and which takes long enough to compute
@@ -49,9 +49,9 @@ def rows_per_piece(n_classes: int) -> int:
 
 @dataclass(frozen=True)
 class ReadingTotals:
-    """What a reading has found so far: all rows, those of positive weight, their weight, and the sum of their labels.
+    """What a pass has found so far: all rows, those of positive weight, their weight, and the sum of their labels.
 
-    ``logits`` is their fingerprint where they are computed again in each reading.
+    ``logits`` is their fingerprint where they are computed again in each pass.
     """
 
     n_rows: int = 0
@@ -73,9 +73,9 @@ class ReadingTotals:
 
     @classmethod
     def of(cls, rows: ArrayRows, before: "ReadingTotals | None", *, are_computed: bool) -> "ReadingTotals":
-        """What is in rows that have been read; ``before`` is what the first reading has found, if this is a later one.
+        """What is in rows that have been read; ``before`` is what the first pass has found, if this is a later one.
 
-        ``are_computed`` if their logits are computed again in each reading.
+        ``are_computed`` if their logits are computed again in each pass.
         """
         counted = rows.weights > 0
         weight, labels = float(rows.weights.sum()), int(rows.labels[counted].sum())
@@ -96,21 +96,21 @@ class Pieces(Rows, Generic[P]):
     """
 
     remedy: str | None = None
-    """What the user can do if logits change from one reading to the next; None where they are stored and cannot."""
+    """What the user can do if logits change from one pass to the next; None where they are stored and cannot."""
 
     def __init__(self, meaning: ReadOptions, *, progress: bool | None, read_ahead: bool) -> None:
         self.meaning = meaning
         self._progress = progress
         self._read_ahead = read_ahead
-        self._found: ReadingTotals | None = None  # by the first complete reading
+        self._found: ReadingTotals | None = None  # by the first complete pass
         self._n_classes: int | None = None
         self._looked_at = False  # whether its values look like probabilities
         self._n_passes = 0
-        self._n_changed = 0  # readings whose logits differed from those of the first, as by rounding
+        self._n_changed = 0  # passes whose logits differed from those of the first, as by rounding
 
     @abstractmethod
     def read(self) -> Generator[P, None, None]:
-        """The pieces of one reading, in order; a thread may run this."""
+        """The pieces of one pass, in order; a thread may run this."""
 
     @abstractmethod
     def rows(self, piece: P) -> ArrayRows | None:
@@ -147,11 +147,11 @@ class Pieces(Rows, Generic[P]):
         """A copy of these rows in which probabilities below ``floor`` are raised to it."""
         made = copy(self)
         made.meaning = replace(self.meaning, floor=floor)
-        made._found = None  # what a reading found is that of other logits
+        made._found = None  # what a pass found is that of other logits
         return made
 
     def first(self) -> ArrayRows:
-        """The first rows, from a reading that ends there."""
+        """The first rows, from a pass that ends there."""
         with closing(self.read()) as pieces:
             for piece in pieces:
                 with self._telling(piece):
@@ -166,7 +166,7 @@ class Pieces(Rows, Generic[P]):
                 yield from rows
 
     def _reading(self) -> Generator[tuple[P, ArrayRows], None, None]:
-        """One reading; it ends with an error if it did not give the rows of the first one."""
+        """One pass; it ends with an error if it did not give the rows of the first one."""
         before, now = self._found, ReadingTotals()
         pieces = ahead(self.read()) if self._read_ahead else self.read()
         with closing(pieces):  # type: ignore[type-var]
@@ -188,7 +188,7 @@ class Pieces(Rows, Generic[P]):
         self._found = now if before is None else before
 
     def _compare(self, before: Fingerprint, now: Fingerprint, remedy: str) -> None:
-        """Refuse other logits than in the first reading; warn if a long search reads logits that change a little."""
+        """Refuse other logits than in the first pass; warn if a long search reads logits that change a little."""
         if not before.agrees(now):
             raise before.other_logits(now, self.name, remedy)
         change = before.change(now)
@@ -213,7 +213,7 @@ class Pieces(Rows, Generic[P]):
         done = 0
         self._n_passes += 1
         what = "Reading" if self._n_passes == 1 else f"Reading, pass {self._n_passes}"  # nobody knows whether there is another
-        # After an error the traceback keeps the reading alive, and with it its open files and threads.
+        # After an error the traceback keeps the pass alive, and with it its open files and threads.
         with closing(self._reading()) as reading:
             for piece, rows in reading:
                 if rows.weights.any():
@@ -246,7 +246,7 @@ class Pieces(Rows, Generic[P]):
             first, again = f"{first}", "as many rows with other labels"
         return InputError(
             self.name,
-            "give the same rows in every reading",
+            "give the same rows in every pass",
             got=f"{again} after {first}",
             remedy=(
                 "Check that no iterator inside it is used up, and that rows are not drawn at random or dropped, as "

@@ -15,7 +15,7 @@ _WAITING = 1
 
 @dataclass(frozen=True)
 class _End:
-    """What follows the last item: nothing, or the error that ended the reading."""
+    """What follows the last item: nothing, or the error that ended the pass."""
 
     error: BaseException | None = None
 
@@ -23,7 +23,7 @@ class _End:
 def ahead(items: Generator[T, None, None]) -> Iterator[T]:
     """Iterate over ``items`` in their order; a thread reads each before it is asked for.
 
-    An error of the reading is raised here with its own traceback. However the iteration ends, the thread has ended and
+    An error of the pass is raised here with its own traceback. However the iteration ends, the thread has ended and
     ``items`` is closed before control returns to the caller.
     """
     queue: Queue[T | _End] = Queue(_WAITING)

@@ -27,7 +27,7 @@ R = TypeVar("R")
 # of float32.
 _FEWEST_COPIED, _MOST_COPIED = 16, 2**22
 
-# A search that is given no sample reads all rows about so many times more often.
+# A search that is given no sample reads all rows about this many times more often.
 _INSTEAD_OF_SAMPLE = 3
 
 
@@ -86,9 +86,9 @@ class Rows(Protocol):
         return function(self)
 
     def sample(self, size: int) -> "Rows | None":  # noqa: ARG002 - for those that can
-        """About ``size`` of the rows, the same ones each time, or None where that would take a reading.
+        """About ``size`` of the rows, the same ones each time, or None where that would take a pass.
 
-        They are random, or every so many where random ones would have to be copied. Rows that are in memory may give all of
+        They are random, or evenly spaced where random ones would have to be copied. Rows that are in memory may give all of
         themselves, where less would not be worth the trouble.
         """
         return None
@@ -184,7 +184,7 @@ def is_rows(value: Any) -> bool:
 
 
 def _has(value: Any, name: str) -> bool:
-    """Whether ``value`` has an attribute, without computing it, which may take a reading."""
+    """Whether ``value`` has an attribute, without computing it, which may take a pass."""
     return hasattr(type(value), name) or name in getattr(value, "__dict__", ())
 
 
@@ -233,7 +233,7 @@ class Reported(Rows):
         return self._inner.gather(pass_, self._both(report))
 
     def _both(self, report: Report) -> Report:
-        """What tells both reports about the next reading."""
+        """What tells both reports about the next pass."""
         self._readings += 1
         what = f"{self._what}, pass {self._readings}"
         if self._expected is not None and self._readings <= self._expected:

@@ -223,8 +223,8 @@ _SLACK = 1e-3
 # Larger whole numbers are not exact in float64.
 _WHOLE = 2.0**53
 
-# To warn about probabilities, so many rows are looked at, and no more than so many numbers, because they may have to come from
-# another device; fewer rows than the last two may look like probabilities by chance.
+# To warn about probabilities, this many rows are looked at, and no more than this many numbers, because they may have to come
+# from another device; fewer rows than the last two may look like probabilities by chance.
 _LOOKED_AT, _NUMBERS, _AT_FIRST = 1000, 2**16, 32
 _ENOUGH_ROWS, _ENOUGH_FLAT = 5, 20
 

@@ -27,10 +27,10 @@ from nishimori.errors import InputError
 # A sample has at most this many numbers, 64 MiB of float32.
 _MOST_SAMPLED = 2**24
 
-# Rows of a sample are read in so many runs. Single rows spread over a file would each take a page of the disk.
+# Rows of a sample are read in this many runs. Single rows spread over a file would each take a page of the disk.
 _RUNS = 128
 
-# Chunks of a sample, at least; and if it has more than this part of all chunks or rows, it costs as much as a reading.
+# Chunks of a sample, at least; and if it has more than this part of all chunks or rows, it costs as much as a pass.
 _CHUNKS, _PART = 8, 1 / 4
 
 
@@ -62,7 +62,7 @@ class Stored(ABC):
         return np.concatenate(list(self.blocks())).reshape(self.shape).astype(dtype or self.dtype, copy=False)
 
     def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:  # noqa: ARG002 - for those that can
-        """The numbers of about ``size`` rows chosen at random, and these rows; None where that would take a reading."""
+        """The numbers of about ``size`` rows chosen at random, and these rows; None where that would take a pass."""
         return None
 
 
@@ -133,7 +133,7 @@ class StoredRows(Pieces[_StoredBlock]):
         raise AssertionError
 
     def sample(self, size: int) -> ArrayRows | None:
-        """About ``size`` rows, the same ones each time; None where that would take a reading, or if all weigh nothing."""
+        """About ``size`` rows, the same ones each time; None where that would take a pass, or if all weigh nothing."""
         size = most_copied(min(size, int(_PART * self.n_rows)), self.n_classes, _MOST_SAMPLED)
         found = self.stored.random_rows(size) if size else None
         if found is None or not self.weights[found[0]].any():
@@ -213,7 +213,7 @@ class Chunked(Stored):
             yield found.reshape(-1, self.shape[-1]) if len(self.shape) > 1 else found
 
     def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
-        """The numbers of about ``size`` random rows of random chunks, and these rows; None where that takes a reading."""
+        """The numbers of about ``size`` random rows of random chunks, and these rows; None where that takes a pass."""
         if len(self.shape) > 2:
             return None  # chunks are not consecutive rows
         n_chunks = self.shape[0] // self._chunk  # a last one that is not full is left out

@@ -66,7 +66,7 @@ class StreamRows(Pieces[_Numbered]):
         return None if found is None else Groups(found.all_codes, tuple(found.places))
 
     def _reading(self) -> Generator[tuple[_Numbered, ArrayRows], None, None]:
-        """One reading. If the first batch names clusters or groups, those of all batches are read before."""
+        """One pass. If the first batch names clusters or groups, those of all batches are read before."""
         if self._named:
             self._names()
         with closing(super()._reading()) as reading:
@@ -199,11 +199,11 @@ class _BatchNames:
         return _BatchNames(self.what, places, [new[each] if len(new) else each for each in self.codes])
 
     def codes_of(self, values: Any, weights: HostArray) -> HostArray:
-        """The codes of some rows in a later reading."""
+        """The codes of some rows in a later pass."""
         names, codes, kept = self._encode(values, weights)
         unknown = [name for name in names if name not in self.places]
         if unknown:
-            raise InputError(f"{self.what}s", "be the same in every reading", got=f"{unknown[0]!r}, which was not there before")
+            raise InputError(f"{self.what}s", "be the same in every pass", got=f"{unknown[0]!r}, which was not there before")
         places = np.array([self.places[name] for name in names], dtype=np.int64)
         return _filled(places[codes], kept, len(weights))
 
@@ -226,12 +226,12 @@ def in_batch(number: int, error: InputError) -> InputError:
 
 
 def factory(batches: Any, name: str) -> Callable[[], Iterable[Any]]:
-    """A function that starts a new reading."""
+    """A function that starts a new pass."""
     if isinstance(batches, Iterator):
         raise InputError(
             name,
             "be readable more than once",
-            got=f"a {type(batches).__name__}, which is used up after one reading",
+            got=f"a {type(batches).__name__}, which is used up after one pass",
             remedy="Pass a function that makes a new one, such as `lambda: batches()`.",
         )
     if isinstance(batches, Iterable):

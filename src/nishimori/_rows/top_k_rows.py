@@ -26,8 +26,8 @@ from nishimori.errors import InputError, InputWarning
 # Rows per batch: a few tables of 20 columns stay in the cache.
 _ROWS = 2**14
 
-# Log-probabilities of so many rows are looked at, and so many values at least, to find out whether all are rounded to a number
-# of decimals; in units of the last decimal they are whole numbers to within the precision of float32.
+# Log-probabilities of this many rows are looked at, and this many values at least, to find out whether all are rounded to a
+# number of decimals; in units of the last decimal they are whole numbers to within the precision of float32.
 _LOOKED_AT, _ENOUGH_VALUES, _MOST_DECIMALS, _NEAR = 1000, 100, 5, 0.2
 
 # If the tail is smaller than the rounding in more than this share of the samples, bounds are not to be relied on.

@@ -49,7 +49,7 @@ from nishimori._support.arrays import HostArray
 _ROUNDING = 1e-12
 
 # The parameter of the second family is searched for on a scale of log p of this length, or of 20/β where that is longer: at
-# β near 0 the energy is extreme at log p near -1/β. It is halved so many times. The energy is stationary at the solution, so
+# β near 0 the energy is extreme at log p near -1/β. It is halved this many times. The energy is stationary at the solution, so
 # an error of 200/2^30 in log p changes it by its square.
 _REACH, _HALVINGS = 200.0, 30
 

@@ -1,4 +1,4 @@
-"""How sure an expected calibration error is: the gap of each bin with its error, and what follows for the sum of their sizes.
+"""The standard error of an ECE: the gap of each bin with its error, and what follows for the sum of their sizes.
 
 The estimand is Σ|δ_b| over bins with fixed edges, where δ_b is the expectation of confidence minus correctness over samples in
 bin b, and 0 over others. The measured ECE is Σ|d_b| with d_b normal around δ_b, so each term is a folded normal number, whose
@@ -22,7 +22,7 @@ import numpy as np
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, normal_quantile
 
-# The interval from 0 to 1, in which an ECE lies, is cut into so many parts so many times: to 1e-13.
+# The interval from 0 to 1, in which an ECE lies, is cut into this many parts this many times: to 1e-13.
 _PARTS, _CUTS = 20, 10
 
 # So few values of the error function are computed one by one, which is faster than to import SciPy: the ECE of up to 25 bins.

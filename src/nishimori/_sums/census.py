@@ -133,7 +133,7 @@ def _answers(batch: Batch, right: Array, found: Any) -> AnswerSums:
 
 
 def census(data: Rows) -> Census:
-    """The census of all rows, from one reading."""
+    """The census of all rows, from one pass."""
     return data.gather(Count(Confidence()))
 
 

@@ -76,14 +76,14 @@ class ClusterResiduals:
 
 
 def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int]:
-    """The edges of bins of equal weight, for each curve, and how many readings they took."""
-    edges, n_readings = [], 0
+    """The edges of bins of equal weight, for each curve, and how many passes they took."""
+    edges, n_passes = [], 0
     for some in claims_by_class(data, n_rows):
-        n_readings += 1
+        n_passes += 1
         for claimed, _, weights in some.in_order():
             has_any = len(claimed) > 0
             edges.append(UnbinnedClaims((claimed[:, None],), (weights,)).edges(n_bins) if has_any else uniform_edges(n_bins))
-    return np.concatenate(edges), n_readings
+    return np.concatenate(edges), n_passes
 
 
 def cluster_squares(data: Rows, edges: HostArray, frequencies: HostArray) -> HostArray:

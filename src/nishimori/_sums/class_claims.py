@@ -16,7 +16,7 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.maps.class_curves import class_probabilities
 
-# So many claims are in memory at once, 256 MB in float64. If there are more, some classes are read after the others.
+# This many claims are in memory at once, 256 MB in float64. If there are more, some classes are read after the others.
 _MOST_CLAIMS = 2**25
 
 # What 1 + x forgets in float64.
@@ -129,7 +129,7 @@ class KeepClaims:
 
 
 def claims_by_class(data: Rows, n_rows: int) -> Iterator[ClassClaims]:
-    """The claims of all rows, from one reading for each group of classes that are in memory at once."""
+    """The claims of all rows, from one pass for each group of classes that are in memory at once."""
     columns = curve_columns(data.n_classes)
     step = max(1, _MOST_CLAIMS // n_rows)
     for first in range(columns.start, columns.stop, step):

@@ -19,7 +19,10 @@ from nishimori._rows.rows import Rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
+from nishimori._support.display import PRINTED_ROWS, Display, Displayed, short_repr
+from nishimori._support.formatting import count, number_text, percent, points_with_error
 from nishimori._support.numbers import whole
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, MergeError
 
 Strategy = Literal["uniform", "quantile"]
@@ -52,9 +55,9 @@ class Bins:
         )
 
 
-@dataclass(frozen=True)
-class Reliability:
-    """Claimed against true frequency, one entry per non-empty bin in order of confidence.
+@dataclass(frozen=True, repr=False)
+class Reliability(Displayed):
+    """Claimed against true frequency, one entry per non-empty bin in order of confidence. ``print`` shows a table.
 
     Attributes
     ----------
@@ -87,6 +90,25 @@ class Reliability:
     count: HostArray
     n_bins: int | None = None
     strategy: Strategy | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self, n_bins=self.n_bins, n_filled=len(self.weight), strategy=self.strategy, error=self.error())
+
+    @property
+    def _display(self) -> Display:
+        classwise = bool(self.group.any())
+        columns = (self.lower, self.upper, self.weight, self.confidence, self.accuracy, self.gap, self.count, self.group)
+        rows = []
+        for lower, upper, weight, confidence, accuracy, gap, number, group in zip(
+            *(each.tolist() for each in columns), strict=True
+        ):
+            error = (accuracy * (1 - accuracy) / number) ** 0.5
+            shares = (percent(confidence, 1), percent(accuracy, 1), points_with_error(gap, error))
+            of_class = (str(group),) if classwise else ()
+            rows.append((*of_class, f"{number_text(lower)} to {number_text(upper)}", count(weight), *shares))
+        headers = (*(("class",) if classwise else ()), "bin", "weight", "confidence", "accuracy", "gap in points")
+        notes = ("The gap is confidence minus accuracy; its standard error is that of the accuracy.",)
+        return Display("", (Tabular(headers, rows),), notes, n_printed=2 * PRINTED_ROWS)
 
     @classmethod
     def from_bins(cls, bins: Bins) -> "Reliability":
@@ -274,7 +296,7 @@ def _weight_ratios(weights: HostArray) -> tuple[HostArray, bool]:
 
 
 def reliability_of(data: Rows, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
-    """The reliability curve of all rows, from one reading, or two for quantiles."""
+    """The reliability curve of all rows, from one pass, or two for quantiles."""
     check_bins(n_bins, strategy)
     _check_claims(data, of)
     edges = uniform_edges(n_bins) if strategy == "uniform" else data.gather(KeepUnbinned(beta, of)).edges(n_bins)

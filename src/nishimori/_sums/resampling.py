@@ -1,4 +1,4 @@
-"""Sums over resampled rows: random weights times numbers per row, from one reading for all resamples.
+"""Sums over resampled rows: random weights times numbers per row, from one pass for all resamples.
 
 A resample is drawn by giving each row, or each cluster of rows, a random whole weight: how often it is in the resample. The
 weights come from Poisson's distribution with mean 1, so that rows need not know of each other, or of how many there are. Those

@@ -29,8 +29,8 @@ _HOST_ROWS = 2**13
 _DEVICE_BLOCK = 2**24
 
 # With very many classes these blocks would be a few rows, whose calls cost as much as their arithmetic, and which are too few
-# to give all processors of a GPU something to do. So there are at least so many rows in a block as long as it has no more than
-# so many elements: of 151,936 classes 27 rows on a CPU (16 MiB of float32), and 441 on an accelerator (256 MiB).
+# to give all processors of a GPU something to do. So there are at least this many rows in a block as long as it has no more
+# than this many elements: of 151,936 classes 27 rows on a CPU (16 MiB of float32), and 441 on an accelerator (256 MiB).
 _FEWEST_HOST_ROWS, _LARGEST_HOST_BLOCK = 32, 2**22
 _FEWEST_DEVICE_ROWS, _LARGEST_DEVICE_BLOCK = 512, 2**26
 

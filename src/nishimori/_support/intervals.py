@@ -54,7 +54,7 @@ def number_behind(share: float, variance: float, squares: float) -> float:
 
 
 def interval_of_share(share: float, number: float, level: float) -> Interval:
-    """The interval of a share of so many independent samples."""
+    """The interval of a share of this many independent samples."""
     reach = normal_quantile(level)
     if reach == inf:
         return Interval(0.0, 1.0)
@@ -63,7 +63,7 @@ def interval_of_share(share: float, number: float, level: float) -> Interval:
 
 
 def wilson_limits(shares: HostArray, numbers: HostArray, reach: float) -> tuple[HostArray, HostArray]:
-    """Wilson's score intervals of shares of so many samples: inside [0, 1], and never of width zero.
+    """Wilson's score intervals of shares of this many samples: inside [0, 1], and never of width zero.
 
     E. B. Wilson, J. Am. Stat. Assoc. 22 (1927) 209.
     """

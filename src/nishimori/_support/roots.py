@@ -1,7 +1,7 @@
-"""The root of an increasing function, with a receipt.
+"""The root of an increasing function, and what was done to find it.
 
 The search is a generator: it yields where it wants the function, receives a `Point`, and returns a `Root`. So several
-searches can share each reading of the data; `drive` runs them side by side.
+searches can share each pass over the data; `drive` runs them side by side.
 """
 
 from collections.abc import Callable, Generator, Hashable, Mapping

@@ -1,18 +1,29 @@
-"""A table of short texts, as plain text, Markdown, LaTeX or HTML.
+"""A table of short texts, as plain text that fits a terminal, Markdown, LaTeX or HTML.
 
 Cells are what people read, numbers with their errors included. The first column names the row.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 from nishimori._support.escape import html_text, latex_text, markdown_text, printable
 
-# So many rows of a ranked table are printed; `table` has all of them.
-_PRINTED = 20
+WIDTH = 80
+"""How many columns a terminal has at least."""
+
+# Names of rows, such as those of classes, are cut in their middle to this width where the table is too wide.
+_NAME = 24
+
+# Cells that are wider are sentences, which can be broken; they get at least this much room.
+_SENTENCE, _LEAST_SENTENCE = 40, 24
+
+_SPACE = "  "
+
+# Where a line can be broken: not around signs that belong to the numbers beside them.
+_BREAKS = re.compile(r"(?<![=±<>])\s+(?![=±<>%])")
 
 
 @dataclass(frozen=True)
@@ -22,16 +33,30 @@ class Tabular:
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
 
-    def text(self) -> str:
-        """Columns side by side, with two spaces between them."""
-        headers, *rows = ([printable(cell) for cell in row] for row in (self.headers, *self.rows))
-        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    def text(self, width: float = inf) -> str:
+        """Columns side by side, with two spaces between them, in lines of at most ``width``.
 
-        def line(cells: Sequence[str]) -> str:
-            first, *others = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-            return "  ".join((first, *others)).rstrip()
-
-        return "\n".join([line(headers), line(["-" * width for width in widths]), *map(line, rows)])
+        If the table is wider, headers are broken first, then names are cut, then sentences are broken. If that is not enough,
+        the table is continued below itself, with the first column repeated.
+        """
+        cells = [[printable(cell) for cell in row] for row in (self.headers, *self.rows)]
+        columns = [list(column) for column in zip(*cells, strict=True)]
+        if _total(map(_widest, columns)) <= width:
+            return _block(columns, [_widest(column) for column in columns])
+        columns[0] = [shortened(cell, _NAME) for cell in columns[0]]
+        room = int(width) - len(_SPACE) - _column_width(columns[0])
+        least = [min(_column_width(column), room) for column in columns]
+        prose = [number for number, column in enumerate(columns) if number and _widest(column[1:]) > _SENTENCE]
+        if prose:
+            others = _total(least[number] for number in range(len(columns)) if number not in prose)
+            share = (int(width) - others) // len(prose) - len(_SPACE)
+            if share >= _LEAST_SENTENCE:
+                for number in prose:
+                    least[number] = min(least[number], share)
+        return "\n\n".join(
+            _block([columns[number] for number in chosen], [least[number] for number in chosen])
+            for chosen in _in_blocks(least, width)
+        )
 
     def markdown(self) -> str:
         """A table of GitHub's Markdown."""
@@ -63,74 +88,114 @@ class Tabular:
         """A ``<table>``, as notebooks show it."""
 
         def line(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html_text(cell)}</{tag}>" for cell in cells) + "</tr>"
+            return "<tr>" + "".join(f"<{tag}>{html_text(printable(cell))}</{tag}>" for cell in cells) + "</tr>"
 
         body = "".join(line(row, "td") for row in self.rows)
         return f"<table><thead>{line(self.headers, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
-class RankedTable(ABC):
-    """Results for parts of the data, such as groups or labels: a table of them, the worst first, and a summary."""
-
-    @property
-    @abstractmethod
-    def worst_first(self) -> tuple[Any, ...]:
-        """The results in order, those with a gap that is not noise first."""
-
-    @property
-    @abstractmethod
-    def table(self) -> Tabular:
-        """The table of all results, the worst first."""
-
-    @property
-    @abstractmethod
-    def summary(self) -> str:
-        """The most important numbers, as a sentence."""
-
-    @property
-    def off(self) -> tuple[Any, ...]:
-        """The names of the results with a gap that is not noise, the worst first."""
-        return tuple(each.name for each in self.worst_first if each.is_off)
-
-    def to_text(self) -> str:
-        """The worst results and the summary as plain text."""
-        table = self.table
-        more = len(table.rows) - _PRINTED
-        shown = Tabular(table.headers, table.rows[:_PRINTED]).text()
-        return "\n".join([shown, *([f"... and {more} more"] if more > 0 else []), "", printable(self.summary)])
-
-    def to_markdown(self) -> str:
-        """The table of all results and the summary as Markdown."""
-        return f"{self.table.markdown()}\n\n{markdown_text(self.summary)}"
-
-    def __str__(self) -> str:
-        return self.to_text()
-
-    def _repr_html_(self) -> str:
-        return self.table.html() + Tabular(("summary",), [(self.summary,)]).html()
+def text_width(text: str) -> int:
+    """How many columns of a terminal a text takes: two for wide letters, none for marks on the letter before."""
+    return sum(_letter_width(letter) for letter in text)
 
 
-def in_points(gap: float, error: float) -> str:
-    """A difference of shares in percentage points with its error, both to two digits of the error."""
-    decimals = decimals_of(100 * error) if error > 0 else 2
-    return f"{100 * gap:+.{decimals}f} ± {100 * error:.{decimals}f}"
+def shortened(text: str, width: int) -> str:
+    """A text that is not wider, with its beginning and its end."""
+    if text_width(text) <= width:
+        return text
+    begin, end = _beginning(text, width // 2), _beginning(text[::-1], width - 1 - width // 2)[::-1]
+    return f"{begin}…{end}"
 
 
-def signed(value: float) -> str:
-    """A change in percent or points with a real minus sign: "−28", "−3.0", "+0.12"; "0" if nothing changes."""
-    decimals = 0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2
-    text = f"{value:+.{decimals}f}".replace("-", "−")
-    return text if float(text[1:]) else "0"
+def wrapped(text: str, width: float, indent: str = "") -> list[str]:
+    """A text in lines that are not wider, of which those after the first are indented.
+
+    Lines are broken between words, but not in "T = 1.5" and "2 %"; a word is broken only if it is wider than a line.
+    """
+    lines: list[str] = []
+    line = ""
+    for word in _BREAKS.split(text.strip()):
+        tried = f"{line} {word}" if line.strip() else line + word
+        if text_width(tried) <= width:
+            line = tried
+            continue
+        if line.strip():
+            lines.append(line)
+        line = (indent if lines else "") + word
+        while text_width(line) > width:
+            start = _beginning(line, int(width)) or line[0]
+            lines.append(start)
+            line = indent + line[len(start) :]
+    return [*lines, line]
 
 
-def decimals_of(error: float) -> int:
-    """How many decimals show two digits of a positive error."""
-    return max(0, 1 - int(f"{error:.1e}".partition("e")[2]))
+def _letter_width(letter: str) -> int:
+    if unicodedata.category(letter) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
-def value_with_error(value: float, error: float | None) -> str:
-    """A number with its standard error, both to two digits of the error; six digits if that is not known."""
-    if error is None or not 0 < error < inf:
-        return f"{value:.6g}"
-    decimals = decimals_of(error)
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+def _beginning(text: str, width: int) -> str:
+    """The first letters of a text that fit."""
+    taken = 0
+    for place, letter in enumerate(text):
+        taken += _letter_width(letter)
+        if taken > width:
+            return text[:place]
+    return text
+
+
+def _widest(cells: Sequence[str]) -> int:
+    return max(map(text_width, cells), default=0)
+
+
+def _column_width(column: Sequence[str]) -> int:
+    """The width of a column whose header is broken between words."""
+    header, *cells = column
+    return max(_widest(cells), _widest(header.split()))
+
+
+def _total(widths: Iterator[int]) -> int:
+    found = list(widths)
+    return sum(found) + len(_SPACE) * (len(found) - 1)
+
+
+def _in_blocks(widths: Sequence[int], width: float) -> list[list[int]]:
+    """The numbers of the columns of each block, the first column in all of them: as few blocks as fit, of similar widths."""
+    first, others = widths[0], range(1, len(widths))
+    blocks = _fill(widths, others, width)
+    # The narrowest width that needs no more blocks makes them similar.
+    for narrow in range(first, int(min(width, _total(iter(widths))))):
+        found = _fill(widths, others, narrow)
+        if len(found) == len(blocks) and all(_total(widths[each] for each in block) <= narrow for block in found):
+            return found
+    return blocks
+
+
+def _fill(widths: Sequence[int], others: Sequence[int], width: float) -> list[list[int]]:
+    blocks: list[list[int]] = [[0]]
+    for number in others:
+        if len(blocks[-1]) > 1 and _total(widths[each] for each in (*blocks[-1], number)) > width:
+            blocks.append([0])
+        blocks[-1].append(number)
+    return blocks
+
+
+def _block(columns: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+    """Columns side by side; cells that are too wide take several lines."""
+    headers, *rows = zip(*columns, strict=True)
+    ruler = ["-" * width for width in widths]
+    above = _lines(headers, widths)
+    return "\n".join([*above, *_lines(ruler, widths), *(line for row in rows for line in _lines(row, widths))])
+
+
+def _lines(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """The lines of one row."""
+    broken = [[cell] if text_width(cell) <= width else wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    lines = []
+    for number in range(max(map(len, broken))):
+        parts = [each[number] if number < len(each) else "" for each in broken]
+        lines.append(
+            _SPACE.join(part + " " * (width - text_width(part)) for part, width in zip(parts, widths, strict=True)).rstrip()
+        )
+    return lines

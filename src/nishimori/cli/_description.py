@@ -7,7 +7,7 @@ import numpy as np
 
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._support.arrays import HostArray
-from nishimori._support.tables import value_with_error
+from nishimori._support.formatting import value_with_error
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures

@@ -253,7 +253,7 @@ def _attributes_of_fit(calibrator: Any) -> dict[str, Any]:
 
 def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json: bool) -> None:
     if as_json:
-        receipt, columns = getattr(calibrator, "receipt_", None), getattr(calibrator, "feature_names_in_", None)
+        fit_info, columns = getattr(calibrator, "fit_info_", None), getattr(calibrator, "feature_names_in_", None)
         numbers = ("accuracy", "n_passes", "residual", "n_zeros", "n_masked")
         print_json(
             {
@@ -268,7 +268,7 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
                 "top_n": top_n,
                 "n_samples": calibrator.n_samples_,
                 "n_classes": len(calibrator.classes_),
-                **{name: getattr(receipt, name, getattr(calibrator, f"{name}_", None)) for name in numbers},
+                **{name: getattr(fit_info, name, getattr(calibrator, f"{name}_", None)) for name in numbers},
                 "input": calibrator.input,
                 "floor": calibrator.floor_,
                 "classes": None if calibrator.classes is None else list(calibrator.classes),

@@ -191,7 +191,7 @@ def gate(
             )
             about_groups = by or ("groups" if groups else "prediction")
             found = _judge_rows(files, roles, meaning, calibrator, wanted, about_groups, counts=counts)
-    outputs.write(_Shown(found.to_dict() | about | {"warnings": told}, str(found), found))
+    outputs.write(_Shown(found.to_dict() | about | {"warnings": told}, "\n".join(map(str, found.checks)), found))
     if not found.passed:
         raise typer.Exit(4 if found.verdict == "cannot be judged" else 3)
 

@@ -24,8 +24,9 @@ from rich.text import Text
 
 import nishimori
 from nishimori._support.escape import printable
+from nishimori._support.formatting import decimals_of
 from nishimori._support.progress import say
-from nishimori._support.tables import Tabular, decimals_of
+from nishimori._support.tables import Tabular
 from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
 from nishimori.errors import NishimoriError
 

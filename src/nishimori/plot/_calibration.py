@@ -43,7 +43,8 @@ def calibration(
     ax, histogram, min_count
         As for `reliability_diagram`.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``groups``, ``input``, ``classes``, ``floor``,
+        ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------

@@ -24,7 +24,7 @@ def group_gaps(found: GroupGaps | Mapping[str, GroupGaps], *, ax: "Axes | None" 
     """Confidence minus accuracy of each group, in points, with 95 % intervals: before and after, say.
 
     Groups are in the order of their gaps in the first result, the most overconfident one on top. A filled marker is a group
-    that is off by more than noise.
+    that is significant.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def group_gaps(found: GroupGaps | Mapping[str, GroupGaps], *, ax: "Axes | None" 
     ax.set(xlabel="confidence − accuracy, points", ylim=(-0.7, len(places) - 0.3))
     ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, fontsize="small", borderaxespad=0.2)
     below: Any = {"xycoords": ax.xaxis.label, "xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
-    ax.annotate("bars: 95 % intervals; filled: off by more than noise", (0.5, 0), fontsize="x-small", color="0.35", **below)
+    ax.annotate("bars: 95 % intervals; filled: significant", (0.5, 0), fontsize="x-small", color="0.35", **below)
     return ax
 
 

@@ -11,12 +11,13 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori._support.numbers import between
 from nishimori.errors import InputError
-from nishimori.plot._style import COLORS, MARKERS, OTHER_COLORS, OTHER_MARKERS, axes_for
+from nishimori.plot._style import COLORS, HUES, MARKERS, OTHER_COLORS, OTHER_MARKERS, axes_for, meaning_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Scale = Literal["linear", "logit"]
+Style = Literal["points", "classic"]
 
 # Half of the largest marker is less than this share of axes that are 45 mm high, so markers at 0 and 1 fit inside.
 _MARGIN = 0.04
@@ -35,6 +36,7 @@ def reliability_diagram(
     histogram: bool = True,
     min_count: float = 10,
     scale: Scale = "linear",
+    style: Style = "points",
 ) -> "Axes":
     """Accuracy against confidence, with the histogram of the confidence above it.
 
@@ -60,6 +62,9 @@ def reliability_diagram(
     scale : {"linear", "logit"}
         "logit" spreads out what is close to 0 and 1, where the bins of equal weight of a confident network crowd. What is
         closer to 0 or 1 than one in four times the number of samples is drawn at the border.
+    style : {"points", "classic"}
+        "classic" draws one curve as bars of accuracy, with the gap to the mean confidence of each bin hatched, as C. Guo et al.
+        (2017) do; on a linear scale.
 
     Returns
     -------
@@ -68,16 +73,28 @@ def reliability_diagram(
     """
     between("min_count", min_count, 0, np.inf)
     curves = _by_name(curve, label, color, marker)
+    _check_style(style, scale, len(curves))
     ax = axes_for("reliability_diagram", (4.2, 5.0), ax)
     border = _set_scale(ax, scale, list(curves.values()))
     for name, (own_color, own_marker) in _looks(ax, list(curves)).items():
         look = (own_color if color is None else color, own_marker if marker is None else marker)
-        _draw_points(curves[name], ax, name, look, min_count, border)
+        if style == "classic":
+            _draw_bars(curves[name], ax, name, look[0])
+        else:
+            _draw_points(curves[name], ax, name, look, min_count, border)
         if histogram:
             _histogram(curves[name], ax, look[0], border)
     ax.plot(border, border, color="0.3", linestyle=(0, (4, 4)), linewidth=0.7, zorder=0)
     ax.legend(loc="best", frameon=False, fontsize="small")
     return ax
+
+
+def _check_style(style: Any, scale: Any, number: int) -> None:
+    if not isinstance(style, str) or style not in get_args(Style):
+        raise InputError("style", "be 'points' or 'classic'", got=repr(style))
+    if style == "classic" and (scale != "linear" or number > 1):
+        got = f"scale {scale!r}" if scale != "linear" else f"{number} curves, whose bars would cover each other"
+        raise InputError("style", "be 'points' for several curves and for other scales", got=got, remedy="Draw one at a time.")
 
 
 def _set_scale(ax: "Axes", scale: Any, curves: Sequence[Reliability]) -> tuple[float, float]:
@@ -147,7 +164,7 @@ def _looks(ax: "Axes", names: Sequence[str | None]) -> dict[str | None, tuple[st
     """Colour and marker of each name: those of its meaning, else the first that neither the axes nor other names have."""
     looks: dict[str | None, tuple[str, str]] = {}
     for name in names:
-        meaning = (name or "").lower().removeprefix("after ")
+        meaning = meaning_of(name or "")
         if meaning in MARKERS and (COLORS[meaning], MARKERS[meaning]) not in looks.values():
             looks[name] = (COLORS[meaning], MARKERS[meaning])
     drawn = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
@@ -185,6 +202,21 @@ def _draw_points(
         equal = np.allclose(curve.count, np.rint(curve.count))
         notes.append(f"hollow: bins with fewer than {min_count:g} {'samples' if equal else 'effective samples'}")
     _note(ax, notes)
+
+
+def _draw_bars(curve: Reliability, ax: "Axes", name: str | None, color: Any) -> None:
+    """The classic diagram: a bar of accuracy per bin, and the gap between it and the mean confidence of the bin."""
+    width = curve.upper - curve.lower
+    low, high = wilson_interval(curve.accuracy, curve.count)
+    bars: Any = {"width": width, "align": "edge", "linewidth": 0.8}
+    title = "accuracy" if name is None else f"{name}: accuracy"
+    ax.bar(curve.lower, curve.accuracy, color=color, alpha=0.75, edgecolor="white", label=title, **bars)
+    # A gap is hatched, so that it is seen without colours too.
+    gap: Any = {"color": "none", "edgecolor": HUES["vermilion"], "hatch": "////"}
+    label = f"gap to confidence: ECE {100 * curve.error():.2f} %"
+    ax.bar(curve.lower, curve.gap, bottom=curve.accuracy, label=label, **gap, **bars)
+    ax.vlines((curve.lower + curve.upper) / 2, low, high, color="0.2", linewidth=1)
+    _note(ax, [f"{_kind_of_bins(curve)}; lines: 95 % intervals"])
 
 
 def wilson_interval(p: HostArray, n: HostArray) -> tuple[HostArray, HostArray]:

@@ -36,9 +36,23 @@ COLORS = {
 # Pictures must be readable without colours.
 MARKERS = {"before": "^", "after": "D", "ec": "o", "ts": "s"}
 
+TEACHER_COLORS = {
+    "logit": HUES["black"],
+    "probit": HUES["indigo"],
+    "affine": HUES["sky"],
+    "constant": HUES["purple"],
+}
+"""The colours of the teachers of the theory."""
+
 # For curves with other names. The colours of EC and TS come last, because readers recognise them.
 OTHER_COLORS = [HUES[name] for name in ("indigo", "purple", "sky", "green", "black", "grey", "blue", "vermilion")]
 OTHER_MARKERS = "oPvX*<>dph"
+
+
+def meaning_of(name: str) -> str:
+    """What a name of a curve means in the tables above; the method "adaptive" is what "after" is by default."""
+    plain = name.lower().removeprefix("after ")
+    return "after" if plain == "adaptive" else plain
 
 
 def axes_for(picture: str, size: tuple[float, float], ax: "Axes | None") -> "Axes":

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nishimori._support.tables import value_with_error as with_error
+from nishimori._support.formatting import value_with_error as with_error
 
 _INFINITE = "infinite"
 

@@ -6,8 +6,8 @@ from nishimori._evaluation.compare import FLATTERS
 from nishimori._evaluation.comparison import Comparison
 from nishimori._evaluation.recommendation import miscalibration
 from nishimori._evaluation.scorecard import Scorecard
+from nishimori._support.formatting import value_with_error
 from nishimori._support.intervals import normal_quantile
-from nishimori._support.tables import value_with_error
 
 TITLES = {
     "none": "No calibration",

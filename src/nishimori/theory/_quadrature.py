@@ -63,7 +63,7 @@ def expected_excess(x: Array) -> Array:
 
 
 def nodes(length: float, step: float) -> int:
-    """The number of steps that cover ``length``, or an error if so many nodes would take too much memory."""
+    """The number of steps that cover ``length``, or an error if this many nodes would take too much memory."""
     if not length <= _MOST_NODES * step:
         raise NotConvergedError(
             f"The integrals would need more than {_MOST_NODES} points, because the classifier is almost identical to the "

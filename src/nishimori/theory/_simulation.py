@@ -193,7 +193,7 @@ def _samples(overlaps: Overlaps, n_val: int, n_test: int, rng: np.random.Generat
     """Temperatures of a validation sample, and what they do to a test sample; NaN where there is none."""
     found = temperatures_of(open_rows(*_new_scores(overlaps, n_val, rng)), warn=False)  # seeds without one are counted instead
     test = open_rows(*_new_scores(overlaps, n_test, rng))
-    # A temperature that does not exist is measured as 1 and then dropped, so that all share one reading.
+    # A temperature that does not exist is measured as 1 and then dropped, so that all share one pass.
     chosen = [1.0, *(1.0 if T is None else T for T in (found.ts, found.ec))]
     before, after_ts, after_ec = scorecards(test, [Temperature(T) for T in chosen])
     return {

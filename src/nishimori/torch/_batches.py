@@ -26,7 +26,7 @@ LABELS = "labels"
 IGNORED = -100
 """The label that PyTorch's losses and the collators of Hugging Face give to what has no label, such as padding."""
 
-# Labels that are equal to the inputs in so many positions, with so many different values, are the inputs.
+# Labels that are equal to the inputs in this many positions, with this many different values, are the inputs.
 _POSITIONS, _VALUES = 20, 5
 
 # Large enough to keep a GPU busy, small enough for its memory with images of usual size.

@@ -64,8 +64,8 @@ def calibrate(
         How many bytes of logits are kept, on the CPU. Beyond that, all rows are added to a `Sketch` and forgotten: T is that of
         all rows up to 1e-6 of its value. Then methods that need rows, such as "vector", are refused. ``inf`` keeps all.
     reread : bool
-        Whether the network runs on all batches again for each reading, and once more if there are groups or clusters, instead
-        of using a sketch. All readings must give the same data: a loader that augments, or dropout, is an error.
+        Whether the network runs on all batches again for each pass, and once more if there are groups or clusters, instead
+        of using a sketch. All passes must give the same data: a loader that augments, or dropout, is an error.
     across_ranks : bool or torch.distributed.ProcessGroup
         True: use the samples of all ranks of a distributed job, each with its own copy of the network and its own loader, and
         return the same T on all of them. All ranks must call this function. A process group: only its ranks.
@@ -179,7 +179,7 @@ def _needs_groups(chosen: "Calibrator") -> bool:
 
 
 def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
-    """``chosen``, fitted, and the temperatures of EC and TS, which share its readings where they can."""
+    """``chosen``, fitted, and the temperatures of EC and TS, which share its passes where they can."""
     from nishimori._calibrators.adaptive import AdaptiveConsistency  # noqa: PLC0415
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415
     from nishimori._fit.adaptive import match_both  # noqa: PLC0415

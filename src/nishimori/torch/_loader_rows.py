@@ -1,4 +1,4 @@
-"""A loader and a network as rows: each reading runs the network on all batches again, and no logits are kept."""
+"""A loader and a network as rows: each pass runs the network on all batches again, and no logits are kept."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
@@ -20,7 +20,7 @@ from nishimori.torch._reading import NO_SOFTMAX, LoaderReading
 
 
 class LoaderRows(Pieces[BatchRows]):
-    """The rows of a loader, whose logits are computed again in every reading.
+    """The rows of a loader, whose logits are computed again in every pass.
 
     Groups and clusters have their numbers in all the data, so where there are any, all batches are read once to find them.
     """
@@ -36,7 +36,7 @@ class LoaderRows(Pieces[BatchRows]):
             raise InputError(
                 "loader",
                 "be readable more than once where `reread=True`",
-                got=f"an object of type {type(reading.batches).__name__}, which is used up after one reading",
+                got=f"an object of type {type(reading.batches).__name__}, which is used up after one pass",
                 remedy="Pass a DataLoader.",
             )
         super().__init__(ReadOptions(probability_remedy=NO_SOFTMAX), progress=progress, read_ahead=False)
@@ -52,7 +52,7 @@ class LoaderRows(Pieces[BatchRows]):
             self._cluster_names = np.unique(clusters).tolist()
 
     def _names(self, progress: bool | None) -> tuple[HostArray | None, HostArray | None]:
-        """The group and the cluster of each row that counts, from a reading."""
+        """The group and the cluster of each row that counts, from a pass."""
         groups, clusters = [], []
         with show_progress(progress) as report, closing(self._loader.rows()) as batches:
             for rows in batches:
@@ -67,7 +67,7 @@ class LoaderRows(Pieces[BatchRows]):
         return "loader"
 
     def read(self) -> Generator[BatchRows, None, None]:
-        """The batches of one reading, run through the network."""
+        """The batches of one pass, run through the network."""
         with closing(self._loader.rows()) as batches:
             yield from batches
 
@@ -86,7 +86,7 @@ class LoaderRows(Pieces[BatchRows]):
         return in_batch(piece.number, error)
 
     def nothing(self) -> InputError:
-        """Never raised, because a reading without rows is refused by itself."""
+        """Never raised, because a pass without rows is refused by itself."""
         raise AssertionError
 
 
@@ -96,7 +96,7 @@ def _encode_names(names: HostArray, counted: HostArray, known: Sequence[Any], wh
     different, which = np.unique(names[counted], return_inverse=True)
     others = [name for name in different.tolist() if name not in places]
     if others:
-        raise InputError(what, "be the same in every reading of the loader", got=f"{others[0]!r}, which was not there before")
+        raise InputError(what, "be the same in every pass over the loader", got=f"{others[0]!r}, which was not there before")
     codes = np.zeros(len(names), dtype=np.int64)
     codes[counted] = np.array([places[name] for name in different.tolist()], dtype=np.int64)[which]
     return codes

@@ -81,7 +81,7 @@ class Memory:
                 return _sketch_rows(parts, batches, reading.n_batches, observables, report)
         if n_bytes > self.keep_up_to:
             n_classes, has_names = rows.scores.n_classes, rows.groups is not None or rows.clusters is not None
-            del rows  # or its logits would be in memory during all readings
+            del rows  # or its logits would be in memory during all passes
             parts.clear()
             return LoaderRows(reading, n_classes, has_names=has_names, progress=progress)
         return join_rows(parts)

@@ -52,7 +52,8 @@ def across_ranks(
     group : torch.distributed.ProcessGroup, optional
         The ranks that take part; by default all.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------

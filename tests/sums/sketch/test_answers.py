@@ -89,7 +89,7 @@ def test_masked_classes_have_no_weight():
     found = temperatures(sketch)
     assert found.ec == pytest.approx(reference.ec_temperature(masked, LABELS), rel=1e-8)
     assert found.ts == pytest.approx(reference.ts_temperature(masked, LABELS), rel=1e-8)
-    assert ExpectationConsistency().fit(sketch).receipt_.n_masked == hidden.sum()
+    assert ExpectationConsistency().fit(sketch).fit_info_.n_masked == hidden.sum()
 
 
 def test_a_masked_true_class_leaves_ec_and_refuses_ts_as_a_fit_to_rows_does():
@@ -164,11 +164,11 @@ def test_an_observable_whose_mean_falls_is_refused_as_in_a_fit_to_rows():
         Matched(Falling()).fit(Sketch((Falling(),)).update(LOGITS, LABELS))
 
 
-def test_the_receipt_tells_one_reading_and_what_the_rows_are():
-    receipt = ExpectationConsistency().fit(SKETCH).receipt_
-    assert (receipt.n_passes, receipt.n_samples) == (1, 1500)
-    assert receipt.accuracy == pytest.approx(np.mean(LOGITS.argmax(axis=1) == LABELS))
-    assert abs(receipt.residual) < 1e-12
+def test_the_fit_info_tells_one_reading_and_what_the_rows_are():
+    fit_info = ExpectationConsistency().fit(SKETCH).fit_info_
+    assert (fit_info.n_passes, fit_info.n_samples) == (1, 1500)
+    assert fit_info.accuracy == pytest.approx(np.mean(LOGITS.argmax(axis=1) == LABELS))
+    assert abs(fit_info.residual) < 1e-12
 
 
 def test_a_calibrator_fitted_to_a_sketch_predicts_like_one_fitted_to_rows():

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from nishimori.plot._style import HUES
+from nishimori.plot._style import TEACHER_COLORS
 from nishimori.theory import bayes_optimal, bayes_temperatures, simulate_bayes
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 
-_TEACHERS = {"logit": HUES["black"], "probit": HUES["green"], "affine": HUES["sky"]}
+_TEACHERS = {name: TEACHER_COLORS[name] for name in ("logit", "probit", "affine")}
 _STYLES = {"logit": "-", "probit": "--", "affine": "-."}
 _ALPHAS = (1.0, 3.0, 10.0)
 _DRAWN = 3.0
@@ -83,23 +83,21 @@ class Bayes(Artefact):
         return figure
 
     def _draw_gamp(self, done: Pieces, ax: Any) -> None:
-        """Both temperatures found on data, one column per teacher and α."""
-        places: list[tuple[int, str]] = []
-        for teacher, colour in _TEACHERS.items():
-            for alpha in _ALPHAS:
+        """Both temperatures found on data: the teachers side by side at each α."""
+        for place, teacher in enumerate(_TEACHERS):
+            for at, alpha in enumerate(_ALPHAS):
                 row = done[f"GAMP {teacher} α = {alpha:g}"]
-                at = len(places) + len(places) // len(_ALPHAS)
-                for name, shift, face in (("temperature_ec", -0.15, colour), ("temperature_ts", 0.15, "white")):
-                    marker = {"fmt": "o", "color": colour, "markerfacecolor": face, "markersize": 5}
-                    ax.errorbar(at + shift, row[name], row[f"{name}_error"], **marker)
-                places.append((at, f"{alpha:g}"))
+                for name, shift, face in (("temperature_ec", -0.05, None), ("temperature_ts", 0.05, "white")):
+                    colour = _TEACHERS[teacher]
+                    marker = {"fmt": "o", "color": colour, "markerfacecolor": face or colour, "markersize": 5}
+                    ax.errorbar(at + 0.25 * (place - 1) + shift, row[name], row[f"{name}_error"], **marker)
         ax.axhline(1.0, color="0.6", linestyle=":", linewidth=1)
-        ax.set_xticks([at for at, _ in places], [label for _, label in places])
+        ax.set_xticks(range(len(_ALPHAS)), [f"{alpha:g}" for alpha in _ALPHAS])
         ax.plot([], [], "o", color="0.4", label=r"$T_{EC}$")
         ax.plot([], [], "o", color="0.4", markerfacecolor="white", label=r"$T_{TS}$")
         ax.set(
-            xlabel="α, for " + ", ".join(_TEACHERS),
-            ylabel="T found, T* = 1",
+            xlabel="α; colours as on the left",
+            ylabel="T found, T* = 1, ± standard error",
             title=f"GAMP, d = {row['d']}, {row['seeds']} seeds",
         )
         ax.legend(fontsize=8, loc="lower left")

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from nishimori.plot._style import HUES
+from nishimori.plot._style import HUES, TEACHER_COLORS
 from nishimori.theory import TEACHERS, Experiments, Teacher, bayes_optimal, expectation_maximisation, gamp, simulate_em
 from nishimori.theory._training_set import draw
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 
 _ALPHA = 5.0
 _TEMPERATURES = (0.5, 1.0, 2.0)
-_COLOURS = {"logit": HUES["indigo"], "probit": HUES["green"]}
+_COLOURS = {name: TEACHER_COLORS[name] for name in ("logit", "probit")}
 # Probability that a correct mean over seeds is refused: one in 16,000. With many seeds that is four standard errors.
 _RARE = 6e-5
 

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from nishimori import data
 from nishimori.data import Network
-from nishimori.plot._style import COLORS, HUES
+from nishimori.plot._style import COLORS, HUES, TEACHER_COLORS
 from nishimori.theory import Teacher, state_evolution
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori_paper._measured import network
@@ -25,7 +25,7 @@ _SHARES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)
 _KINDS = ("clean", "noisy")
 _ALPHAS = (5.0, 20.0)
 _PENALTY = 1e-4
-_COLOURS = {"logit": HUES["black"], "affine": HUES["sky"], "constant": HUES["green"], "logit, 10 % random": HUES["purple"]}
+_COLOURS = {name: TEACHER_COLORS[name] for name in ("logit", "affine", "constant")} | {"logit, 10 % random": HUES["green"]}
 _STYLES = {"logit": "-", "affine": "-.", "constant": "--", "logit, 10 % random": ":"}
 
 

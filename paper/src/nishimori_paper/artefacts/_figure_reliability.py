@@ -48,10 +48,13 @@ class FigureReliability(Artefact):
         return found
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        figure, axes = pyplot.subplots(2, 2, figsize=(10.5, 7.6), layout="constrained")
+        figure, axes = pyplot.subplots(2, 2, figsize=(10.5, 7.6), sharex=True, sharey=True, layout="constrained")
         for ax, (name, content) in zip(axes.flat, done.items(), strict=True):
             draw_reliability(ax, content["bins"])
             ax.set_title(NetworkName.parse(name).label, fontsize=11)
+            ax.label_outer()
+        low = min(row["confidence"] for content in done.values() for row in content["bins"])
+        axes.flat[0].set_xlim(left=0.85 * low)
         return figure
 
 

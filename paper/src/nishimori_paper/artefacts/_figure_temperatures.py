@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from nishimori.plot._style import HUES
+from nishimori.plot._style import TEACHER_COLORS
 from nishimori.theory import TEACHERS as ALL_TEACHERS
 from nishimori.theory import Estimate, Overlaps, plain_iterations, separability, simulate, sweep
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori_paper._printed import printed
 
 TEACHERS = ("logit", "affine", "constant")
-_COLOURS = {"logit": HUES["black"], "affine": HUES["sky"], "constant": HUES["purple"]}
+_COLOURS = {name: TEACHER_COLORS[name] for name in ("logit", "affine", "constant")}
 _MARKERS = {"logit": "o", "affine": "s", "constant": "^"}
 
 # The printed curves have a numerical noise of about 1e-5, as a minimiser of a flat loss leaves it.

@@ -1,4 +1,4 @@
-"""Reliability before and after TS and EC, in bins of equal mass: accuracy minus confidence against confidence.
+"""Reliability before and after TS and EC, in bins of equal mass: confidence minus accuracy against confidence.
 
 Bins of equal mass crowd at a confidence of 1, where a diagram of accuracy against confidence shows one heap of markers. So
 the confidence has a logit axis here, and the distance from the diagonal is the height.
@@ -40,24 +40,24 @@ def reliability_rows(test: Labelled, chosen: Mapping[str, float]) -> list[dict[s
 
 
 def draw_reliability(ax: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Accuracy minus confidence of each bin, in points, with 95 % intervals; bins below zero are overconfident."""
+    """Confidence minus accuracy of each bin, in points, with 95 % intervals; bins above zero are overconfident."""
     for when, name in _CURVES.items():
         bins = [row for row in rows if row["when"] == when]
         confidence, accuracy, count = _joined(bins)
         low, high = wilson_interval(accuracy, count)
-        gap = 100 * (accuracy - confidence)
-        bars = 100 * np.stack([accuracy - low, high - accuracy])
+        gap = 100 * (confidence - accuracy)
+        bars = 100 * np.stack([high - accuracy, accuracy - low])
         look = {"color": COLORS[name], "marker": MARKERS[name], "markersize": 4.5, "linewidth": 1, "elinewidth": 1.2}
         ax.errorbar(confidence, gap, bars, label=f"{when}: ECE {100 * bins[0]['ece']:.2f} %", **look)
     ax.axhline(0, color="0.3", linestyle=(0, (4, 4)), linewidth=0.9, zorder=0)
-    ax.set(xscale="logit", xlabel="confidence, %", ylabel="accuracy - confidence, points")
+    ax.set(xscale="logit", xlabel="confidence, %", ylabel="confidence − accuracy, points")
     low = min(row["confidence"] for row in rows)
     ax.set_xlim(0.85 * low, 1 - _SURE / 6)
     shown = [each for each in _TICKS if each > 0.85 * low]
     ax.set_xticks(shown, [f"{100 * each:g}" for each in shown])
     ax.set_xticks([], minor=True)
     ax.grid(alpha=0.3)
-    ax.legend(fontsize=8, loc="lower right")
+    ax.legend(fontsize=8, loc="upper right")
 
 
 def _joined(bins: Sequence[Mapping[str, Any]]) -> tuple[Any, Any, Any]:

@@ -144,7 +144,7 @@ def _fitted(calibrator: Any, validation: Labelled) -> Any:
 
 
 def worse(done: Pieces, method: str, n_classes: int) -> dict[str, int]:
-    """On how many networks of so many classes a method has a higher test loss than TS, or no optimum at all."""
+    """On how many networks of this many classes a method has a higher test loss than TS, or no optimum at all."""
     contents = [content for name, content in done.items() if _n_classes(name) == n_classes]
     losses = [content[method]["nll_change"] for content in contents if content[method] is not None]
     return {"of": len(contents), "higher": sum(each > 0 for each in losses), "none": len(contents) - len(losses)}

@@ -34,7 +34,7 @@ from nishimori.errors import InputError
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """A classifier with calibrated probabilities; drop-in for scikit-learn's ``CalibratedClassifierCV``.
 
-    A classifier is too sure of samples that it was trained on, so it is calibrated with scores for samples that it has not
+    A classifier is overconfident on samples that it was trained on, so it is calibrated with scores for samples that it has not
     seen. `fit` gets them by cross-validation: in each fold the classifier is fitted to the training part and gives scores for
     the rest.
 

@@ -29,11 +29,11 @@ from nishimori.errors import InputError, setting
 # Sums per cluster are as long as there are samples, and are added once per block: few large blocks keep that cheap.
 _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 2**13, 2**18, 64
 
-# So many scores are in memory at once where each label is fitted by itself, 16 MB in float64. If there are more, some labels
+# This many scores are in memory at once where each label is fitted by itself, 16 MB in float64. If there are more, some labels
 # are read after the others.
 _MOST_SCORES = 2**21
 
-# So many rows are looked at to see whether logits look like probabilities.
+# This many rows are looked at to see whether logits look like probabilities.
 _LOOKED_AT = 100
 
 
@@ -47,7 +47,7 @@ class Column(NamedTuple):
 
 
 class Decisions(Rows):
-    """Binary rows, L per sample; the first reading checks the scores of all known decisions.
+    """Binary rows, L per sample; the first pass checks the scores of all known decisions.
 
     ``targets`` is a table of 1, 0 and -1 (not known). ``together`` says which samples are not independent; None if the labels
     of a sample are to be taken as independent too.
@@ -108,7 +108,7 @@ class Decisions(Rows):
         self._checked = True
 
     def sample(self, size: int) -> "Decisions | None":
-        """The decisions of random samples, the same ones each time; None where that would take a reading."""
+        """The decisions of random samples, the same ones each time; None where that would take a pass."""
         n_samples, n_labels = self.targets.shape
         number = max(1, most_copied(size, self.n_classes) // n_labels)
         array = self.scores.array
@@ -126,7 +126,7 @@ class Decisions(Rows):
         return Decisions(replace(self.scores, array=values), targets, weights, self.names, None)
 
     def by_label(self) -> Iterator[Column]:
-        """The known decisions of each label, from one reading for each group of labels that are in memory at once."""
+        """The known decisions of each label, from one pass for each group of labels that are in memory at once."""
         n_samples, n_labels = self.targets.shape
         step = max(1, _MOST_SCORES // n_samples)
         for first in range(0, n_labels, step):

@@ -204,7 +204,7 @@ def _faults(told: dict[str, Any], names: tuple[Any, ...]) -> list[str]:
 
 
 def _are(values: Any, kinds: Any, number: int | None = None) -> bool:
-    """Whether this is a list of such values, and of so many."""
+    """Whether this is a list of such values, and of this many."""
     return isinstance(values, list) and all(isinstance(each, kinds) for each in values) and number in (None, len(values))
 
 

@@ -98,7 +98,7 @@ class Ece(Metric):
         return Estimate(self, Reliability.from_bins(answer.bins).error(), error, squares=gaps.squares, gaps=gaps)
 
     def for_gate(self, estimate: Estimate) -> float:
-        """The ECE without the bias of small bins."""
+        """The bias-corrected ECE."""
         assert estimate.gaps is not None, "whose absence has a reason"
         return estimate.gaps.corrected
 

@@ -18,6 +18,8 @@ from nishimori._sums.predictions import Predictions
 from nishimori._sums.reliability import uniform_edges
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
+from nishimori._support.display import short_repr
+from nishimori._support.formatting import percent_with_error, value_with_error
 from nishimori._support.intervals import (
     Interval,
     interval_around,
@@ -64,7 +66,7 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric of some data, and how sure it is.
+    """A metric of some data, with its standard error.
 
     Attributes
     ----------
@@ -91,8 +93,11 @@ class Estimate:
         return found if found is None or isfinite(found) else None
 
     def __repr__(self) -> str:
-        known = f"±{self.se:.3g}" if self.se is not None else "without a standard error"
-        return f"<Estimate: {self.metric.label} {self.value:.6g} {known}>"
+        return short_repr(self, metric=self.metric.label, value=self.value, se=self.se)
+
+    def __str__(self) -> str:
+        written = percent_with_error if self.metric.in_percent else value_with_error
+        return f"{self.metric.shown} {written(self.value, self.se)}"
 
     def interval(self, level: float = 0.95) -> Interval:
         """The range of the metric that the data leave possible.

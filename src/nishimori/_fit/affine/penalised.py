@@ -1,7 +1,7 @@
 """The affine map of least penalised cross-entropy, with strengths that are given or chosen by marginal likelihood.
 
-The loss is convex, so there is one minimum. With few parameters every reading of the data gives loss, gradient and the whole
-curvature, and damped Newton steps reach the minimum in a few readings. With more of them the curvature takes far longer to sum
+The loss is convex, so there is one minimum. With few parameters every pass over the data gives loss, gradient and the whole
+curvature, and damped Newton steps reach the minimum in a few passes. With more of them the curvature takes far longer to sum
 than the gradient: L-BFGS then takes many steps in the units of one curvature. That is the whole one up to `MOST_EXACT`
 parameters, and an approximate one for a larger matrix. Between searches the strengths follow from the departures that were
 found.
@@ -32,7 +32,7 @@ from nishimori.errors import DegenerateDataError, NotConvergedError, setting
 T = TypeVar("T", bound=Sum)
 
 MOST_EXACT = 1000
-"""A matrix with so many factors and biases is searched with its exact curvature; larger ones with an approximate one."""
+"""A matrix with this many factors and biases is searched with its exact curvature; larger ones with an approximate one."""
 
 # The search for the minimum ends where the next step would lower the loss by less than this, a log-likelihood of all rows.
 _ENOUGH = 1e-9
@@ -41,10 +41,10 @@ _ENOUGH = 1e-9
 _SETTLED = 0.02
 _MOST_ROUNDS, _MOST_ROUNDS_OF_LARGE = 25, 10
 
-# Newton's method needs a handful of readings; more mean that there is no minimum.
+# Newton's method needs a handful of passes; more mean that there is no minimum.
 _MOST_STEPS = 60
 
-# Up to so many factors and biases, the curvature takes about as long to sum as the gradient: ten classes for a matrix.
+# Up to this many factors and biases, the curvature takes about as long to sum as the gradient: ten classes for a matrix.
 _FEW_PARAMETERS = 110
 
 # The curvature is measured again where logits have changed by more than this since, as a root mean square. Below it, strengths
@@ -57,9 +57,9 @@ _LARGE_PENALTY = 1e-3
 # Where the data are separated, parameters go on by such steps while the loss hardly falls.
 _SHORT = 0.05
 
-# Where no penalty holds parameters, a curvature along some direction below that of so many samples with equal probabilities is
-# suspicious: a search that ends beside perfectly separated samples has left a thousandth of it. Steps then tell. On the way to
-# infinity each is as long as the one before; near a minimum, which may be far away, each is far shorter.
+# Where no penalty holds parameters, a curvature along some direction below that of this many samples with equal probabilities
+# is suspicious: a search that ends beside perfectly separated samples has left a thousandth of it. Steps then tell. On the way
+# to infinity each is as long as the one before; near a minimum, which may be far away, each is far shorter.
 _VANISHING, _AS_LONG, _FAR_SHORTER = 1e-6, 0.1, 0.01
 
 # Without penalties, logits change by at most so much in the first step, as a root mean square, and in each further step by so
@@ -72,11 +72,11 @@ _MOST_LAST_STEPS = 5
 # Along a direction without effect the loss has a slope only if rounding hides its effect. In units of the root of the weight.
 _HIDDEN = 1e-9
 
-# So many classes are named in a message.
+# This many classes are named in a message.
 _MOST_NAMED = 5
 
 # L-BFGS reads the data at most so often.
-_MOST_READINGS = 400
+_MOST_PASSES = 400
 
 # L-BFGS with the whole curvature goes on in float64 where the next step would lower the loss by less than this, and ends there
 # while strengths still change.
@@ -107,7 +107,7 @@ class Minimum:
         How many parameters of each block the data determine; None if the strengths were given.
     residual : float
         The largest derivative that is left, per unit of weight.
-    n_readings : int
+    n_passes : int
         How often the data were read.
     equal : array or None
         The second derivatives by all factors and biases where all classes are equally probable, if they were needed.
@@ -117,13 +117,13 @@ class Minimum:
     strengths: HostArray
     determined: HostArray | None
     residual: float
-    n_readings: int
+    n_passes: int
     equal: HostArray | None = None
 
 
 @dataclass
 class AffineSearch:
-    """A search in one data set; it counts its readings.
+    """A search in one data set; it counts its passes.
 
     ``unit`` multiplies all weights, so that they sum to the number of independent rows; ``given`` are the strengths, or None.
     ``names`` are the labels of the classes, and ``remedy`` is what to use where there is no minimum, for messages.
@@ -136,7 +136,7 @@ class AffineSearch:
     given: HostArray | None
     names: HostArray | None = None
     own_remedy: str = ""
-    n_readings: int = field(default=0, init=False)
+    n_passes: int = field(default=0, init=False)
 
     @property
     def _remedy(self) -> str:
@@ -154,7 +154,7 @@ class AffineSearch:
         if self.given is not None:
             self._refuse_empty_classes(theta, self.given)
             theta, residual = method.least(theta, self.given, final=True)
-            return Minimum(theta, self.given, None, residual, self.n_readings, method.equal)
+            return Minimum(theta, self.given, None, residual, self.n_passes, method.equal)
         usual = usual_strengths(self.parameters, *method.curvatures(theta))
         strengths = usual
         for _ in range(_MOST_ROUNDS if self.is_exact else _MOST_ROUNDS_OF_LARGE):
@@ -164,7 +164,7 @@ class AffineSearch:
             if np.abs(np.log(strengths / before)).max() < _SETTLED:
                 break
         theta, residual = method.least(theta, strengths, final=True)
-        return Minimum(theta, strengths, evidence.determined, residual, self.n_readings)
+        return Minimum(theta, strengths, evidence.determined, residual, self.n_passes)
 
     def _method(self) -> "_Newton | _LBFGS":
         """Newton's method where it is fast, or where there may be no minimum and parameters are few; otherwise L-BFGS."""
@@ -189,7 +189,7 @@ class AffineSearch:
     def not_found(self) -> NotConvergedError:
         """The error where the search did not end."""
         return NotConvergedError(
-            f"The search did not converge in {self.n_readings} readings: the loss still falls, as it does where data can be "
+            f"The search did not converge in {self.n_passes} passes: the loss still falls, as it does where data can be "
             f"separated perfectly. Use {self._remedy}, or more data."
         )
 
@@ -221,12 +221,12 @@ class AffineSearch:
 
     def read(self, pass_: Callable[[Batch], T]) -> T:
         """The sums of a pass over the data."""
-        self.n_readings += 1
+        self.n_passes += 1
         return self.data.gather(pass_)
 
 
 class _Newton:
-    """Newton steps with the exact curvature. The last reading is kept: strengths change without a new one."""
+    """Newton steps with the exact curvature. The last pass is kept: strengths change without a new one."""
 
     def __init__(self, search: AffineSearch) -> None:
         self.search = search
@@ -495,7 +495,7 @@ class _LBFGS:
         if curvature.hides_penalties:
             return self.newton.least(theta, strengths, final=final)
         self.memory.set_penalties(precisions)
-        last = search.n_readings + (_MOST_READINGS if final else curvature.rough_readings)
+        last = search.n_passes + (_MOST_PASSES if final else curvature.rough_readings)
         here = self._measure(theta, precisions, single=True)
         while True:
             if here.separates and not strengths.any():
@@ -529,7 +529,7 @@ class _LBFGS:
         """A point along a step where the slope is less steep and the loss not higher, or None if none was found."""
         steepest, share, low, high = float(here.gradient @ step), 1.0, 0.0, np.inf
         rounding = (_SINGLE if here.single else 1e-13) * abs(here.loss)
-        while self.search.n_readings < last and share > 2.0**-30 and steepest < 0:
+        while self.search.n_passes < last and share > 2.0**-30 and steepest < 0:
             there = self._measure(here.theta + share * step, self.memory.precisions, single=here.single)
             slope = float(there.gradient @ step)
             is_lower = there.loss <= here.loss + rounding

@@ -1,6 +1,6 @@
 """An array in a file, read in blocks of rows.
 
-Only its shape and dtype are known before it is read. Each reading starts at the file again, so arrays larger than the memory
+Only its shape and dtype are known before it is read. Each pass starts at the file again, so arrays larger than the memory
 can be read as often as needed.
 """
 

@@ -75,7 +75,7 @@ class Table(ABC):
     names : list of str
         The names of the columns, all different.
     n_rows : int or None
-        How many rows there are, or None where that takes a reading.
+        How many rows there are, or None where that takes a pass.
     """
 
     path: Path

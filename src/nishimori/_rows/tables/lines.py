@@ -28,7 +28,7 @@ STANDARD_INPUT = Path("standard input")
 
 
 class StandardInput:
-    """Standard input, which is read from the start by every reading until the last one has begun.
+    """Standard input, which is read from the start by every pass until the last one has begun.
 
     So the columns can be chosen by its first rows, and all other rows are never in memory together.
     """

@@ -151,7 +151,7 @@ class Text(Table):
         return self._file
 
     def close(self) -> None:
-        """Close the file, which the next reading opens again."""
+        """Close the file, which the next pass opens again."""
         if self._file is not None:
             self._file.close()
 

@@ -24,11 +24,14 @@ from nishimori._sums.sketch.grid import PER_OCTAVE, Grid
 from nishimori._sums.sketch.names import names_of, observables_from
 from nishimori._sums.sketch.survey import Survey
 from nishimori._support.arrays import HostArray
+from nishimori._support.display import Display, Displayed, short_repr
+from nishimori._support.formatting import number_text, percent
 from nishimori._support.roots import Root
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, MergeError, NishimoriError, NoRowsError
 
 
-class Sketch:
+class Sketch(Displayed):
     """A summary of rows, of fixed size, that fits and scorecards can be made from; sketches of parts of the data add.
 
     It keeps sums at 37 temperatures and no rows. `temperatures`, `temperature_curve`, `evaluate` and the `fit` of
@@ -111,8 +114,19 @@ class Sketch:
         self.floor = floor
 
     def __repr__(self) -> str:
-        names = ", ".join(names_of(self.observables))
-        return f"<Sketch of {self.n_samples} samples: {names}; T from {self.temperatures[0]:.3g} to {self.temperatures[1]:.3g}>"
+        return short_repr(self, n_samples=self.n_samples, observables=tuple(names_of(self.observables)))
+
+    @property
+    def _display(self) -> Display:
+        low, high = self.temperatures
+        rows = [
+            ("samples", f"{self.n_samples:,}"),
+            *([] if self.n_clusters is None else [("clusters", f"{self.n_clusters:,}")]),
+            *([("accuracy", percent(self.census.accuracy))] if self.n_samples else []),
+            ("observables", ", ".join(names_of(self.observables))),
+            ("temperatures", f"{number_text(low, 3)} to {number_text(high, 3)}"),
+        ]
+        return Display("Sketch", (Tabular(("what", "value"), rows),))
 
     @property
     def observables(self) -> tuple[Observable, ...]:
@@ -277,7 +291,7 @@ class Sketch:
         >>> import nishimori
         >>> sketch = nishimori.Sketch().update([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0]], [0, 1, 1])
         >>> nishimori.Sketch.from_bytes(sketch.to_bytes())
-        <Sketch of 3 samples: ec, ts; T from 0.0442 to 22.6>
+        Sketch(n_samples=3, observables=('ec', 'ts'))
         """
         return cls._from_archive(SketchArchive.in_memory(data), observables)
 

@@ -29,7 +29,7 @@ def subset_pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 
 def excess(done: Pieces, size: int) -> dict[str, float]:
-    """By how many points the ECE is higher after EC than after TS of so many samples: mean over networks, standard error."""
+    """By how many points the ECE is higher after EC than after TS of this many samples: mean over networks, standard error."""
     values = [100 * (each[str(size)][1] - each[str(size)][0]) for key, each in done.items() if key.startswith(_PREFIX)]
     return {"mean": float(np.mean(values)), "error": error(values) / len(values) ** 0.5}
 
