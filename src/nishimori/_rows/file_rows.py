@@ -208,8 +208,7 @@ def _spell_labels(contents: FileContents, meaning: ReadOptions) -> tuple[FileCon
     if classes is not None:
         classes = [str(label) for label in class_labels(classes).tolist()]
         meaning = replace(meaning, classes=classes)
-    known = classes if classes is None or ignored is None else [*classes, str(ignored)]
-    return replace(contents, labels=spell_as_classes(labels, known)), meaning
+    return replace(contents, labels=spell_as_classes(labels, classes, ignored)), meaning
 
 
 class ChainedScores(Stored):

@@ -20,6 +20,7 @@ from nishimori._support.disk import new_file
 from nishimori._support.escape import html_text, printable
 from nishimori._support.numbers import between, whole
 from nishimori.errors import InputError
+from nishimori.report._content import worst
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
 from nishimori.report._results import FORMAT, Asked, results_of
@@ -36,7 +37,7 @@ print(calibrator.temperature_, card.ece, card.nll)"""
 
 
 class Report:
-    """Everything about the calibration of a model on one page: a verdict, temperatures, a slider over T, classes, mistakes.
+    """Everything about the calibration of a model on one page: a verdict, temperatures, a slider over T, classes, errors.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class Report:
     test_logits, test_labels, test_weight, test_clusters, test_groups
         What the page measures; by default the validation data, which flatters every method a little.
     ids : array of shape (n_samples,), optional
-        Names of the samples that are measured, which are shown with the surest mistakes beside the number of the row.
+        Names of the samples that are measured, which are shown with the most confident errors beside the number of the row.
     methods : sequence, or mapping of names to methods
         Further methods for the tables of the page, as for `compare`: names, calibrators of your own, or temperatures.
     title : str
@@ -140,7 +141,9 @@ class Report:
     def verdict(self) -> str:
         """What the page says at its top."""
         told = self._results["verdict"]
-        return f"{told['headline']}. {told['summary']} {told['advice']}"
+        return " ".join(
+            [f"{told['headline']}. {told['summary']}", told["advice"], *(" ".join(each) for each in worst(self._results))]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
