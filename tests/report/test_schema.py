@@ -28,7 +28,8 @@ def results():
     found["slider"] = {"places": [each | {"bins": each["bins"][:2]} for each in kept], "start": 2}
     for name in ("classes", "groups"):
         found[name]["rows"] = found[name]["rows"][:1]
-    found["mistakes"] = found["mistakes"][:1]
+    found["mistakes"], found["confusions"] = found["mistakes"][:1], found["confusions"][:1]
+    found["risk_coverage"] = {key: [curve[0], curve[-1]] for key, curve in found["risk_coverage"].items()}
     found["provenance"]["files"] = [{"role": "test", "name": "test.npz", "bytes": 3, "sha256": "0" * 64}]
     found["absent"], found["warnings"] = [{"what": "a", "why": "b"}], ["c"]
     return found
