@@ -112,6 +112,36 @@ def test_what_nishimori_does_not_know_is_refused(files):
     assert shell.nishimori("show none.json", place=files).code == 1
 
 
+def test_reports_that_are_compared_share_no_samples(files):
+    same = shell.nishimori("diff report.json report.json", place=files)
+    assert same.code == 1
+    assert "must be about independent samples, got two reports about the same file" in same.err
+    results = json.loads((files / "report.json").read_text())
+
+    def about(**hashes):
+        told = [{"role": role, "name": "x", "bytes": 1, "sha256": each} for role, each in hashes.items()]
+        measured = "test" if "test" in hashes else "validation"
+        return results | {
+            "provenance": results["provenance"] | {"files": told},
+            "data": results["data"] | {"measured_on": measured},
+        }
+
+    others = ["accuracy", "gap", "ece", "nll", "ece_after", "nll_after"]
+    same_fit = nishimori.diff(about(validation="a", test="b"), about(validation="a", test="c"))
+    assert [each.name for each in same_fit.changes] == others
+    found = nishimori.diff(about(validation="a", test="b"), about(validation="d", test="e"))
+    assert [each.name for each in found.changes] == ["temperature", *others]
+    (row,) = (each for each in results["methods"] if each["method"] == "adaptive")
+    assert (found["temperature"].new, found["temperature"].new_se) == (row["temperature"], row["temperature_se"])
+    assert found["nll_after"].old == row["nll"]
+    with np.load(files / "scores.npz") as content:
+        card = nishimori.evaluate(content["logits"], content["labels"])
+    assert (found["gap"].old, found["gap"].old_se) == pytest.approx((card.gap, card.gap_se))
+    low, high = card.interval("ece")
+    # Both sides are the same, so that the lower error of one and the upper one of the other count.
+    assert found["ece"].se == pytest.approx(np.hypot(card.ece_corrected - low, high - card.ece_corrected) / 1.959964)
+
+
 def test_diff_prints_a_table_and_ends_with_code_3_if_asked(files):
     again = shell.nishimori("diff sketch.npz sketch.npz --fail-on-difference", place=files)
     assert again.code == 0

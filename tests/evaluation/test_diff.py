@@ -29,6 +29,9 @@ def test_differences_are_those_of_independent_estimates_and_p_values_those_of_ho
         name = each.name
         a, b = (x.ece_corrected if name == "ece" else getattr(x, name) for x in (old, new))
         se = np.sqrt(getattr(old, f"{name}_se") ** 2 + getattr(new, f"{name}_se") ** 2)
+        if name == "ece":  # after Zou and Donner: the sides of both intervals that face each other
+            assert b > a
+            se = np.hypot(old.interval("ece").high - a, b - new.interval("ece").low) / norm.ppf(0.975)
         assert (each.old, each.new, each.difference, each.se) == pytest.approx((a, b, b - a, se))
         p_values.append(2 * norm.sf(abs(b - a) / se))
     order = np.argsort(p_values)
@@ -39,16 +42,26 @@ def test_differences_are_those_of_independent_estimates_and_p_values_those_of_ho
     np.testing.assert_allclose([each.p_value for each in found.changes], expected, rtol=1e-6)
 
 
-def test_equal_data_sets_rarely_differ_and_changed_ones_do():
-    cards = [card(seed) for seed in range(160)]
-    pairs = list(zip(cards[::2], cards[1::2], strict=True))
-    found = [nishimori.diff(*pair) for pair in pairs]
-    assert np.mean([bool(each.different) for each in found]) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / len(pairs))
-    for name in ("accuracy", "gap", "nll"):  # that of the ECE is bounded below, and not normal
-        z = [each[name].difference / each[name].se for each in found]
-        assert 0.75 < np.std(z) < 1.25
-        assert abs(np.mean(z)) < 4 / np.sqrt(len(z))
-    changed = nishimori.diff(cards[0], card(500, scale=3.0))
+def calibrated(seed, n=600):
+    """A scorecard of a model that is calibrated, whose ECE is as small as it can be."""
+    rng = np.random.default_rng(seed)
+    logits = 3 * rng.normal(size=(n, 4))
+    return nishimori.evaluate(logits, (logits + rng.gumbel(size=logits.shape)).argmax(axis=1))
+
+
+@pytest.mark.parametrize("made", [card, calibrated])
+def test_equal_data_sets_rarely_differ(made):
+    found = [nishimori.diff(made(2 * i), made(2 * i + 1)) for i in range(100)]
+    assert np.mean([bool(each.different) for each in found]) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)
+    z = {name: np.array([each[name].difference / each[name].se for each in found]) for name in NAMES}
+    assert (np.abs(z["ece"]) > 1.96).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)  # which is not normal
+    for name in ("accuracy", "gap", "nll"):
+        assert 0.8 < np.std(z[name]) < 1.2
+        assert abs(np.mean(z[name])) < 0.4
+
+
+def test_changed_data_sets_differ():
+    changed = nishimori.diff(card(0), card(500, scale=3.0))
     assert {"gap", "ece"} <= set(changed.different)
     assert changed["gap"].difference > 0
     assert "differ significantly" in changed.summary
@@ -57,9 +70,18 @@ def test_equal_data_sets_rarely_differ_and_changed_ones_do():
 def test_cards_their_numbers_and_files_of_eval_give_the_same():
     old, new = card(0), card(1)
     expected = nishimori.diff(old, new)
-    assert nishimori.diff(old.to_dict(), new.to_dict()) == expected
-    files = [{"before": each.to_dict(), "n_samples": each.n_samples} for each in (old, new)]
-    assert nishimori.diff(*files) == expected
+    limits = [{"intervals": {"ece": list(each.interval("ece", 0.9))}} for each in (old, new)]
+    files = [
+        {"before": each.to_dict() | more, "n_samples": each.n_samples, "level": 0.9}
+        for each, more in zip((old, new), limits, strict=True)
+    ]
+    found = nishimori.diff(*files)
+    for name in ("accuracy", "gap", "nll"):
+        assert found[name].se == expected[name].se
+    assert found["ece"].se == pytest.approx(expected["ece"].se, rel=0.1)
+    without = nishimori.diff(old.to_dict(), new.to_dict())
+    assert without["ece"].p_value is None  # its standard error alone would be too small
+    assert without["gap"].difference == expected["gap"].difference
 
 
 def test_sketches_are_compared_by_temperature_and_gap():
@@ -71,28 +93,6 @@ def test_sketches_are_compared_by_temperature_and_gap():
     assert found["nll"].p_value is None  # a sketch keeps no squares
     assert "no standard error" in str(found)
     json.loads(found.to_json())
-
-
-def test_reports_share_no_samples():
-    logits, labels = reference.drawn(400, 4)
-    results = nishimori.Report(logits[:200], labels[:200], logits[200:], labels[200:]).to_dict()
-
-    def about(**files):
-        told = [{"role": role, "name": name, "bytes": 1, "sha256": name} for role, name in files.items()]
-        return results | {"provenance": results["provenance"] | {"files": told}}
-
-    one = about(validation="a", test="b")
-    with pytest.raises(InputError, match="independent samples"):
-        nishimori.diff(one, one)
-    others = ["accuracy", "gap", "ece", "nll", "ece_after", "nll_after"]
-    same_fit = nishimori.diff(one, about(validation="a", test="c"))
-    assert [each.name for each in same_fit.changes] == others
-    found = nishimori.diff(one, about(validation="d", test="e"))
-    assert [each.name for each in found.changes] == ["temperature", *others]
-    (row,) = (each for each in results["methods"] if each["method"] == "adaptive")
-    assert (found["temperature"].new, found["temperature"].new_se) == (row["temperature"], row["temperature_se"])
-    assert found["nll_after"].old == row["nll"]
-    assert found["gap"].old == pytest.approx(nishimori.evaluate(logits[200:], labels[200:]).gap)
 
 
 @pytest.mark.parametrize("source", [3, None, {}, {"a": 1}, [1]])

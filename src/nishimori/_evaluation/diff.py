@@ -2,6 +2,10 @@
 
 The samples of both are taken to be independent, so a difference has the variance of both values together. What two methods do
 to the same samples is another question, which `compare` answers.
+
+The ECE is not normal where it is small, and its standard error is then too small: with it, a test at the level of 5 % rejects
+23 % of pairs of calibrated models (n = 600). So the error of its difference is made of the intervals of both ECEs, which hold
+there, on the sides that face each other: G. Y. Zou and A. Donner, Statistics in Medicine 27 (2008) 1693.
 """
 
 import json
@@ -16,6 +20,7 @@ from nishimori._evaluation.p_value import format_p_value
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
 from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.intervals import normal_quantile
 from nishimori._support.numbers import between
 from nishimori._support.tables import Tabular, value_with_error
 from nishimori.errors import InputError
@@ -41,11 +46,20 @@ _ROWS = {
     "nll_after": _Row("NLL after calibration", in_percent=False),
 }
 
+# The level of intervals that say none.
+_LEVEL = 0.95
+
 # Whose T is compared, the first that both sides have.
 _METHODS = ("adaptive", "ec", "ts")
 
-Value = tuple[float, float | None]
-"""A number and its standard error, None if that is not known."""
+
+class _Value(NamedTuple):
+    """A number, its standard error, and the errors below and above it where they are not the same; None where not known."""
+
+    value: float
+    se: float | None
+    below: float | None
+    above: float | None
 
 
 @dataclass(frozen=True)
@@ -64,7 +78,8 @@ class MetricChange:
     difference : float
         New minus old.
     se : float or None
-        The standard error of the difference.
+        The standard error of the difference. That of the ECE follows from the intervals of both, and may be larger than their
+        standard errors say.
     p_value : float or None
         How probable a difference of at least this size is if there is none, adjusted for the number of metrics after Holm;
         None where a standard error is not known.
@@ -215,23 +230,25 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
     for name, (before, after) in pairs.items():
         found, p = known[name], adjusted.get(name)
         different = p is not None and p < 1 - level
-        changes.append(MetricChange(name, *before, *after, found.value, found.se, p, different))
+        sides = (before.value, before.se, after.value, after.se)
+        changes.append(MetricChange(name, *sides, found.value, found.se, p, different))
     return MetricChanges(tuple(changes), float(level), first.n_samples, second.n_samples)
 
 
-def _difference(old: Value, new: Value) -> Difference:
-    """New minus old; the error of a difference of independent numbers."""
-    value = new[0] - old[0]
-    if old[1] is None or new[1] is None:
+def _difference(old: _Value, new: _Value) -> Difference:
+    """New minus old; the error is that of a difference of independent numbers, on the sides that face each other."""
+    value = new.value - old.value
+    errors = (old.above, new.below) if value > 0 else (old.below, new.above)
+    if errors[0] is None or errors[1] is None:
         return Difference(value, None, None)
-    return Difference.normal(value, hypot(old[1], new[1]))
+    return Difference.normal(value, hypot(errors[0], errors[1]))
 
 
 class _Measured(NamedTuple):
     """What one side has: metrics by the names of the rows, T by method, the number of samples, and hashes of its files."""
 
-    values: dict[str, Value]
-    temperatures: dict[str, Value]
+    values: dict[str, _Value]
+    temperatures: dict[str, _Value]
     n_samples: int | None
     measured_files: frozenset[str] = frozenset()
     fitted_files: frozenset[str] = frozenset()
@@ -239,12 +256,12 @@ class _Measured(NamedTuple):
 
 def _values(source: Any, name: str) -> _Measured:
     if isinstance(source, Scorecard):
-        return _Measured(_of_numbers(source.to_dict(), ""), {}, source.n_samples)
+        return _Measured(_of_numbers(_numbers_of(source), ""), {}, source.n_samples)
     if isinstance(source, Sketch):
         (card,) = scorecards(source, [Temperature(1.0)])
         found = temperatures(source)
         fitted = {"ec": (found.ec, found.ec_se), "ts": (found.ts, found.ts_se)}
-        return _Measured(_of_numbers(card.to_dict(), ""), _known(fitted), source.n_samples)
+        return _Measured(_of_numbers(_numbers_of(card), ""), _known(fitted), source.n_samples)
     if isinstance(source, Mapping):
         for kind in (_of_report, _of_evaluation, _of_calibration, _of_card):
             if (measured := kind(source)) is not None:
@@ -256,14 +273,21 @@ def _values(source: Any, name: str) -> _Measured:
     )
 
 
+def _numbers_of(card: Scorecard) -> dict[str, Any]:
+    """The metrics of a card, and the limits of the ECE."""
+    low, high = (None, None) if card.ece_se is None else card.interval("ece")
+    return card.to_dict() | {"ece_low": low, "ece_high": high}
+
+
 def _of_report(content: Mapping[str, Any]) -> _Measured | None:
     """Of the model as it is, and after the recommended method."""
     if not {"methods", "slider", "verdict", "data"} <= set(content):
         return None
     rows = {each["method"]: each for each in content["methods"]}
     told, about = content["verdict"], content["data"]
-    values = _of_numbers({**rows["none"], "gap": told.get("gap"), "gap_se": told.get("gap_se")}, "")
-    values |= _of_numbers(rows.get(content["recommended"], {}), "_after")
+    level = content["level"]
+    values = _of_numbers({**rows["none"], "gap": told.get("gap"), "gap_se": told.get("gap_se")}, "", level)
+    values |= _of_numbers(rows.get(content["recommended"], {}), "_after", level)
     fitted = {each["method"]: (each["temperature"], each["temperature_se"]) for each in content["temperatures"]}
     files = content.get("provenance", {}).get("files", [])
     roles = (about["measured_on"], "validation")
@@ -276,7 +300,11 @@ def _of_evaluation(content: Mapping[str, Any]) -> _Measured | None:
     before, after = content.get("before"), content.get("after") or {}
     if not (isinstance(before, Mapping) and isinstance(after, Mapping) and "n_samples" in content):
         return None
-    return _Measured(_of_numbers(before, "") | _of_numbers(after, "_after"), {}, content["n_samples"])
+    values = {}
+    for side, end in ((before, ""), (after, "_after")):
+        low, high = (side.get("intervals") or {}).get("ece") or (None, None)
+        values |= _of_numbers({**side, "ece_low": low, "ece_high": high}, end, content.get("level", _LEVEL))
+    return _Measured(values, {}, content["n_samples"])
 
 
 def _of_calibration(content: Mapping[str, Any]) -> _Measured | None:
@@ -294,24 +322,26 @@ def _of_card(content: Mapping[str, Any]) -> _Measured | None:
     return _Measured(_of_numbers(content, ""), {}, content.get("n_samples")) if {"accuracy", "nll"} <= set(content) else None
 
 
-def _of_numbers(numbers: Mapping[str, Any], end: str) -> dict[str, Value]:
-    """The metrics of a flat mapping of values and standard errors, such as nll and nll_se."""
+def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> dict[str, _Value]:
+    """The metrics of a flat mapping of values and standard errors, such as nll and nll_se; ``level`` is that of intervals."""
     found = {name: (numbers.get(name), numbers.get(f"{name}_se")) for name in ("accuracy", "gap", "nll")}
     if found["accuracy"][0] is None and numbers.get("error") is not None:
         found["accuracy"] = (1 - numbers["error"], numbers.get("error_se"))
-    found["ece"] = (numbers.get("ece_corrected"), numbers.get("ece_se"))
     if end:
         del found["accuracy"]  # which one temperature does not change
-    return {f"{name}{end}": pair for name, pair in _known(found).items()}
+    values = _known(found)
+    ece, low, high = (numbers.get(name) for name in ("ece_corrected", "ece_low", "ece_high"))
+    for name, each in _known({"ece": (ece, numbers.get("ece_se"))}).items():
+        z, limits = normal_quantile(level), _is_number(low) and _is_number(high)
+        below, above = (max(each.value - low, 0.0) / z, max(high - each.value, 0.0) / z) if limits else (None, None)
+        values[name] = each._replace(below=below, above=above)
+    return {f"{name}{end}": values[name] for name in ("accuracy", "gap", "ece", "nll") if name in values}
 
 
-def _known(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, Value]:
+def _known(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, _Value]:
     """The pairs whose value is a finite number; an error that is none is not known."""
-    return {
-        name: (float(value), float(error) if _is_number(error) else None)
-        for name, (value, error) in pairs.items()
-        if _is_number(value)
-    }
+    errors = {name: float(error) if _is_number(error) else None for name, (_, error) in pairs.items()}
+    return {name: _Value(float(value), *[errors[name]] * 3) for name, (value, _) in pairs.items() if _is_number(value)}
 
 
 def _is_number(value: Any) -> bool:
