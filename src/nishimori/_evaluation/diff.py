@@ -300,7 +300,7 @@ def _of_evaluation(content: Mapping[str, Any]) -> _Measured | None:
     before, after = content.get("before"), content.get("after") or {}
     if not (isinstance(before, Mapping) and isinstance(after, Mapping) and "n_samples" in content):
         return None
-    values = {}
+    values: dict[str, _Value] = {}
     for side, end in ((before, ""), (after, "_after")):
         low, high = (side.get("intervals") or {}).get("ece") or (None, None)
         values |= _of_numbers({**side, "ece_low": low, "ece_high": high}, end, content.get("level", _LEVEL))
@@ -330,10 +330,14 @@ def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> 
     if end:
         del found["accuracy"]  # which one temperature does not change
     values = _known(found)
+    ece: Any
+    low: Any
+    high: Any
     ece, low, high = (numbers.get(name) for name in ("ece_corrected", "ece_low", "ece_high"))
     for name, each in _known({"ece": (ece, numbers.get("ece_se"))}).items():
-        z, limits = normal_quantile(level), _is_number(low) and _is_number(high)
-        below, above = (max(each.value - low, 0.0) / z, max(high - each.value, 0.0) / z) if limits else (None, None)
+        z = normal_quantile(level)
+        below = max(each.value - low, 0.0) / z if _is_number(low) else None
+        above = max(high - each.value, 0.0) / z if _is_number(high) else None
         values[name] = each._replace(below=below, above=above)
     return {f"{name}{end}": values[name] for name in ("accuracy", "gap", "ece", "nll") if name in values}
 

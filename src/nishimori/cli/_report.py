@@ -168,6 +168,8 @@ def _made(
         data.append(last := data_set(sets[-1], roles, said, **about_rows))
         _refuse_other_classes(data, sets)
         names = last.contents.ids if isinstance(last, FileRows) else None
+        if options["classes"] is None and isinstance(last, FileRows):
+            options["classes"] = last.meaning.classes  # which the columns of a table may say
         found = nishimori.Report(data[0], test_logits=data[1] if len(data) > 1 else None, ids=names, **options)
     about = found.to_dict()
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}

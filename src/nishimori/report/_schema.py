@@ -137,8 +137,8 @@ def _or_none(rule: Rule) -> Rule:
 def _list(rule: Rule, least: int = 0, most: float = inf) -> Rule:
     def check_list(value: Any, place: str) -> None:
         if not (isinstance(value, list) and least <= len(value) <= most):
-            number = f"{least}" if least == most else f"{least} to {most:g}"
-            wanted = {(0, inf): "a list", (1, inf): "a list that is not empty"}.get((least, most), f"a list of {number} values")
+            length = f"{least}" if least == most else f"{least} to {most:g}"
+            wanted = {(0, inf): "a list", (1, inf): "a list that is not empty"}.get((least, most), f"a list of {length} values")
             _refuse(place, wanted, value)
         for number, each in enumerate(value):
             rule(each, f"{place}[{number}]")
