@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from unclear_tables import BINARY, LABELS, LOGITS, NAMES, PLAIN, SCORES, WORDS
+from unclear_tables import BINARY, LABELS, LOGITS, PLAIN, SCORES, WORDS
 
 import nishimori
 from nishimori.errors import InputError
