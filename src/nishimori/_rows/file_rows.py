@@ -104,6 +104,12 @@ class FileRows(StoredRows):
         except InputError as error:
             raise self.place(error) from None
 
+    @property
+    def class_names(self) -> list[str] | None:
+        """The label of each column of scores, which a table may say itself; None if classes are numbers."""
+        classes = self.meaning.classes
+        return None if classes is None else [str(label) for label in class_labels(classes).tolist()]
+
     def place(self, error: InputError, piece: Any = None) -> InputError:  # noqa: ARG002 - rows count through all pieces
         """The error with the file, and with its lines and columns in place of rows and numbers of columns."""
         file, argument, path, first = self.contents, self.meaning.names[1], self.contents.path, 0

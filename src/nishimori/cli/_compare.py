@@ -99,7 +99,7 @@ def compare(
     with collect_warnings() as told:
         sets = [data_set(each, roles, (*said, *also), floor=floor, counts=counts) for each in data_sets(files)]
         if known is None and isinstance(sets[-1], FileRows):
-            known = sets[-1].meaning.classes  # which the columns of a table may say
+            known = sets[-1].class_names
         found = nishimori.compare(
             sets[0],
             test_logits=sets[1] if len(sets) > 1 else None,

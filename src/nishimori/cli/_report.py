@@ -169,7 +169,7 @@ def _made(
         _refuse_other_classes(data, sets)
         names = last.contents.ids if isinstance(last, FileRows) else None
         if options["classes"] is None and isinstance(last, FileRows):
-            options["classes"] = last.meaning.classes  # which the columns of a table may say
+            options["classes"] = last.class_names
         found = nishimori.Report(data[0], test_logits=data[1] if len(data) > 1 else None, ids=names, **options)
     about = found.to_dict()
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}
