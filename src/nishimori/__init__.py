@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from nishimori._evaluation.calibration_test import calibration_test as calibration_test
     from nishimori._evaluation.compare import compare as compare
     from nishimori._evaluation.curve import temperature_curve as temperature_curve
+    from nishimori._evaluation.diff import diff as diff
     from nishimori._evaluation.gate import gate as gate
     from nishimori._evaluation.group_gaps import group_gaps as group_gaps
     from nishimori._evaluation.metrics.metric import Metric as Metric
@@ -94,6 +95,7 @@ _HOME = {
     "Calibrator": "_calibrators.calibrator",
     "calibrator": "_calibrators.methods",
     "compare": "_evaluation.compare",
+    "diff": "_evaluation.diff",
     "evaluate": "_evaluation.scorecard",
     "evaluate_multilabel": "_evaluation.multilabel",
     "FixedMap": "_calibrators.fixed",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from nishimori._evaluation.comparison import Comparison as Comparison
     from nishimori._evaluation.curve import TemperatureCurve as TemperatureCurve
     from nishimori._evaluation.decomposition import Decomposition as Decomposition
+    from nishimori._evaluation.diff import MetricChange as MetricChange
+    from nishimori._evaluation.diff import MetricChanges as MetricChanges
     from nishimori._evaluation.gate import Gate as Gate
     from nishimori._evaluation.group_gaps import GroupGap as GroupGap
     from nishimori._evaluation.group_gaps import GroupGaps as GroupGaps
@@ -51,6 +53,8 @@ _HOME = {
     "LabelScore": "_evaluation.multilabel",
     "Method": "_calibrators.method_table",
     "MethodTable": "_calibrators.method_table",
+    "MetricChange": "_evaluation.diff",
+    "MetricChanges": "_evaluation.diff",
     "MultilabelScorecard": "_evaluation.multilabel",
     "ProbabilityBounds": "_rows.top_k",
     "Recommendation": "_evaluation.recommendation",

@@ -229,7 +229,7 @@ def test_nothing_is_overwritten_without_force(run):
         ("fit val.npz -o c.npz", "c.npz would hold a calibration, which is JSON. Choose a name that ends in .json."),
         (
             "apply test.npz c.json -o p.npz",
-            "test.npz is not a calibration. Pass the calibration first, then the file of scores: apply c.json test.npz.",
+            "test.npz is a file of scores, not a calibration. Pass the calibration first, then the scores: apply c.json test.npz.",  # noqa: E501 - one line is printed
         ),
         ("demo -o val.npz", "val.npz is a file, and the demo needs a folder. Choose another name."),
         ("fit val.npz val.npz -o c.json", "val.npz is named twice, and its rows would count twice. Name each file once."),

@@ -232,7 +232,7 @@ REFUSED = {
     "swapped": (
         "c.json --calibration test.npz --bound ece=0.1",
         1,
-        "error: test.npz is not a calibration. Pass the file of scores first: gate test.npz --calibration c.json.\n",
+        "error: test.npz is a file of scores, not a calibration. Pass the file of scores first: gate test.npz --calibration c.json.\n",  # noqa: E501 - one line is printed
     ),
     "a folder": (
         "test.npz --bound gap=0.1 --junit .",

@@ -230,7 +230,7 @@ def test_large_files_let_another_process_draw_the_page(run, files, monkeypatch):
     assert run("report val.npz").code == 0
     page = (files / "report.html").read_text()
     assert "<script>window.made = 1</script>" in page
-    assert page.count(">another</svg>") == 3
+    assert page.count(">another</svg>") == 5
     assert _vega._running.get() is None
 
 

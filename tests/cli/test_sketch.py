@@ -171,7 +171,7 @@ def bad(place, name, row):
             "sketch t.npz -o s.npz --temperatures a,b",
             "--temperatures must be the lowest and the highest temperature that a fit can",
         ),
-        ("merge old.npz t.npz -o s.npz", "t.npz is not a sketch."),
+        ("merge old.npz t.npz -o s.npz", "t.npz is a file of scores, not a sketch."),
         (
             "merge old.npz other.npz -o s.npz",
             "other.npz does not go with the files before it. Sketches merge only if they have the",

@@ -29,10 +29,6 @@ CASES = {
         PLAIN[["a"]].assign(id=range(200), note="x", labels=BINARY),
         "If 'a' holds the scores, pass --scores a.",
     ),
-    "classes": (
-        PLAIN.set_axis(NAMES, axis=1).assign(labels=WORDS),
-        "The labels are the names of columns: pass --classes cat,dog,fish.",
-    ),
     "classes and more": (
         PLAIN.set_axis(NAMES, axis=1).assign(id=range(200), labels=WORDS),
         "The labels are the names of columns: pass --ignore id --classes cat,dog,fish.",

@@ -98,9 +98,12 @@ def test_a_thousand_classes_still_make_a_small_file():
 def test_static_pictures_are_there_without_javascript(page):
     labels = [attributes["aria-label"] for tag, attributes in Parsed(page).tags if tag == "svg"]
     assert [each.split(":")[0].split(",")[0] for each in labels] == [
-        "Temperature of each method with its confidence interval; the dashed line is T = 1.",
         "Reliability diagram",
         "Mean confidence",
+        "Confidence minus accuracy of the worst classes or groups",
+        "Confidence minus accuracy of the worst classes or groups",
+        "Temperature of each method with its confidence interval; the dashed line is T = 1.",
+        "Error of the most confident answers against their share of all samples.",
     ]
 
 
@@ -108,7 +111,10 @@ def test_a_sketch_says_on_its_page_what_is_absent():
     import nishimori
 
     page = Report(nishimori.Sketch().update(TEST["logits"], TEST["codes"])).to_html()
-    assert "The surest mistakes: a sketch keeps sums and no rows." in page
+    assert (
+        "The errors: the most confident ones, confusions, and the error of the most confident answers: a sketch keeps sums"
+        in page
+    )
     assert 'id="mistakes"' not in page
 
 
@@ -127,7 +133,7 @@ def test_markdown_shows_names_as_they_are_where_html_is_allowed(report, render):
     assert {tag for tag, _ in found.tags} == tags
     titles = re.findall(r"^## (.*)$", text, re.MULTILINE)
     assert titles[:4] == ["Temperatures", "Before and after", "Predicted classes", "Groups"]
-    assert titles[4:] == ["The most overconfident mistakes", "How this was made"]
+    assert titles[4:] == ["Errors", "Most confident errors", "How this was made"]
 
 
 def test_a_report_of_its_dictionary_is_the_same(report, page):

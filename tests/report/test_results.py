@@ -44,11 +44,12 @@ def test_bins_have_the_mean_confidence_accuracy_and_wilson_interval_of_their_sam
     place = results["slider"]["places"][results["slider"]["start"]]
     claimed = reference.softmax(X, place["temperature"]).max(axis=1)
     right = X.argmax(axis=1) == Y
-    for lower, upper, confidence, accuracy, low, high, share in place["bins"]:
+    for lower, upper, confidence, accuracy, low, high, share, n in place["bins"]:
         inside = (claimed > lower) & (claimed <= upper)
         assert confidence == pytest.approx(claimed[inside].mean(), abs=1e-7)
         assert accuracy == pytest.approx(right[inside].mean(), abs=1e-7)
         assert share == pytest.approx(inside.mean(), abs=1e-7)
+        assert n == inside.sum()
         limits = binomtest(int(right[inside].sum()), int(inside.sum())).proportion_ci(0.95, method="wilson")
         assert (low, high) == pytest.approx((limits.low, limits.high), abs=1e-7)
 
@@ -237,7 +238,7 @@ def test_a_sketch_names_what_it_cannot_tell():
     assert [each["what"] for each in results["absent"]] == [
         "The table of predicted classes",
         "The table of groups",
-        "The surest mistakes",
+        "The errors: the most confident ones, confusions, and the error of the most confident answers",
         "Paired differences between methods",
         "Standard errors of NLL, Brier score and mean confidence",
         "The ECE and the diagram exactly at the fitted temperatures",
@@ -304,3 +305,99 @@ def test_bad_rows_are_refused_by_name():
         "`test_groups` must name the group of each sample, because the method group temperatures has a temperature for each "
         "group."
     )
+
+
+def test_confusions_are_the_pairs_of_classes_with_most_errors(results):
+    predicted, claimed = X.argmax(axis=1), reference.softmax(X).max(axis=1)
+    table = np.zeros((4, 4), dtype=int)
+    np.add.at(table, (Y, predicted), 1)
+    np.fill_diagonal(table, 0)
+    assert [each["n"] for each in results["confusions"]] == sorted(table[table > 0], reverse=True)[:10]
+    for each in results["confusions"]:
+        label, guess = int(each["label"]), int(each["predicted"])
+        assert each["n"] == table[label, guess]
+        assert each["share"] == pytest.approx(table[label, guess] / table.sum())
+        assert each["confidence"] == pytest.approx(claimed[(label == Y) & (predicted == guess)].mean())
+
+
+def test_the_error_of_the_most_confident_answers_is_that_of_sorted_samples(results):
+    T = results["slider"]["places"][results["slider"]["start"]]["temperature"]
+    for key, temperature in (("before", 1.0), ("one", T)):
+        order = np.argsort(-reference.softmax(X, temperature).max(axis=1), kind="stable")
+        wrong = np.cumsum(X.argmax(axis=1)[order] != Y[order])
+        curve = results["risk_coverage"][key]
+        assert len(curve) > 50
+        for coverage, error in curve:
+            n = round(coverage * len(X))
+            # Samples whose confidence differs by less than 0.25 % of its complement share a bin.
+            assert error == pytest.approx(wrong[n - 1] / n, abs=2 / n)
+        assert curve[-1] == pytest.approx([1, wrong[-1] / len(X)], abs=1e-6)
+
+
+def test_weights_and_batches_leave_errors_as_copies_would():
+    copies = np.random.default_rng(3).integers(0, 3, size=len(X))
+    weighted = Report(X, Y, sample_weight=copies).to_dict()
+    repeated = Report(np.repeat(X, copies, axis=0), np.repeat(Y, copies)).to_dict()
+    pairs = lambda found: [(each["label"], each["predicted"], round(each["share"], 9)) for each in found["confusions"]]  # noqa: E731
+    assert sorted(pairs(weighted)) == sorted(pairs(repeated))
+    np.testing.assert_allclose(weighted["risk_coverage"]["before"], repeated["risk_coverage"]["before"], atol=1e-5)
+
+
+def test_the_verdict_names_the_class_that_most_answers_are_affected_by(results):
+    predicted, claimed = X.argmax(axis=1), reference.softmax(X).max(axis=1)
+    right = predicted == Y
+    parts = [predicted == k for k in range(4)]
+    total = [abs((claimed[part] - right[part]).sum()) for part in parts]
+    worst = int(np.argmax(total))
+    part = parts[worst]
+    assert (
+        f"Worst predicted class {worst}: {100 * part.mean():.0f} % of the answers, {100 * right[part].mean():.0f} % right at "
+        in (Report.from_dict(results).verdict)
+    )
+
+
+def test_the_brier_score_of_two_classes_is_that_of_scikit_learn():
+    from sklearn.metrics import brier_score_loss
+
+    flat, labels = X[:, 1] - X[:, 0], (Y > 1).astype(int)
+    report = Report(flat, labels)
+    expected = brier_score_loss(labels, 1 / (1 + np.exp(-flat)))
+    table = report.to_markdown().partition("## Before and after")[2]
+    cells = next(line for line in table.splitlines() if line.startswith("| No calibration")).split("|")
+    assert float(cells[-2].partition("±")[0]) == pytest.approx(expected, abs=2e-3)
+    assert "half the sum over both" in report.to_html()
+
+
+def test_the_diagram_of_two_classes_begins_at_one_half():
+    from nishimori.report import _charts
+
+    results = Report(X[:, 1] - X[:, 0], (Y > 1).astype(int)).to_dict()
+    upper, lower = _charts.reliability(results)["vconcat"]
+    for layer in upper["layer"] + lower["layer"]:
+        assert layer["encoding"]["x"]["scale"]["domain"] == [0.5, 1]
+
+
+def test_the_chart_of_gaps_shows_the_fifteen_classes_that_most_samples_are_affected_by():
+    from nishimori.report import _charts
+
+    rng = np.random.default_rng(0)
+    rows = []
+    for i, (n, gap) in enumerate(zip(rng.integers(1, 900, 40).tolist(), rng.normal(size=40).tolist(), strict=True)):
+        found = {"confidence": 0.5, "gap": gap, "se": 0.1, "off": True}
+        rows.append({"name": f"class {i}", "n": n, "accuracy": 0.5, "before": found, "one": found})
+    chart = _charts.gaps({"rows": rows}, "after ec", 0.95)["vconcat"][0]
+    values = chart["data"]["values"]
+    expected = sorted(rows, key=lambda each: -each["n"] * abs(each["before"]["gap"]))[:15]
+    assert [each["name"].split("  ")[0] for each in values[::2]] == [each["name"] for each in expected]
+    assert [each["when"] for each in values[:2]] == ["before", "after ec"]
+    assert values[0]["high"] - values[0]["gap"] == pytest.approx(100 * 0.1 * 1.959964)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1 - 1e-9, "> 99.99 %"), (4.2e-100, "< 0.01 %"), (1.0, "100.00 %"), (0.0, "0.00 %"), (0.98765, "98.77 %")],
+)
+def test_probabilities_are_written_with_two_decimals_or_as_limits(value, text):
+    from nishimori.report._text import share
+
+    assert share(value) == text

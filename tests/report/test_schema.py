@@ -28,7 +28,8 @@ def results():
     found["slider"] = {"places": [each | {"bins": each["bins"][:2]} for each in kept], "start": 2}
     for name in ("classes", "groups"):
         found[name]["rows"] = found[name]["rows"][:1]
-    found["mistakes"] = found["mistakes"][:1]
+    found["mistakes"], found["confusions"] = found["mistakes"][:1], found["confusions"][:1]
+    found["risk_coverage"] = {key: [curve[0], curve[-1]] for key, curve in found["risk_coverage"].items()}
     found["provenance"]["files"] = [{"role": "test", "name": "test.npz", "bytes": 3, "sha256": "0" * 64}]
     found["absent"], found["warnings"] = [{"what": "a", "why": "b"}], ["c"]
     return found
@@ -144,7 +145,7 @@ def test_a_refusal_names_the_place_what_it_must_be_and_what_it_is(results):
     cases = [
         (("slider", "start"), "3", "slider.start must be a whole number of at least 0, got '3'."),
         (("slider", "start"), 3, "slider.start must be a whole number from 0 to 2, got 3."),
-        (("slider", "places", 0, "bins", 0), [1.0], "slider.places[0].bins[0] must be a list of 7 values, got [1.0]."),
+        (("slider", "places", 0, "bins", 0), [1.0], "slider.places[0].bins[0] must be a list of 7 to 8 values, got [1.0]."),
         (("slider", "places", 1, "temperature"), 2, "slider.places must be a list of which one has the temperature 1, got [0"),
         (("methods", 0, "method"), "x", "methods must be a list of which one has the method 'none', got ['x'"),
         (("recommended",), "x", "recommended must be None or one of the methods that have a temperature, 'ts', "),

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+import nishimori
 from nishimori._rows.batch import Groups
-from nishimori._rows.labels import encode_values
+from nishimori._rows.labels import encode_values, spell_as_classes
+from nishimori.errors import InputError
 
 RNG = np.random.default_rng(0)
 WHOLE = {
@@ -39,3 +41,38 @@ def test_text_and_numbers_keep_their_names():
     assert Groups.from_names(["b", "a", "b"], 3).names == ("a", "b")
     assert Groups.from_names([2.5, -1.0, 2.5], 3).names == (-1.0, 2.5)
     assert Groups.from_names([True, False], 2).names == (False, True)
+
+
+NAMES = ["cat", "dog", "fish"]
+LOGITS = np.random.default_rng(1).normal(size=(60, 3))
+CODES = np.random.default_rng(2).integers(3, size=60)
+
+
+@pytest.mark.parametrize("labels", [CODES, CODES.astype(float), CODES.astype(np.uint8), CODES.astype(object)])
+def test_numbers_of_classes_are_labels_where_classes_have_names(labels):
+    expected = nishimori.evaluate(LOGITS, np.array(NAMES)[CODES], classes=NAMES)
+    assert nishimori.evaluate(LOGITS, labels, classes=NAMES).nll == expected.nll
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [(CODES + 1, NAMES), (CODES - 1, NAMES), (CODES + 0.5, NAMES), (CODES, ["1", "2", "3"]), (CODES, [5, 6, 7])],
+)
+def test_numbers_are_refused_that_are_no_classes_or_could_be_names(labels, classes):
+    with pytest.raises(InputError, match="classes"):
+        nishimori.evaluate(LOGITS, labels, classes=classes)
+
+
+def test_an_estimator_takes_labels_as_it_predicts_them():
+    with pytest.raises(InputError, match="classes"):
+        nishimori.calibrator("ts", classes=NAMES).fit(LOGITS, CODES)
+
+
+@pytest.mark.parametrize("labels", [["2", "0", "1.0"], [2, 0, 1], [2.0, 0.0, 1.0]])
+def test_numbers_in_files_become_names(labels):
+    assert spell_as_classes(np.array(labels), NAMES) == ["fish", "cat", "dog"]
+
+
+def test_numbers_in_files_become_names_beside_labels_that_are_ignored():
+    assert spell_as_classes(np.array([2, -100]), NAMES, -100) == ["fish", "-100"]
+    assert spell_as_classes(np.array([2, 3]), NAMES) == ["2", "3"]  # which is refused later

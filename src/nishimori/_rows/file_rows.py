@@ -28,7 +28,7 @@ from nishimori._rows.read_ahead import ahead
 from nishimori._rows.spooled_scores import ScoreKeeper
 from nishimori._rows.stored_rows import Stored, StoredRows
 from nishimori._rows.tables.block import Block, Table, join_names
-from nishimori._rows.tables.columns import Roles, by_values
+from nishimori._rows.tables.columns import Roles, by_values, classes_of_columns
 from nishimori._rows.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
 from nishimori._rows.tables.selection import Selection, select_columns, undecided_error
 from nishimori._support.arrays import HostArray
@@ -103,6 +103,12 @@ class FileRows(StoredRows):
             super().__init__(contents.scores, contents.labels, contents.weights, meaning, **parts, progress=progress)
         except InputError as error:
             raise self.place(error) from None
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """The label of each column of scores, which a table may say itself; None if classes are numbers."""
+        classes = self.meaning.classes
+        return None if classes is None else [str(label) for label in class_labels(classes).tolist()]
 
     def place(self, error: InputError, piece: Any = None) -> InputError:  # noqa: ARG002 - rows count through all pieces
         """The error with the file, and with its lines and columns in place of rows and numbers of columns."""
@@ -205,11 +211,13 @@ def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[s
 def _spell_labels(contents: FileContents, meaning: ReadOptions) -> tuple[FileContents, ReadOptions]:
     """Spell labels as classes are, because they are compared as text: 3.0 in a file is the class "3"."""
     labels, classes, ignored = contents.labels, meaning.classes, meaning.labelling.ignore_index
+    if classes is None and contents.columns is not None:
+        classes = classes_of_columns([each for each in labels.tolist() if str(each) != str(ignored)], contents.columns)
+        meaning = replace(meaning, classes=classes)
     if classes is not None:
         classes = [str(label) for label in class_labels(classes).tolist()]
         meaning = replace(meaning, classes=classes)
-    known = classes if classes is None or ignored is None else [*classes, str(ignored)]
-    return replace(contents, labels=spell_as_classes(labels, known)), meaning
+    return replace(contents, labels=spell_as_classes(labels, classes, ignored)), meaning
 
 
 class ChainedScores(Stored):
@@ -375,7 +383,9 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         assert shape is not None, "a table without rows is refused"
         truth, weight, counts, lines, *numbered = map(_join, zip(*parts, strict=True))
         assert truth is not None
-        if chosen.by_values and (extremes is None or not by_values(extremes, truth[counts])):
+        # Text labels prove what columns are if each column is one of them: no other column is left over.
+        proven = not chosen.by_values or (roles.classes is None and set(truth[counts].tolist()) == set(chosen.scores))
+        if not proven and (extremes is None or not by_values(extremes, truth[counts])):
             raise undecided_error(table, chosen.scores, roles)
         whole = (n_rows,) if shape == (1,) else (n_rows, *shape)
         again = TableScores(table.path, roles, table.names, columns, whole, scores.dtype)

@@ -27,6 +27,9 @@ RowIndex = Callable[[int], int | tuple[int, ...]]
 # (bench/results/cluster_coverage.md).
 _FEW_CLUSTERS, _ENOUGH_CLUSTERS = 10, 40
 
+# What estimators call labels. Theirs are spelled as classes are, because predictions are compared with them.
+_ESTIMATOR_LABELS = "y"
+
 # A table of this many places costs less than sorting, however few samples there are.
 _FEW_VALUES = 1000
 
@@ -272,6 +275,8 @@ def _in_words(names: list[str], n_samples: int) -> str:
 
 
 def _positions(labels: HostArray, classes: HostArray, name: str, rows: Sequence[int] | HostArray, scores: Scores) -> HostArray:
+    if name != _ESTIMATOR_LABELS and (numbers := class_numbers(labels, classes.tolist())) is not None:
+        return numbers
     column = {value: i for i, value in enumerate(classes.tolist())}
     indices = np.array([column.get(value, -1) for value in labels.tolist()], dtype=np.int64)
     if (indices < 0).any():
@@ -285,6 +290,21 @@ def _positions(labels: HostArray, classes: HostArray, name: str, rows: Sequence[
         row = scores.row(int(rows[first]))
         raise NotAClassError(name, f"be among {setting('classes')}", got=_in_words(names, len(found)), remedy=remedy, row=row)
     return indices
+
+
+def class_numbers(labels: HostArray, classes: Sequence[Any]) -> HostArray | None:
+    """Labels as numbers of columns, where classes have names and all labels are numbers of classes; None elsewhere.
+
+    No label can then be meant as a name, since no name reads as a number.
+    """
+    if any(not isinstance(each, str) or _reads_as_number(each) for each in classes):
+        return None
+    if labels.dtype == object and all(_is_number(value) and not isinstance(value, bool) for value in labels.tolist()):
+        labels = labels.astype(np.float64)
+    if labels.dtype.kind not in "iuf" or not ((labels == np.floor(labels)) & (labels >= 0) & (labels < len(classes))).all():
+        return None
+    numbers: HostArray = labels.astype(np.int64)
+    return numbers
 
 
 def checked_weights(sample_weight: Any, n_samples: int, row: RowIndex = row_index) -> HostArray:
@@ -330,15 +350,25 @@ def numeric_weights(sample_weight: Any) -> HostArray:
         raise InputError("sample_weight", f"hold one number per sample, but one could not be read: {error}") from None
 
 
-def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None) -> Any:
-    """Labels from a file as numbers, or spelled as ``classes`` are where there are any: 3.0 in a file is the class "3"."""
+def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None, ignored: int | None = None) -> Any:
+    """Labels from a file as numbers, or spelled as ``classes`` are where there are any: 3.0 in a file is the class "3".
+
+    Where classes have names and all labels are numbers of classes, they become these names. ``ignored`` may be among them.
+    """
     if labels.ndim != 1:
         return labels  # refused later, with its shape
     if classes is None:
         return _numeric(labels) if labels.dtype.kind in "UO" else labels
-    known = {str(label) for label in classes}
+    kept = set() if ignored is None else {str(ignored)}
+    names = [str(label) for label in classes]
     values = labels.tolist()
-    spelling = {value: _spelling(value, known) for value in set(values)}
+    different = set(values)
+    spelling = {value: _spelling(value, {*names, *kept}) for value in different}
+    if not any(map(_reads_as_number, names)):
+        by_number = dict(zip(map(str, range(len(names))), names, strict=True)) | {each: each for each in kept}
+        numbers = {value: _spelling(value, set(by_number)) for value in different}
+        if set(numbers.values()) <= set(by_number):
+            spelling = {value: by_number[text] for value, text in numbers.items()}
     return [spelling[value] for value in values]
 
 

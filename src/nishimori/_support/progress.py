@@ -9,12 +9,26 @@ not, False shows nothing.
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from io import StringIO
 
 from nishimori._support.escape import printable
 from nishimori.errors import InputError
 
 Report = Callable[[str, int, int | None], None]
+
+
+_hidden: ContextVar[bool] = ContextVar("_hidden", default=False)
+
+
+@contextmanager
+def hide_progress() -> Iterator[None]:
+    """Draw no bar while the block runs, whatever ``progress`` is."""
+    before = _hidden.set(True)
+    try:
+        yield
+    finally:
+        _hidden.reset(before)
 
 
 def silent(what: str, done: int, total: int | None) -> None:
@@ -26,7 +40,7 @@ def show_progress(progress: bool | None) -> Iterator[Report]:
     """A report that draws a bar, which disappears when the work is done or fails."""
     if progress is not None and not isinstance(progress, bool):
         raise InputError("progress", "be None, True or False", got=repr(progress))
-    if progress is False:
+    if progress is False or _hidden.get():
         yield silent
         return
     from rich.console import Console  # noqa: PLC0415 - 50 ms that silent work need not spend

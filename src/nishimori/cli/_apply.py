@@ -31,6 +31,7 @@ from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import GroupNames, calibrator_in
+from nishimori.cli._file_kinds import SCORES, kind_of
 from nishimori.cli._help import ForceOption, JsonOption, epilog
 from nishimori.cli._options import (
     FIT_AGAIN,
@@ -109,7 +110,8 @@ def apply(
     if calibration.name.lower().endswith(SUFFIXES):
         swapped = file.suffix.lower() == ".json"
         example = f": apply {shlex.quote(str(file))} {shlex.quote(str(calibration))}" if swapped else ""
-        raise InputError(f"{calibration} is not a calibration. Pass the calibration first, then the file of scores{example}.")
+        kind = kind_of(calibration) or SCORES
+        raise InputError(f"{calibration} is {kind}, not a calibration. Pass the calibration first, then the scores{example}.")
     calibrator = calibrator_in(calibration)
     if groups is not None and not calibrator.map_.needs_groups:
         raise InputError("groups", "be left out: the calibration treats all groups alike")

@@ -15,6 +15,7 @@ from nishimori._rows.file_rows import SUFFIXES
 from nishimori._rows.labels import group_text
 from nishimori._rows.scores import Input, check_input, is_auto
 from nishimori._rows.tables.block import join_names
+from nishimori.cli._file_kinds import CALIBRATION, MULTILABEL, SCORES, UNKNOWN, UNREADABLE, kind_of, refuse_other
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import GroupTemperatures
 from nishimori.maps.map import Map
@@ -25,6 +26,7 @@ Meant = tuple[Input, float | None, list[str] | None]
 
 def calibrator_in(path: Path) -> FittedMethod:
     """The calibrator of a file; that of a multilabel model is refused, because files of scores have one label per row."""
+    refuse_other(path, CALIBRATION, CALIBRATION, MULTILABEL, UNREADABLE, UNKNOWN)
     record = Record.of(content_of(path), path)
     bare: type[FittedMethod] | None = registry.find_bare(record.provenance.method)
     if bare is not None:
@@ -40,7 +42,8 @@ def refuse_swapped(command: str, files: Sequence[Path], calibration: Path | None
         return
     if [path.suffix.lower() for path in files] == [".json"]:
         example = f"{command} {shlex.quote(str(calibration))} --calibration {shlex.quote(str(files[0]))}"
-        raise InputError(f"{calibration} is not a calibration. Pass the file of scores first: {example}.")
+        kind = kind_of(calibration) or SCORES
+        raise InputError(f"{calibration} is {kind}, not a calibration. Pass the file of scores first: {example}.")
 
 
 def agree_on_scores(

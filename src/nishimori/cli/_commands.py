@@ -5,9 +5,11 @@ such a command. It is listed also where nishimori-paper is not installed, and th
 packages are imported for the help and the completion of the shell as well, which need their purpose.
 """
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint
+from inspect import Parameter, signature
 from typing import Any, NamedTuple, NoReturn
 
 import typer
@@ -16,7 +18,8 @@ from typer.main import get_command, get_group
 
 from nishimori._support.optional import entry_points
 from nishimori.cli import leaving_on_ctrl_c
-from nishimori.cli._terminal import note
+from nishimori.cli._help import FailOnWarningOption, QuietOption
+from nishimori.cli._terminal import note, saying_less
 from nishimori.errors import InputError
 
 GROUP = "nishimori.commands"
@@ -37,6 +40,8 @@ OWN = {
     "eval": _Own("_evaluate", "evaluate", "Measure error, confidence, ECE and losses, with standard errors."),
     "compare": _Own("_compare", "compare", "Fit several methods, measure them, and say what the numbers mean."),
     "gate": _Own("_gate", "gate", "Check a model against bounds, and fail if one is exceeded."),
+    "diff": _Own("_diff", "diff", "Say which metrics of two files differ significantly."),
+    "show": _Own("_show", "show", "Say what a file is, and what it holds."),
     "report": _Own("_report", "report", "Write one HTML page about the calibration of a model."),
     "sketch": _Own("_sketch", "sketch", "Sum up rows in a small file, which fit, eval, gate and merge read."),
     "merge": _Own("_sketch", "merge", "Add sketches: the result is the sketch of all their rows.", "MERGE_EPILOG"),
@@ -47,6 +52,22 @@ OWN = {
 """The library's own commands. The list of them is shown without NumPy, and a command runs without what only others need."""
 
 
+class OwnCommand(TyperCommand):
+    """A command whose help names arguments and options in our words, without the types that Python has for them."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """All arguments and options, ``--help`` among them."""
+        return without_types(super().get_params(ctx))
+
+
+def without_types(params: Any) -> Any:
+    """Parameters of which the help shows no type: arguments have a metavar, and flags have no value."""
+    for each in params:
+        if each.param_type_name == "argument" or getattr(each, "is_flag", False):
+            each.display_type_rich = lambda ctx: None  # noqa: ARG005 - as typer calls it
+    return params
+
+
 class Commands(TyperGroup):
     """The library's own commands, then ``paper``, then those of other packages. None can take another's place."""
 
@@ -54,6 +75,10 @@ class Commands(TyperGroup):
         super().__init__(**settings)
         self.commands = {name: TyperCommand(name, help=own.purpose) for name, own in OWN.items()}
         self._loaded: dict[str, Any] = {}
+
+    def get_params(self, ctx: Any) -> Any:
+        """The options before the command."""
+        return without_types(super().get_params(ctx))
 
     @cached_property  # all installed packages are looked through
     def _entry_points(self) -> list[EntryPoint]:
@@ -97,8 +122,25 @@ def _import_own(name: str) -> Any:
     own = OWN[name]
     module = import_module(f"nishimori.cli.{own.module}")
     app = typer.Typer(add_completion=False)
-    app.command(name, epilog=getattr(module, own.epilog))(getattr(module, own.function))
+    function = _with_common_options(getattr(module, own.function))
+    app.command(name, cls=OwnCommand, epilog=getattr(module, own.epilog))(function)
     return get_command(app)
+
+
+def _with_common_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The function of a command with the options that all commands have."""
+    common = {"quiet": QuietOption, "fail_on_warning": FailOnWarningOption}
+
+    @wraps(function)
+    def run(*, quiet: bool, fail_on_warning: bool, **options: Any) -> None:
+        with saying_less(quiet=quiet, fail_on_warning=fail_on_warning):
+            function(**options)
+
+    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in common.items()]
+    own = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in signature(function).parameters.values()]
+    run.__signature__ = signature(function).replace(parameters=own + more)  # type: ignore[attr-defined] # typer reads it
+    run.__annotations__ = function.__annotations__ | common
+    return run
 
 
 def _command(point: EntryPoint) -> Any:

@@ -6,6 +6,7 @@ import typer
 
 import nishimori
 from nishimori._evaluation.comparison import Comparison
+from nishimori._rows.file_rows import FileRows
 from nishimori._rows.scores import check_input, is_auto
 from nishimori.cli._files import DataSets, data_set, data_sets
 from nishimori.cli._help import FLAG, OUTPUT, JsonOption, MarkdownOption, epilog
@@ -97,6 +98,8 @@ def compare(
     also = (ignore_index is not None, decimal != ".", counts)
     with collect_warnings() as told:
         sets = [data_set(each, roles, (*said, *also), floor=floor, counts=counts) for each in data_sets(files)]
+        if known is None and isinstance(sets[-1], FileRows):
+            known = sets[-1].class_names
         found = nishimori.compare(
             sets[0],
             test_logits=sets[1] if len(sets) > 1 else None,

@@ -179,6 +179,7 @@ def _evaluate_rows(roles: Roles, meaning: Meant, calibrator: FittedMethod | None
     kind, floor, known = meaning
     with collect_warnings() as told:
         rows = _files.open_files(wanted.files, roles, floor=floor, counts=wanted.counts, calibrator=calibrator)
+        known = rows.class_names if known is None else known
         with show_progress(None) as report:
             results = _measure(Reported(rows, "Measuring", report), calibrator, known, wanted)
     about: dict[str, Any] = {"input": kind, "floor": floor, "classes": known, "columns": rows.contents.columns}

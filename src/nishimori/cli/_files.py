@@ -10,7 +10,7 @@ import typer
 
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.entry import open_rows
-from nishimori._rows.file_rows import FileRows, check_path
+from nishimori._rows.file_rows import SUFFIXES, FileRows, check_path
 from nishimori._rows.labels import NotAClassError
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._rows.tables.block import join_names
@@ -18,6 +18,7 @@ from nishimori._rows.tables.columns import Roles, is_pattern
 from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori.cli._calibration import GroupNames
+from nishimori.cli._file_kinds import SCORES, refuse_other
 from nishimori.cli._options import FIT_AGAIN
 from nishimori.cli._terminal import note_columns
 from nishimori.errors import InputError
@@ -69,6 +70,8 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
 def check_inputs(paths: Sequence[Path]) -> None:
     """Refuse files that are not there or of an unknown kind; commands check this before they look at their output."""
     for path in paths:
+        if not path.name.lower().endswith(SUFFIXES):
+            refuse_other(path, SCORES, SCORES)
         check_path(path)
 
 

@@ -22,6 +22,26 @@ MarkdownOption = Annotated[
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.", metavar=FLAG, rich_help_panel=OUTPUT)]
 
+QuietOption = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        "-q",
+        help="Print neither notes nor progress; results, warnings and errors are printed.",
+        metavar=FLAG,
+        rich_help_panel=OUTPUT,
+    ),
+]
+FailOnWarningOption = Annotated[
+    bool,
+    typer.Option(
+        "--fail-on-warning",
+        help="End with code 3 if a warning was printed; files are written all the same.",
+        metavar=FLAG,
+        rich_help_panel=OUTPUT,
+    ),
+]
+
 _CODES = {0: "done", 1: "an error, which one line explains", 2: "wrong usage"}
 
 

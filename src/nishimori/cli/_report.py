@@ -73,7 +73,7 @@ TitleOption = Annotated[
 IdsOption = Annotated[
     str | None,
     typer.Option(
-        help="Name of the array or column with a name for each sample, which is shown with the surest mistakes.",
+        help="Name of the array or column with a name for each sample, which is shown with the most confident errors.",
         show_default=False,
         metavar="NAME",
         rich_help_panel=MEASURES,
@@ -125,7 +125,7 @@ def report(
 ) -> None:
     """Write one HTML page about the calibration of a model.
 
-    It has a verdict in words, the temperatures, a slider over T, all classes, and the surest mistakes.
+    It has a verdict in words, the temperatures, a slider over T, the classes that are off, and the errors.
     """
     if as_json and markdown:
         raise typer.BadParameter("choose one of --json and --markdown.")
@@ -168,6 +168,8 @@ def _made(
         data.append(last := data_set(sets[-1], roles, said, **about_rows))
         _refuse_other_classes(data, sets)
         names = last.contents.ids if isinstance(last, FileRows) else None
+        if options["classes"] is None and isinstance(last, FileRows):
+            options["classes"] = last.class_names
         found = nishimori.Report(data[0], test_logits=data[1] if len(data) > 1 else None, ids=names, **options)
     about = found.to_dict()
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}

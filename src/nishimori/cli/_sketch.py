@@ -17,6 +17,7 @@ from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._support.disk import check_target
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
+from nishimori.cli._file_kinds import SKETCH, refuse_other
 from nishimori.cli._help import DATA, ForceOption, JsonOption, epilog
 from nishimori.cli._options import (
     ClassesOption,
@@ -121,6 +122,7 @@ def merge(
     _check_output(output, (), overwrite=force)
     total: Sketch | None = None
     for path in files:
+        refuse_other(path, SKETCH, SKETCH)
         more = Sketch.load(path)
         try:
             total = more if total is None else total.merge(more)

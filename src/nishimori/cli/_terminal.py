@@ -13,7 +13,8 @@ import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from io import TextIOWrapper
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -25,7 +26,7 @@ from rich.text import Text
 import nishimori
 from nishimori._support.escape import printable
 from nishimori._support.formatting import decimals_of
-from nishimori._support.progress import say
+from nishimori._support.progress import hide_progress, say
 from nishimori._support.tables import Tabular
 from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
 from nishimori.errors import NishimoriError
@@ -57,9 +58,26 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
 
 
+_quiet: ContextVar[bool] = ContextVar("_quiet", default=False)
+
+
 def note(text: str) -> None:
-    """A line about what happened."""
-    say(text)
+    """A line about what happened, unless --quiet was typed."""
+    if not _quiet.get():
+        say(text)
+
+
+@contextmanager
+def saying_less(*, quiet: bool, fail_on_warning: bool) -> Iterator[None]:
+    """What --quiet and --fail-on-warning do to a command: neither notes nor progress; code 3 if it has shown a warning."""
+    with ExitStack() as stack:
+        if quiet:
+            stack.callback(_quiet.reset, _quiet.set(True))
+            stack.enter_context(hide_progress())
+        told = stack.enter_context(collect_warnings())
+        yield
+    if fail_on_warning and told:
+        sys.exit(3)
 
 
 def note_columns(columns: Sequence[str] | None) -> None:

@@ -6,13 +6,31 @@ page decides between dark and light; the other colours are those of `nishimori.p
 lighter on a dark background.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nishimori._support.intervals import normal_quantile
 from nishimori.plot._style import COLORS
+from nishimori.report._content import by_samples
 
 WIDTH = 380
+_WIDE = 560
 _SMALL = 112
+
+# A share of fewer samples says little: its point is faint.
+FEW = 10
+
+# Classes or groups of a chart. The table has all of them.
+MOST_GAPS = 15
+
+# Characters of a name on an axis.
+_LONGEST = 28
+
+# Where bars of a logarithmic scale begin: one sample is a bar too.
+_BASE = 0.7
+
+BIN_NAMES = ("lower", "upper", "confidence", "accuracy", "low", "high", "share", "n")
+"""What each bin of a place of the slider holds, in this order."""
 
 Spec = dict[str, Any]
 
@@ -42,79 +60,195 @@ _TICKS = [float(f"{digit}e{power}") for power in range(-3, 4) for digit in (1, 2
 _SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 
 
-def datasets(slider: Mapping[str, Any], places: list[int] | None = None) -> dict[str, list[Spec]]:
+def datasets(results: Mapping[str, Any], places: list[int] | None = None) -> dict[str, list[Spec]]:
     """The rows behind the charts; ``places`` are those whose bins are wanted, by default all of them."""
-    names = ("lower", "upper", "confidence", "accuracy", "low", "high", "share")
-    found = slider["places"]
+    found = places_with_counts(results)
     wanted = range(len(found)) if places is None else places
-    bins = [{"place": i, **dict(zip(names, each, strict=True))} for i in wanted for each in found[i]["bins"]]
+    bins = [{"place": i, **dict(zip(BIN_NAMES, each, strict=True))} for i in wanted for each in found[i]["bins"]]
     # Other keys, such as the names of methods, are not numbers.
     curve = [{key: value for key, value in each.items() if key not in ("names", "bins")} for each in found]
     return {"bins": bins, "curve": [{"place": i, **each} for i, each in enumerate(curve)]}
 
 
+def places_with_counts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The places of the slider; bins of earlier reports, which have shares only, get their number of samples."""
+    n = results["data"]["n_measured"]
+    return [
+        {**each, "bins": [bin_ if len(bin_) == len(BIN_NAMES) else [*bin_, bin_[-1] * n] for bin_ in each["bins"]]}
+        for each in results["slider"]["places"]
+    ]
+
+
 def reliability(results: Mapping[str, Any]) -> Spec:
-    """Accuracy against confidence with error bars, and the histogram of the confidence below it."""
+    """Accuracy against confidence with error bars, before and at the chosen T, and the histogram of the confidence below it."""
     as_is = next(i for i, each in enumerate(results["slider"]["places"]) if each["temperature"] == 1)
-    x = {"field": "confidence", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": None, "format": "%"}}
-    y = {"type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": "accuracy", "format": "%"}}
-    now = [{"filter": "datum.place === place"}]
-    before = [{"filter": f"datum.place === {as_is}"}]
-    size = {"field": "share", "type": "quantitative", "scale": {"domain": [0, 1], "range": [25, 420]}, "legend": None}
-    tip = [
-        {"field": "confidence", "type": "quantitative", "format": ".1%", "title": "mean confidence"},
-        {"field": "accuracy", "type": "quantitative", "format": ".1%", "title": "accuracy"},
-        {"field": "share", "type": "quantitative", "format": ".1%", "title": "share of samples"},
-    ]
+    # The largest of two probabilities is never below one half.
+    scale = {"domain": [0.5 if results["data"]["n_classes"] == 2 else 0, 1]}
+    x = {"field": "confidence", "type": "quantitative", "scale": scale, "axis": {"title": None, "format": "%"}}
+    low = scale["domain"][0]
     diagonal = {
-        "data": {"values": [{"x": 0, "y": 0}, {"x": 1, "y": 1}]},
+        "data": {"values": [{"x": low, "y": low}, {"x": 1, "y": 1}]},
         "mark": {"type": "line", "color": _INK, "strokeDash": [5, 4], "opacity": 0.55, "strokeWidth": 1},
-        "encoding": {"x": {"field": "x", "type": "quantitative"}, "y": {"field": "y", "type": "quantitative"}},
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative", "scale": scale},
+            "y": {"field": "y", "type": "quantitative"},
+        },
     }
-    grey, green = COLORS["before"], COLORS["after"]
-    marks = [
-        diagonal,
-        {
-            "transform": before,
-            "mark": {"type": "point", "shape": "triangle-up", "color": grey, "size": 45, "strokeWidth": 1.5},
-            "encoding": {"x": x, "y": {**y, "field": "accuracy"}},
-        },
-        {
-            "transform": now,
-            "mark": {"type": "rule", "color": green, "strokeWidth": 2},
-            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-        },
-        {
-            "transform": now,
-            "mark": {"type": "point", "shape": "diamond", "filled": True, "color": green, "opacity": 1},
-            "encoding": {"x": x, "y": {**y, "field": "accuracy"}, "size": size, "tooltip": tip},
-        },
-    ]
+    now, before = [{"filter": "datum.place === place"}], [{"filter": f"datum.place === {as_is}"}]
+    triangle = {"type": "point", "shape": "triangle-up", "filled": True, "color": COLORS["before"], "size": 65}
+    diamond = {"type": "point", "shape": "diamond", "filled": True, "color": COLORS["after"], "size": 90}
+    marks = [diagonal, *_points(before, triangle, x, 1.5), *_points(now, diamond, x, 2)]
     return _chart(
         "Reliability diagram: accuracy against confidence in each bin, and below it how many samples have each confidence.",
         results["slider"]["start"],
-        [{"width": WIDTH, "height": WIDTH - 60, "layer": marks}, _histogram(now, before)],
+        [{"width": WIDTH, "height": WIDTH - 60, "layer": marks}, _histogram(now, before, scale)],
     )
 
 
-def _histogram(now: list[Spec], before: list[Spec]) -> Spec:
-    bar_x: Spec = {"field": "lower", "type": "quantitative", "bin": "binned", "scale": {"domain": [0, 1]}}
+def _points(which: list[Spec], mark: Spec, x: Spec, width: float) -> list[Spec]:
+    """Bars and points of the bins at one temperature; bins of few samples are faint."""
+    y = {"type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": "accuracy", "format": "%"}}
+    few = {"condition": {"test": f"datum.n < {FEW}", "value": 0.3}, "value": 1}
+    tip = [
+        {"field": "confidence", "type": "quantitative", "format": ".1%", "title": "mean confidence"},
+        {"field": "accuracy", "type": "quantitative", "format": ".1%", "title": "accuracy"},
+        {"field": "n", "type": "quantitative", "format": ",.0f", "title": "samples"},
+        {"field": "share", "type": "quantitative", "format": ".1%", "title": "share of samples"},
+    ]
+    bar = {"type": "rule", "color": mark["color"], "strokeWidth": width}
+    ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
+    return [
+        {"transform": which, "mark": bar, "encoding": {"x": x, **ends, "opacity": few}},
+        {
+            "transform": which,
+            "mark": mark,
+            "encoding": {"x": x, "y": {**y, "field": "accuracy"}, "opacity": few, "tooltip": tip},
+        },
+    ]
+
+
+def _histogram(now: list[Spec], before: list[Spec], scale: Spec) -> Spec:
+    """How many samples have each confidence, on a logarithmic scale, so that bins of few samples can be seen."""
+    low = scale["domain"][0]
+    start = [{"calculate": f"max(datum.lower, {low})", "as": "start"}, {"calculate": f"{_BASE}", "as": "base"}]
+    bar_x: Spec = {"field": "start", "type": "quantitative", "scale": scale}
     bar_x["axis"] = {"title": "confidence (mean of each bin)", "format": "%"}
-    y: Spec = {"field": "share", "type": "quantitative", "scale": {"domain": [0, 1]}}
-    y["axis"] = {"title": "samples", "format": "%", "tickCount": 3}
-    common = {"x": bar_x, "x2": {"field": "upper"}, "y": y}
+    y: Spec = {"field": "n", "type": "quantitative", "scale": {"type": "log", "domainMin": _BASE, "nice": False}}
+    y["axis"] = {"title": "samples", "format": "~s", "values": [10**power for power in range(13)], "labelOverlap": True}
+    common = {"x": bar_x, "x2": {"field": "upper"}, "y": y, "y2": {"field": "base"}}
+    shown = {"type": "bar", "color": COLORS["after"], "opacity": 0.75}
+    outline = {"type": "bar", "filled": False, "stroke": COLORS["before"], "strokeWidth": 1.5}
     return {
         "width": WIDTH,
-        "height": 64,
+        "height": 72,
         "layer": [
-            {"transform": now, "mark": {"type": "bar", "color": COLORS["after"], "opacity": 0.75}, "encoding": common},
+            {"transform": now + start, "mark": shown, "encoding": common},
+            {"transform": before + start, "mark": outline, "encoding": common},
+        ],
+    }
+
+
+def gaps(table: Mapping[str, Any], after: str, level: float) -> Spec | None:
+    """Confidence minus accuracy of the classes or groups that most samples are affected by, before and after.
+
+    None if there is none.
+    """
+    rows = sorted(table["rows"], key=by_samples, reverse=True)[:MOST_GAPS]
+    if not rows:
+        return None
+    z = normal_quantile(level)
+    names = _labels_of(rows)
+    values = [
+        {"name": name, "when": when, "gap": 100 * row[key]["gap"], **_ends(row[key], 100 * z)}
+        for name, row in zip(names, rows, strict=True)
+        for key, when in (("before", "before"), ("one", after))
+    ]
+    y = {"field": "name", "type": "nominal", "sort": names, "axis": {"title": None, "labelLimit": 230, "grid": True}}
+    offset = {"field": "when", "type": "nominal", "sort": ["before", after], "scale": {"paddingOuter": 0.4}}
+    x: Spec = {"field": "gap", "type": "quantitative"}
+    x["axis"] = {"title": "confidence − accuracy, in percentage points", "tickCount": 8}
+    x["axis"]["labelExpr"] = "datum.value === 0 ? '0' : format(datum.value, '+~g')"
+    scale = {"domain": ["before", after], "range": [COLORS["before"], COLORS["after"]]}
+    color = {"field": "when", "type": "nominal", "scale": scale, "legend": None}
+    shapes = {"domain": ["before", after], "range": ["triangle-up", "diamond"]}
+    places = {"y": y, "yOffset": offset, "color": color}
+    spec = {
+        "width": _WIDE,
+        "height": {"step": 11},
+        "data": {"values": values},
+        "layer": [
             {
-                "transform": before,
-                "mark": {"type": "bar", "filled": False, "stroke": COLORS["before"], "strokeWidth": 1.5},
-                "encoding": common,
+                "data": {"values": [{"zero": 0}]},
+                "mark": {"type": "rule", "color": _INK, "opacity": 0.6},
+                "encoding": {"x": {**x, "field": "zero"}},
+            },
+            {
+                "mark": {"type": "rule", "strokeWidth": 2},
+                "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **places},
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 65, "opacity": 1},
+                "encoding": {
+                    "x": x,
+                    "shape": {"field": "when", "type": "nominal", "scale": shapes, "legend": None},
+                    **places,
+                },
             },
         ],
     }
+    description = "Confidence minus accuracy of the worst classes or groups, before and after calibration."
+    # A browser may have a wider font than the one that the picture was measured with.
+    padding = {"left": 10 + 2 * max(map(len, names)), "right": 15, "top": 5, "bottom": 5}
+    return {**_chart(description, 0, [spec]), "padding": padding}
+
+
+def _labels_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What an axis calls classes or groups: their names, shortened, with their numbers of samples; no two are equal."""
+    names: list[str] = []
+    for row in rows:
+        name = row["name"] if len(row["name"]) <= _LONGEST else f"{row['name'][: _LONGEST - 1]}…"
+        text = f"{name}  (n = {row['n']:,})"
+        names.append(text if text not in names else f"{text} {len(names) + 1}")
+    return names
+
+
+def _ends(found: Mapping[str, Any], z: float) -> Spec:
+    """The ends of an error bar; the point itself where the error is not known."""
+    error = z * (found["se"] or 0.0)
+    return {"low": 100 * found["gap"] - error, "high": 100 * found["gap"] + error}
+
+
+def risk_coverage(results: Mapping[str, Any], after: str) -> Spec | None:
+    """The error of the most confident answers against their share of all samples; None if it is not known."""
+    found = results.get("risk_coverage")
+    if not found or not found["one"]:
+        return None
+    values = [
+        {"coverage": coverage, "error": error, "when": when}
+        for key, when in (("before", "before"), ("one", after))
+        for coverage, error in found[key]
+    ]
+    x = {"field": "coverage", "type": "quantitative", "scale": {"domain": [0, 1]}}
+    y = {"field": "error", "type": "quantitative", "axis": {"title": "share of wrong answers", "format": "~%", "tickCount": 5}}
+    scale = {"domain": ["before", after], "range": [COLORS["before"], COLORS["after"]]}
+    spec = {
+        "width": WIDTH,
+        "height": 200,
+        "data": {"values": values},
+        "mark": {"type": "line", "strokeWidth": 2.5},
+        "encoding": {
+            "x": {**x, "axis": {"title": "coverage: share of samples answered", "format": "%"}},
+            "y": y,
+            "color": {"field": "when", "type": "nominal", "scale": scale, "legend": None},
+            "strokeDash": {
+                "field": "when",
+                "type": "nominal",
+                "scale": {"domain": ["before", after], "range": [[5, 4], [1, 0]]},
+                "legend": None,
+            },
+        },
+    }
+    return _chart("Error of the most confident answers against their share of all samples.", 0, [spec])
 
 
 def curves(results: Mapping[str, Any]) -> Spec:

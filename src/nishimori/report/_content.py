@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nishimori._rows.labels import first_names
-from nishimori.report._text import digits, format_measurement, four, gap, interval, percent, points, whole
+from nishimori.report._text import digits, format_measurement, four, gap, interval, percent, points, rounded, share, whole
 
 _SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 
@@ -20,10 +20,25 @@ _FIRST = (
 _MOST_ROWS = 1000
 
 
+CONFUSION_HEADS = ("true class", "predicted", "n", "share of the errors", "mean confidence")
+
+# Shares of all samples of which the text says the error.
+_COVERAGES = (0.9, 0.8, 0.5)
+
+
 def metrics_of(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """What the report shows of each method: name, title, direction, and whether it is in percent."""
+    """What the report shows of each method: name, title, direction, whether it is in percent, and a factor."""
     found: Sequence[Mapping[str, Any]] = results.get("metrics", _FIRST)
-    return found
+    # scikit-learn's `brier_score_loss` sums over classes if there are more than two, and takes the positive class of two.
+    half = results["data"]["n_classes"] == 2
+    return [{**each, "factor": 0.5 if half and each["name"] == "brier" else 1} for each in found]
+
+
+def about_brier(results: Mapping[str, Any]) -> str:
+    """Which convention the Brier score has."""
+    if results["data"]["n_classes"] == 2:
+        return "The Brier score is that of one of the two classes, from 0 to 1, as in scikit-learn: half the sum over both."
+    return "The Brier score is summed over classes, from 0 to 2, as in scikit-learn."
 
 
 def scores_of_slider(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -50,7 +65,12 @@ def _cell(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str, str]:
     name = metric["name"]
     if metric["in_percent"]:
         return percent(row[name]), interval(row, name, "percent")
-    return format_measurement(row[name], row[f"{name}_se"]), ""
+    return _scaled(row, name, metric["factor"]), ""
+
+
+def _scaled(row: Mapping[str, Any], name: str, factor: float) -> str:
+    """A number with its error, both times a factor."""
+    return format_measurement(*(None if value is None else factor * value for value in (row[name], row[f"{name}_se"])))
 
 
 def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,7 +90,7 @@ def _difference(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str,
         return "0", ""
     if metric["in_percent"]:
         return points(row[name]), interval(row, name, "points")
-    return format_measurement(row[name], row[f"{name}_se"]), ""
+    return _scaled(row, name, metric["factor"]), ""
 
 
 def advice(results: Mapping[str, Any]) -> list[str]:
@@ -78,6 +98,66 @@ def advice(results: Mapping[str, Any]) -> list[str]:
     found = results.get("recommendation")
     said = [] if found is None else found["sentences"]
     return said if said and results["verdict"]["advice"] == " ".join(said) else [results["verdict"]["advice"]]
+
+
+def action(results: Mapping[str, Any]) -> str:
+    """What to do in a few words; empty where a report has no recommendation, and where it is not known."""
+    found = results.get("recommendation")
+    if found is None or found["simplest"] is None or found["simplest"]["temperature"] is None:
+        return ""
+    simplest, best = found["simplest"], found["best"]
+    one = f"{simplest['method']}, one temperature T = {digits(simplest['temperature'])}, which changes no prediction"
+    if found["action"] == "nothing":
+        return "Nothing has to be done."
+    if found["action"] == "leave":
+        return "Leave the model as it is."
+    if found["action"] == "open":
+        return f"Inconclusive. If you calibrate, use {one}."
+    other = best is not None and best["method"] != simplest["method"]
+    changes = "if predictions may change" if other and best["changed_predictions"] else "which also changes no prediction"
+    return f"Calibrate with {one}" + (f"; or with {best['method']}, which is better, {changes}." if other else ".")
+
+
+def worst(results: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The predicted class and the group with the largest n × |gap| of those with significant gaps: a title and a sentence."""
+    found = []
+    for key, noun in (("classes", "predicted class"), ("groups", "group")):
+        rows = [each for each in (results[key] or {"rows": []})["rows"] if each["before"]["off"]]
+        if rows:
+            found.append((f"Worst {noun}", _about_worst(max(rows, key=by_samples), noun, results)))
+    return found
+
+
+def by_samples(row: Mapping[str, Any]) -> float:
+    """How many answers the confidence of a class or group is off by: n × |gap|."""
+    return float(row["n"] * abs(row["before"]["gap"]))
+
+
+def _about_worst(row: Mapping[str, Any], noun: str, results: Mapping[str, Any]) -> str:
+    part = rounded(min(row["n"] / max(results["data"]["n_measured"], 1), 1.0))
+    of = "answers" if noun == "predicted class" else "samples"
+    before, after = row["before"]["confidence"], row["one"]["confidence"]
+    text = f"{row['name']}: {part} of the {of}, {rounded(row['accuracy'])} right at {rounded(before)} mean confidence"
+    return f"{text} ({rounded(after)} after {results['recommended']})." if results["recommended"] else f"{text}."
+
+
+def about_risk(results: Mapping[str, Any]) -> str:
+    """The error of all answers and of the most confident ones, as a sentence; empty if it is not known."""
+    found = results.get("risk_coverage")
+    if not found or not found["one"]:
+        return ""
+    curve = found["one"]
+    shown = [next((point for point in curve if point[0] >= least - 1e-6), curve[-1]) for least in _COVERAGES]
+    parts = [f"{share(error)} among the most confident {rounded(coverage)}" for coverage, error in shown]
+    return f"Of all answers {share(curve[-1][1])} are wrong; {', '.join(parts)}."
+
+
+def confusions(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The rows of the table of classes that are taken for each other; empty if they are not known."""
+    return [
+        (each["label"], each["predicted"], whole(each["n"]), share(each["share"]), share(each["confidence"]))
+        for each in results.get("confusions") or []
+    ]
 
 
 def tags(results: Mapping[str, Any], method: str) -> list[str]:
@@ -135,18 +215,26 @@ def scores(results: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def _score(place: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
     value = place[metric["name"]]
-    return percent(value) if metric["in_percent"] else four(value)
+    if metric["in_percent"]:
+        return percent(value)
+    return four(None if value is None else metric["factor"] * value)
 
 
 def gap_tables(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The tables of predicted classes and of groups, as far as there are any."""
     named = {"classes": ("Predicted classes", "class"), "groups": ("Groups", "group")}
-    return [_gap_table(key, *names, results[key]) for key, names in named.items() if results[key] is not None]
+    after = after_name(results)
+    return [_gap_table(key, *names, results[key], after) for key, names in named.items() if results[key] is not None]
 
 
-def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any]) -> dict[str, Any]:
+def after_name(results: Mapping[str, Any]) -> str:
+    """What the gaps after one temperature are called."""
+    return f"after {results['recommended']}" if results["recommended"] else "after no calibration"
+
+
+def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any], after: str) -> dict[str, Any]:
     several = "several" in table
-    heads = [noun, "n", "accuracy", "confidence", "gap as it is", "gap with one T"]
+    heads = [noun, "n", "accuracy", "confidence", "gap before", f"gap {after}"]
     heads += [f"T of the {noun}", f"gap with T per {noun}"] if several else []
     rows = [_cells(each, several=several) for each in table["rows"][:_MOST_ROWS]]
     hidden = len(table["rows"]) - len(rows)
@@ -154,11 +242,14 @@ def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any]) -> dic
     return {
         "id": key,
         "title": title,
+        "noun": noun,
+        "plural": "predicted classes" if noun == "class" else "groups",
         "heads": heads,
         "rows": rows,
+        "n_rows": len(table["rows"]),
         "sorted": 4,
         "more": more,
-        "text": _about(table, noun, several=several),
+        "text": _about(table, noun, after, several=several),
     }
 
 
@@ -184,19 +275,21 @@ def _gap_cell(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"text": gap(found["gap"], found["se"]), "value": abs(found["gap"]), "off": found["off"]}
 
 
-def _about(table: Mapping[str, Any], noun: str, *, several: bool) -> str:
+def _about(table: Mapping[str, Any], noun: str, after: str, *, several: bool) -> str:
     """How far classes or groups are off, and what temperatures of their own would do."""
     plural = "predicted classes" if noun == "class" else "groups"
 
-    def sentence_about(name: str) -> str:
+    def numbers(name: str) -> tuple[str, str]:
         found = table[name]
         limits = f"({100 * found['low']:.2f} to {100 * found['high']:.2f})"
-        off = f"{found['n_off']} of {found['n']}"
-        return f"{off} {plural} have a significant gap; the mean gap is {100 * found['mean_abs_gap']:.2f} points {limits}."
+        return f"{found['n_off']} of {found['n']}", f"{100 * found['mean_abs_gap']:.2f} points {limits}"
 
-    text = f"As it is, {sentence_about('before')} With one temperature, {sentence_about('one')}"
-    if several:
-        text += f" With a temperature per {noun}, {sentence_about('several')}"
+    off, mean = numbers("before")
+    text = f"Before calibration {off} {plural} have a significant gap, and the mean absolute gap is {mean}."
+    later = {"one": after, **({"several": f"with a temperature per {noun}"} if several else {})}
+    for key, when in later.items():
+        off, mean = numbers(key)
+        text += f" {when[0].upper()}{when[1:]}: {off} and {mean}."
     if alike := table.get("of_one_class"):
         which = f"the group {alike[0]!r} have" if len(alike) == 1 else f"each of the groups {first_names(alike)} have"
         text += f" All samples of {which} the same true class: the numbers may not hold for samples of other classes."

@@ -6,7 +6,7 @@ from typing import Any
 from nishimori._support.escape import markdown_code, markdown_text
 from nishimori._support.tables import Tabular
 from nishimori.report import _content
-from nishimori.report._text import format_measurement, interval, level, sure, whole
+from nishimori.report._text import format_measurement, interval, level, share, whole
 
 # Rows of a table of classes or groups: more are in the JSON.
 _ROWS = 20
@@ -15,13 +15,14 @@ _ROWS = 20
 def markdown(results: Mapping[str, Any]) -> str:
     """The whole text."""
     verdict, about = results["verdict"], results["data"]
-    top = [verdict["summary"], verdict["advice"], verdict["classes"], verdict.get("groups", "")]
+    worst = [" ".join(each) for each in _content.worst(results)]
+    top = [verdict["summary"], verdict["advice"], *worst, verdict["classes"], verdict.get("groups", "")]
     fitted = f", fitted to {whole(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
     parts = [
         f"# Calibration report: {markdown_text(results['title'])}",
         f"**{markdown_text(verdict['headline'])}.** {' '.join(markdown_text(each) for each in top if each)}",
         f"{whole(about['n_measured'])} {about['measured_on']} samples{fitted}, {whole(about['n_classes'])} classes. "
-        f"Intervals have a level of {level(results['level'])}.",
+        f"± is one standard error; intervals have a level of {level(results['level'])}. {_content.about_brier(results)}",
         "## Temperatures",
         _temperatures(results).markdown(),
         "## Before and after",
@@ -29,6 +30,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         *_differences(results),
         "\n".join(f"- {markdown_text(each)}" for each in verdict["sentences"]),
         *(part for table in _content.gap_tables(results) for part in _gaps(table)),
+        *_risk(results),
+        *_confusions(results),
         *_mistakes(results),
         *_absent(results),
         "## How this was made",
@@ -74,13 +77,23 @@ def _gaps(table: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _risk(results: Mapping[str, Any]) -> list[str]:
+    text = _content.about_risk(results)
+    return ["## Errors", text] if text else []
+
+
+def _confusions(results: Mapping[str, Any]) -> list[str]:
+    rows = _content.confusions(results)
+    return [Tabular(_content.CONFUSION_HEADS, rows).markdown()] if rows else []
+
+
 def _mistakes(results: Mapping[str, Any]) -> list[str]:
     found = results["mistakes"]
     if not found:
         return []
-    rows = [(str(each["row"]), each["id"] or "", each["predicted"], each["label"], sure(each["confidence"])) for each in found]
+    rows = [(str(each["row"]), each["id"] or "", each["predicted"], each["label"], share(each["confidence"])) for each in found]
     heads = ("row", "id", "predicted", "label", "confidence")
-    return ["## The most overconfident mistakes", Tabular(heads, rows).markdown()]
+    return ["## Most confident errors", Tabular(heads, rows).markdown()]
 
 
 def _absent(results: Mapping[str, Any]) -> list[str]:

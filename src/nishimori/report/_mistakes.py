@@ -1,4 +1,4 @@
-"""The wrong answers that the model is surest of."""
+"""The most confident errors: wrong answers of the highest confidence."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from nishimori._support.arrays import HostArray
 
 @dataclass(frozen=True)
 class Mistakes:
-    """The worst mistakes of some rows, the surest first; those of the rows that follow add.
+    """The worst mistakes of some rows, the most confident first; those of the rows that follow add.
 
     Attributes
     ----------
@@ -65,12 +65,11 @@ class FindMistakes:
         return Mistakes(batch.n_rows, np.stack(places), numbers[:, wrong], self.most).worst()
 
 
-def worst_mistakes(data: Rows, most: int, temperature: float) -> Mistakes:
-    """The surest wrong answers, with the numbers of their rows.
+def rows_with_zeros(found: Mistakes, data: Rows) -> Mistakes:
+    """The mistakes with the numbers of their rows among all rows of ``data``.
 
     Rows of weight zero are counted too where the weights are known, and are not where the data come in batches.
     """
-    found = data.gather(FindMistakes(most, temperature))
     weights: Any = getattr(data, "weights", None)
     if isinstance(weights, np.ndarray) and not weights.all():
         found.places[0] = np.flatnonzero(weights)[found.places[0]]

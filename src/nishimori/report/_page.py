@@ -26,7 +26,9 @@ def page(results: Mapping[str, Any]) -> str:
         template.render(
             results=results,
             start=places[results["slider"]["start"]],
+            action=_content.action(results),
             advice=_content.advice(results),
+            worst=_content.worst(results),
             tags=partial(_content.tags, results),
             tiles=_content.tiles(results),
             buttons=_content.buttons(results),
@@ -35,6 +37,13 @@ def page(results: Mapping[str, Any]) -> str:
             methods=_content.method_table(results),
             differences=_content.difference_table(results),
             provenance=_content.provenance(results),
+            about_brier=_content.about_brier(results),
+            about_risk=_content.about_risk(results),
+            confusions=_content.confusions(results),
+            confusion_heads=_content.CONFUSION_HEADS,
+            after_name=_content.after_name(results),
+            most_gaps=_charts.MOST_GAPS,
+            few=_charts.FEW,
             mistake_heads=_mistake_heads(results),
             has_ids=_has_ids(results),
             after=next((each["temperature"] for each in results["methods"] if each["method"] == after), 1.0),
@@ -43,7 +52,7 @@ def page(results: Mapping[str, Any]) -> str:
             style=markup(_asset("page.css")),
             script=markup(script),
             vega=markup(vega),
-            payload=markup(_inert({"places": places, "specs": specs, "scores": _content.scores_of_slider(results)})),
+            payload=markup(_inert(_payload(results, specs))),
             policy=_policy(vega, script),
         )
     )
@@ -70,15 +79,28 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
     """
     slider = results["slider"]
     as_is = next(i for i, each in enumerate(slider["places"]) if each["temperature"] == 1)
-    rows = _charts.datasets(slider, sorted({slider["start"], as_is}))
-    temperatures = _charts.temperatures(results)
-    charts = dict(specs) if temperatures is None else {**specs, "temperatures": temperatures}
+    rows = _charts.datasets(results, sorted({slider["start"], as_is}))
+    after = _content.after_name(results)
+    others = {"temperatures": _charts.temperatures(results), "risk_coverage": _charts.risk_coverage(results, after)}
+    for key in ("classes", "groups"):
+        others[key] = None if results[key] is None else _charts.gaps(results[key], after, results["level"])
+    charts = dict(specs) | {name: spec for name, spec in others.items() if spec is not None}
     found = draw([{**spec, "datasets": rows} for spec in charts.values()])
-    pictures = {"temperatures": ""}
+    pictures = dict.fromkeys(others, "")
     for (name, spec), svg in zip(charts.items(), found.pictures, strict=True):
         label = json.dumps(spec["description"])  # a sentence of ours, without anything to escape but its quotes
         pictures[name] = svg.replace("<svg ", f"<svg role='img' aria-label={label} ", 1)
     return found.javascript, pictures
+
+
+def _payload(results: Mapping[str, Any], specs: Mapping[str, Any]) -> dict[str, Any]:
+    """What the script of the page reads."""
+    return {
+        "places": _charts.places_with_counts(results),
+        "bins": _charts.BIN_NAMES,
+        "specs": specs,
+        "scores": _content.scores_of_slider(results),
+    }
 
 
 def _has_ids(results: Mapping[str, Any]) -> bool:
@@ -87,7 +109,7 @@ def _has_ids(results: Mapping[str, Any]) -> bool:
 
 def _mistake_heads(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     texts = ["id"] if _has_ids(results) else []
-    numbers = ("confidence", "after calibration", "true class")
+    numbers = ("confidence", "after calibration", "of the true class")
     heads = [{"name": "row", "number": True}, *({"name": each, "number": False} for each in (*texts, "predicted", "label"))]
     return heads + [{"name": each, "number": True, "sorted": each == "confidence"} for each in numbers]
 

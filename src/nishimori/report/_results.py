@@ -25,13 +25,16 @@ from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows, groups_in
 from nishimori._sums.groups import By
+from nishimori._sums.passes import together
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NishimoriError
 from nishimori.maps.map import Map
+from nishimori.report._confusions import CountConfusions
 from nishimori.report._group_classes import groups_of_one_class
-from nishimori.report._mistakes import worst_mistakes
-from nishimori.report._rows import group_table, method_rows, mistake_rows
+from nishimori.report._mistakes import FindMistakes, rows_with_zeros
+from nishimori.report._risk_coverage import MeasureRisk
+from nishimori.report._rows import confusion_rows, group_table, method_rows, mistake_rows
 from nishimori.report._scores_over_t import scores_over_t
 from nishimori.report._verdict import verdict_of
 
@@ -39,6 +42,7 @@ FORMAT = 1
 """The version of the dictionary."""
 
 _MISTAKES = 20
+_CONFUSIONS = 10
 _ONE_TEMPERATURE = ("none", "ts", "ec", "adaptive")
 
 _BY_GROUP: dict[str, By] = {"class temperatures": "prediction", "group temperatures": "groups"}
@@ -97,7 +101,7 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
         "slider": _slider(data, found, list(chosen.values()), one, asked),
         "classes": _classes(found, shown, fitted) if by_rows else None,
         "groups": _groups(data, found, shown, fitted) if by_rows else None,
-        "mistakes": _mistakes(data, one, ids, asked) if by_rows else None,
+        **(_errors(data, one, ids, asked) if by_rows else {"mistakes": None, "confusions": None, "risk_coverage": None}),
         "absent": [*_absent(validation, data), *left_out],
         "tests": found.to_dict()["tests"],
     }
@@ -219,7 +223,7 @@ def _place(card: Scorecard, names: list[str], level: float) -> dict[str, Any]:
     curve = card.reliability
     low, high = wilson_limits(curve.accuracy, curve.count, normal_quantile(level))
     share = curve.weight / curve.weight.sum()
-    columns = (curve.lower, curve.upper, curve.confidence, curve.accuracy, low, high, share)
+    columns = (curve.lower, curve.upper, curve.confidence, curve.accuracy, low, high, share, curve.count)
     return {
         "temperature": card.temperature,
         "names": names,
@@ -246,9 +250,20 @@ def _groups(data: Rows, found: Comparison, one: str, fitted: Mapping[str, GroupC
     return {**table, "of_one_class": groups_of_one_class(data)}
 
 
-def _mistakes(data: Rows, one: float, ids: Any, asked: Asked) -> list[dict[str, Any]]:
-    found = worst_mistakes(data, _MISTAKES, one)
-    return mistake_rows(found, class_labels(asked.classes, data.n_classes).tolist(), _checked_ids(ids, data.n_rows))
+def _errors(data: Rows, one: float, ids: Any, asked: Asked) -> dict[str, Any]:
+    """The most confident errors, the classes that are confused most, and the error of the most confident answers.
+
+    All are found in one reading.
+    """
+    checked = _checked_ids(ids, data.n_rows)
+    passes = (FindMistakes(_MISTAKES, one), CountConfusions(data.n_classes), MeasureRisk(1.0), MeasureRisk(one))
+    mistakes, confusions, before, after = data.gather(together(*passes)).items
+    names = class_labels(asked.classes, data.n_classes).tolist()
+    return {
+        "mistakes": mistake_rows(rows_with_zeros(mistakes, data), names, checked),
+        "confusions": confusion_rows(confusions, names, _CONFUSIONS),
+        "risk_coverage": {"before": before.curve(), "one": after.curve()},
+    }
 
 
 def _checked_ids(ids: Any, n_rows: int | None) -> list[Any] | None:
@@ -267,7 +282,11 @@ def _absent(validation: Rows, data: Rows) -> list[dict[str, str]]:
     if not isinstance(validation, Sketch) and not isinstance(data, Sketch):
         return []
     why = "a sketch keeps sums and no rows"
-    parts = ["The table of predicted classes", "The table of groups", "The surest mistakes"]
+    parts = [
+        "The table of predicted classes",
+        "The table of groups",
+        "The errors: the most confident ones, confusions, and the error of the most confident answers",
+    ]
     parts += ["Paired differences between methods", "Standard errors of NLL, Brier score and mean confidence"]
     exact = "The ECE and the diagram exactly at the fitted temperatures"
     interpolated = "a sketch interpolates them between its temperatures, and close to its minimum the ECE is usually too small"

@@ -1,11 +1,14 @@
-"""The rows of the tables on the page as plain dictionaries: methods, predicted classes, groups, mistakes."""
+"""The rows of the tables on the page as plain dictionaries: methods, predicted classes, groups, errors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from nishimori._calibrators.groups import GroupConsistency
 from nishimori._evaluation.comparison import Comparison
 from nishimori._evaluation.group_gaps import GroupGaps
+from nishimori.report._confusions import Confusions
 from nishimori.report._mistakes import Mistakes
 from nishimori.report._verdict import TITLES
 
@@ -64,7 +67,7 @@ def _temperatures(fitted: GroupConsistency) -> dict[Any, tuple[float, float | No
 
 
 def mistake_rows(found: Mistakes, names: Sequence[Any], ids: Sequence[Any] | None) -> list[dict[str, Any]]:
-    """The surest wrong answers; ``names`` are the labels of the classes."""
+    """The most confident errors; ``names`` are the labels of the classes."""
     rows = []
     columns = zip(found.places.T.tolist(), found.numbers.T.tolist(), strict=True)
     for (row, predicted, label), (_, confidence, true, after) in columns:
@@ -77,6 +80,24 @@ def mistake_rows(found: Mistakes, names: Sequence[Any], ids: Sequence[Any] | Non
                 "confidence": confidence,
                 "confidence_after": after,
                 "true_probability": true,
+            }
+        )
+    return rows
+
+
+def confusion_rows(found: Confusions, names: Sequence[Any], most: int) -> list[dict[str, Any]]:
+    """The pairs of true and predicted class with the most errors, by weight; ``names`` are the labels of the classes."""
+    counts, weight, confidence = found.sums
+    rows = []
+    for place in np.argsort(-weight, kind="stable")[:most].tolist():
+        label, predicted = divmod(int(found.pairs[place]), len(names))
+        rows.append(
+            {
+                "label": str(names[label]),
+                "predicted": str(names[predicted]),
+                "n": round(float(counts[place])),
+                "share": float(weight[place] / weight.sum()),
+                "confidence": min(float(confidence[place] / weight[place]), 1.0),
             }
         )
     return rows

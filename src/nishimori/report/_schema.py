@@ -24,8 +24,8 @@ _DEEPEST = 50
 
 _REMEDY = "Make the report again."
 
-# Lower and upper edge, confidence, accuracy with its limits, and share.
-_PER_BIN = 7
+# Lower and upper edge, confidence, accuracy with its limits, share, and the number of samples, which earlier reports lack.
+_PER_BIN = 8
 
 
 def with_present_names(value: Any, key: str = "") -> Any:
@@ -137,7 +137,8 @@ def _or_none(rule: Rule) -> Rule:
 def _list(rule: Rule, least: int = 0, most: float = inf) -> Rule:
     def check_list(value: Any, place: str) -> None:
         if not (isinstance(value, list) and least <= len(value) <= most):
-            wanted = {(0, inf): "a list", (1, inf): "a list that is not empty"}.get((least, most), f"a list of {least} values")
+            length = f"{least}" if least == most else f"{least} to {most:g}"
+            wanted = {(0, inf): "a list", (1, inf): "a list that is not empty"}.get((least, most), f"a list of {length} values")
             _refuse(place, wanted, value)
         for number, each in enumerate(value):
             rule(each, f"{place}[{number}]")
@@ -214,7 +215,7 @@ _PLACE = _record(
         "temperature": _positive,
         "names": _list(_text),
         **_same("confidence ece nll", _UNKNOWN),  # which the charts show
-        "bins": _list(_list(_UNKNOWN, _PER_BIN, _PER_BIN)),
+        "bins": _list(_list(_UNKNOWN, _PER_BIN - 1, _PER_BIN)),
     }
 )
 _MISTAKE = _record(
@@ -225,6 +226,8 @@ _MISTAKE = _record(
         **_same("confidence confidence_after true_probability", _number),
     }
 )
+_CONFUSION = _record({**_same("predicted label", _text), "n": _COUNT, **_same("share confidence", _between(0, 1))})
+_CURVE = _list(_list(_between(0, 1), 2, 2))
 _METRIC = _record({**_same("name title", _text), "in_percent": _flag, "direction": _or_none(_one_of("lower", "higher"))})
 _CHOSEN = _record(
     {
@@ -277,7 +280,13 @@ _REPORT = _record(
         ),
         "warnings": _list(_text),
     },
-    {"metrics": _list(_METRIC), "best": _or_none(_text), "recommendation": _RECOMMENDATION},
+    {
+        "confusions": _or_none(_list(_CONFUSION)),
+        "risk_coverage": _or_none(_record(_same("before one", _CURVE))),
+        "metrics": _list(_METRIC),
+        "best": _or_none(_text),
+        "recommendation": _RECOMMENDATION,
+    },
 )
 
 

@@ -7,6 +7,9 @@ from nishimori._support.formatting import value_with_error as with_error
 
 _INFINITE = "infinite"
 
+# The least that two decimals of a percentage show.
+_LEAST = 1e-4
+
 
 def percent(value: float | None) -> str:
     """A share in percent."""
@@ -38,11 +41,18 @@ def level(value: float) -> str:
     return f"{100 * value:g} %"
 
 
-def sure(value: float) -> str:
-    """A probability that may be close to 0 or 1, with enough digits to tell it from them."""
-    if value < 0.01:
-        return f"{100 * value:.2g} %"
-    return f"{100 * value:.4f} %" if value > 0.99 else f"{100 * value:.2f} %"
+def share(value: float) -> str:
+    """A probability in percent; one that two decimals cannot tell from 0 or 1 is shown as a limit."""
+    if 0 < value < _LEAST:
+        return f"< {100 * _LEAST:g} %"
+    return f"> {100 * (1 - _LEAST):g} %" if 1 - _LEAST < value < 1 else f"{100 * value:.2f} %"
+
+
+def rounded(value: float) -> str:
+    """A share in percent as a sentence has it: without decimals from 10 % to 99 %."""
+    if 0.1 <= value <= 0.99 or value in (0, 1):
+        return f"{100 * value:.0f} %"
+    return f"{100 * value:.1f} %" if _LEAST <= value <= 1 - _LEAST else share(value)
 
 
 def format_measurement(value: float | None, error: float | None) -> str:
@@ -72,5 +82,5 @@ def interval(row: Mapping[str, Any], name: str, unit: str) -> str:
 
 
 FILTERS: dict[str, Callable[..., str]] = {
-    each.__name__: each for each in (percent, points, four, digits, whole, level, sure, format_measurement, interval)
+    each.__name__: each for each in (percent, points, four, digits, whole, level, share, format_measurement, interval)
 }

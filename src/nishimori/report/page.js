@@ -4,11 +4,12 @@
   const found = JSON.parse(document.getElementById("results").textContent);
   const places = found.places;
   const percent = (value) => `${(100 * value).toFixed(2)} %`;
-  const shown = Object.fromEntries(found.scores.map((each) => [each.name, each.in_percent ? percent : (v) => v.toFixed(4)]));
+  const plain = (factor) => (value) => (factor * value).toFixed(4);
+  const shown = Object.fromEntries(found.scores.map((each) => [each.name, each.in_percent ? percent : plain(each.factor)]));
   const temperature = (value) => `T = ${Number(value.toPrecision(4))}`;
 
   // --- charts: the same specifications as the static pictures, with the bins of every place of the slider
-  const names = ["lower", "upper", "confidence", "accuracy", "low", "high", "share"];
+  const names = found.bins;
   const row = (place, bin) => Object.fromEntries([["place", place], ...names.map((name, i) => [name, bin[i]])]);
   const datasets = {
     bins: places.flatMap((each, place) => each.bins.map((bin) => row(place, bin))),

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from unclear_tables import BINARY, LABELS, LOGITS, NAMES, PLAIN, SCORES, WORDS
+from unclear_tables import BINARY, LABELS, LOGITS, PLAIN, SCORES, WORDS
 
 import nishimori
 from nishimori.errors import InputError
@@ -19,10 +19,6 @@ CASES = {
         "If the scores are the columns that begin with 'z_', pass `nishimori.rows(..., columns=['z_*'])`.",
     ),
     "one": (PLAIN[["a"]].assign(labels=BINARY), "If 'a' holds the scores, pass `nishimori.rows(..., columns='a')`."),
-    "classes": (
-        PLAIN.set_axis(NAMES, axis=1).assign(labels=WORDS),
-        "The labels are the names of columns: pass `classes=['cat', 'dog', 'fish']`.",
-    ),
     "classes and more": (
         SCORES.assign(id=range(200), labels=WORDS),
         "The labels are the names of columns: pass `nishimori.rows(..., ignore=['id'], classes=['cat', 'dog', 'fish'])`.",

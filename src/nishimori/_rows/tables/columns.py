@@ -188,6 +188,28 @@ def by_values(scores: HostArray, labels: HostArray) -> bool:
     return not constant_or_whole(scores).any()
 
 
+def classes_of_columns(labels: Sequence[Any], columns: Sequence[str]) -> list[str] | None:
+    """The classes that columns are named by, where all labels are such names: the columns, or what follows their prefix.
+
+    Labels that read as numbers are numbers of classes, and say nothing about names.
+    """
+    different = set(labels)
+    if not different or not all(isinstance(each, str) and not _reads_as_number(each) for each in different):
+        return None
+    for names in (columns, without_prefix(columns)):
+        if names is not None and different <= set(names):
+            return list(names)
+    return None
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def constant_or_whole(scores: HostArray) -> HostArray:
     """For each column whether its values are all the same or all whole numbers; masked and missing values count as 0."""
     finite = np.where(np.isfinite(scores), scores, 0)

@@ -1,0 +1,368 @@
+"""Two data sets compared by what was measured on each, such as yesterday and today: which metrics differ significantly.
+
+The samples of both are taken to be independent, so a difference has the variance of both values together. What two methods do
+to the same samples is another question, which `compare` answers.
+
+The ECE is not normal where it is small, and its standard error is then too small: with it, a test at the level of 5 % rejects
+23 % of pairs of calibrated models (n = 600). So the error of its difference is made of the intervals of both ECEs, which hold
+there, on the sides that face each other: G. Y. Zou and A. Donner, Statistics in Medicine 27 (2008) 1693.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import hypot, isfinite
+from typing import Any, NamedTuple
+
+from nishimori._evaluation.group_gaps import holm
+from nishimori._evaluation.metrics.metric import Difference
+from nishimori._evaluation.p_value import format_p_value
+from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._fit.temperatures import temperatures
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.intervals import normal_quantile
+from nishimori._support.numbers import between
+from nishimori._support.tables import Tabular, value_with_error
+from nishimori.errors import InputError
+from nishimori.maps.temperature import Temperature
+
+
+class _Row(NamedTuple):
+    """How a metric is called and shown."""
+
+    title: str
+    in_percent: bool
+
+
+# In the order in which they are shown. Few of them, because each one more makes it harder for all to be significant.
+_ROWS = {
+    "temperature": _Row("T", in_percent=False),
+    "accuracy": _Row("accuracy", in_percent=True),
+    "gap": _Row("gap", in_percent=True),
+    "ece": _Row("bias-corrected ECE", in_percent=True),
+    "nll": _Row("NLL", in_percent=False),
+    "gap_after": _Row("gap after calibration", in_percent=True),
+    "ece_after": _Row("bias-corrected ECE after calibration", in_percent=True),
+    "nll_after": _Row("NLL after calibration", in_percent=False),
+}
+
+# The level of intervals that say none.
+_LEVEL = 0.95
+
+# Whose T is compared, the first that both sides have.
+_METHODS = ("adaptive", "ec", "ts")
+
+
+class _Value(NamedTuple):
+    """A number, its standard error, and the errors below and above it where they are not the same; None where not known."""
+
+    value: float
+    se: float | None
+    below: float | None
+    above: float | None
+
+
+@dataclass(frozen=True)
+class MetricChange:
+    """A metric on two data sets, and whether it differs significantly.
+
+    Attributes
+    ----------
+    name : str
+        Which metric: "temperature", "accuracy", "gap", "ece" (bias-corrected) or "nll"; "gap_after" and so on after
+        calibration.
+    old, new : float
+        The metric of each.
+    old_se, new_se : float or None
+        Their standard errors; None where they are not known.
+    difference : float
+        New minus old.
+    se : float or None
+        The standard error of the difference. That of the ECE follows from the intervals of both, and may be larger than their
+        standard errors say.
+    p_value : float or None
+        How probable a difference of at least this size is if there is none, adjusted for the number of metrics after Holm;
+        None where a standard error is not known.
+    is_different : bool
+        Whether the difference is significant.
+    """
+
+    name: str
+    old: float
+    old_se: float | None
+    new: float
+    new_se: float | None
+    difference: float
+    se: float | None
+    p_value: float | None
+    is_different: bool
+
+    @property
+    def title(self) -> str:
+        """What tables call the metric."""
+        return _ROWS[self.name].title
+
+
+@dataclass(frozen=True)
+class MetricChanges:
+    """The metrics of two data sets. ``print`` shows a table and a summary.
+
+    Attributes
+    ----------
+    changes : tuple of MetricChange
+        The metrics that both have; ``found["gap"]`` is the one of that name.
+    level : float
+        At most a share 1 - ``level`` of pairs of equal data sets has any metric that is marked as different.
+    n_old, n_new : int or None
+        How many samples each has.
+    """
+
+    changes: tuple[MetricChange, ...]
+    level: float
+    n_old: int | None
+    n_new: int | None
+
+    def __getitem__(self, name: str) -> MetricChange:
+        for each in self.changes:
+            if each.name == name:
+                return each
+        raise InputError("name", f"be one of {', '.join(repr(each.name) for each in self.changes)}", got=repr(name))
+
+    @property
+    def different(self) -> tuple[str, ...]:
+        """The names of the metrics that differ significantly."""
+        return tuple(each.name for each in self.changes if each.is_different)
+
+    @property
+    def table(self) -> Tabular:
+        """All metrics as they are shown; shares in percent, and their differences in percentage points."""
+        return Tabular(("", "old", "new", "new − old", "p", ""), [_cells(each) for each in self.changes])
+
+    @property
+    def summary(self) -> str:
+        """How many metrics differ significantly, as a sentence."""
+        tested = [each for each in self.changes if each.p_value is not None]
+        alpha = f"{100 * (1 - self.level):.3g} %"
+        if not tested:
+            return "No metric has a standard error on both sides, so that no difference can be judged."
+        if not self.different:
+            return f"None of {len(tested)} metrics differs significantly (level {alpha}, Holm's correction)."
+        names = ", ".join(each.title for each in self.changes if each.is_different)
+        differ = "differs" if len(self.different) == 1 else "differ"
+        number = f"{len(self.different)} of {len(tested)} metrics {differ} significantly"
+        return f"{number} (level {alpha}, Holm's correction): {names}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, texts, lists and dictionaries."""
+        return {
+            "changes": [asdict(each) for each in self.changes],
+            "different": list(self.different),
+            "level": self.level,
+            "n_old": self.n_old,
+            "n_new": self.n_new,
+            "summary": self.summary,
+        }
+
+    def to_json(self) -> str:
+        """The changes as one line of JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_markdown(self) -> str:
+        """The table and the summary as Markdown."""
+        return f"{self.table.markdown()}\n\n{self.summary}"
+
+    def __str__(self) -> str:
+        return f"{self.table.text()}\n\n{self.summary}"
+
+    def _repr_html_(self) -> str:
+        return self.table.html() + Tabular(("summary",), [(self.summary,)]).html()
+
+
+def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
+    """Which metrics differ significantly between two data sets, such as those of yesterday and today.
+
+    Parameters
+    ----------
+    old, new : Scorecard, Sketch or mapping
+        What was measured on each: what `evaluate` returns, a sketch, or what a file of JSON holds that `nishimori report`,
+        `nishimori eval --json` or `nishimori fit` wrote, also what ``Report.to_dict`` and ``Scorecard.to_dict`` return.
+        Their samples must be independent of each other.
+    level : float
+        At most a share 1 - ``level`` of pairs of equal data sets has any metric that is marked as different.
+
+    Returns
+    -------
+    MetricChanges
+        T, accuracy, gap, bias-corrected ECE and NLL of both, as far as both have them, and those after calibration, with
+        their differences. The p-values are those of z-tests, adjusted for the number of metrics after Holm.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> network = nishimori.data.load("cifar10/resnet20")
+    >>> logits, labels = network.test.logits, network.test.labels
+    >>> monday, tuesday = (nishimori.evaluate(logits[part], labels[part]) for part in (slice(5000), slice(5000, None)))
+    >>> print(nishimori.diff(monday, tuesday).summary)
+    None of 4 metrics differs significantly (level 5 %, Holm's correction).
+    """
+    between("level", level, 0, 1)
+    first, second = (_values(each, name) for each, name in ((old, "old"), (new, "new")))
+    if first.measured_files and first.measured_files == second.measured_files:
+        raise InputError(
+            "`old` and `new`",
+            "be about independent samples",
+            got="two reports about the same file",
+            remedy="To compare methods on the same samples use compare.",
+        )
+    pairs = {
+        name: (first.values[name], second.values[name]) for name in _ROWS if name in first.values and name in second.values
+    }
+    method = next((each for each in _METHODS if each in first.temperatures and each in second.temperatures), None)
+    # Two reports may share their validation data, and then have the same T.
+    if method is not None and not (first.fitted_files and first.fitted_files == second.fitted_files):
+        pairs = {"temperature": (first.temperatures[method], second.temperatures[method]), **pairs}
+    if not pairs:
+        raise InputError("`old` and `new`", "have a metric in common", remedy="Pass two files of the same kind.")
+    known = {name: _difference(*pair) for name, pair in pairs.items()}
+    tested = [name for name, each in known.items() if each.p_value is not None]
+    adjusted = dict(zip(tested, holm([known[name].p_value or 0.0 for name in tested]).tolist(), strict=True))
+    changes = []
+    for name, (before, after) in pairs.items():
+        found, p = known[name], adjusted.get(name)
+        different = p is not None and p < 1 - level
+        sides = (before.value, before.se, after.value, after.se)
+        changes.append(MetricChange(name, *sides, found.value, found.se, p, different))
+    return MetricChanges(tuple(changes), float(level), first.n_samples, second.n_samples)
+
+
+def _difference(old: _Value, new: _Value) -> Difference:
+    """New minus old; the error is that of a difference of independent numbers, on the sides that face each other."""
+    value = new.value - old.value
+    errors = (old.above, new.below) if value > 0 else (old.below, new.above)
+    if errors[0] is None or errors[1] is None:
+        return Difference(value, None, None)
+    return Difference.normal(value, hypot(errors[0], errors[1]))
+
+
+class _Measured(NamedTuple):
+    """What one side has: metrics by the names of the rows, T by method, the number of samples, and hashes of its files."""
+
+    values: dict[str, _Value]
+    temperatures: dict[str, _Value]
+    n_samples: int | None
+    measured_files: frozenset[str] = frozenset()
+    fitted_files: frozenset[str] = frozenset()
+
+
+def _values(source: Any, name: str) -> _Measured:
+    if isinstance(source, Scorecard):
+        return _Measured(_of_numbers(_numbers_of(source), ""), {}, source.n_samples)
+    if isinstance(source, Sketch):
+        (card,) = scorecards(source, [Temperature(1.0)])
+        found = temperatures(source)
+        fitted = {"ec": (found.ec, found.ec_se), "ts": (found.ts, found.ts_se)}
+        return _Measured(_of_numbers(_numbers_of(card), ""), _known(fitted), source.n_samples)
+    if isinstance(source, Mapping):
+        for kind in (_of_report, _of_evaluation, _of_calibration, _of_card):
+            if (measured := kind(source)) is not None:
+                return measured
+    raise InputError(
+        name,
+        "be a Scorecard, a Sketch, or the JSON of a report, of eval or of a calibration",
+        got=f"a {type(source).__name__}" if not isinstance(source, Mapping) else "a mapping of something else",
+    )
+
+
+def _numbers_of(card: Scorecard) -> dict[str, Any]:
+    """The metrics of a card, and the limits of the ECE."""
+    low, high = (None, None) if card.ece_se is None else card.interval("ece")
+    return card.to_dict() | {"ece_low": low, "ece_high": high}
+
+
+def _of_report(content: Mapping[str, Any]) -> _Measured | None:
+    """Of the model as it is, and after the recommended method."""
+    if not {"methods", "slider", "verdict", "data"} <= set(content):
+        return None
+    rows = {each["method"]: each for each in content["methods"]}
+    told, about = content["verdict"], content["data"]
+    level = content["level"]
+    values = _of_numbers({**rows["none"], "gap": told.get("gap"), "gap_se": told.get("gap_se")}, "", level)
+    values |= _of_numbers(rows.get(content["recommended"], {}), "_after", level)
+    fitted = {each["method"]: (each["temperature"], each["temperature_se"]) for each in content["temperatures"]}
+    files = content.get("provenance", {}).get("files", [])
+    roles = (about["measured_on"], "validation")
+    hashes = [frozenset(each["sha256"] for each in files if each["role"] == role) for role in roles]
+    return _Measured(values, _known(fitted), about["n_measured"], *hashes)
+
+
+def _of_evaluation(content: Mapping[str, Any]) -> _Measured | None:
+    """Of what ``nishimori eval --json`` prints: T is that of the calibration, and not of these data."""
+    before, after = content.get("before"), content.get("after") or {}
+    if not (isinstance(before, Mapping) and isinstance(after, Mapping) and "n_samples" in content):
+        return None
+    values: dict[str, _Value] = {}
+    for side, end in ((before, ""), (after, "_after")):
+        low, high = (side.get("intervals") or {}).get("ece") or (None, None)
+        values |= _of_numbers({**side, "ece_low": low, "ece_high": high}, end, content.get("level", _LEVEL))
+    return _Measured(values, {}, content["n_samples"])
+
+
+def _of_calibration(content: Mapping[str, Any]) -> _Measured | None:
+    """Of a file that ``fit`` writes, or of what ``fit --json`` prints: the temperature only."""
+    map_, told = content.get("map"), content.get("provenance", content)
+    if not (isinstance(map_, Mapping) and isinstance(told, Mapping) and "method" in told):
+        return None
+    T = map_.get("parameters", {}).get("temperature") if map_.get("kind") == "temperature" else None
+    # Whatever the methods are called: both temperatures are those of the files.
+    return _Measured({}, _known(dict.fromkeys(_METHODS, (T, told.get("temperature_se")))), told.get("n_samples"))
+
+
+def _of_card(content: Mapping[str, Any]) -> _Measured | None:
+    """Of what `Scorecard.to_dict` returns."""
+    return _Measured(_of_numbers(content, ""), {}, content.get("n_samples")) if {"accuracy", "nll"} <= set(content) else None
+
+
+def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> dict[str, _Value]:
+    """The metrics of a flat mapping of values and standard errors, such as nll and nll_se; ``level`` is that of intervals."""
+    found = {name: (numbers.get(name), numbers.get(f"{name}_se")) for name in ("accuracy", "gap", "nll")}
+    if found["accuracy"][0] is None and numbers.get("error") is not None:
+        found["accuracy"] = (1 - numbers["error"], numbers.get("error_se"))
+    if end:
+        del found["accuracy"]  # which one temperature does not change
+    values = _known(found)
+    ece: Any
+    low: Any
+    high: Any
+    ece, low, high = (numbers.get(name) for name in ("ece_corrected", "ece_low", "ece_high"))
+    for name, each in _known({"ece": (ece, numbers.get("ece_se"))}).items():
+        z = normal_quantile(level)
+        below = max(each.value - low, 0.0) / z if _is_number(low) else None
+        above = max(high - each.value, 0.0) / z if _is_number(high) else None
+        values[name] = each._replace(below=below, above=above)
+    return {f"{name}{end}": values[name] for name in ("accuracy", "gap", "ece", "nll") if name in values}
+
+
+def _known(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, _Value]:
+    """The pairs whose value is a finite number; an error that is none is not known."""
+    errors = {name: float(error) if _is_number(error) else None for name, (_, error) in pairs.items()}
+    return {name: _Value(float(value), *[errors[name]] * 3) for name, (value, _) in pairs.items() if _is_number(value)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _cells(each: MetricChange) -> tuple[str, ...]:
+    scale = 100 if _ROWS[each.name].in_percent else 1
+    unit = " %" if scale == 100 else ""
+    sides = ((each.old, each.old_se), (each.new, each.new_se))
+    old, new = (f"{_scaled(value, error, scale)}{unit}" for value, error in sides)
+    change = _scaled(each.difference, each.se, scale)
+    verdict = "no standard error" if each.p_value is None else "different" if each.is_different else "not significant"
+    sign = "" if change.startswith("-") else "+"
+    p = "" if each.p_value is None else format_p_value(each.p_value).removeprefix("p ").removeprefix("= ")
+    return (each.title, old, new, f"{sign}{change}".replace("-", "−"), p, verdict)
+
+
+def _scaled(value: float, error: float | None, scale: float) -> str:
+    return value_with_error(scale * value, None if error is None else scale * error)

@@ -1,0 +1,86 @@
+"""``nishimori diff``: whether two data sets, such as those of yesterday and today, differ by more than chance."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import nishimori
+from nishimori._sums.sketch.archive import is_sketch_file
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.json import read_json
+from nishimori.cli._file_kinds import CALIBRATION, REPORT, SKETCH, kind_of
+from nishimori.cli._help import FLAG, JsonOption, MarkdownOption, epilog
+from nishimori.cli._terminal import print_json, print_lines, print_tabular, print_text
+from nishimori.errors import InputError
+
+_READ = (REPORT, SKETCH, CALIBRATION, "the result of eval", "the result of fit")
+
+OldFile = Annotated[
+    Path,
+    typer.Argument(
+        help="What was measured first: a report (.json), a sketch, a calibration, or the output of eval --json.",
+        show_default=False,
+        metavar="OLD",
+    ),
+]
+NewFile = Annotated[Path, typer.Argument(help="The same of other samples.", show_default=False, metavar="NEW")]
+LevelOption = Annotated[
+    float,
+    typer.Option(
+        help="If nothing has changed, some metric is called different in at most a share 1 - level of cases.", metavar="SHARE"
+    ),
+]
+FailOption = Annotated[
+    bool, typer.Option("--fail-on-difference", help="End with code 3 if a metric differs significantly.", metavar=FLAG)
+]
+
+EPILOG = epilog(
+    "nishimori diff monday.npz tuesday.npz",
+    "nishimori diff old-report.json new-report.json --fail-on-difference",
+    codes={3: "a metric differs significantly, with --fail-on-difference"},
+)
+
+
+def diff(
+    old: OldFile,
+    new: NewFile,
+    level: LevelOption = 0.95,
+    fail_on_difference: FailOption = False,
+    as_json: JsonOption = False,
+    markdown: MarkdownOption = False,
+) -> None:
+    """Say which metrics of two files differ significantly.
+
+    The samples behind the two files must be independent. Differences have z-tests with Holm's correction.
+    """
+    if as_json and markdown:
+        raise typer.BadParameter("choose one of --json and --markdown.")
+    found = nishimori.diff(_content(old), _content(new), level=level)
+    if as_json:
+        files = {"old_file": str(old), "new_file": str(new)}
+        print_json(found.to_dict() | files | {"library_version": nishimori.__version__})
+    elif markdown:
+        print_lines(found.to_markdown())
+    else:
+        print_tabular(found.table)
+        print_text(found.summary)
+    if fail_on_difference and found.different:
+        raise typer.Exit(3)
+
+
+def _content(path: Path) -> Any:
+    """What a file holds that can be compared."""
+    if is_sketch_file(path):
+        return Sketch.load(path)
+    kind = kind_of(path)
+    if path.is_file() and kind not in _READ:
+        what = f"{path} is {kind}, which" if kind else f"{path}"
+        raise InputError(
+            f"{what} has no metrics with standard errors. Pass two reports (nishimori report ... -o report.json), two "
+            "sketches (nishimori sketch), two calibrations, or two outputs of eval --json."
+        )
+    content = read_json(path)
+    if kind == REPORT:
+        return nishimori.Report.from_dict(content).to_dict()  # which checks it
+    return content

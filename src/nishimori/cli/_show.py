@@ -1,0 +1,231 @@
+"""``nishimori show``: what a file is, and what it holds."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import nishimori
+from nishimori._fit.temperatures import temperatures
+from nishimori._methods.record import MULTILABEL_FORMAT, Record, content_of
+from nishimori._rows.array_files.files import open_arrays
+from nishimori._rows.tables.files import is_table, open_table
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.disk import existing_file
+from nishimori._support.json import JsonError, read_json
+from nishimori._support.tables import value_with_error
+from nishimori.cli._calibration import calibrator_in
+from nishimori.cli._description import description
+from nishimori.cli._file_kinds import CALIBRATION, MULTILABEL, REPORT, SCORES, SKETCH, kind_of
+from nishimori.cli._help import JsonOption, epilog
+from nishimori.cli._terminal import print_json, print_text
+from nishimori.errors import FormatError, InputError
+
+FileArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A calibration, a sketch, a report (.json), the output of a command with --json, or a file of scores.",
+        show_default=False,
+        metavar="FILE",
+    ),
+]
+
+EPILOG = epilog("nishimori show calibration.json", "nishimori show monday.npz --json")
+
+# Longer lists, such as those of classes, are cut.
+_LISTED = 12
+
+# Keys of the JSON of commands that say most, of which those that are there are shown.
+_OF_RESULTS = (
+    *("passed", "verdict", "summary", "method", "temperature", "temperature_se", "n_samples", "n_validation", "n_test"),
+    *("n_classes", "input", "floor", "level", "different", "calibration", "file", "files", "library_version"),
+)
+
+
+def show(file: FileArgument, as_json: JsonOption = False) -> None:
+    """Say what a file is, and what it holds.
+
+    That is the method, T and its standard error, samples, classes, versions and dates, as far as the file has them.
+    """
+    existing_file(file)
+    kind = kind_of(file)
+    if kind is None:
+        raise InputError(f"{file} is not a file that nishimori reads or writes.")
+    readers: dict[str, Callable[[Path], dict[str, Any]]] = {
+        CALIBRATION: _calibration,
+        MULTILABEL: _multilabel,
+        SKETCH: _sketch,
+        REPORT: _report,
+        SCORES: _scores,
+    }
+    at = file.stat()
+    about = {"file": str(file), "kind": kind.removeprefix("a ").removeprefix("the ")}
+    found = readers.get(kind, _result if kind.startswith("the result of") else _nothing)(file)
+    dated = {"modified": datetime.fromtimestamp(at.st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC"), "bytes": at.st_size}
+    content = about | found | dated
+    if as_json:
+        print_json(content)
+        return
+    shown = {name: _text(value) for name, value in _for_people(content).items()}
+    width = max(map(len, shown)) + 2
+    for name, text in shown.items():
+        print_text(f"{name.replace('_', ' '):<{width}}{text}") if text else None
+
+
+def _for_people(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with errors beside their values."""
+    found = {}
+    for name, value in content.items():
+        if name.endswith("_se") and name.removesuffix("_se") in content:
+            continue
+        error = content.get(f"{name}_se")
+        known = isinstance(value, float) and isinstance(error, float)
+        found[name] = value_with_error(value, error) if known else value
+    return found
+
+
+def _text(value: Any) -> str:
+    """A value in one line; nothing where it is not known."""
+    if value is None or value in ([], {}):
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_text(each)}" for name, each in value.items())
+    return _list_text(value) if isinstance(value, list) else str(value)
+
+
+def _list_text(values: list[Any]) -> str:
+    """The first and the last of many values."""
+    texts = [_text(each) for each in values]
+    return ", ".join(texts) if len(texts) <= _LISTED else f"{', '.join(texts[: _LISTED - 2])}, ..., {texts[-1]} ({len(texts)})"
+
+
+def _calibration(path: Path) -> dict[str, Any]:
+    content = content_of(path)
+    record, calibrator = Record.of(content, path), calibrator_in(path)
+    told = record.provenance
+    return {
+        "format_version": content["format_version"],
+        "method": told.method,
+        "parameters": told.params,
+        "temperature": calibrator.temperature_,
+        "temperature_se": told.temperature_se,
+        "map": record.map.kind,
+        "what_it_does": " ".join(each.strip() for each in description(calibrator)),
+        "n_samples": told.n_samples,
+        "n_classes": told.n_classes,
+        "classes": told.classes,
+        "input": record.input,
+        "floor": record.floor,
+        "columns": told.columns,
+        "label_column": told.label_column,
+        "score_column": told.score_column,
+        "group_column": told.group_column,
+        "library_version": told.library_version,
+    }
+
+
+def _multilabel(path: Path) -> dict[str, Any]:
+    calibrator: Any = nishimori.load(path)  # which checks it
+    content = content_of(path)
+    assert content["format"] == MULTILABEL_FORMAT
+    told = content["provenance"]
+    return {
+        "format_version": content["format_version"],
+        "method": told["method"],
+        "parameters": told["params"],
+        "temperature": told["temperature"],
+        "temperature_se": told["temperature_se"],
+        "n_samples": told["n_samples"],
+        "n_labels": len(calibrator.classes_),
+        "labels": content["labels"],
+        "input": content["input"],
+        "floor": content["floor"],
+        "library_version": told["library_version"],
+    }
+
+
+def _sketch(path: Path) -> dict[str, Any]:
+    sums = Sketch.load(path)
+    if not sums.n_samples:
+        return {"n_samples": 0, "input": sums.input, "floor": sums.floor, "classes": sums.classes}
+    found = temperatures(sums)
+    return {
+        "n_samples": sums.n_samples,
+        "n_clusters": sums.n_clusters,
+        "n_classes": sums.n_classes,
+        "classes": None if sums.classes is None else list(sums.classes),
+        "accuracy": found.accuracy,
+        "temperature_ec": found.ec,
+        "temperature_ec_se": found.ec_se,
+        "temperature_ts": found.ts,
+        "temperature_ts_se": found.ts_se,
+        "temperatures": list(sums.temperatures),
+        "input": sums.input,
+        "floor": sums.floor,
+    }
+
+
+def _report(path: Path) -> dict[str, Any]:
+    results = nishimori.Report.from_dict(_json(path)).to_dict()
+    rows = {each["method"]: each for each in results["methods"]}
+    after = rows.get(results["recommended"], {})
+    about, told = results["data"], results["provenance"]
+    return {
+        "title": results["title"],
+        "verdict": results["verdict"]["headline"],
+        "summary": results["verdict"]["summary"],
+        "method": results["recommended"],
+        "temperature": after.get("temperature"),
+        "temperature_se": after.get("temperature_se"),
+        "n_samples": about["n_measured"],
+        "n_validation": about["n_validation"],
+        "n_classes": about["n_classes"],
+        "files": [each["name"] for each in told["files"]],
+        "made_on": told["made_on"],
+        "library_version": told["library_version"],
+    }
+
+
+def _result(path: Path) -> dict[str, Any]:
+    """What a command has printed with --json."""
+    content = _json(path)
+    found = {name: content[name] for name in _OF_RESULTS if name in content and name != "file"}
+    if isinstance(content.get("checks"), list):
+        found["checks"] = {each["name"]: each["verdict"] for each in content["checks"]}
+    for when in ("before", "after"):
+        if isinstance(content.get(when), dict):
+            names = ("error", "confidence", "ece", "nll", "brier")
+            found[when] = {name: content[when][name] for name in names if content[when].get(name) is not None}
+    return found | ({"written_to": content["file"]} if "file" in content else {})
+
+
+def _scores(path: Path) -> dict[str, Any]:
+    """The names of what a file of scores or probabilities holds; it is not read further."""
+    if is_table(path):
+        with open_table(path) as table:
+            return {"columns": list(table.names), "n_rows": table.n_rows}
+    with open_arrays(path) as arrays:
+        return {"arrays": {name or "its only array": _shape(arrays.labels(name)) for name in arrays.names}}
+
+
+def _shape(array: Any) -> str:
+    return f"{' × '.join(f'{each:,}' for each in array.shape)} {array.dtype}"
+
+
+def _nothing(path: Path) -> dict[str, Any]:  # noqa: ARG001 - as all readers
+    return {}
+
+
+def _json(path: Path) -> Any:
+    try:
+        return read_json(path)
+    except JsonError as error:
+        raise FormatError(f"{path} cannot be read: {error}.") from None

@@ -1,0 +1,101 @@
+"""Two data sets: equal ones rarely differ significantly, changed ones do, and the tests are those of a textbook."""
+
+import json
+
+import numpy as np
+import pytest
+import reference
+from scipy.stats import norm
+
+import nishimori
+from nishimori.errors import InputError
+
+NAMES = ["accuracy", "gap", "ece", "nll"]
+
+
+def card(seed, n=600, scale=1.0):
+    """A scorecard of a model that is overconfident by a factor of ``scale`` in its logits."""
+    logits, labels = reference.drawn(n, 4, seed=seed)
+    return nishimori.evaluate(scale * logits, labels)
+
+
+def test_differences_are_those_of_independent_estimates_and_p_values_those_of_holm():
+    old, new = card(0), card(1, n=900, scale=1.3)
+    found = nishimori.diff(old, new)
+    assert [each.name for each in found.changes] == NAMES
+    assert (found.n_old, found.n_new) == (600, 900)
+    p_values = []
+    for each in found.changes:
+        name = each.name
+        a, b = (x.ece_corrected if name == "ece" else getattr(x, name) for x in (old, new))
+        se = np.sqrt(getattr(old, f"{name}_se") ** 2 + getattr(new, f"{name}_se") ** 2)
+        if name == "ece":  # after Zou and Donner: the sides of both intervals that face each other
+            assert b > a
+            se = np.hypot(old.interval("ece").high - a, b - new.interval("ece").low) / norm.ppf(0.975)
+        assert (each.old, each.new, each.difference, each.se) == pytest.approx((a, b, b - a, se))
+        p_values.append(2 * norm.sf(abs(b - a) / se))
+    order = np.argsort(p_values)
+    expected, least = np.empty(4), 0.0
+    for rank, place in enumerate(order):
+        least = max(least, (4 - rank) * p_values[place])
+        expected[place] = min(least, 1)
+    np.testing.assert_allclose([each.p_value for each in found.changes], expected, rtol=1e-6)
+
+
+def calibrated(seed, n=600):
+    """A scorecard of a model that is calibrated, whose ECE is as small as it can be."""
+    rng = np.random.default_rng(seed)
+    logits = 3 * rng.normal(size=(n, 4))
+    return nishimori.evaluate(logits, (logits + rng.gumbel(size=logits.shape)).argmax(axis=1))
+
+
+@pytest.mark.parametrize("made", [card, calibrated])
+def test_equal_data_sets_rarely_differ(made):
+    found = [nishimori.diff(made(2 * i), made(2 * i + 1)) for i in range(100)]
+    assert np.mean([bool(each.different) for each in found]) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)
+    z = {name: np.array([each[name].difference / each[name].se for each in found]) for name in NAMES}
+    assert (np.abs(z["ece"]) > 1.96).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)  # which is not normal
+    for name in ("accuracy", "gap", "nll"):
+        assert 0.8 < np.std(z[name]) < 1.2
+        assert abs(np.mean(z[name])) < 0.4
+
+
+def test_changed_data_sets_differ():
+    changed = nishimori.diff(card(0), card(500, scale=3.0))
+    assert {"gap", "ece"} <= set(changed.different)
+    assert changed["gap"].difference > 0
+    assert "differ significantly" in changed.summary
+
+
+def test_cards_their_numbers_and_files_of_eval_give_the_same():
+    old, new = card(0), card(1)
+    expected = nishimori.diff(old, new)
+    limits = [{"intervals": {"ece": list(each.interval("ece", 0.9))}} for each in (old, new)]
+    files = [
+        {"before": each.to_dict() | more, "n_samples": each.n_samples, "level": 0.9}
+        for each, more in zip((old, new), limits, strict=True)
+    ]
+    found = nishimori.diff(*files)
+    for name in ("accuracy", "gap", "nll"):
+        assert found[name].se == expected[name].se
+    assert found["ece"].se == pytest.approx(expected["ece"].se, rel=0.1)
+    without = nishimori.diff(old.to_dict(), new.to_dict())
+    assert without["ece"].p_value is None  # its standard error alone would be too small
+    assert without["gap"].difference == expected["gap"].difference
+
+
+def test_sketches_are_compared_by_temperature_and_gap():
+    sides = [nishimori.Sketch().update(*reference.drawn(800, 4, seed=seed)) for seed in (0, 1)]
+    found = nishimori.diff(*sides)
+    T = [nishimori.temperatures(each) for each in sides]
+    assert (found["temperature"].old, found["temperature"].new) == (T[0].ec, T[1].ec)
+    assert found["temperature"].se == pytest.approx(np.hypot(T[0].ec_se, T[1].ec_se))
+    assert found["nll"].p_value is None  # a sketch keeps no squares
+    assert "no standard error" in str(found)
+    json.loads(found.to_json())
+
+
+@pytest.mark.parametrize("source", [3, None, {}, {"a": 1}, [1]])
+def test_what_has_no_metrics_is_refused(source):
+    with pytest.raises(InputError, match="`new` must be a Scorecard, a Sketch, or the JSON"):
+        nishimori.diff(card(0), source)
