@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from nishimori.maps.map import Map as Map
     from nishimori.report import Report as Report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The classes of the methods are in a table of their own, `_methods.built_in`.
 _HOME = {
