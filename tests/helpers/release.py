@@ -1,9 +1,9 @@
 """Build both distributions into a folder, and check what would be published.
 
-Run ``python tests/helpers/release.py FOLDER [PYTHON ...]`` in an environment with requirements/release.txt, as ``make release`` does.
-Everything is built twice, once from the tree and once from the source archives that the first build made, in other folders: the files
-must be the same byte by byte, so that anybody can check what is on PyPI. Then the wheels are installed into an empty environment of
-each Python, with their dependencies from PyPI, and used.
+Run ``python tests/helpers/release.py FOLDER [PYTHON ...]`` where requirements/release.txt is installed, as ``make release``
+does. Everything is built twice, once from the tree and once from the source archives that the first build made.
+The files must be the same byte by byte, so that anybody can check what is on PyPI. Then the wheels are installed into an empty
+environment of each Python, with their dependencies from PyPI, and used.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """What an installed nishimori must do anywhere: fit, apply and evaluate the bundled network, in Python and in the shell.
 
-Run by the Python of an environment in which the built wheel is installed: ``python tests/helpers/smoke.py [--paper] [--native]``.
+Run ``python tests/helpers/smoke.py [--paper] [--native]`` by the Python of an environment in which the wheel is installed.
 It needs no other package, so that it can run wherever a wheel can be installed. Conditions are checked with plain NumPy.
 """
 
@@ -62,7 +62,9 @@ def main(*options: str) -> None:
     if "--paper" in options:
         check(len(nishimori.data.names()) == 19, "nishimori-paper brings 18 networks")
         check("table-real" in shell("paper", "list"), "`nishimori paper` lists the tables")
-    sys.stdout.write(f"Python {sys.version.split()[0]}, NumPy {np.__version__}: nishimori {version}: T = {fitted.temperature_:.4f}\n")
+    sys.stdout.write(
+        f"Python {sys.version.split()[0]}, NumPy {np.__version__}: nishimori {version}: T = {fitted.temperature_:.4f}\n"
+    )
 
 
 if __name__ == "__main__":
