@@ -2,8 +2,12 @@ PYTHON ?= python3
 VENV := .venv
 QUICK_VENV := build/quick-venv
 DEMO_VENV := build/demo-venv
+RELEASE_VENV := build/release-venv
 BIN := $(VENV)/bin
 QUICK := $(QUICK_VENV)/bin
+RELEASE := $(RELEASE_VENV)/bin
+# With which a release is installed and used, after it is built.
+PYTHONS ?= $(PYTHON)
 # Two at a time: the tests of one file stay in one process, so that imports are paid once. Files, and the tests within a file, come
 # in an order that pytest-randomly draws. It prints the seed, with which `make unit ORDER=--randomly-seed=N` repeats the order.
 WORKERS ?= 2
@@ -19,10 +23,10 @@ define LINT
 	$(1)/ruff check .
 endef
 
-.PHONY: help demo quick test lint full-lint types contracts docs byte-code native unit fuzz bench map picture clean
+.PHONY: help demo quick test lint full-lint types contracts docs byte-code native unit fuzz bench map picture minimum public-types release clean
 
 help:  ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 demo: $(DEMO_VENV)/installed  ## Set up, then calibrate a real network from its bundled logits and draw a picture
 	$(DEMO_VENV)/bin/nishimori demo -o build/demo --force
@@ -75,6 +79,20 @@ picture: $(VENV)/installed  ## Draw the README's picture again
 	$(BIN)/nishimori demo -o build/picture --force
 	cp build/picture/demo.png docs/images/demo.png
 
+# In an environment with requirements/minimum.txt. Newer versions of what those need may warn of them, so warnings are not errors.
+minimum:  ## Test with the lowest versions of dependencies, which must be installed
+	$(PYTHON) tests/helpers/smoke.py
+	NISHIMORI_TESTS=quick OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -W default -m 'not slow and not wheel' -r fE \
+		tests/fit tests/maps tests/methods tests/sums tests/evaluation tests/plot tests/test_metrics.py
+
+# Of an installed wheel, as users have it. Pyright downloads itself when it first runs.
+public-types: $(RELEASE_VENV)/installed  ## Check that type checkers know the types of all public names
+	$(RELEASE)/python -m pip install --quiet --no-compile --force-reinstall --no-deps .
+	cd build && PATH=$(CURDIR)/$(RELEASE):$$PATH pyright --verifytypes nishimori --ignoreexternal
+
+release: $(RELEASE_VENV)/installed  ## Build what is published into dist, twice, check it, and install it: PYTHONS="python3.11 python3.12"
+	$(RELEASE)/python tests/helpers/release.py dist $(PYTHONS)
+
 clean:  ## Remove environments and build products
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
@@ -97,4 +115,11 @@ $(DEMO_VENV)/installed: pyproject.toml $(shell find src -name '*.[pych]*' -o -na
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nishimori needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(DEMO_VENV)
 	$(DEMO_VENV)/bin/python -m pip install --quiet '.[plot]'
+	@touch $@
+
+$(RELEASE_VENV)/installed: requirements/release.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nishimori needs Python 3.11 or newer; set PYTHON=python3.x")'
+	$(PYTHON) -m venv $(RELEASE_VENV)
+	$(RELEASE)/python -m pip install --quiet --no-compile -r requirements/release.txt
+	$(RELEASE)/python -m pip install --quiet --no-compile '.[plot,torch]'
 	@touch $@

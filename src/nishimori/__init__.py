@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from nishimori.maps.map import Map as Map
     from nishimori.report import Report as Report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The classes of the methods are in a table of their own, `_methods.built_in`.
 _HOME = {
@@ -124,4 +124,5 @@ _HOME = {
 }
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604 - the table is the list
-__getattr__, __dir__ = names_of("nishimori", _HOME, globals())
+if not TYPE_CHECKING:  # which would take every name for one that exists
+    __getattr__, __dir__ = names_of("nishimori", _HOME, globals())

@@ -131,7 +131,7 @@ class InputError(NishimoriError):
         super().__init__(argument, must)
         self.argument = argument
         self.must = must
-        self.got = None if got is _ABSENT else str(got)
+        self.got: str | None = None if got is _ABSENT else str(got)
         self.remedy = remedy
         self.row = row
         self.column = column

@@ -68,4 +68,5 @@ _HOME = {
 }
 
 __all__ = [*_HOME]  # noqa: PLE0604 - the table is the list
-__getattr__, __dir__ = names_of("nishimori.results", _HOME, globals())
+if not TYPE_CHECKING:  # which would take every name for one that exists
+    __getattr__, __dir__ = names_of("nishimori.results", _HOME, globals())

@@ -103,7 +103,7 @@ def test_modules_list_what_people_type(name):
 
 def test_type_checkers_see_exactly_the_names_of_the_table():
     tree = ast.parse(Path(nishimori.__file__).read_text(encoding="utf-8"))
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    block, _ = (node for node in tree.body if isinstance(node, ast.If))
     imported = {alias.asname: node.module for node in block.body for alias in node.names}
     homes = {name: f"nishimori.{home}" if home else "nishimori" for name, home in nishimori._HOME.items()}
     missing = [f"from {homes[name]} import {name} as {name}" for name in homes.keys() - imported.keys()]

@@ -44,6 +44,7 @@ REQUIRED = {
     "torchmetrics",
     "transformers",
     "vl_convert",
+    "yaml",
     "zarr",
 }
 # but not these.

@@ -1,5 +1,7 @@
 """Expectation consistency that adapts: close to temperature scaling where few samples cannot tell the two apart."""
 
+from typing import ClassVar
+
 from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.calibrator import Calibrator
@@ -70,7 +72,7 @@ class AdaptiveConsistency(AdaptiveMethod, Calibrator):
     2.12 to 2.66
     """
 
-    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
 
     def confidence_interval(self, level: float = 0.95) -> Interval:
         """The temperatures of EC that the validation data leave possible, at this level of confidence.

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -102,7 +102,7 @@ class Best(Calibrator):
     NLL of one temperature: higher by 0.094 ± 0.006
     """
 
-    traits = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
     selection_: MethodSelection
     chosen_: str
     calibrator_: Calibrator
@@ -123,13 +123,13 @@ class Best(Calibrator):
     ) -> None:
         self.candidates = candidates
         self.scoring = scoring
-        self.cv = cv
+        self.cv: Any = cv
         self.keep_predictions = keep_predictions
         self.max_seconds = max_seconds
         self.random_state = random_state
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def fit(
         self,

@@ -1,7 +1,7 @@
 """One temperature and one bias per class: the smallest step beyond one temperature."""
 
 from math import exp
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -107,7 +107,7 @@ class BiasCorrected(Calibrator):
     """
 
     method: str = "ec"
-    traits = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False)
     biases_: HostArray
     inverse_temperature_: float
     spread_: float | None
@@ -129,9 +129,9 @@ class BiasCorrected(Calibrator):
         self.method = method
         self.shrink = shrink
         self.preserve_accuracy = preserve_accuracy
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def fit(
         self,

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
@@ -31,7 +31,9 @@ def _no_se_if_smoothed() -> str:
 class BinaryCalibrator(Calibrator):
     """Everything except which functions of the log-odds are combined, and what map their coefficients give."""
 
-    traits = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False, n_classes="two")
+    traits: ClassVar[Traits | None] = Traits(
+        keeps_predictions=False, streams=True, from_sketch=False, error_bars=False, n_classes="two"
+    )
     n_passes_: int
     parameters_: dict[str, float]
     parameters_se_: dict[str, float] | None
@@ -46,9 +48,9 @@ class BinaryCalibrator(Calibrator):
         floor: Floor = None,
     ) -> None:
         self.smooth_labels = smooth_labels
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     @property
     @abstractmethod

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
 from nishimori._calibrators.lazy import lazily
 from nishimori._methods.fitted_method import FittedMethod, check_map
 from nishimori._methods.traits import Traits
@@ -58,7 +58,7 @@ def in_data_frame(found: Array, X: Any, estimator: Any, names: Callable[[], Host
 
 
 # scikit-learn must not wrap `transform`: it does not know that flat scores give one column. `in_data_frame` does it instead.
-class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod, auto_wrap_output_keys=()):  # type: ignore[call-arg]
+class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod, auto_wrap_output_keys=()):
     """Everything except the choice of the map.
 
     A subclass has the parameters ``input``, ``classes`` and ``floor`` and a `fit` that takes its data from `rows_from` and

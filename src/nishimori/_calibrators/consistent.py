@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from math import sqrt
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -113,7 +113,7 @@ class Consistent(Calibrator):
     vector+ec: confidence 87.1%, accuracy 86.8%
     """
 
-    traits = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=True)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=True)
     calibrator_: Calibrator
     ec_temperature_: float
     ec_temperature_se_: float | None
@@ -130,9 +130,9 @@ class Consistent(Calibrator):
     ) -> None:
         self.calibrator = calibrator
         self.cv = cv
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def fit(
         self,

@@ -1,6 +1,6 @@
 """Ensemble temperature scaling: a mixture of calibrated, original and uniform probabilities."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, refuse_sketch
@@ -78,7 +78,7 @@ class EnsembleTemperature(Calibrator):
     T = 2.79, weights [0.7  0.24 0.05]
     """
 
-    traits = Traits(keeps_predictions=True, streams=True, from_sketch=False, error_bars=True)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=False, error_bars=True)
     weights_: HostArray
     ts_: float
     n_passes_: int
@@ -87,9 +87,9 @@ class EnsembleTemperature(Calibrator):
     why_no_se_: str | None
 
     def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def fit(
         self,

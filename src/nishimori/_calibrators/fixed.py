@@ -1,6 +1,6 @@
 """Calibrators that are ready to use without data: from a temperature you know, or from a file of any method."""
 
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._methods.record import Provenance, Record
@@ -29,16 +29,16 @@ class FixedTemperature(Calibrator):
         As for `ExpectationConsistency`.
     """
 
-    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
     is_fixed = True
 
     def __init__(
         self, temperature: float = 1.0, *, input: Input = "logits", classes: Classes = None, floor: Floor = None
     ) -> None:
         self.temperature = temperature
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, ignore_index: int | None = None) -> Self:
         """Check the data and note its columns; the temperature stays as it is."""
@@ -79,13 +79,13 @@ class Uncalibrated(Calibrator):
     1.0
     """
 
-    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
     is_fixed = True
 
     def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def fit(
         self,
@@ -139,9 +139,9 @@ class FixedMap(Calibrator):
         self.map = map
         self.method = method
         self.params = params
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, ignore_index: int | None = None) -> Self:
         """Check the data and note its columns; the map stays as it is."""

@@ -1,7 +1,7 @@
 """A temperature per predicted class or per group, as far as the data tell the groups apart."""
 
 from collections.abc import Mapping
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class GroupConsistency(Calibrator):
     class 6: T = 0.42 ± 0.10
     """
 
-    traits = Traits(keeps_predictions=True, streams=True, from_sketch=False, error_bars=True)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=False, error_bars=True)
     temperatures_: HostArray
     temperatures_se_: HostArray | None
     groups_: HostArray | tuple[Any, ...]
@@ -112,9 +112,9 @@ class GroupConsistency(Calibrator):
     ) -> None:
         self.by = by
         self.method = method
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def fit(
         self,

@@ -1,6 +1,6 @@
 """Histogram binning: the frequency of each class among the samples whose probability falls into the same bin."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class HistogramBinning(Calibrator):
     0.83 ± 0.01
     """
 
-    traits = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=True)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=True)
     n_passes_: int
     edges_: HostArray
     frequencies_: HostArray
@@ -111,9 +111,9 @@ class HistogramBinning(Calibrator):
         self.n_bins = n_bins
         self.strategy = strategy
         self.prior = prior
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def fit(
         self,

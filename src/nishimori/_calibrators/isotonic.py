@@ -1,6 +1,6 @@
 """Isotonic regression: the best increasing curve from the probability of each class to a calibrated one."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class Isotonic(Calibrator):
     array([0.3, 0.7])
     """
 
-    traits = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
     n_passes_: int
     curves_: list[tuple[HostArray, HostArray]]
     parameters_se_: None
@@ -87,9 +87,9 @@ class Isotonic(Calibrator):
 
     def __init__(self, *, prior: float = 1.0, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
         self.prior = prior
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def fit(
         self,

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import Parameter, Signature, isabstract
@@ -160,7 +160,8 @@ class Finished:
         inner = {
             name: params.pop(used) for name in own_parameters(self.method) if (used := inner_name(name, self.own)) in params
         }
-        return self.kind(_instantiate(self.method, inner), **params)
+        make: Callable[..., Calibrator] = self.kind  # whose constructor takes more than that of a calibrator in general
+        return make(_instantiate(self.method, inner), **params)
 
 
 def inner_name(name: str, own: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Calibrators that divide all logits by one temperature: each is an observable whose means must agree."""
 
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,7 +24,7 @@ from nishimori.errors import InputError
 class OneTemperature(OneTemperatureMethod, Calibrator):
     """A calibrator that divides logits by one temperature; subclasses choose the observable."""
 
-    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
 
     def confidence_interval(self, level: float = 0.95) -> Interval:
         """The temperatures that the validation data leave possible, at this level of confidence.
@@ -193,9 +193,9 @@ class Matched(OneTemperature):
         self, observable: Observable, *, input: Input = "logits", classes: Classes = None, floor: Floor = None
     ) -> None:
         self.observable = observable
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     @property
     def method_name(self) -> str:

@@ -44,7 +44,7 @@ class AffineScaling(Calibrator):
     place of centred logits.
     """
 
-    traits = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False)
+    traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False)
     penalty: Penalty
     preserve_accuracy: bool
     n_passes_: int
@@ -69,9 +69,9 @@ class AffineScaling(Calibrator):
     ) -> None:
         self.penalty = penalty
         self.preserve_accuracy = preserve_accuracy
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def fit(
         self,

@@ -65,8 +65,8 @@ class BoundedMatch:
             raise InputError("top_n", f"be at most the number of listed classes per sample, {data.n_listed}", got=right.n)
         searched = self._asked or (Confidence(),)  # which counts the rows
         name = data.labels_name
-        self.even = match(data.even, *searched, right=right, label_name=name, counts=counts)
-        self.concentrated = match(data.concentrated, *searched, right=right, label_name=name, counts=counts)
+        self.even: Match = match(data.even, *searched, right=right, label_name=name, counts=counts)
+        self.concentrated: Match = match(data.concentrated, *searched, right=right, label_name=name, counts=counts)
 
     @property
     def n_passes(self) -> int:

@@ -25,9 +25,9 @@ class AdaptiveMethod(FittedMethod):
     ts_: float | None
 
     def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def expected_passes(self, data: Rows) -> int:  # noqa: ARG002
         """Two: the second is for the errors at both temperatures."""

@@ -56,6 +56,7 @@ class FittedMethod(ABC):
     floor_: float | None
     map_: Map
     classes_: HostArray
+    feature_names_in_: HostArray
     n_features_in_: int
     label_column_: str | None
     score_column_: str | None

@@ -172,9 +172,9 @@ class ExpectationConsistencyMethod(OneTemperatureMethod):
     ) -> None:
         self.top_n = top_n
         self.smooth_labels = smooth_labels
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def observable_for(self, n_classes: int) -> Observable:
         """Confidence, or the probability of the N largest classes."""
@@ -189,9 +189,9 @@ class TemperatureScalingMethod(OneTemperatureMethod):
         self, *, smooth_labels: bool = False, input: Input = "logits", classes: Classes = None, floor: Floor = None
     ) -> None:
         self.smooth_labels = smooth_labels
-        self.input = input
+        self.input: Input = input
         self.classes = classes
-        self.floor = floor
+        self.floor: Floor = floor
 
     def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
         """The logit itself."""

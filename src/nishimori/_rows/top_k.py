@@ -132,7 +132,7 @@ class TopK:
             raise InputError("indices", "be whole numbers, the positions of the listed classes in the vocabulary")
         leading = logs.shape[:-1] if logs.ndim > 2 else ()
         flat = logs.reshape(-1, k)
-        self.scores = ListedScores(flat, "logits", "log_probabilities", leading=leading, vocabulary_size=size)
+        self.scores: ListedScores = ListedScores(flat, "logits", "log_probabilities", leading=leading, vocabulary_size=size)
         self._indices = classes.reshape(-1, k)
         self._label_logs = self._per_row(label_log_probabilities)
         self._is_checked = np.zeros(len(flat), dtype=bool)

@@ -150,7 +150,7 @@ class Calibrated(ExactBuffers):
         self.method: str = "fixed" if self.calibrator is None else self.calibrator.method_name
         self.found: Temperatures | None = None
         self.sketch: Sketch | None = None
-        self.training = model.training
+        self.training: bool = model.training
         register(self)
 
     @property

@@ -3,7 +3,7 @@
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score
 from sklearn.svm import LinearSVC
@@ -11,6 +11,7 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
+from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.classifier.calibration import Calibration, prepare
 from nishimori._calibrators.classifier.folds import FoldScores, folds_of, pool_test_parts, refuse_repeated, scored_folds
@@ -137,7 +138,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.cv = cv
         self.ensemble = ensemble
         self.response = response
-        self.floor = floor
+        self.floor: Floor = floor
         self.keep_scores = keep_scores
         self.n_jobs = n_jobs
 
@@ -234,7 +235,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """The accuracy of `predict`, as of every classifier; ``params`` as for `predict_proba`."""
         return float(accuracy_score(y, self.predict(X, **params), sample_weight=sample_weight))
 
-    def get_metadata_routing(self) -> MetadataRouter:
+    def get_metadata_routing(self) -> Any:
         """Who gets which metadata, for scikit-learn: the classifier, the splitter and the calibrator."""
         fit = MethodMapping().add(caller="fit", callee="fit")
         predictions = MethodMapping().add(caller="fit", callee="fit")

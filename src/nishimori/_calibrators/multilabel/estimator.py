@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import nishimori
+from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, TransformerMixin
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.multilabel.decisions import Decisions, check_values, decisions, scores_in, warn_of_probabilities
 from nishimori._calibrators.multilabel.label_fits import Sharing, binary_method, check_parameters, fit_labels
@@ -115,6 +115,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     open_labels_: tuple[Any, ...]
     floor_: float | None
     classes_: HostArray
+    feature_names_in_: HostArray
     n_features_in_: int
     n_samples_: int
 
@@ -132,8 +133,8 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.parameters = parameters
         self.labels = labels
         self.missing = missing
-        self.input = input
-        self.floor = floor
+        self.input: Input = input
+        self.floor: Floor = floor
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn's tools ask: ``y`` is a table with one column per label."""

@@ -110,7 +110,7 @@ class Sketch(Displayed):
         self._survey = Survey(Grid.over(temperatures, nodes_per_octave), observables_from(observables))
         self._contents = self._survey.empty
         self.input = input
-        self.classes = None if classes is None else class_labels(classes).tolist()
+        self.classes: list[Any] | None = None if classes is None else class_labels(classes).tolist()
         self.floor = floor
 
     def __repr__(self) -> str:
