@@ -17,4 +17,6 @@ def on_page_content(content: str, **_: Any) -> str:
 def mathml(tex: str, *, is_block: bool) -> str:
     """One formula, in a frame that scrolls if it is wider than the page."""
     formula = convert(html.unescape(tex).strip(), display="block" if is_block else "inline")
+    if "\\" in formula:
+        raise ValueError(f"the converter does not know a command of {tex}")
     return f'<div class="formula" tabindex="0">{formula}</div>' if is_block else formula
