@@ -55,3 +55,27 @@ def test_the_reference_has_every_public_name_once():
         name for page in pages for name in re.findall(r"^::: nishimori\.(\S+)$", page.read_text("utf-8"), re.MULTILINE)
     ]
     assert sorted(described) == sorted(public())
+
+
+# Tables, lists and definitions to look things up in; nobody reads them from the first line to the last.
+LOOKED_UP = {"claims", "command_line", "glossary", "metrics", "references"}
+
+
+def words_shown(text):
+    """How many words a reader sees at first: neither code, nor tables, nor what is folded after ``<!-- more -->``."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    sections = re.split(r"^(?=#+ )", text, flags=re.MULTILINE)
+    shown = "\n".join(section.partition("<!-- more -->")[0] for section in sections)
+    return len(" ".join(line for line in shown.splitlines() if not line.startswith("|")).split())
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_is_short_enough_to_be_read(page):
+    if page.stem not in LOOKED_UP:
+        assert words_shown(page.read_text(encoding="utf-8")) <= 2_400
+
+
+def test_words_are_counted_outside_code_tables_and_folds():
+    assert (
+        words_shown("# one two\n\nthree\n\n```python\nx = 1\n```\n\n| a | b |\n\n<!-- more -->\n\nnot seen\n\n## four\n") == 6
+    )
