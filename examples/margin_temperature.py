@@ -4,7 +4,7 @@ T = exp(a + b·m), where m is the margin of a row: its largest logit minus the s
 temperature. The parameters enter non-linearly. `nishimori.SeveralParameters` finds those of the lowest cross-entropy, with
 their standard errors, from `start` and `map_for` alone.
 
-The shell uses the same file from the folder that it is in:
+The picture needs ``pip install matplotlib``. The shell uses the same file from the folder that it is in:
 
     nishimori fit val.npz -o c.json --method margin_temperature:MarginScaling
     nishimori --import margin_temperature apply c.json test.npz -o probabilities.npz
@@ -60,11 +60,20 @@ nishimori.register_map("margin_temperature", MarginTemperature)
 nishimori.register("margin", MarginScaling)
 
 if __name__ == "__main__":
+    import matplotlib.pyplot as plt
+
     network = nishimori.data.load("cifar10/resnet20")
     validation, test = ((each.logits, each.labels) for each in (network.validation, network.test))
     fitted = MarginScaling().fit(*validation)
     for name, value in fitted.parameters_.items():
         print(f"{name} = {value:.3f} ± {fitted.parameters_se_[name]:.3f}")
     print(nishimori.compare(*validation, *test, methods=("none", "ts", fitted)))
+    margin = np.linspace(0, 15)
+    figure, axes = plt.subplots(layout="constrained")
+    axes.plot(margin, np.exp(fitted.parameters_["a"] + fitted.parameters_["b"] * margin), label="margin")
+    axes.axhline(nishimori.temperatures(*validation).ts, color="gray", linestyle=":", label="one temperature")
+    axes.set(xlabel="margin of the two largest logits", ylabel="temperature T")
+    axes.legend()
+    figure.savefig("margin_temperature.png")
     fitted.save("margin.json", overwrite=True)
     print(nishimori.evaluate(*test, calibrator=nishimori.load("margin.json")).ece)

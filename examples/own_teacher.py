@@ -1,11 +1,13 @@
 """Define your own teacher: a logit teacher whose labels are flipped with probability 0.1.
 
 The example compares theory and simulation of logistic regression trained on these labels, and prints the calibration error
-before and after temperature scaling and expectation consistency.
+before and after temperature scaling and expectation consistency. The picture needs ``pip install matplotlib``.
 """
 
 from dataclasses import dataclass
 
+import matplotlib.pyplot as plt
+import numpy as np
 from scipy.special import expit
 
 from nishimori.theory import Teacher, simulate, state_evolution
@@ -29,3 +31,12 @@ for name in ("error", "temperature_ts", "temperature_ec"):
     print(f"{name:14} {getattr(limit, name):7.3f}   {found[name].mean:.3f} ± {found[name].standard_error:.3f}")
 for label, T in (("before", 1.0), ("after TS", limit.temperature_ts), ("after EC", limit.temperature_ec)):
     print(f"ECE {label:8}  {limit.ece(T):.2%}")
+
+temperatures = np.geomspace(0.5, 10, 60)
+figure, axes = plt.subplots(layout="constrained")
+axes.semilogx(temperatures, [100 * limit.ece(T) for T in temperatures])
+for label, T in (("TS", limit.temperature_ts), ("EC", limit.temperature_ec)):
+    axes.plot(T, 100 * limit.ece(T), "o", label=f"T of {label}")
+axes.set(xlabel="temperature T", ylabel="ECE of the limit d → ∞, in percent")
+axes.legend()
+figure.savefig("own_teacher.png")

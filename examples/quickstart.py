@@ -1,9 +1,9 @@
 """Calibrate a real network and measure the result, with logits that come with nishimori.
 
-For a model of your own, replace the bundled logits and labels with yours.
+For a model of your own, replace the bundled logits and labels with yours. The picture needs ``pip install 'nishimori[plot]'``.
 """
 
-from nishimori import AdaptiveConsistency, ExpectationConsistency, TemperatureScaling, data, evaluate
+from nishimori import AdaptiveConsistency, ExpectationConsistency, TemperatureScaling, data, evaluate, plot
 
 network = data.load("cifar10/resnet20")
 val, test = network.validation, network.test
@@ -17,5 +17,9 @@ for calibrator in (AdaptiveConsistency(), ExpectationConsistency(), TemperatureS
     print(f"{calibrator.method:8}  T = {calibrator.temperature_:.3f}", end="  ")
     print(f"accuracy {after.accuracy:.2%}  confidence {after.confidence:.2%}  ECE {after.ece:.2%}")
 
-probabilities = AdaptiveConsistency().fit(val.logits, val.labels).predict_proba(test.logits)
+calibrator = AdaptiveConsistency().fit(val.logits, val.labels)
+probabilities = calibrator.predict_proba(test.logits)
 print(f"calibrated probabilities of the first image: {probabilities[0].round(3)}")
+
+axes = plot.calibration(test.logits, test.labels, calibrator)  # before and after
+axes.figure.savefig("quickstart.png")

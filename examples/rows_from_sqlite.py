@@ -2,7 +2,8 @@
 
 Any object that gives its batches again each time it is iterated over can be passed in place of logits and labels. A batch is a
 dictionary. Here it is the result of a query with sqlite3: answers of a model for patients of two hospitals. The samples of one
-patient are not independent, so patients are clusters, and each hospital gets a temperature of its own.
+patient are not independent, so patients are clusters, and each hospital gets a temperature of its own. The picture needs
+``pip install 'nishimori[plot]'``.
 """
 
 import sqlite3
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import nishimori
+from nishimori import plot
 
 CLASSES = 3
 
@@ -62,3 +64,8 @@ if __name__ == "__main__":
         for name, T in zip(by_hospital.map_.groups, by_hospital.map_.temperatures, strict=True):
             print(f"{name}: T = {T:.2f}")
         print(nishimori.compare(answers, methods=("none", "ec", by_hospital)))
+
+        one = nishimori.ExpectationConsistency().fit(answers)
+        fitted = {"one temperature": one, "one per hospital": by_hospital}
+        gaps = {name: nishimori.group_gaps(answers, by="groups", calibrator=each) for name, each in fitted.items()}
+        plot.group_gaps(gaps).figure.savefig("rows_from_sqlite.png")

@@ -4,6 +4,7 @@ nishimori paper run claims -o results
 python paper/tests/claims_page.py results > docs/claims.md
 """
 
+import re
 import sys
 from collections.abc import Sequence
 
@@ -40,16 +41,31 @@ images, unless the line says otherwise; the statements on the cost of calibratio
 bundled networks. *Judgement* is what was decided by reading, and not by a number. *Chance* is the probability that the
 criterion fails although the statement is true, or passes although it is not, computed from the standard errors of what is
 compared; without such a line nothing is random: theory, equations, printed numbers, counts.
+
+| statement | section | verdict |
+|---|---|---|
 """
 
 
 def page(claims: Sequence[paper.Claim]) -> str:
     """The page in Markdown."""
-    parts = [OPENING]
-    for title in ORDER:
-        chosen = [claim for claim in claims if title_of(claim) == title]
+    by_title = {title: [claim for claim in claims if title_of(claim) == title] for title in ORDER}
+    rows = [row(claim) for chosen in by_title.values() for claim in chosen]
+    parts = [OPENING + "\n".join(rows) + "\n"]
+    for title, chosen in by_title.items():
         parts += [f"## {title}\n", *(entry(claim) for claim in chosen)]
     return "\n".join(parts)
+
+
+def row(claim: paper.Claim) -> str:
+    """The line of a claim in the table, which leads to its entry."""
+    anchor = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", claim.name.lower()))
+    return f"| [{plain(heading(claim))}](#{anchor}) | {plain(claim.section)} | {claim.verdict} |"
+
+
+def heading(claim: paper.Claim) -> str:
+    """The name of a claim with a capital letter."""
+    return claim.name[:1].upper() + claim.name[1:]
 
 
 def title_of(claim: paper.Claim) -> str:
@@ -63,7 +79,8 @@ def entry(claim: paper.Claim) -> str:
     condition = f": {claim.condition}" if claim.condition else ""
     only = f" True only of {claim.true_only_of}." if claim.true_only_of else ""
     lines = [
-        f"**{plain(claim.name[:1].upper() + claim.name[1:])}** ({plain(claim.section)}): “{plain(claim.quotation)}”\n",
+        f"### {plain(heading(claim))}\n",
+        f"“{plain(claim.quotation)}” ({plain(claim.section)})\n",
         f"- **{claim.verdict}**{plain(condition)}.{only}",
         f"- True if: {plain(claim.criterion)}.",
         f"- Found: {plain(claim.ours)}.",

@@ -35,7 +35,6 @@ SLOW = {
     "_maximisation": ("test_claim_pieces", "evidence or maximisation"),
     "_method": ("test_claim_pieces", "facts or right or frequencies"),
     "_networks": ("test_claim_pieces", "resnet20 or sizes"),
-    "_picture": ("test_claim_picture", "test"),
     "_precision": ("test_claim_pieces", "variances or difference or precision or bundled"),
     "_regression": ("test_claim_pieces", "density or best_loss"),
     "_related_work": ("test_claim_pieces", "posterior or bayesian_methods"),

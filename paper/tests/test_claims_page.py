@@ -58,22 +58,13 @@ def test_pages_that_differ_in_a_word_or_a_number_are_not_alike():
 
 # Sentences of the pages, with the numbers of a group in place of the digits.
 SENTENCES = {
-    ("README.md", _networks): [
-        "stays at {ece_augmented_low:.1%} to {ece_augmented_high:.1%}, where clean validation images give "
-        "{ece_clean_low:.1%} to {ece_clean_high:.1%} with the same two networks",
-    ],
-    ("README.md", _validation): [
-        "{ratio_median:.1f} times as many for the same precision of T (median of {n_networks} networks)"
-    ],
-    ("README.md", _noise): [
-        "lower than that of TS on all {n_lower} networks, by {reduction:.0%} on average for our eight",
-        "higher than without calibration on {n_worse_ts} of {n} networks after TS and on {n_worse_ec} after EC",
-    ],
     ("docs/index.md", _validation): [
         "EC needs {ratio_low:.1f} to {ratio_high:.1f} times as many validation samples as TS on the bundled networks, in the "
         "median {ratio_median:.1f} times",
     ],
     ("docs/paper.md", _networks): [
+        "stays at {ece_augmented_low:.1%} to {ece_augmented_high:.1%}, where clean validation images give "
+        "{ece_clean_low:.1%} to {ece_clean_high:.1%} with the same two networks",
         "(at most {temperature_apart:.1%} apart; {temperature_apart_paper:.1%} in the paper's Table 1)",
         "lower than after TS on {n_lower} of the {n} networks",
         "not higher on {n_not_higher_rounded} of the {n}",
@@ -81,10 +72,13 @@ SENTENCES = {
         "above the margin of −{margin:.2f}",
     ],
     ("docs/paper.md", _noise): [
+        "lower than that of TS on all {n_lower} networks, by {reduction:.0%} on average for our eight",
+        "higher than without calibration on {n_worse_ts} of {n} networks after TS and on {n_worse_ec} after EC",
         "the mean over its own table ({reduction_paper:.1%}), and here the reduction is {reduction:.0%}",
         "on {n_worse_ts} of the {n} networks after TS and on {n_worse_ec} after EC",
     ],
     ("docs/paper.md", _validation): [
+        "{ratio_median:.1f} times as many for the same precision of T (median of {n_networks} networks)",
         "{ratio_median:.1f} times as many as TS in the median of {n_networks} networks",
         "it needs {ratio_median:.1f} times as many, in the median of the {n_networks} bundled networks",
     ],
@@ -109,7 +103,7 @@ def test_no_page_counts_claims():
 
 def test_one_number_for_the_samples_that_ec_needs():
     """The ratio of the variances of the two temperatures is rounded in the same way wherever it is named."""
-    for file in ("README.md", "docs/index.md", "docs/paper.md", "docs/claims.md"):
+    for file in ("docs/index.md", "docs/paper.md", "docs/claims.md"):
         assert re.search(r"\b1\.8 times", text_of(file)), file
         assert not re.search(r"1\.(?:65|7|76) times", text_of(file)), file
 

@@ -1,83 +1,49 @@
-import ast
 import runpy
 import subprocess
 import sys
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
-from readme import Runner
+from example_runs import EXAMPLES, ExampleRuns, missing
 
 import nishimori
-
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-
-# What an example may import beyond nishimori's own dependencies, and what that needs to be installed.
-OPTIONAL = {
-    "torch": ["torch"],
-    "lightning": ["lightning"],
-    "transformers": ["transformers", "accelerate"],
-    "ray": ["ray", "pandas", "pyarrow"],
-    "pyspark": ["pyspark", "pandas", "pyarrow"],
-}
-
-# Models that are trained for a shorter time here than by default: the tests are about the code, not about the numbers.
-SHORTER = {
-    "language_model": ["--steps", "20", "--width", "32"],
-    "language_model_answers": ["--steps", "40", "--read", "250"],
-}
-
-# The same for scripts without options: a number of steps in their text, and the one that replaces it.
-FEWER = {
-    "torch_causal_lm": ("max_steps=150", "max_steps=5"),
-    "torch_lightning": ("max_epochs=200", "max_epochs=10"),
-    "torch_transformers": ("num_train_epochs=60", "num_train_epochs=10"),
-}
-
-# What the examples import, made once for all of them.
-IMPORTS = ("nishimori.torch", "nishimori.theory", "nishimori._calibrators.methods", "nishimori._evaluation.compare")
-IMPORTS += ("sklearn.datasets", "sklearn.linear_model", "transformers.trainer")
 
 # Engines that report their own start on standard error.
 TALKATIVE = ("map_reduce_ray", "map_reduce_spark")
 
 
-def missing(source: str) -> list[str]:
-    """Optional packages that the source imports and that are not installed."""
-    nodes = list(ast.walk(ast.parse(source)))
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    packages = {name.partition(".")[0] for name in names}
-    needed = {package for name in packages & OPTIONAL.keys() for package in OPTIONAL[name]}
-    return sorted(package for package in needed if find_spec(package) is None)
-
-
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory):
-    """One process whose children run all examples."""
-    # Networks as small as these train faster on one core, especially while other tests use the second one.
-    home, one_core = tmp_path_factory.mktemp("home"), {"OMP_NUM_THREADS": "1"}
-    with Runner(Path(sys.executable), home=home, imports=IMPORTS, **one_core) as running:
+def runs():
+    with ExampleRuns() as running:
         yield running
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_example_runs_and_writes_nothing_to_standard_error(path, runner, tmp_path):
+def test_the_example_runs_and_writes_nothing_to_standard_error(path, runs):
     source = path.read_text(encoding="utf-8")
     absent = missing(source)
     if absent:
         pytest.skip(f"{', '.join(absent)} not installed")
-    script = path
-    if path.stem in FEWER:
-        usual, fewer = FEWER[path.stem]
-        assert source.count(usual) == 1
-        script = tmp_path / path.name
-        script.write_text(source.replace(usual, fewer), encoding="utf-8")
-    code, output, error = runner.run([sys.executable, str(script), *SHORTER.get(path.stem, [])], tmp_path)
-    assert code == 0, error
-    assert output
-    assert error == "" or path.stem in TALKATIVE
+    found = runs.outcome(path)
+    assert found.code == 0
+    assert found.output
+    assert found.error == "" or path.stem in TALKATIVE
+    assert found.pictures == ([f"{path.stem}.png"] if "savefig" in source else [])
+
+
+def test_an_example_that_fails_is_not_kept(tmp_path):
+    script = tmp_path / "broken.py"
+    script.write_text("raise ValueError('no')", encoding="utf-8")
+    with ExampleRuns(tmp_path / "kept") as running:
+        running._runner = RunnerThatFails()
+        with pytest.raises(AssertionError, match=r"^broken.py ended with the exit code 1:\nno$"):
+            running.outcome(script)
+        assert not running.folder(script).exists()
+
+
+class RunnerThatFails:
+    def run(self, line, folder):
+        return 1, "", "no"
 
 
 def test_the_pool_prints_the_temperatures_and_standard_errors_of_all_rows(tmp_path):
@@ -96,9 +62,10 @@ def test_the_pool_prints_the_temperatures_and_standard_errors_of_all_rows(tmp_pa
 
 
 def test_an_example_is_skipped_only_if_an_optional_package_is_missing(monkeypatch):
-    monkeypatch.setattr(f"{__name__}.find_spec", lambda name: None)
+    monkeypatch.setattr("example_runs.find_spec", lambda name: None)
     assert missing("import torch.nn as nn\nfrom torch import nn") == ["torch"]
     assert missing("from transformers import Trainer") == ["accelerate", "transformers"]
     assert missing("import ray\nimport pandas as pd") == ["pandas", "pyarrow", "ray"]
     assert missing("def f():\n    import lightning") == ["lightning"]
+    assert missing("from nishimori import data, plot") == ["matplotlib"]
     assert missing("import numpy, sklearn, nishimorri\nfrom nishimori.torch import calibrate") == []

@@ -1,20 +1,33 @@
 """Every block of the README runs and prints what it shows, from the wheel in an empty environment if it needs no extra."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from readme import Runner, assert_alike, blocks
+from readme import README, Runner, assert_alike, blocks
 from wheels import LIBRARY, built, environment, pip
+
+HOME = r"https://(?:github|raw\.githubusercontent)\.com"
 
 
 def test_the_readme_has_blocks_of_every_kind():
     kinds = [(block.language, block.extra) for block in blocks()]
     assert kinds.count(("console", None)) >= 3
     assert kinds.count(("python", None)) >= 3
-    assert {extra for _, extra in kinds} == {None, "paper", "plot", "report", "torch"}
+    assert {extra for _, extra in kinds} == {None, "report", "torch"}
+
+
+def test_links_and_pictures_of_the_readme_are_absolute_and_name_files_of_the_repository():
+    """It is shown on PyPI too, where relative links lead nowhere."""
+    targets = re.findall(r"\]\(([^)]+)\)", README.read_text(encoding="utf-8"))
+    ours = [re.match(f"{HOME}/nishimori-project/nishimori/(?:blob/)?main/([^#]+)", target) for target in targets]
+    assert all(target.startswith("https://") for target in targets)
+    paths = [found[1] for found in ours if found]
+    assert len(paths) > 10
+    assert [path for path in paths if not (README.parent / path).exists()] == []
 
 
 @pytest.mark.parametrize("printed", ["T = 1.614 in 3 passes", "T = 1.612 in 3 passes"])

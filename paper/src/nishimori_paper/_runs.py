@@ -87,7 +87,7 @@ def run(
     store = Store(_path(artefact, target), artefact, scale)
     if not overwrite:
         store.resume()
-    pictures = [target / f"{artefact.name}.{ending}" for ending in ("png", "svg")]
+    pictures = [target / f"{artefact.name}.{ending}" for ending in ("png", "svg") if artefact.has_picture]
     target.mkdir(parents=True, exist_ok=True)
     if not store.pieces:
         for path in (store.path, *pictures, *target.glob(f"{artefact.name}.csv"), *target.glob(f"{artefact.name}-*.csv")):
@@ -106,9 +106,10 @@ def run(
         # Files of an earlier run with the same settings may be replaced; other files were refused above.
         for path, rows in sheets.items():
             _write_csv(path, rows)
-        with _of(store.path):
-            figure = artefact.draw(store.pieces, pyplot)
-        _draw(figure, pictures, pyplot)
+        if artefact.has_picture:
+            with _of(store.path):
+                figure = artefact.draw(store.pieces, pyplot)
+            _draw(figure, pictures, pyplot)
         store.finish(findings)
     return Outcome(findings, files, fresh)
 

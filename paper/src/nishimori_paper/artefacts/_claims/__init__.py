@@ -18,7 +18,6 @@ from nishimori_paper.artefacts._claims import (
     _similarity,
     _validation,
 )
-from nishimori_paper.artefacts._claims._picture import draw_claims
 from nishimori_paper.artefacts._claims._statement import Group
 from nishimori_paper.artefacts._figure_train_size import FigureTrainSize
 from nishimori_paper.artefacts._rows import trained_networks
@@ -51,6 +50,7 @@ class Claims(Artefact):
 
     name = "claims"
     where = "All sections, appendices A and C"
+    has_picture = False  # a list of texts
 
     def networks(self) -> Sequence[str]:
         return list(dict.fromkeys([*trained_networks(), *FigureTrainSize().networks()]))
@@ -74,9 +74,6 @@ class Claims(Artefact):
             Finding(f"{claim.section}: {claim.name}", claim.ours, claim.quotation, claim.stands, claim=claim)
             for claim in self.claims(done)
         ]
-
-    def draw(self, done: Pieces, pyplot: Any) -> Any:
-        return draw_claims(self.claims(done), pyplot)
 
 
 def _place(claim: Claim) -> int:
