@@ -15,6 +15,7 @@ import gzip
 import hashlib
 import io
 import lzma
+import os
 import pickle
 import re
 import sys
@@ -26,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-MIRROR = "http://deb.debian.org/debian"
+MIRROR = os.environ.get("DEBIAN_MIRROR", "")  # the address that /etc/apt/sources.list has
 RELEASE = "Debian 12 (bookworm), main"
 LARGEST_PACKAGE = 2_000_000  # bytes of the archive: what is larger says no more about a type and takes long to fetch
 PACKAGES_PER_KIND = 80  # at first; a package whose archive the mirror no longer has is struck off, which leaves about half
@@ -168,8 +169,10 @@ def kind_of(path, package):
 def fetch(url, path):
     """Download once."""
     if not path.exists():
+        if not MIRROR:
+            sys.exit("Set DEBIAN_MIRROR to the address of a mirror of Debian, as in /etc/apt/sources.list.")
         part = path.with_suffix(".part")
-        with urllib.request.urlopen(url, timeout=120) as answer:  # noqa: S310  one mirror, named above
+        with urllib.request.urlopen(url, timeout=120) as answer:  # noqa: S310  one mirror, which the user names
             part.write_bytes(answer.read())
         part.rename(path)
     return path

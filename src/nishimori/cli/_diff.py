@@ -1,4 +1,4 @@
-"""``nishimori diff``: whether two data sets, such as those of yesterday and today, differ by more than chance."""
+"""``nishimori diff``: whether two data sets, such as those of yesterday and today, differ significantly."""
 
 from pathlib import Path
 from typing import Annotated, Any
