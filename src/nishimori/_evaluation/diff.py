@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from nishimori._evaluation.group_gaps import holm
 from nishimori._evaluation.metrics.metric import Difference
-from nishimori._evaluation.p_value import format_p_value
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
 from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.formatting import format_p_value, value_with_error
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.numbers import between
-from nishimori._support.tables import Tabular, value_with_error
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.temperature import Temperature
 

@@ -14,8 +14,8 @@ from nishimori._rows.array_files.files import open_arrays
 from nishimori._rows.tables.files import is_table, open_table
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.disk import existing_file
+from nishimori._support.formatting import value_with_error
 from nishimori._support.json import JsonError, read_json
-from nishimori._support.tables import value_with_error
 from nishimori.cli._calibration import calibrator_in
 from nishimori.cli._description import description
 from nishimori.cli._file_kinds import CALIBRATION, MULTILABEL, REPORT, SCORES, SKETCH, kind_of

@@ -175,7 +175,7 @@ def test_the_search_for_a_large_matrix_ends_where_all_samples_are_separated_unle
         NotConvergedError, match=r"^No finite parameters fit best: after \d+ readings, all samples are separated"
     ):
         search.minimum()
-    assert search.n_readings < 60  # not the 400 after which the search gives up
+    assert search.n_passes < 60  # not the 400 after which the search gives up
     assert np.isfinite(searched(logits, labels, True, [1e-3, 1e-3, 1e-3]).minimum().theta).all()
 
 

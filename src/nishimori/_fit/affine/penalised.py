@@ -196,7 +196,7 @@ class AffineSearch:
     def separated(self) -> NotConvergedError:
         """The error where some parameters give every label more than half of the probability."""
         return NotConvergedError(
-            f"No finite parameters fit best: after {self.n_readings} readings, all samples are separated perfectly, and larger "
+            f"No finite parameters fit best: after {self.n_passes} passes, all samples are separated perfectly, and larger "
             f"parameters always fit better. Use {self._remedy}, or more data."
         )
 
