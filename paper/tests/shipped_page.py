@@ -1,19 +1,22 @@
-"""The page docs/shipped_models.md, written from paper/shipped/page.md and the numbers in paper/shipped_results.json.
+"""docs/shipped_models.md and bench/results/shipped.md, from templates and the numbers in paper/shipped_results.json.
 
-python paper/tests/shipped_page.py > docs/shipped_models.md
+python paper/tests/shipped_page.py
 
-In page.md, {{py3langid/methods/ec/ece|.1%}} is a number of the final half, and {{models}}, {{halves}}, {{scores}},
-{{temperatures}}, {{mechanisms}} and {{domains}} are tables.
+In the templates paper/shipped/page.md and details.md, {{py3langid/methods/ec/ece|.1%}} is a number of the final half, and
+{{models}}, {{halves}}, {{scores}}, {{temperatures}}, {{mechanisms}} and {{domains}} are tables.
 """
 
 import json
-import re
-import sys
 from pathlib import Path
 
 from nishimori_paper.artefacts._shipped_measures import MASKED, METHODS, larger_error
+from numbers_in_text import filled
 
 PAPER = Path(__file__).resolve().parents[1]
+PAGES = {
+    "page.md": PAPER.parent / "docs" / "shipped_models.md",
+    "details.md": PAPER.parent / "bench" / "results" / "shipped.md",
+}
 SHOWN = ("none", "ts", "ec", "adaptive", "best", "classwise", "bias", "vector", "vector+ec")
 RAW = {"none": "", "ts": ", TS", "ec": ", EC"}
 CHANGES = {
@@ -37,38 +40,36 @@ def results():
     return json.loads((PAPER / "shipped_results.json").read_text(encoding="utf-8"))
 
 
-def page(stored):
+def page(stored, template="page.md"):
     """The page in Markdown."""
-    text = (PAPER / "shipped" / "page.md").read_text(encoding="utf-8")
+    text = (PAPER / "shipped" / template).read_text(encoding="utf-8")
     final = stored["final"]
     for table in (models, scores, temperatures, mechanisms, domains):
         text = text.replace(f"{{{{{table.__name__}}}}}", "\n".join(table(final)))
     stored = {half: {name: with_differences(content) for name, content in found.items()} for half, found in stored.items()}
     text = text.replace("{{halves}}", "\n".join(halves(stored)))
-    return re.sub(r"\{\{([^{}|]+)\|([^{}]+)\}\}", lambda found: number(stored, *found.groups()), text)
+    # Without a half, numbers are those of the final one.
+    return filled(text, stored["final"] | stored)
 
 
 def with_differences(content):
-    """A model's numbers, with NLLs minus that of TS, and the share of log T_TS/T_EC that goes with doubtful labels."""
+    """A model's numbers, with NLLs minus that of TS, and shares of log T_TS/T_EC that go with a change."""
     if "mechanisms" not in content:
         return content
     methods = {
         name: found and found | {"against_ts": found["against_ts"] | {"nll": found["nll"] - content["methods"]["ts"]["nll"]}}
         for name, found in content["methods"].items()
     }
-    before, after = (content["mechanisms"].get(name) for name in ("as shipped", "doubtful labels removed"))
-    shares = {"doubtful": 1 - after["difference"] / before["difference"]} if after else {}
-    return content | {"methods": methods, "shares": shares}
-
-
-def number(stored, path, form):
-    """One number of the final half, or of development; the form "se" divides a difference by the larger error."""
-    value = stored if path.startswith(("development/", "final/")) else stored["final"]
-    for each in path.split("/"):
-        value = value[each]
-    if form == "se":
-        return f"{value['difference'] / larger_error(value):.1f}"
-    return format(value, form).replace("%", " %").replace("-", "−")
+    found = content["mechanisms"]
+    changes = {"doubtful": "doubtful labels removed", "bias": "bias per class"}
+    shares = {
+        short: 1 - found[name]["difference"] / found["as shipped"]["difference"]
+        for short, name in changes.items()
+        if found.get(name)
+    }
+    difference = content["difference"]
+    in_errors = abs(difference["difference"]) / larger_error(difference)
+    return content | {"methods": methods, "shares": shares, "difference": difference | {"in_errors": in_errors}}
 
 
 def errors(found, document, by_class, form):
@@ -107,7 +108,7 @@ def halves(stored):
                 title(content) if half == "development" else "",
                 half,
                 *(f"{100 * methods[each]['ece']:.1f} %" for each in ("none", "ts", "ec")),
-                f"{100 * against['ece']:+.1f} ± {100 * max(against['se'], against['se_class']):.1f}",
+                f"{100 * against['ece']:+.1f} ± {100 * max(against['se'], against['se_class'] or 0):.1f}",
                 f"{difference['difference']:+.3f} ± {larger_error(difference):.3f}",
                 f"{difference['difference'] / larger_error(difference):+.1f}",
             ]
@@ -186,4 +187,5 @@ def domains(final):
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page(results()))
+    for template, path in PAGES.items():
+        path.write_text(page(results(), template), encoding="utf-8")

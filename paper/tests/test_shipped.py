@@ -238,9 +238,10 @@ def test_artefacts_compare_models_with_networks(computed):
 def test_the_page_has_the_numbers_that_were_measured():
     import shipped_page
 
-    page = (ROOT / "docs" / "shipped_models.md").read_text(encoding="utf-8")
-    assert page == shipped_page.page(shipped_page.results())
-    assert "{{" not in page
+    for template, path in shipped_page.PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        assert page == shipped_page.page(shipped_page.results(), template)
+        assert "{{" not in page
     # Of the bundled logits: temperatures are cheap to compute again.
     stored = shipped_page.results()["final"]
     for name in (each for each in shipped.names() if not each.endswith("-manuals")):
@@ -249,3 +250,11 @@ def test_the_page_has_the_numbers_that_were_measured():
         T = nishimori.TemperatureScaling().fit(fit.logits, fit.labels).temperature_
         assert stored[name]["methods"]["ts"]["temperature"] == pytest.approx(T, rel=1e-4)
     assert sys.modules["shipped_page"].PAPER == ROOT / "paper"
+
+
+def test_the_page_of_findings_has_the_numbers_that_were_measured():
+    import findings_page
+
+    page = findings_page.PAGE.read_text(encoding="utf-8")
+    assert page == findings_page.page(findings_page.results())
+    assert "{{" not in page

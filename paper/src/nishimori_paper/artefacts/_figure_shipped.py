@@ -109,13 +109,9 @@ def _draw_differences(ax: Any, done: Pieces, names: Sequence[str]) -> None:
 
 
 def _label(content: Mapping[str, Any]) -> str:
-    title, *_ = content["title"].partition(",")
-    words = (
-        f"{content['n_present']} of {content['n_classes']} classes, {content['methods']['none']['accuracy']:.0%} right".replace(
-            "%", " %"
-        )
-    )
-    return f"{fill(title, 30)}\n{words}"
+    before = content["methods"]["none"]
+    words = f"right {before['accuracy']:.0%}, claims {before['confidence']:.0%}".replace("%", " %")
+    return f"{fill(content['title'].replace(',', ':', 1), 34)}\n{words}"
 
 
 def network_differences(scale: Scale) -> list[dict[str, Any]]:

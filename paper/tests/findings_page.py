@@ -1,0 +1,30 @@
+"""The page docs/findings.md, from paper/findings.md and the results of the three studies.
+
+python paper/tests/findings_page.py
+"""
+
+import json
+from pathlib import Path
+
+from numbers_in_text import filled
+
+PAPER = Path(__file__).resolve().parents[1]
+PAGE = PAPER.parent / "docs" / "findings.md"
+
+
+def results():
+    """What the studies have measured, by name."""
+    names = ("population", "shipped", "shift")
+    found = {name: json.loads((PAPER / f"{name}_results.json").read_text(encoding="utf-8")) for name in names}
+    hypotheses = found["population"]["hypotheses"]
+    found["population"]["lower"] = {name: -each["estimate"]["value"] for name, each in hypotheses.items()}
+    return found
+
+
+def page(stored):
+    """The page in Markdown."""
+    return filled((PAPER / "findings.md").read_text(encoding="utf-8"), stored)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(results()), encoding="utf-8")
