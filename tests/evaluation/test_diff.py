@@ -99,3 +99,15 @@ def test_sketches_are_compared_by_temperature_and_gap():
 def test_what_has_no_metrics_is_refused(source):
     with pytest.raises(InputError, match="`new` must be a Scorecard, a Sketch, or the JSON"):
         nishimori.diff(card(0), source)
+
+
+def test_a_negative_difference_has_one_sign_and_the_table_fits_80_columns():
+    old, new = card(1, scale=1.5), card(0)
+    found = nishimori.diff(old, new)
+    assert found["gap"].difference < 0
+    for shown in (str(found), found.to_markdown(), found._repr_html_()):
+        assert f"−{-100 * found['gap'].difference:.1f}"[:3] in shown
+        assert "+−" not in shown
+        assert found.summary in " ".join(shown.split()).replace("&#x27;", "'")
+    after = [{name: {**each.to_dict(), "intervals": {}} for name in ("before", "after")} | {"n_samples": 1} for each in (old, new)]
+    assert max(map(len, str(nishimori.diff(*after)).splitlines())) <= 80

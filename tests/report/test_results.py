@@ -393,6 +393,14 @@ def test_the_chart_of_gaps_shows_the_fifteen_classes_that_most_samples_are_affec
     assert values[0]["high"] - values[0]["gap"] == pytest.approx(100 * 0.1 * 1.959964)
 
 
+def test_gaps_and_differences_have_one_sign():
+    from nishimori.report._text import gap, interval, points
+
+    assert (gap(-0.0321, 0.0044), gap(0.0321, 0.0044)) == ("−3.21 ± 0.44", "+3.21 ± 0.44")
+    assert (points(-0.0321), points(0.0321), points(-1e-7)) == ("−3.21", "+3.21", "0.00")
+    assert interval({"x_low": -0.02, "x_high": 0.01}, "x", "points") == "(−2.00 to +1.00)"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(1 - 1e-9, "> 99.99 %"), (4.2e-100, "< 0.01 %"), (1.0, "100.00 %"), (0.0, "0.00 %"), (0.98765, "98.77 %")],

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from nishimori._support.formatting import (
+    change_with_error,
     count,
     format_p_value,
     interval_text,
@@ -135,3 +136,28 @@ def test_ends_of_an_interval_have_the_digits_of_the_error():
 )
 def test_a_change_has_a_sign_and_few_digits(value, text):
     assert signed(value) == text
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        (0.031, 0.049, "+0.031 ± 0.049"),
+        (-0.27, 0.64, "−0.27 ± 0.64"),
+        (-4.4e-5, 5.7e-5, "(−4.4 ± 5.7)e-5"),
+        (-0.0001, 0.1, "0.00 ± 0.10"),
+        (0.0282732, None, "+0.0282732"),
+        (-0.0282732, None, "−0.0282732"),
+        (0.0, 0.0, "0"),
+    ],
+)
+def test_a_change_has_one_sign(change, error, text):
+    assert change_with_error(change, error) == text
+
+
+def test_zero_has_no_sign_and_what_is_not_finite_has_words():
+    assert percent(-1e-7) == "0.00 %"
+    assert percent(-0.0) == "0 %"
+    assert interval_text(-1e-9, -0.0, 0.01) == "0.000 to 0.000"
+    assert count(-0.0) == "0"
+    assert points_with_error(nan, 0.1) == "unknown"
+    assert points_with_error(-inf, None) == "−infinite"

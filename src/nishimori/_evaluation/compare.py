@@ -31,10 +31,12 @@ from nishimori._fit.adaptive import match_both
 from nishimori._fit.floors import MAY_BE_AUTO, open_rows_to_fit, with_floor
 from nishimori._fit.match import Match
 from nishimori._methods.fitted_method import check_constructor, counts_option, fit_checked
-from nishimori._rows.labels import Classes
+from nishimori._rows.file_rows import FileRows
+from nishimori._rows.labels import Classes, column_names
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, counts_in, floor_in, groups_in, is_rows
 from nishimori._rows.scores import is_auto
+from nishimori._rows.tables.columns import refuse_other_order
 from nishimori._sums.census import verdict_on_zeros
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
@@ -300,6 +302,7 @@ def data_sets(
     measured = _data(*test, others, ("test_logits", "test_labels"))
     if measured.n_classes != fitted.n_classes:
         raise InputError("test_logits", f"have {fitted.n_classes} classes, as `logits` has", got=measured.n_classes)
+    refuse_other_order(_columns(validation[0], fitted), _columns(test[0], measured))
     if used is not None and is_auto(floor) and floor_in(measured) is None:  # rows, which were told nothing
         measured = with_floor(measured, used, "test_logits")
     return fitted, measured, used
@@ -322,6 +325,11 @@ def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str])
         "groups": options.get("groups"),
     }
     return open_rows_to_fit(logits, labels, names=names, **told)
+
+
+def _columns(logits: Any, opened: Rows) -> list[str] | None:
+    """The names of the columns of scores of a table or of a data frame."""
+    return opened.contents.columns if isinstance(opened, FileRows) else column_names(logits)
 
 
 def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Calibrator:

@@ -19,7 +19,8 @@ from nishimori._evaluation.metrics.metric import Difference
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
 from nishimori._sums.sketch.sketch import Sketch
-from nishimori._support.formatting import format_p_value, value_with_error
+from nishimori._support.display import Display, Displayed
+from nishimori._support.formatting import change_with_error, p_value_text, value_with_error
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.numbers import between
 from nishimori._support.tables import Tabular
@@ -104,7 +105,7 @@ class MetricChange:
 
 
 @dataclass(frozen=True)
-class MetricChanges:
+class MetricChanges(Displayed):
     """The metrics of two data sets. ``print`` shows a table and a summary.
 
     Attributes
@@ -171,11 +172,9 @@ class MetricChanges:
         """The table and the summary as Markdown."""
         return f"{self.table.markdown()}\n\n{self.summary}"
 
-    def __str__(self) -> str:
-        return f"{self.table.text()}\n\n{self.summary}"
-
-    def _repr_html_(self) -> str:
-        return self.table.html() + Tabular(("summary",), [(self.summary,)]).html()
+    @property
+    def _display(self) -> Display:
+        return Display("", (self.table,), (self.summary,))
 
 
 def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
@@ -357,11 +356,10 @@ def _cells(each: MetricChange) -> tuple[str, ...]:
     unit = " %" if scale == 100 else ""
     sides = ((each.old, each.old_se), (each.new, each.new_se))
     old, new = (f"{_scaled(value, error, scale)}{unit}" for value, error in sides)
-    change = _scaled(each.difference, each.se, scale)
+    change = change_with_error(scale * each.difference, None if each.se is None else scale * each.se)
     verdict = "no standard error" if each.p_value is None else "different" if each.is_different else "not significant"
-    sign = "" if change.startswith("-") else "+"
-    p = "" if each.p_value is None else format_p_value(each.p_value).removeprefix("p ").removeprefix("= ")
-    return (each.title, old, new, f"{sign}{change}".replace("-", "−"), p, verdict)
+    p = "" if each.p_value is None else p_value_text(each.p_value)
+    return (each.title, old, new, change, p, verdict)
 
 
 def _scaled(value: float, error: float | None, scale: float) -> str:

@@ -28,7 +28,7 @@ from nishimori._rows.read_ahead import ahead
 from nishimori._rows.spooled_scores import ScoreKeeper
 from nishimori._rows.stored_rows import Stored, StoredRows
 from nishimori._rows.tables.block import Block, Table, join_names
-from nishimori._rows.tables.columns import Roles, by_values, classes_of_columns
+from nishimori._rows.tables.columns import Roles, by_values, class_parts, classes_of_columns, refuse_doubtful_numbers
 from nishimori._rows.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
 from nishimori._rows.tables.selection import Selection, select_columns, undecided_error
 from nishimori._support.arrays import HostArray
@@ -154,7 +154,11 @@ def open_file(path: Path, roles: Roles, meaning: ReadOptions, *, progress: bool 
             contents = _from_arrays(path, roles, meaning.class_axis)
     meaning = replace(meaning, class_axis=-1)
     refuse_other_classes(roles, contents.scores.shape, contents.columns)
-    refuse_permuted(contents.columns, meaning.classes)
+    if contents.columns is not None:
+        for names in (contents.columns, class_parts(contents.columns)):
+            refuse_permuted(names, meaning.classes)
+        if meaning.classes is None and not roles.calibrated:
+            refuse_doubtful_numbers(_counted_labels(contents.labels, meaning), contents.columns)
     return FileRows(*_spell_labels(contents, meaning), progress=progress)
 
 
@@ -208,11 +212,17 @@ def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[s
     raise InputError(f"The calibration has {roles.n_classes} classes, but the file has {has}{remedy}")
 
 
+def _counted_labels(labels: HostArray, meaning: ReadOptions) -> list[Any]:
+    """The labels without the one of samples that do not count."""
+    ignored = str(meaning.labelling.ignore_index)
+    return [each for each in labels.tolist() if str(each) != ignored]
+
+
 def _spell_labels(contents: FileContents, meaning: ReadOptions) -> tuple[FileContents, ReadOptions]:
     """Spell labels as classes are, because they are compared as text: 3.0 in a file is the class "3"."""
     labels, classes, ignored = contents.labels, meaning.classes, meaning.labelling.ignore_index
     if classes is None and contents.columns is not None:
-        classes = classes_of_columns([each for each in labels.tolist() if str(each) != str(ignored)], contents.columns)
+        classes = classes_of_columns(_counted_labels(labels, meaning), contents.columns)
         meaning = replace(meaning, classes=classes)
     if classes is not None:
         classes = [str(label) for label in class_labels(classes).tolist()]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from nishimori._support.escape import html_text, markdown_text, printable
+from nishimori._support.escape import html_line, markdown_text, printable
 from nishimori._support.tables import WIDTH, Tabular, wrapped
 
 PRINTED_ROWS = 20
@@ -70,7 +70,7 @@ def _paragraph(texts: Iterable[str], width: float) -> str:
 
 
 def _html_paragraph(text: str, tag: str = "span") -> str:
-    return f"<p><{tag}>{html_text(printable(text))}</{tag}></p>" if text else ""
+    return f"<p><{tag}>{html_line(text)}</{tag}></p>" if text else ""
 
 
 class Displayed(ABC):

@@ -74,6 +74,11 @@ def html_text(text: str) -> str:
     return html.escape(text)
 
 
+def html_line(text: str) -> str:
+    """The text for a line or a cell of HTML; letters that are joined by invisible characters, such as emoji, stay together."""
+    return html.escape(_one_line(text))
+
+
 def markdown_text(text: str) -> str:
     """The text for a line or a cell of Markdown, in any dialect and also where the renderer allows HTML."""
     escaped = html.escape(_MARKED.sub(r"\\\1", _one_line(text)), quote=False)

@@ -22,7 +22,7 @@ _UNSEEN = 0.00005
 
 def count(number: float) -> str:
     """A number of samples, such as "10,000"."""
-    return f"{number:,.0f}" if number == round(number) else number_text(number)
+    return f"{number + 0:,.0f}" if number == round(number) else number_text(number)
 
 
 def number_text(value: float, digits: int = 4) -> str:
@@ -46,6 +46,11 @@ def value_with_error(value: float, error: float | None) -> str:
     return _with_error(value, error, sign="")
 
 
+def change_with_error(change: float, error: float | None) -> str:
+    """A difference with its sign and its standard error, such as "+0.031 ± 0.049"; "0" if there is none."""
+    return _with_error(change, error, sign="+")
+
+
 def percent(share: float, decimals: int = 2) -> str:
     """A share whose error is not known, in percent; one that is not 0 or 1 never reads as if it was."""
     if not isfinite(share):
@@ -55,7 +60,7 @@ def percent(share: float, decimals: int = 2) -> str:
         return f"< {least:.{decimals}f} %"
     if 0 < 100 * (1 - share) < least / 2:
         return f"> {100 - least:.{decimals}f} %"
-    return f"{100 * share:g} %" if share in (0, 1) else f"{_with_minus(f'{100 * share:.{decimals}f}')} %"
+    return f"{100 * abs(share):g} %" if share in (0, 1) else f"{_with_minus(_fixed(100 * share, decimals))} %"
 
 
 def percent_with_error(share: float, error: float | None) -> str:
@@ -67,6 +72,8 @@ def percent_with_error(share: float, error: float | None) -> str:
 
 def points_with_error(gap: float, error: float | None) -> str:
     """A difference of shares in percentage points with its sign and its standard error, such as "+6.87 ± 0.32"."""
+    if not isfinite(gap):
+        return number_text(gap)
     if error is None or not _is_error(gap, error) or error < _UNSEEN:
         shown = round(100 * gap, 2)
         return _with_minus(f"{shown:+.2f}" if 0 < abs(shown) < 100 else f"{shown:+.0f}") if shown else "0"
@@ -80,12 +87,15 @@ def interval_text(low: float, high: float, error: float | None) -> str:
     place = _exponent(error, 2) - 1
     if place < -7 or place > 3:
         return f"{number_text(low)} to {number_text(high)}"
-    return " to ".join(_with_minus(_rounded(each, place)) if isfinite(each) else number_text(each) for each in (low, high))
+    return " to ".join(
+        _with_minus(_without_negative_zero(_rounded(each, place))) if isfinite(each) else number_text(each)
+        for each in (low, high)
+    )
 
 
 def two_decimals(value: float) -> str:
     """A number of percent or points whose error is written elsewhere, such as in an interval."""
-    return _with_minus(f"{round(value, 2) + 0.0:.2f}") if isfinite(value) else number_text(value)
+    return _with_minus(_fixed(value, 2)) if isfinite(value) else number_text(value)
 
 
 def signed(value: float) -> str:
@@ -123,9 +133,8 @@ def _with_error(value: float, error: float | None, sign: str) -> str:
     scientific = not _SMALLEST_EXPONENT <= exponent <= _LARGEST_EXPONENT
     power = exponent if scientific else 0
     number, uncertainty = _rounded(value, place, power), _rounded(error, place, power)
-    if not float(number):
-        number = number.removeprefix("-")
-    elif sign and not number.startswith("-"):
+    number = _without_negative_zero(number)
+    if sign and float(number) and not number.startswith("-"):
         number = f"+{number}"
     text = f"{_with_minus(number)} ± {uncertainty}"
     return f"({text})e{power}" if scientific else text
@@ -152,6 +161,14 @@ def _rounded(value: float, place: int, power: int = 0) -> str:
 def _can_quantize(number: Decimal, place: int) -> bool:
     """Whether the result has no more digits than `decimal` computes with."""
     return number.adjusted() - place < 27
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return _without_negative_zero(f"{value:.{decimals}f}")
+
+
+def _without_negative_zero(text: str) -> str:
+    return text if float(text) else text.removeprefix("-")
 
 
 def _without_zeros(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from nishimori._support.escape import html_text, latex_text, markdown_text, printable
+from nishimori._support.escape import html_line, latex_text, markdown_text, printable
 
 WIDTH = 80
 """How many columns a terminal has at least."""
@@ -88,7 +88,7 @@ class Tabular:
         """A ``<table>``, as notebooks show it."""
 
         def line(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html_text(printable(cell))}</{tag}>" for cell in cells) + "</tr>"
+            return "<tr>" + "".join(f"<{tag}>{html_line(cell)}</{tag}>" for cell in cells) + "</tr>"
 
         body = "".join(line(row, "td") for row in self.rows)
         return f"<table><thead>{line(self.headers, 'th')}</thead><tbody>{body}</tbody></table>"

@@ -202,6 +202,55 @@ def classes_of_columns(labels: Sequence[Any], columns: Sequence[str]) -> list[st
     return None
 
 
+def class_parts(columns: Sequence[str]) -> list[str]:
+    """What names of columns say about their classes: what follows their prefix, if they have one."""
+    return without_prefix(columns) or list(columns)
+
+
+def refuse_other_order(columns: Sequence[str] | None, test_columns: Sequence[str] | None) -> None:
+    """Refuse test data whose columns are those of the validation data in another order: maps with numbers per class need it."""
+    if columns is None or test_columns is None:
+        return
+    first, second = class_parts(columns), class_parts(test_columns)
+    if first != second and sorted(first) == sorted(second):
+        raise InputError(
+            "test_logits",
+            f"have its columns in the order of those of the validation data, {join_names(columns)}",
+            got=join_names(test_columns),
+            remedy=f"Name them in one order with {setting('columns')}, or change it in one of the files.",
+        )
+
+
+def refuse_doubtful_numbers(labels: Sequence[Any], columns: Sequence[str]) -> None:
+    """Refuse labels that can be numbers of columns, counted from 0, and also the names of other columns, such as z_1, z_2."""
+    names = class_parts(columns)
+    if not all(each.isdecimal() for each in names):
+        return
+    places = {int(each): place for place, each in enumerate(names)}
+    try:
+        numbers = sorted(map(float, set(labels)))
+    except (TypeError, ValueError):
+        return
+    if not all(each in places and each < len(names) for each in numbers):
+        return
+    doubtful = next((int(each) for each in numbers if places[int(each)] != each), None)
+    if doubtful is None:
+        return
+    remedy = f"Pass the label of each column in order as {setting('classes')}."
+    if len(names) <= _TYPED:
+        counted = list(map(str, range(len(names))))
+        remedy = f"If it is the latter, pass {setting('classes', names)}."
+        if set(names) != set(counted):
+            remedy += f" If it is the former, pass {setting('classes', counted)}."
+    raise InputError(
+        "The labels",
+        "leave no doubt about their columns",
+        got=f"{doubtful}, which is the number of {columns[doubtful]!r}, counted from 0, and the name of "
+        f"{columns[places[doubtful]]!r}",
+        remedy=remedy,
+    )
+
+
 def _reads_as_number(text: str) -> bool:
     try:
         float(text)
