@@ -92,8 +92,8 @@ def main(folder):
             "licence": "Apache-2.0",
             "data": f"Upstream archives of source packages of {debian_sources.RELEASE}, by a hash of the name; versions in "
             "paper/shipped/source_packages.txt",
-            "rows": f"The first {BYTES} bytes of a file; the type follows from the file's name, confirmed by a magic number or "
-            "a keyword. Logits: the input of the model's softmax (standard_v3_3). At most "
+            "rows": f"The first {BYTES} bytes of a file; the type follows from the file's name, for most types confirmed "
+            "by a magic number or a keyword. Logits: the input of the model's softmax (standard_v3_3). At most "
             f"{PER_PACKAGE} files of a type from a package and {PER_TYPE} of a type",
             "document": "source package",
         },

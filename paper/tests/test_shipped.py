@@ -36,7 +36,7 @@ def generated(n=600, k=5, seed=0):
     documents = rng.integers(40, size=n)
     fields = {"doubtful": rng.random(n) < 0.1, "lengths": rng.integers(5, 100, size=n), "split": documents % 4}
     about = {"package": "p", "version": "1", "title": "t"}
-    classes = np.array(list("abcdefgh"[:k]))
+    classes = np.array(list("abcdefghijklmnopqrstuvwxyz"[:k]))
     return shipped.ShippedModel("generated", "t", logits, labels, documents, classes, provenance=about, **fields)
 
 
@@ -54,6 +54,20 @@ def test_no_document_is_in_two_parts_and_nothing_is_text(name):
     assert {"package", "version", "licence", "data", "rows"} <= set(found.provenance)
     sizes = [len(found.part(half, use).labels) for half in ("development", "final") for use in ("fit", "test")]
     assert sum(sizes) == len(found.labels)
+
+
+def test_the_terms_of_every_model_are_beside_its_logits():
+    terms = (Path(shipped.__file__).parent / "LICENSES.md").read_text(encoding="utf-8").splitlines()
+    for name in shipped.names():
+        about = shipped.load(name).provenance
+        (line,) = (each for each in terms if f"`{name}`" in each.partition(" | ")[0])
+        assert f"{about['package'].removesuffix(' (PyPI)').removesuffix(' (npm)')} {about['version']}" in line
+        licence = (
+            about["licence"]
+            .replace("CC BY-SA", "Creative Commons Attribution-ShareAlike")
+            .replace("MIT; the model:", "code MIT; the model")
+        )
+        assert line.endswith(f"| {licence} |")
 
 
 def test_unknown_names_and_parts_are_refused(model):
@@ -173,6 +187,16 @@ def test_resampled_documents_are_repeated_rows():
     )
     by_hand = sum(abs(gaps[1][rows][bins[rows] == i].sum()) for i in range(15)) / len(rows)
     assert draws[3] == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize(("k", "has_error"), [(5, False), (25, True)])
+def test_few_classes_have_no_error_by_class(k, has_error):
+    data = generated(n=500, k=k)
+    one, other = (measures.confidence_gaps(log_softmax(data.logits / T, axis=1), data.labels) for T in (1, 2))
+    found = measures.ece_difference(one, other, data)
+    assert (found["se_class"] is not None) is has_error
+    assert found["se"] > 0
+    assert (measures.scores_of(log_softmax(data.logits, axis=1), data)["ece_se_class"] is not None) is has_error
 
 
 def test_the_difference_of_temperatures_has_the_error_of_a_jackknife_over_documents():

@@ -201,14 +201,22 @@ def class_gaps(gap: HostArray, predicted: HostArray) -> list[dict[str, Any]]:
     return found
 
 
-def ece_difference(a: tuple[HostArray, ...], b: tuple[HostArray, ...], test: shipped.ShippedModel) -> dict[str, float]:
-    """ECE of one method minus that of another on the same rows, with standard errors from resampled documents and classes."""
+def ece_difference(a: tuple[HostArray, ...], b: tuple[HostArray, ...], test: shipped.ShippedModel) -> dict[str, float | None]:
+    """ECE of one method minus that of another on the same rows, with standard errors from resampled documents and classes.
+
+    Of few classes the error is None: two or four clusters say nothing about others.
+    """
     values = [ece_of_weights(each, None)[0] for each in (a, b)]
-    result = {"ece": float(values[0] - values[1])}
-    for name, clusters in (("se", test.documents), ("se_class", test.labels)):
-        draws = ece_of_weights(a, clusters) - ece_of_weights(b, clusters)
-        result[name] = float(draws.std(ddof=1))
-    return result
+
+    def error(clusters: HostArray) -> float:
+        return float((ece_of_weights(a, clusters) - ece_of_weights(b, clusters)).std(ddof=1))
+
+    enough = len(np.unique(test.labels)) >= _FEWEST_CLASSES
+    return {
+        "ece": float(values[0] - values[1]),
+        "se": error(test.documents),
+        "se_class": error(test.labels) if enough else None,
+    }
 
 
 def ece_of_weights(found: tuple[HostArray, ...], clusters: HostArray | None) -> HostArray:
