@@ -137,28 +137,28 @@ class Runs:
 
 
 def timed(run: Callable[[Data], int], data: Data, repeats: int = 1) -> tuple[float, int]:
-    """The least seconds of some calls, and how many readings each took."""
-    times, readings = [], 0
+    """The least seconds of some calls, and how many passes each took."""
+    times, passes = [], 0
     for _ in range(repeats):
         start = time.perf_counter()
-        readings = run(data)
+        passes = run(data)
         times.append(time.perf_counter() - start)
-    return min(times), readings
+    return min(times), passes
 
 
 def cost_of(run: Callable[[Data], int], folder: Path, n_logits: int = SMALL) -> Cost:
     """Seconds per row and per logit of one reading in one process, from 10, 100 and 1000 classes."""
-    classes, seconds, readings = np.array([10, 100, 1000]), [], 0
+    classes, seconds, passes = np.array([10, 100, 1000]), [], 0
     for n_classes in classes.tolist():
         with drawn(folder, n_logits, n_classes) as data:
             run(data)  # compiles, or loads what was compiled
             took, n = timed(run, data, 3)
         seconds.append(took / n / data.n_rows)
-        readings = max(readings, n)
+        passes = max(passes, n)
     weights = 1 / np.array(seconds)  # so that relative errors count
     design = np.stack([weights, weights * classes], axis=1)
     per_row, per_logit = np.linalg.lstsq(design, np.ones(3), rcond=None)[0]
-    return Cost(max(0.0, float(per_row)), float(per_logit), readings)
+    return Cost(max(0.0, float(per_row)), float(per_logit), passes)
 
 
 def bandwidths(folder: Path) -> dict[str, float]:
@@ -234,7 +234,7 @@ class Kind:
 def checked(kinds: list[Kind], folder: Path, sizes: list[float], speed: float) -> str:
     """Predictions against measurements."""
     lines = [
-        "| data | classes | what | readings | predicted | measured | measured / predicted |",
+        "| data | classes | what | passes | predicted | measured | measured / predicted |",
         "|---|---|---|---|---|---|---|",
     ]
     for gigabytes in sizes:
@@ -243,14 +243,14 @@ def checked(kinds: list[Kind], folder: Path, sizes: list[float], speed: float) -
                 continue
             with drawn(folder, gigabytes * 1e9 / 4, n_classes) as data:
                 for kind in kinds:
-                    measured, readings = timed(kind.run, data)
+                    measured, passes = timed(kind.run, data)
                     n_tasks = len(data.ranges)
                     job = Job(
                         data.n_rows, n_classes, 4, kind.n_workers, n_tasks, speed, kind.latency, kind.start, kind.crowding
                     )
-                    expected = job.seconds(replace(kind.cost, readings=readings))
+                    expected = job.seconds(replace(kind.cost, passes=passes))
                     ratio = f"{expected:.2f} s | {measured:.2f} s | {measured / expected:.2f}"
-                    lines.append(f"| {gigabytes:g} GB | {n_classes:,} | {kind.what} | {readings} | {ratio} |")
+                    lines.append(f"| {gigabytes:g} GB | {n_classes:,} | {kind.what} | {passes} | {ratio} |")
                     print(lines[-1], flush=True)
     return "\n".join(lines)
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one reading by one process: per row and per logit. ``readings`` is how many a fit takes."""
+    """Seconds of one pass by one process: per row and per logit. ``passes`` is how many a fit takes."""
 
     per_row: float
     per_logit: float
-    readings: int = 1
+    passes: int = 1
 
     def of(self, n_rows: float, n_classes: float) -> float:
-        """Seconds of one reading."""
+        """Seconds of one pass."""
         return n_rows * (self.per_row + n_classes * self.per_logit)
 
 
@@ -53,7 +53,7 @@ class Job:
     def seconds(self, cost: Cost) -> float:
         """How long it takes."""
         parts = self.parts(cost)
-        return self.start + cost.n_passes * (max(parts["reading"], parts["computing"]) + parts["scheduling"])
+        return self.start + cost.passes * (max(parts["reading"], parts["computing"]) + parts["scheduling"])
 
     def bottleneck(self, cost: Cost) -> str:
         """What most of the time is spent on."""

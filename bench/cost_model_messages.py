@@ -38,7 +38,7 @@ class Recorded(nishimori.Rows):
 def messages() -> dict[str, tuple[int, int, int]]:
     """Bytes per task of a fit, a scorecard and a sketch: to the worker, back, and back if rows belong to clusters.
 
-    Of several readings, the largest.
+    Of several passes, the largest.
     """
     rng = np.random.default_rng(0)
     logits = 3 * rng.standard_normal((N_ROWS, N_CLASSES), np.float32)

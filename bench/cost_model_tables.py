@@ -11,7 +11,7 @@ CHUNK, PER_WORKER = 2.56e8, 100
 STORAGE = 1e9
 
 # Readings of a fit after a sample: one or two.
-READINGS = 2
+PASSES = 2
 
 # Rows, classes, bytes per logit, workers.
 JOBS = {
@@ -59,16 +59,16 @@ def jobs_table(costs: dict[str, Cost], latency: float, sent: dict[str, tuple[int
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, (n_rows, n_classes, item_size, n_workers) in JOBS.items():
-        for what, measured, readings in (("fit", costs["fit of chunks"], READINGS), ("sketch", costs["sketch"], 1)):
-            cost = replace(measured, readings=readings)
+        for what, measured, passes in (("fit", costs["fit of chunks"], PASSES), ("sketch", costs["sketch"], 1)):
+            cost = replace(measured, passes=passes)
             n_tasks = min(n_rows * n_classes * item_size / CHUNK, PER_WORKER * n_workers)
             job = Job(n_rows, n_classes, item_size, n_workers, n_tasks, STORAGE, latency)
-            number, (_, size, _) = readings * n_tasks, sent[what]
+            number, (_, size, _) = passes * n_tasks, sent[what]
             cells = [
                 name,
-                f"{what}, {readings} reading{'s' if readings > 1 else ''}",
-                sized(readings * job.n_bytes),
-                f"{lasting(readings * cost.of(n_rows, n_classes))} of one core",
+                f"{what}, {passes} pass{'es' if passes > 1 else ''}",
+                sized(passes * job.n_bytes),
+                f"{lasting(passes * cost.of(n_rows, n_classes))} of one core",
                 f"{n_workers:,} workers",
                 lasting(job.seconds(cost)),
                 job.bottleneck(cost),

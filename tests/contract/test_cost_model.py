@@ -23,7 +23,7 @@ def test_the_slower_of_reading_and_computing_counts_and_tasks_wait_for_one_sched
     from cost_model_formula import Cost, Job
 
     job = Job(n_rows=1000, n_classes=50, item_size=2, n_workers=4, n_tasks=20, bandwidth=1e4, latency=0.1)
-    slow_disk = Cost(per_row=1e-3, per_logit=1e-5, readings=3)
+    slow_disk = Cost(per_row=1e-3, per_logit=1e-5, passes=3)
     assert job.parts(slow_disk) == pytest.approx({"reading": 10 / 4, "computing": 1.5 / 4, "scheduling": 2.0})
     assert job.seconds(slow_disk) == pytest.approx(3 * (10 / 4 + 2))
     assert job.bottleneck(slow_disk) == "reading"

@@ -109,5 +109,7 @@ def test_a_negative_difference_has_one_sign_and_the_table_fits_80_columns():
         assert f"−{-100 * found['gap'].difference:.1f}"[:3] in shown
         assert "+−" not in shown
         assert found.summary in " ".join(shown.split()).replace("&#x27;", "'")
-    after = [{name: {**each.to_dict(), "intervals": {}} for name in ("before", "after")} | {"n_samples": 1} for each in (old, new)]
+    after = [
+        {name: {**each.to_dict(), "intervals": {}} for name in ("before", "after")} | {"n_samples": 1} for each in (old, new)
+    ]
     assert max(map(len, str(nishimori.diff(*after)).splitlines())) <= 80

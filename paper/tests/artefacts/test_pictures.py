@@ -14,12 +14,19 @@ METHODS = {"before": "before", "uncalibrated": "before", "TS": "ts", "EC": "ec"}
 GREY = to_hex("0.4")
 
 
-@pytest.fixture(scope="module", params=paper.names())  # to draw one takes longer than to look at it
+@pytest.fixture(
+    scope="module", params=[name for name in paper.names() if paper.artefact(name).has_picture]
+)  # to draw one takes longer than to look at it
 def picture(request, computed):
     stored = json.loads((computed(request.param) / f"{request.param}.json").read_text(encoding="utf-8"))
     figure = paper.artefact(request.param).draw(stored["pieces"], pyplot)
     yield figure
     pyplot.close(figure)
+
+
+def named_places(axis):
+    """Whether the places on an axis have names, which say what it is."""
+    return all(any(map(str.isalpha, each.get_text())) for each in axis.get_ticklabels())
 
 
 def test_every_axis_of_every_artefact_is_labelled(picture):
@@ -29,7 +36,9 @@ def test_every_axis_of_every_artefact_is_labelled(picture):
             assert ax.get_xlabel() or ax.get_ylabel()
         elif ax.axison:
             assert any(each.get_xlabel() for each in ax.get_shared_x_axes().get_siblings(ax)), ax.get_title()
-            assert any(each.get_ylabel() for each in ax.get_shared_y_axes().get_siblings(ax)), ax.get_title()
+            assert named_places(ax.yaxis) or any(each.get_ylabel() for each in ax.get_shared_y_axes().get_siblings(ax)), (
+                ax.get_title()
+            )
 
 
 def test_a_method_has_its_colour_in_every_artefact(picture):

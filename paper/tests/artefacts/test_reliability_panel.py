@@ -38,13 +38,13 @@ def test_bins_whose_confidence_is_almost_one_are_joined():
 def test_every_bin_and_its_bar_lie_inside_the_axes(computed, name):
     stored = json.loads((computed(name) / f"{name}.json").read_text(encoding="utf-8"))
     figure = paper.artefact(name).draw(stored["pieces"], pyplot)
-    panels = [ax for ax in figure.axes if ax.get_ylabel() == "accuracy - confidence, points"]
+    panels = [ax for ax in figure.axes if ax.get_xscale() == "logit"]  # those at the left and at the bottom have the labels
     assert len(panels) == len(stored["pieces"])
     for ax, content in zip(panels, stored["pieces"].values(), strict=True):
         assert len(ax.containers) == 3  # before, TS, EC
         first = content.get("bins", content.get("reliability"))[0]
         lowest = ax.containers[0][0].get_xydata()[0]
-        assert lowest == pytest.approx([first["confidence"], 100 * (first["accuracy"] - first["confidence"])])
+        assert lowest == pytest.approx([first["confidence"], 100 * (first["confidence"] - first["accuracy"])])
         for container in ax.containers:
             points, _, (bars,) = container
             ends = np.concatenate([points.get_xydata(), *bars.get_segments()])

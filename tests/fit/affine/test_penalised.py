@@ -171,9 +171,7 @@ def test_the_search_for_a_large_matrix_ends_where_all_samples_are_separated_unle
     logits, labels = rng.normal(size=(60, 33)), rng.integers(0, 33, size=60)
     labels[:33] = np.arange(33)
     search = searched(logits, labels, True, [0.0, 0.0, 0.0])
-    with pytest.raises(
-        NotConvergedError, match=r"^No finite parameters fit best: after \d+ readings, all samples are separated"
-    ):
+    with pytest.raises(NotConvergedError, match=r"^No finite parameters fit best: after \d+ passes, all samples are separated"):
         search.minimum()
     assert search.n_passes < 60  # not the 400 after which the search gives up
     assert np.isfinite(searched(logits, labels, True, [1e-3, 1e-3, 1e-3]).minimum().theta).all()

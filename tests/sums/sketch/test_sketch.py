@@ -213,7 +213,7 @@ def test_observables_that_are_none_are_refused(observables, message):
 
 
 def test_a_sketch_prints_what_it_holds():
-    assert repr(ALL) == "<Sketch of 400 samples: ec, ts; T from 0.0442 to 22.6>"
+    assert repr(ALL) == "Sketch(n_samples=400, observables=('ec', 'ts'))"
 
 
 def test_rows_that_bring_their_clusters_are_added_with_them_or_refused():
