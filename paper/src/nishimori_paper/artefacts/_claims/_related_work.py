@@ -94,8 +94,9 @@ STATEMENTS = (
         "exceeds by less than 1 % those of dropout (20 passes), of a Laplace approximation of the last layer, and of an "
         "ensemble of five networks",
         "theory: by {excess_logit:.4%} at most for the logit teacher, by up to {excess_others:.0%} for the others. Networks: "
-        "the loss after TS is that of dropout {excess_dropout:+.1%}, of Laplace {excess_laplace:+.1%} (of four variants that of "
-        "least test loss) and of the ensemble {excess_ensemble:+.0%}; the ECE is theirs {ece_dropout:+.2f}, {ece_laplace:+.2f} and {ece_ensemble:+.2f} points",
+        "the loss after TS is that of dropout {excess_dropout:+.1%}, of Laplace {excess_laplace:+.1%} (of four variants that "
+        "of least test loss) and of the ensemble {excess_ensemble:+.0%}; the ECE is theirs {ece_dropout:+.2f}, "
+        "{ece_laplace:+.2f} and {ece_ensemble:+.2f} points",
         lambda n: max(n["excess_logit"], n["excess_others"], *(n[f"excess_{name}"] for name in _BAYESIAN)) < _COMPETITIVE,
         "if the model is well specified, and on a network against what takes no other networks; five networks have the lower "
         "loss",
