@@ -67,7 +67,7 @@ class Report:
     >>> validation, test = network.validation, network.test
     >>> report = nishimori.Report(validation.logits, validation.labels, test.logits, test.labels, title="ResNet-20")
     >>> print(report)
-    Overconfident. Mean confidence is 90.6 %, accuracy is 83.7 %: confidence is 6.87 ± 0.32 points above accuracy. Simplest: adaptive, T = 1.601 ± 0.039; compared with no calibration: NLL −13 %, ECE −6.0 points. Best: vector, error −3.1 points, NLL −29 %, ECE −6.1 points; it changes 9.8 % of the predictions. Its NLL is significantly lower than that of adaptive (p = 2e-92). Worst predicted class 2: 16 % of the answers, 57 % right at 88 % mean confidence (80 % after adaptive).
+    Overconfident. Mean confidence is 90.6 %, accuracy is 83.7 %: confidence is 6.87 ± 0.32 points above accuracy. Simplest: adaptive, T = 1.601 ± 0.039; compared with no calibration: NLL −13 %, ECE −6.0 points. Best: vector, error −3.1 points, NLL −29 %, ECE −6.1 points; it changes 9.8 % of the predictions. Its NLL is significantly lower than that of adaptive (p < 0.001). Worst predicted class 2: 16 % of the answers, 57 % right at 88 % mean confidence (80 % after adaptive).
     """  # noqa: E501 - one line is printed
 
     @takes_rows()
