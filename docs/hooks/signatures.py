@@ -19,7 +19,9 @@ class Signatures(griffe.Extension):
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Take what ``takes_rows`` has written, and give each parameter an entry of its own."""
-        if any("takes_rows" in str(each.value) for each in func.decorators):
+        # The parameters of a class stand in its own docstring, which names `**options` as the source of `__init__` does.
+        in_module = func.parent is not None and func.parent.is_module
+        if in_module and any("takes_rows" in str(each.value) for each in func.decorators):
             update(func, getattr(import_module(func.module.path), func.name))
         separate(func)
 
@@ -69,6 +71,6 @@ def separate(described: griffe.Function | griffe.Class) -> None:
             entries = JOINT.sub(
                 lambda found: "".join(f"{name}{found[2].rstrip()}\n" for name in found[1].split(", ")), parts[at]
             )
-            parts[at] = re.sub(r"^\S.* : .*$", lambda found: found[0].replace("``", ""), entries, flags=re.MULTILINE)
+            parts[at] = re.sub(r"^\S.* : .*$", lambda found: found[0].replace("`", ""), entries, flags=re.MULTILINE)
     pairs = zip(parts[1::2], parts[2::2], strict=True)
     described.docstring.value = parts[0] + "".join(f"{heading}\n{'-' * len(heading)}\n{text}" for heading, text in pairs)

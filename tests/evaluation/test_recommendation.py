@@ -282,6 +282,27 @@ def test_a_calibrated_model_needs_nothing_and_a_shifted_method_makes_it_worse():
     )
 
 
+def test_several_parameters_are_not_judged_on_the_data_that_they_were_fitted_to():
+    """The parameters of a matrix lower the NLL of 60 samples that need no calibration, seemingly beyond chance."""
+    logits, labels, _ = drawn("calibrated", 60, 1)
+    found = compare(logits, labels, methods=("none", "adaptive", "matrix"))
+    assert found.to_dict()["methods"][2]["nll_difference_p"] < 0.05
+    assert found["matrix"].scorecard.nll < found["none"].scorecard.nll
+    advised = found.recommendation
+    assert (advised.simplest.method, advised.best, advised.p_value) == ("adaptive", None, None)
+    assert advised.action == "nothing"
+    assert advised.sentences[0].startswith("Nothing has to be done: no method of one temperature has a significantly lower NLL")
+
+
+def test_without_test_data_the_best_is_known_of_temperatures_only(biased):
+    validation, _ = biased
+    unknown = "Best: not known, because methods were measured on the data that they were fitted to. Pass test data."
+    advised = compare(*validation, methods=("none", "adaptive", "vector")).recommendation
+    assert (advised.best, advised.sentences[-1]) == (None, unknown)
+    assert compare(*validation, methods=("none", "ts", "ec")).recommendation.best is not None
+    assert compare(*validation, methods=("bias", "vector")).recommendation.sentences == (unknown,)
+
+
 def test_a_sketch_does_not_tell_the_best():
     logits, labels, _ = drawn("scaled", 800, 0)
     found = compare(nishimori.Sketch().update(logits, labels), methods=("none", "ts", "ec"))

@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 
 import numpy as np
 import pytest
@@ -124,6 +125,17 @@ def test_the_verdict_recommends_what_the_table_shows_to_be_best():
     assert page.count('<span class="tag">simplest</span>') == 3
     assert better in html.unescape(text)
     assert told["verdict"]["classes"].replace("'", "&#39;") in page
+
+
+def test_gaps_have_one_sign_which_is_the_real_minus(results):
+    page, text = (getattr(Report.from_dict(results), name)() for name in ("to_html", "to_markdown"))
+    gaps = [row[when]["gap"] for row in results["classes"]["rows"] for when in ("before", "one", "several")]
+    assert min(gaps) < 0 < max(gaps)
+    for shown in (page[page.index("<main>") : page.index("</main>")], text):
+        signs = [each[1] for each in re.finditer(r"([^\w\s>|]+)\d+\.?\d* ± ", shown)]
+        assert {"+", "−"} <= set(signs)
+        assert "+−" not in shown
+        assert not re.search(r">\s*\(?-\d|\| \(?-\d", shown)
 
 
 def test_data_that_methods_were_fitted_to_are_mentioned_first():

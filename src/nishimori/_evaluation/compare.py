@@ -192,6 +192,7 @@ def _compare_methods(
             measured.difference,
             level,
             off_in_validation=score_test is not None and is_rejected(score_test.p_value, level),
+            in_sample=flatters,
         ),
     )
     of_several = len(measured.cards) > 1

@@ -97,7 +97,8 @@ class Recommendation:
         EC, else TS, else the first one that has a temperature.
     best : RecommendedMethod or None
         The method of the lowest NLL if that is significantly lower than the NLL of the simplest one, otherwise the simplest
-        one. No method has a significantly lower NLL. None where differences are not known, and if no calibration is better.
+        one. No method has a significantly lower NLL. None where differences are not known, if no calibration is better, and if
+        a method of several parameters was measured on the data that it was fitted to.
     p_value : float or None
         That of the difference between the NLLs of `best` and `simplest`; None if they are the same, and where it is not known.
     action : {"calibrate", "nothing", "leave", "open"} or None
@@ -126,23 +127,31 @@ class Recommendation:
 
 
 def recommend(
-    rows: "Sequence[Compared]", difference: PairedDifference, level: float, *, off_in_validation: bool
+    rows: "Sequence[Compared]",
+    difference: PairedDifference,
+    level: float,
+    *,
+    off_in_validation: bool,
+    in_sample: bool = False,
 ) -> Recommendation:
     """The recommendation from the methods that could be fitted.
 
-    ``off_in_validation`` if the confidence of the model as it is differs significantly from its accuracy on validation data.
+    ``off_in_validation`` if the confidence of the model as it is differs significantly from its accuracy on validation data;
+    ``in_sample`` if methods were measured on the data that they were fitted to.
     """
-    found = _Choice({each.method: each for each in rows}, difference, level)
+    # Many parameters lower the NLL of the data that they are fitted to, as if beyond chance; one lowers it by about 1/(2n).
+    known = [each for each in rows if not in_sample or each.temperature is not None]
+    found = _Choice({each.method: each for each in known}, difference, level, is_complete=len(known) == len(rows))
     as_is = next((each.method for each in rows if is_as_is(each)), None)
-    candidates = [each for each in rows if not is_as_is(each)]
+    candidates = [each for each in known if not is_as_is(each)]
     simple = _simplest([each for each in candidates if each.temperature is not None])
-    reference = rows[0].method if as_is is None else as_is
+    reference = next(iter(found.rows), rows[0].method) if as_is is None else as_is
     simplest = None if simple is None else found.advice(simple, reference)
-    end = found.best(simple or as_is, [*filter(None, [as_is]), *(each.method for each in candidates)])
+    end = found.best(simple or as_is, [*filter(None, [as_is]), *(each.method for each in candidates)]) if known else None
     action = None
     if as_is is not None and found.knows(as_is):
         action = "leave" if simple and end == as_is else found.action(as_is, off_in_validation=off_in_validation)
-    best = None if end in (None, as_is) else found.advice(end, reference)
+    best = None if end in (None, as_is) or not found.is_complete else found.advice(end, reference)
     p_value = None if best is None or simple in (None, best.method) else found.p_value(simple or "", best.method)
     made = Recommendation(reference, as_is, simplest, best, p_value, action, ())
     sentences = tuple(_sentences(made, found)) if len(rows) > 1 else ()
@@ -181,6 +190,8 @@ class _Choice:
     rows: "Mapping[str, Compared]"
     difference: PairedDifference
     level: float
+    is_complete: bool = True
+    """Whether all methods may be compared: those of several parameters not on the data that they were fitted to."""
 
     def p_value(self, first: str, second: str, metric: str = "nll") -> float | None:
         found = self.difference(first, second, metric)
@@ -268,23 +279,29 @@ def _about_action(made: Recommendation, found: _Choice) -> str:
     """That nothing has to be done, or why that is not said where no method has a significantly lower NLL."""
     if made.action == "nothing":
         return (
-            "Nothing has to be done: no method has a significantly lower NLL than no calibration, and confidence does not "
-            "differ significantly from accuracy."
+            f"Nothing has to be done: no {_methods(found)} has a significantly lower NLL than no calibration, and confidence "
+            "does not differ significantly from accuracy."
         )
     if made.action == "leave" and made.simplest is not None:
         return (
             "Leave the model as it is: no calibration has a significantly lower NLL than "
-            f"{made.simplest.method}, and no method has a significantly lower one."
+            f"{made.simplest.method}, and no {_methods(found)} has a significantly lower one."
         )
     if made.action == "open" and made.as_is is not None:
         why = miscalibration(found.rows[made.as_is], found.level)
         why = why or "mean confidence differs significantly from accuracy on the validation data"
-        return f"No method has a significantly lower NLL than no calibration, although {why}."
+        return f"No {_methods(found)} has a significantly lower NLL than no calibration, although {why}."
     return ""
+
+
+def _methods(found: _Choice) -> str:
+    return "method" if found.is_complete else "method of one temperature"
 
 
 def _about_best(made: Recommendation, found: _Choice, changes: str) -> str:
     best, simplest = made.best, made.simplest
+    if not found.is_complete:
+        return "Best: not known, because methods were measured on the data that they were fitted to. Pass test data."
     if best is None:
         return "" if simplest is None else "Best: not known, because the differences between methods have no standard errors."
     if simplest is not None and best.method == simplest.method:

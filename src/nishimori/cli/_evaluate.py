@@ -306,7 +306,7 @@ def _about_ece(cards: Mapping[str, Scorecard], level: float) -> str:
         if (corrected := card.ece_corrected) is not None:
             low, high = card.interval("ece", level)
             parts.append(f"{name} {100 * corrected:.2f} % ({100 * low:.2f} to {100 * high:.2f} %)")
-    return f"ECE without the bias of small bins, and its {100 * level:g} % interval: {', '.join(parts)}" if parts else ""
+    return f"Bias-corrected ECE, {100 * level:g} % interval: {', '.join(parts)}" if parts else ""
 
 
 def _check_plot(path: Path | None, *, overwrite: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from nishimori._evaluation.group_gaps import GroupGap, GroupGaps, gaps_after, names_of_groups
 from nishimori._rows.rows import Rows
 from nishimori._sums.groups import By
+from nishimori._support.formatting import points_with_error
 from nishimori._support.tables import Tabular
 from nishimori.cli._terminal import print_tabular, print_text
 from nishimori.maps.map import Map
@@ -30,9 +31,7 @@ def print_group_gaps(found: Mapping[str, GroupGaps]) -> None:
         print_text(f"{more} more are not shown; --json prints all.")
     means = ", ".join(f"{when} {100 * each.mean_abs_gap:.2f} ({_corrected_gap(each)})" for when, each in found.items())
     what = "predicted classes" if last.by == "prediction" else "groups"
-    print_text(
-        f"Confidence minus accuracy in points; * marks what is more than noise. Mean absolute value over {what}: {means}"
-    )
+    print_text(f"Confidence minus accuracy in points; * marks significant gaps. Mean absolute gap over {what}: {means}")
 
 
 def group_table(found: Mapping[str, GroupGaps]) -> Tabular:
@@ -54,7 +53,7 @@ def group_table(found: Mapping[str, GroupGaps]) -> Tabular:
 
 
 def _corrected_gap(found: GroupGaps) -> str:
-    return f"{100 * found.mean_abs_gap_corrected:.2f} without noise"
+    return f"{100 * found.mean_abs_gap_corrected:.2f} bias-corrected"
 
 
 def _size(group: GroupGap | None) -> tuple[str, str]:
@@ -64,4 +63,4 @@ def _size(group: GroupGap | None) -> tuple[str, str]:
 def _gap(group: GroupGap | None) -> str:
     if group is None:
         return ""
-    return f"{100 * group.gap:+.1f} ± {100 * group.se:.1f}{' *' if group.is_off else ''}"
+    return f"{points_with_error(group.gap, group.se)}{' *' if group.is_off else ''}"

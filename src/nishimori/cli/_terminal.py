@@ -189,10 +189,10 @@ def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[s
     if value is None:
         return "", ""
     if error is None or not isfinite(error):
-        return f"{scale * value:.{decimals}f}{unit}", ""
+        return f"{scale * value:.{decimals}f}{unit}".replace("-", "−"), ""
     if error > 0:
         decimals = min(decimals_of(scale * error), _MOST_DECIMALS)
-    return f"{scale * value:.{decimals}f}{unit}", f"{scale * error:.{decimals}f}{unit}"
+    return f"{scale * value:.{decimals}f}{unit}".replace("-", "−"), f"{scale * error:.{decimals}f}{unit}"
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:

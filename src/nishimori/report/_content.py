@@ -106,7 +106,7 @@ def action(results: Mapping[str, Any]) -> str:
     if found is None or found["simplest"] is None or found["simplest"]["temperature"] is None:
         return ""
     simplest, best = found["simplest"], found["best"]
-    one = f"{simplest['method']}, one temperature T = {digits(simplest['temperature'])}, which changes no prediction"
+    one = f"{simplest['method']}, one temperature T = {_temperature(simplest)}, which changes no prediction"
     if found["action"] == "nothing":
         return "Nothing has to be done."
     if found["action"] == "leave":
@@ -116,6 +116,10 @@ def action(results: Mapping[str, Any]) -> str:
     other = best is not None and best["method"] != simplest["method"]
     changes = "if predictions may change" if other and best["changed_predictions"] else "which also changes no prediction"
     return f"Calibrate with {one}" + (f"; or with {best['method']}, which is better, {changes}." if other else ".")
+
+
+def _temperature(found: Mapping[str, Any]) -> str:
+    return format_measurement(found["temperature"], found["temperature_se"])
 
 
 def worst(results: Mapping[str, Any]) -> list[tuple[str, str]]:

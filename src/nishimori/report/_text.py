@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nishimori._support.formatting import change_with_error, two_decimals
+from nishimori._support.formatting import points_with_error
 from nishimori._support.formatting import value_with_error as with_error
 
 _INFINITE = "infinite"
@@ -19,7 +19,7 @@ def percent(value: float | None) -> str:
 
 def points(value: float | None) -> str:
     """A difference of shares in points."""
-    return "" if value is None else _signed(100 * value)
+    return "" if value is None else points_with_error(value, None)
 
 
 def four(value: float | None) -> str:
@@ -63,19 +63,13 @@ def format_measurement(value: float | None, error: float | None) -> str:
 
 def gap(value: float, error: float | None) -> str:
     """Confidence minus accuracy in points, with its error."""
-    return change_with_error(100 * value, None if error is None else 100 * error)
-
-
-def _signed(value: float) -> str:
-    """A number of points with its sign, unless it reads as zero."""
-    text = two_decimals(value)
-    return f"+{text}" if value > 0 and float(text) else text
+    return points_with_error(value, error)
 
 
 _UNITS: dict[str, Callable[[float], str]] = {
     "number": digits,
     "percent": lambda value: f"{100 * value:.2f}",
-    "points": lambda value: _signed(100 * value),
+    "points": points,
 }
 
 

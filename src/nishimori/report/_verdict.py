@@ -55,7 +55,7 @@ def verdict_of(found: Comparison) -> dict[str, Any]:
 _HEADLINES = {
     "overconfident": "Overconfident",
     "underconfident": "Underconfident",
-    "uneven": "Right on average, wrong in places",
+    "uneven": "Wrong in places, not significantly on average",
     "calibrated": "No miscalibration found",
     "unknown": "Measured without error bars",
 }
