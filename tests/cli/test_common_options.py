@@ -55,3 +55,12 @@ def test_fail_on_warning_ends_with_code_3_after_the_result(place):
     assert json.loads(strict.out)["warnings"]
     assert shell.nishimori("eval val.npz --fail-on-warning", place=place).code == 0
     assert shell.nishimori("eval none.npz --fail-on-warning", place=place).code == 1
+
+
+def test_a_report_about_a_file_of_probabilities_warns_as_one_about_arrays_does(tmp_path):
+    logits, labels = reference.drawn(200, 3)
+    np.savez(tmp_path / "p.npz", logits=reference.softmax(logits), labels=labels)
+    ended = shell.nishimori("report p.npz -o r.json --fail-on-warning", place=tmp_path)
+    assert ended.code == 3
+    assert ended.err.count("as probabilities do") == 1
+    assert "as probabilities do" in json.loads((tmp_path / "r.json").read_text())["warnings"][0]

@@ -113,3 +113,23 @@ def test_a_negative_difference_has_one_sign_and_the_table_fits_80_columns():
         {name: {**each.to_dict(), "intervals": {}} for name in ("before", "after")} | {"n_samples": 1} for each in (old, new)
     ]
     assert max(map(len, str(nishimori.diff(*after)).splitlines())) <= 80
+
+
+def test_temperatures_of_different_methods_are_not_compared():
+    logits, labels = reference.drawn(600, 4)
+    kinds = (nishimori.ExpectationConsistency, nishimori.TemperatureScaling)
+    ec, ts = (
+        dict(
+            map=dict(kind="temperature", parameters=dict(temperature=each.temperature_)),
+            method=name,
+            n_samples=600,
+            temperature_se=each.temperature_se_,
+        )
+        for name, each in zip(("ec", "ts"), (kind().fit(logits, labels) for kind in kinds), strict=True)
+    )
+    assert ec["map"] != ts["map"]
+    with pytest.raises(InputError, match="use the same method for both"):
+        nishimori.diff(ec, ts)
+    sums = nishimori.Sketch().update(logits, labels)
+    for each in (ec, ts):
+        assert nishimori.diff(sums, each)["temperature"].difference == pytest.approx(0, abs=1e-4)

@@ -50,7 +50,7 @@ _ROWS = {
 # The level of intervals that say none.
 _LEVEL = 0.95
 
-# Whose T is compared, the first that both sides have.
+# Whose T is compared, the first that both sides have; then those of methods that only files of calibrations name.
 _METHODS = ("adaptive", "ec", "ts")
 
 
@@ -216,12 +216,14 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
     pairs = {
         name: (first.values[name], second.values[name]) for name in _ROWS if name in first.values and name in second.values
     }
-    method = next((each for each in _METHODS if each in first.temperatures and each in second.temperatures), None)
+    # Methods have different temperatures for the same data.
+    both = [each for each in (*_METHODS, *first.temperatures) if each in first.temperatures and each in second.temperatures]
+    method = both[0] if both else None
     # Two reports may share their validation data, and then have the same T.
     if method is not None and not (first.fitted_files and first.fitted_files == second.fitted_files):
         pairs = {"temperature": (first.temperatures[method], second.temperatures[method]), **pairs}
     if not pairs:
-        raise InputError("`old` and `new`", "have a metric in common", remedy="Pass two files of the same kind.")
+        raise InputError("`old` and `new`", "have a metric in common", remedy=_without_common(first, second))
     known = {name: _difference(*pair) for name, pair in pairs.items()}
     tested = [name for name, each in known.items() if each.p_value is not None]
     adjusted = dict(zip(tested, holm([known[name].p_value or 0.0 for name in tested]).tolist(), strict=True))
@@ -232,6 +234,14 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
         sides = (before.value, before.se, after.value, after.se)
         changes.append(MetricChange(name, *sides, found.value, found.se, p, different))
     return MetricChanges(tuple(changes), float(level), first.n_samples, second.n_samples)
+
+
+def _without_common(first: "_Measured", second: "_Measured") -> str:
+    """What to do where two sides have no metric in common."""
+    names = [", ".join(each.temperatures) for each in (first, second)]
+    if not all(names):
+        return "Pass two files of the same kind."
+    return f"T is that of {names[0]} in one and of {names[1]} in the other: use the same method for both."
 
 
 def _difference(old: _Value, new: _Value) -> Difference:
@@ -312,8 +322,7 @@ def _of_calibration(content: Mapping[str, Any]) -> _Measured | None:
     if not (isinstance(map_, Mapping) and isinstance(told, Mapping) and "method" in told):
         return None
     T = map_.get("parameters", {}).get("temperature") if map_.get("kind") == "temperature" else None
-    # Whatever the methods are called: both temperatures are those of the files.
-    return _Measured({}, _known(dict.fromkeys(_METHODS, (T, told.get("temperature_se")))), told.get("n_samples"))
+    return _Measured({}, _known({told["method"]: (T, told.get("temperature_se"))}), told.get("n_samples"))
 
 
 def _of_card(content: Mapping[str, Any]) -> _Measured | None:

@@ -108,6 +108,15 @@ class Pieces(Rows, Generic[P]):
         self._n_passes = 0
         self._n_changed = 0  # passes whose logits differed from those of the first, as by rounding
 
+    @contextmanager
+    def looking_later(self) -> Iterator[None]:
+        """Leave it to the next pass after the block to warn of values that look like probabilities: here nobody would see it."""
+        before, self._looked_at = self._looked_at, True
+        try:
+            yield
+        finally:
+            self._looked_at = before
+
     @abstractmethod
     def read(self) -> Generator[P, None, None]:
         """The pieces of one pass, in order; a thread may run this."""

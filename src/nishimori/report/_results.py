@@ -6,7 +6,7 @@ listed under "absent" with the reason.
 
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.labels import class_labels
+from nishimori._rows.pieces import Pieces
 from nishimori._rows.rows import Rows, groups_in
 from nishimori._sums.groups import By
 from nishimori._sums.passes import together
@@ -146,7 +147,8 @@ def _changing_fitted(
 
 def _fit_unasked(method: Calibrator, validation: Rows, asked: Asked) -> Calibrator:
     """Fit without warnings, such as those of small classes, which are for those who asked for the method."""
-    with warnings.catch_warnings():
+    later = validation.looking_later() if isinstance(validation, Pieces) else nullcontext()
+    with later, warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
         warnings.simplefilter("ignore", FewErrorsWarning)
         return fit_checked(method, validation, **({"counts": True} if asked.counts else {}))
