@@ -409,7 +409,7 @@ def test_gaps_and_differences_have_one_sign():
     from nishimori.report._text import gap, interval, points
 
     assert (gap(-0.0321, 0.0044), gap(0.0321, 0.0044)) == ("−3.21 ± 0.44", "+3.21 ± 0.44")
-    assert (points(-0.0321), points(0.0321), points(-1e-7)) == ("−3.21", "+3.21", "0.00")
+    assert (points(-0.0321), points(0.0321), points(-1e-7)) == ("−3.21", "+3.21", "0")
     assert interval({"x_low": -0.02, "x_high": 0.01}, "x", "points") == "(−2.00 to +1.00)"
 
 
