@@ -133,3 +133,13 @@ def test_temperatures_of_different_methods_are_not_compared():
     sums = nishimori.Sketch().update(logits, labels)
     for each in (ec, ts):
         assert nishimori.diff(sums, each)["temperature"].difference == pytest.approx(0, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "change", [{"map": {"kind": "temperature", "parameters": []}}, {"method": []}, {"temperature_se": 10**400}]
+)
+def test_json_with_changed_parts_is_refused(change):
+    found = {"map": {"kind": "temperature", "parameters": {"temperature": 1.5}}, "method": "ec", "temperature_se": 0.1}
+    assert nishimori.diff(found, found)["temperature"].difference == 0
+    with pytest.raises(InputError):
+        nishimori.diff(found, found | change)

@@ -421,3 +421,12 @@ def test_probabilities_are_written_with_two_decimals_or_as_limits(value, text):
     from nishimori.report._text import share
 
     assert share(value) == text
+
+
+def test_names_with_control_characters_do_not_reach_pictures():
+    from nishimori.report import _charts
+
+    found = {"confidence": 0.5, "gap": 0.1, "se": 0.1, "off": True}
+    rows = [{"name": f"a\x1b[3{i}m\nb", "n": 9, "accuracy": 0.5, "before": found, "one": found} for i in range(2)]
+    values = _charts.gaps({"rows": rows}, "after ec", 0.95)["vconcat"][0]["data"]["values"]
+    assert [each["name"] for each in values[::2]] == [rf"a\x1b[3{i}m\nb  (n = 9)" for i in range(2)]

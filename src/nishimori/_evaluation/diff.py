@@ -273,7 +273,13 @@ def _values(source: Any, name: str) -> _Measured:
         return _Measured(_of_numbers(_numbers_of(card), ""), _known(fitted), source.n_samples)
     if isinstance(source, Mapping):
         for kind in (_of_report, _of_evaluation, _of_calibration, _of_card):
-            if (measured := kind(source)) is not None:
+            try:
+                measured = kind(source)
+            except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+                raise InputError(
+                    name, "be the JSON that a command has written", got="one with parts missing or changed"
+                ) from None
+            if measured is not None:
                 return measured
     raise InputError(
         name,
@@ -319,7 +325,7 @@ def _of_evaluation(content: Mapping[str, Any]) -> _Measured | None:
 def _of_calibration(content: Mapping[str, Any]) -> _Measured | None:
     """Of a file that ``fit`` writes, or of what ``fit --json`` prints: the temperature only."""
     map_, told = content.get("map"), content.get("provenance", content)
-    if not (isinstance(map_, Mapping) and isinstance(told, Mapping) and "method" in told):
+    if not (isinstance(map_, Mapping) and isinstance(told, Mapping) and isinstance(told.get("method"), str)):
         return None
     T = map_.get("parameters", {}).get("temperature") if map_.get("kind") == "temperature" else None
     return _Measured({}, _known({told["method"]: (T, told.get("temperature_se"))}), told.get("n_samples"))
@@ -357,7 +363,7 @@ def _known(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, _Value]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(float(value))
 
 
 def _cells(each: MetricChange) -> tuple[str, ...]:

@@ -199,7 +199,10 @@ def _result(path: Path) -> dict[str, Any]:
     content = _json(path)
     found = {name: content[name] for name in _OF_RESULTS if name in content and name != "file"}
     if isinstance(content.get("checks"), list):
-        found["checks"] = {each["name"]: each["verdict"] for each in content["checks"]}
+        try:
+            found["checks"] = {str(each["name"]): each["verdict"] for each in content["checks"]}
+        except (KeyError, TypeError):
+            raise FormatError(f"{path} cannot be read: its checks have no names or verdicts.") from None
     for when in ("before", "after"):
         if isinstance(content.get(when), dict):
             names = ("error", "confidence", "ece", "nll", "brier")

@@ -9,6 +9,7 @@ lighter on a dark background.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nishimori._support.escape import xml_text
 from nishimori._support.intervals import normal_quantile
 from nishimori.plot._style import COLORS
 from nishimori.report._content import by_samples
@@ -206,7 +207,8 @@ def _labels_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What an axis calls classes or groups: their names, shortened, with their numbers of samples; no two are equal."""
     names: list[str] = []
     for row in rows:
-        name = row["name"] if len(row["name"]) <= _LONGEST else f"{row['name'][: _LONGEST - 1]}…"
+        name = xml_text(row["name"])  # a control character in a picture ends the whole process
+        name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
         text = f"{name}  (n = {row['n']:,})"
         names.append(text if text not in names else f"{text} {len(names) + 1}")
     return names
