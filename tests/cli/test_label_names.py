@@ -102,7 +102,7 @@ def test_classes_in_another_order_than_columns_with_a_prefix_are_refused(tmp_pat
 
 @pytest.mark.parametrize(("label", "classes"), [(1, "1,2,3"), (0, "0,1,2")], ids=["names", "numbers"])
 def test_labels_that_name_one_column_and_count_another_are_refused_without_classes(tmp_path, label, classes):
-    kept = CODES != (2 if label else 0)  # so that no label tells
+    kept = (2 if label else 0) != CODES  # so that no label tells
     frame = pd.DataFrame(LOGITS[kept], columns=["z_1", "z_2", "z_3"]).assign(labels=CODES[kept] + label)
     frame.to_csv(tmp_path / "t.csv", index=False)
     ended = shell.nishimori("eval t.csv", place=tmp_path)

@@ -123,12 +123,12 @@ def test_temperatures_of_different_methods_are_not_compared():
     logits, labels = reference.drawn(600, 4)
     kinds = (nishimori.ExpectationConsistency, nishimori.TemperatureScaling)
     ec, ts = (
-        dict(
-            map=dict(kind="temperature", parameters=dict(temperature=each.temperature_)),
-            method=name,
-            n_samples=600,
-            temperature_se=each.temperature_se_,
-        )
+        {
+            "map": {"kind": "temperature", "parameters": {"temperature": each.temperature_}},
+            "method": name,
+            "n_samples": 600,
+            "temperature_se": each.temperature_se_,
+        }
         for name, each in zip(("ec", "ts"), (kind().fit(logits, labels) for kind in kinds), strict=True)
     )
     assert ec["map"] != ts["map"]

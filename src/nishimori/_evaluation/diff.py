@@ -7,8 +7,8 @@ The ECE is not normal where it is small, and its standard error is then too smal
 23 % of pairs of calibrated models (n = 600). So the error of its difference is made of the intervals of both ECEs, which hold
 there, on the sides that face each other: G. Y. Zou and A. Donner, Statistics in Medicine 27 (2008) 1693.
 
-A small data set without errors has an accuracy of 100 % ± 0, and an NLL whose error is too small as well. So means are tested as
-two proportions are: with the variance of all samples together, as it is if both data sets are equal, where it is the larger.
+A small data set without errors has an accuracy of 100 % ± 0, and an NLL whose error is too small as well. So means are tested
+as two proportions are: with the variance of all samples together, as it is if both data sets are equal, where it is larger.
 """
 
 import json
