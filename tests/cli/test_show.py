@@ -157,3 +157,11 @@ def test_diff_prints_a_table_and_ends_with_code_3_if_asked(files):
     assert "gap" in told["different"]
     assert told["old_file"] == "sketch.npz"
     assert "| gap |" in shell.nishimori(f"{words} --markdown", place=files).out
+
+
+@pytest.mark.parametrize("text", ["", '{"format": "nish', "[" * 100_000], ids=["empty", "cut", "deep"])
+def test_json_that_cannot_be_read_is_an_error_that_says_why(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    ended = shell.nishimori("show a.json", place=tmp_path)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("error: a.json cannot be read: ")

@@ -33,6 +33,10 @@ def test_differences_are_those_of_independent_estimates_and_p_values_those_of_ho
             assert b > a
             se = np.hypot(old.interval("ece").high - a, b - new.interval("ece").low) / norm.ppf(0.975)
         assert (each.old, each.new, each.difference, each.se) == pytest.approx((a, b, b - a, se))
+        if name != "ece":  # as two proportions are tested: the variance of all samples together, if both are equal
+            within = 600 * 600 * getattr(old, f"{name}_se") ** 2 + 900 * 900 * getattr(new, f"{name}_se") ** 2
+            total = within / 1500 + 600 * 900 * (b - a) ** 2 / 1500**2
+            se = max(se, np.sqrt(total * (1 / 600 + 1 / 900)))
         p_values.append(2 * norm.sf(abs(b - a) / se))
     order = np.argsort(p_values)
     expected, least = np.empty(4), 0.0
@@ -143,3 +147,24 @@ def test_json_with_changed_parts_is_refused(change):
     assert nishimori.diff(found, found)["temperature"].difference == 0
     with pytest.raises(InputError):
         nishimori.diff(found, found | change)
+
+
+def test_a_small_data_set_without_errors_rarely_differs_from_a_large_one():
+    rng = np.random.default_rng(0)
+
+    def accurate(n):
+        logits = 30 * rng.normal(size=(n, 4))
+        return nishimori.evaluate(logits, (logits + rng.gumbel(size=logits.shape)).argmax(axis=1))
+
+    found = [nishimori.diff(accurate(30), accurate(1500)) for _ in range(60)]
+    assert np.mean([each["accuracy"].old_se == 0 for each in found]) > 0.2
+    assert np.mean([each["accuracy"].is_different for each in found]) <= 0.1
+    assert np.mean([each["nll"].is_different for each in found]) <= 0.1
+
+
+def test_accuracies_are_tested_as_two_proportions_are():
+    right, wrong = (nishimori.evaluate([[3.0, 0.0]] * 4, [label] * 4) for label in (0, 1))
+    z = 1 / np.sqrt(0.5 * 0.5 * (1 / 4 + 1 / 4))
+    found = nishimori.diff(right, wrong)["accuracy"]
+    assert found.se == 0
+    assert 2 * norm.sf(z) <= found.p_value <= 4 * 2 * norm.sf(z)

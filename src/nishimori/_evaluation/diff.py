@@ -6,12 +6,15 @@ to the same samples is another question, which `compare` answers.
 The ECE is not normal where it is small, and its standard error is then too small: with it, a test at the level of 5 % rejects
 23 % of pairs of calibrated models (n = 600). So the error of its difference is made of the intervals of both ECEs, which hold
 there, on the sides that face each other: G. Y. Zou and A. Donner, Statistics in Medicine 27 (2008) 1693.
+
+A small data set without errors has an accuracy of 100 % ± 0, and an NLL whose error is too small as well. So means are tested
+as two proportions are: with the variance of all samples together, as it is if both data sets are equal, where it is larger.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from math import hypot, isfinite
+from dataclasses import asdict, dataclass, replace
+from math import hypot, isfinite, sqrt
 from typing import Any, NamedTuple
 
 from nishimori._evaluation.group_gaps import holm
@@ -46,6 +49,9 @@ _ROWS = {
     "ece_after": _Row("bias-corrected ECE after calibration", in_percent=True),
     "nll_after": _Row("NLL after calibration", in_percent=False),
 }
+
+# Means over samples.
+_MEANS = ("accuracy", "gap", "nll", "gap_after", "nll_after")
 
 # The level of intervals that say none.
 _LEVEL = 0.95
@@ -193,7 +199,8 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
     -------
     MetricChanges
         T, accuracy, gap, bias-corrected ECE and NLL of both, as far as both have them, and those after calibration, with
-        their differences. The p-values are those of z-tests, adjusted for the number of metrics after Holm.
+        their differences. The p-values are those of z-tests, with the variance of all samples together where that is larger
+        and the metric is a mean, adjusted for the number of metrics after Holm.
 
     Examples
     --------
@@ -224,7 +231,8 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
         pairs = {"temperature": (first.temperatures[method], second.temperatures[method]), **pairs}
     if not pairs:
         raise InputError("`old` and `new`", "have a metric in common", remedy=_without_common(first, second))
-    known = {name: _difference(*pair) for name, pair in pairs.items()}
+    sizes = (first.n_samples, second.n_samples)
+    known = {name: _difference(*pair, sizes if name in _MEANS else (None, None)) for name, pair in pairs.items()}
     tested = [name for name, each in known.items() if each.p_value is not None]
     adjusted = dict(zip(tested, holm([known[name].p_value or 0.0 for name in tested]).tolist(), strict=True))
     changes = []
@@ -244,13 +252,22 @@ def _without_common(first: "_Measured", second: "_Measured") -> str:
     return f"T is that of {names[0]} in one and of {names[1]} in the other: use the same method for both."
 
 
-def _difference(old: _Value, new: _Value) -> Difference:
-    """New minus old; the error is that of a difference of independent numbers, on the sides that face each other."""
+def _difference(old: _Value, new: _Value, sizes: tuple[int | None, int | None]) -> Difference:
+    """New minus old; the error is that of a difference of independent numbers, on the sides that face each other.
+
+    ``sizes`` are the numbers of samples of means.
+    """
     value = new.value - old.value
     errors = (old.above, new.below) if value > 0 else (old.below, new.above)
     if errors[0] is None or errors[1] is None:
         return Difference(value, None, None)
-    return Difference.normal(value, hypot(errors[0], errors[1]))
+    found = Difference.normal(value, hypot(errors[0], errors[1]))
+    n, m = sizes
+    if found.se is None or not n or not m:
+        return found
+    variance = (n * (n * errors[0] ** 2) + m * (m * errors[1] ** 2)) / (n + m) + n * m * (value / (n + m)) ** 2
+    error = max(found.se, sqrt(variance * (1 / n + 1 / m)))
+    return replace(found, p_value=Difference.normal(value, error).p_value)
 
 
 class _Measured(NamedTuple):

@@ -110,7 +110,7 @@ class Pieces(Rows, Generic[P]):
 
     @contextmanager
     def looking_later(self) -> Iterator[None]:
-        """Leave it to the next pass to warn of values that look like probabilities: in this block nobody would see it."""
+        """Leave it to the next pass after the block to warn of values that look like probabilities."""
         before, self._looked_at = self._looked_at, True
         try:
             yield

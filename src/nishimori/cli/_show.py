@@ -18,7 +18,7 @@ from nishimori._support.formatting import value_with_error
 from nishimori._support.json import JsonError, read_json
 from nishimori.cli._calibration import calibrator_in
 from nishimori.cli._description import description
-from nishimori.cli._file_kinds import CALIBRATION, MULTILABEL, REPORT, SCORES, SKETCH, kind_of
+from nishimori.cli._file_kinds import CALIBRATION, MULTILABEL, REPORT, SCORES, SKETCH, UNREADABLE, kind_of
 from nishimori.cli._help import JsonOption, epilog
 from nishimori.cli._terminal import print_json, print_text
 from nishimori.errors import FormatError, InputError
@@ -59,6 +59,7 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
         SKETCH: _sketch,
         REPORT: _report,
         SCORES: _scores,
+        UNREADABLE: _json,  # which says why
     }
     at = file.stat()
     about = {"file": str(file), "kind": kind.removeprefix("a ").removeprefix("the ")}
