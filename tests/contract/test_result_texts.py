@@ -58,6 +58,7 @@ CASES = {
     "selection": lambda: nishimori.calibrator("best").fit(LOGITS, LABELS).selection_,
     "sketch": lambda: nishimori.Sketch().update(LOGITS, LABELS),
     "empty sketch": nishimori.Sketch,
+    "differences": lambda: nishimori.diff(*(nishimori.evaluate(each * LOGITS, LABELS) for each in (1, 9))),
     "fit info": lambda: nishimori.calibrator("ec").fit(LOGITS, LABELS).fit_info_,
 }
 
@@ -101,7 +102,7 @@ def test_the_representation_is_one_short_line(result):
 
 
 def test_every_result_that_is_not_one_row_of_another_is_displayed():
-    rows = {"CandidateScore", "Check", "Difference", "Estimate", "GroupGap", "Interval", "LabelScore", "Method"}
+    rows = {"CandidateScore", "Check", "Difference", "Estimate", "GroupGap", "Interval", "LabelScore", "Method", "MetricChange"}
     others = {"CalibratedPair", "ProbabilityBounds", "Recommendation", "RecommendedMethod"}
     displayed = {name for name in results.__all__ if issubclass(getattr(results, name), Displayed)}
     assert displayed == set(results.__all__) - rows - others

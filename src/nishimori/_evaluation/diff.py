@@ -19,7 +19,8 @@ from nishimori._evaluation.metrics.metric import Difference
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
 from nishimori._sums.sketch.sketch import Sketch
-from nishimori._support.formatting import format_p_value, value_with_error
+from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.formatting import difference_with_error, format_p_value, value_with_error
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.numbers import between
 from nishimori._support.tables import Tabular
@@ -103,8 +104,8 @@ class MetricChange:
         return _ROWS[self.name].title
 
 
-@dataclass(frozen=True)
-class MetricChanges:
+@dataclass(frozen=True, repr=False)
+class MetricChanges(Displayed):
     """The metrics of two data sets. ``print`` shows a table and a summary.
 
     Attributes
@@ -146,6 +147,8 @@ class MetricChanges:
         if not tested:
             return "No metric has a standard error on both sides, so that no difference can be judged."
         if not self.different:
+            if len(tested) == 1:
+                return f"{tested[0].title} does not differ significantly (level {alpha})."
             return f"None of {len(tested)} metrics differs significantly (level {alpha}, Holm's correction)."
         names = ", ".join(each.title for each in self.changes if each.is_different)
         differ = "differs" if len(self.different) == 1 else "differ"
@@ -171,11 +174,14 @@ class MetricChanges:
         """The table and the summary as Markdown."""
         return f"{self.table.markdown()}\n\n{self.summary}"
 
-    def __str__(self) -> str:
-        return f"{self.table.text()}\n\n{self.summary}"
+    @property
+    def _display(self) -> Display:
+        sizes = ((name, n) for name, n in (("old", self.n_old), ("new", self.n_new)) if n is not None)
+        title = ", ".join(f"{name}: {plural(n, 'sample')}" for name, n in sizes)
+        return Display(title, (self.table,), (self.summary,))
 
-    def _repr_html_(self) -> str:
-        return self.table.html() + Tabular(("summary",), [(self.summary,)]).html()
+    def __repr__(self) -> str:
+        return short_repr(self, different=self.different, n_old=self.n_old, n_new=self.n_new)
 
 
 def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
@@ -357,11 +363,10 @@ def _cells(each: MetricChange) -> tuple[str, ...]:
     unit = " %" if scale == 100 else ""
     sides = ((each.old, each.old_se), (each.new, each.new_se))
     old, new = (f"{_scaled(value, error, scale)}{unit}" for value, error in sides)
-    change = _scaled(each.difference, each.se, scale)
+    change = difference_with_error(scale * each.difference, None if each.se is None else scale * each.se)
     verdict = "no standard error" if each.p_value is None else "different" if each.is_different else "not significant"
-    sign = "" if change.startswith("-") else "+"
     p = "" if each.p_value is None else format_p_value(each.p_value).removeprefix("p ").removeprefix("= ")
-    return (each.title, old, new, f"{sign}{change}".replace("-", "−"), p, verdict)
+    return (each.title, old, new, change, p, verdict)
 
 
 def _scaled(value: float, error: float | None, scale: float) -> str:

@@ -46,6 +46,11 @@ def value_with_error(value: float, error: float | None) -> str:
     return _with_error(value, error, sign="")
 
 
+def difference_with_error(value: float, error: float | None) -> str:
+    """A difference with its sign and its standard error, such as "−0.0686 ± 0.0046"."""
+    return _with_error(value, error, sign="+")
+
+
 def percent(share: float, decimals: int = 2) -> str:
     """A share whose error is not known, in percent; one that is not 0 or 1 never reads as if it was."""
     if not isfinite(share):
