@@ -163,6 +163,8 @@ EC().fit(X[:2], [[1], [1, 2]])
     `y` must be a flat list of labels, got rows of different lengths.
 EC().fit(X, y[:59])
     `y` must have as many entries as there are rows of scores, 60, got 59.
+EC().fit(X.T, y)
+    `y` must have as many entries as there are rows of scores, 3, got 60. Pass the transpose of the scores: rows are samples.
 EC().fit(X, put(y, 5, 3))
     `y` must be from 0 to 2, got 3 in row 5. Check that every class has its column.
 EC().fit(X, put(y, 5, -100))

@@ -58,6 +58,7 @@ CASES = {
     "selection": lambda: nishimori.calibrator("best").fit(LOGITS, LABELS).selection_,
     "sketch": lambda: nishimori.Sketch().update(LOGITS, LABELS),
     "empty sketch": nishimori.Sketch,
+    "differences": lambda: nishimori.diff(*(nishimori.evaluate(each * LOGITS, LABELS) for each in (1, 9))),
     "fit info": lambda: nishimori.calibrator("ec").fit(LOGITS, LABELS).fit_info_,
 }
 

@@ -64,6 +64,24 @@ def test_equal_data_sets_rarely_differ(made):
         assert abs(np.mean(z[name])) < 0.4
 
 
+def test_a_difference_has_one_sign():
+    found = nishimori.diff(calibrated(0), calibrated(1))
+    shown = {row[0]: row[3] for row in found.table.rows}
+    values = {each.title: each.difference for each in found.changes}
+    assert min(values.values()) < 0 < max(values.values())
+    assert {title: text[0] for title, text in shown.items()} == {t: "−" if v < 0 else "+" for t, v in values.items()}
+    assert not any(text[1] in "+−-" for text in shown.values())
+
+
+def test_one_metric_is_named(tmp_path):
+    path = tmp_path / "c.json"
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(200, 3))
+    nishimori.TemperatureScaling().fit(logits, (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)).save(path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert nishimori.diff(content, content).summary == "T does not differ significantly (level 5 %)."
+
+
 def test_changed_data_sets_differ():
     changed = nishimori.diff(card(0), card(500, scale=3.0))
     assert {"gap", "ece"} <= set(changed.different)

@@ -269,7 +269,7 @@ class Comparison(Displayed):
 
     @property
     def _display(self) -> Display:
-        measured = plural(self.n_test, "other sample") if self.is_test else "the same samples"
+        measured = plural(self.n_test, "test sample") if self.is_test else "the same samples"
         title = f"Fitted to {plural(self.n_validation, 'sample')}, measured on {measured}"
         tables = tuple(each for each in (self.table, self.difference_table) if each is not None)
         return Display(title, tables, self.verdicts)

@@ -22,7 +22,7 @@ from nishimori._evaluation.metrics.metric import Difference
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
 from nishimori._sums.sketch.sketch import Sketch
-from nishimori._support.display import Display, Displayed
+from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import change_with_error, p_value_text, value_with_error
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.numbers import between
@@ -110,7 +110,7 @@ class MetricChange:
         return _ROWS[self.name].title
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MetricChanges(Displayed):
     """The metrics of two data sets. ``print`` shows a table and a summary.
 
@@ -153,6 +153,8 @@ class MetricChanges(Displayed):
         if not tested:
             return "No metric has a standard error on both sides, so that no difference can be judged."
         if not self.different:
+            if len(tested) == 1:
+                return f"{tested[0].title} does not differ significantly (level {alpha})."
             return f"None of {len(tested)} metrics differs significantly (level {alpha}, Holm's correction)."
         names = ", ".join(each.title for each in self.changes if each.is_different)
         differ = "differs" if len(self.different) == 1 else "differ"
@@ -180,7 +182,12 @@ class MetricChanges(Displayed):
 
     @property
     def _display(self) -> Display:
-        return Display("", (self.table,), (self.summary,))
+        sizes = ((name, n) for name, n in (("old", self.n_old), ("new", self.n_new)) if n is not None)
+        title = ", ".join(f"{name}: {plural(n, 'sample')}" for name, n in sizes)
+        return Display(title, (self.table,), (self.summary,))
+
+    def __repr__(self) -> str:
+        return short_repr(self, different=self.different, n_old=self.n_old, n_new=self.n_new)
 
 
 def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:

@@ -224,7 +224,9 @@ def flat_labels(y: Any, scores: Scores, name: str) -> HostArray:
         remedy = f"Pass `{name}.ravel()`." if labels.size == n_samples else ""
         raise InputError(name, f"be one label per sample, shape ({n_samples},)", got=f"shape {labels.shape}", remedy=remedy)
     if len(labels) != n_samples:
-        raise InputError(name, f"have as many entries as there are rows of scores, {n_samples}", got=len(labels))
+        remedy = "Pass the transpose of the scores: rows are samples." if len(labels) == scores.n_classes else ""
+        must = f"have as many entries as there are rows of scores, {n_samples}"
+        raise InputError(name, must, got=len(labels), remedy=remedy)
     return labels
 
 
