@@ -24,6 +24,7 @@ NEEDED = {
     "paper/src/nishimori_paper/models/*.py": "torch",
     "paper/src/nishimori_paper/training/_[nt]*.py": "torch",
     "paper/src/nishimori_paper/training/_pixels.py": "torch",
+    "paper/src/nishimori_paper/training/_side_by_side.py": "torch",
     "src/nishimori/plot/*.py": "matplotlib",
     "src/nishimori/torch/*.py": "torch",
     "tests/browser/*.py": "playwright",
