@@ -262,14 +262,14 @@ REGRESSION = {
     "logit_lead_claimed": 0.01,
     "lead_ratio": 3.0,  # constant at λ_loss: 0.09 over 0.03
     "brier_tied": 4 / 27,  # logit, 1e-4 and λ_error: the last two of each
-    "brier_lost": 2 / 27,
-    "brier_lost_logit": 0.0,
+    "brier_lost": 3 / 27,
+    "brier_lost_logit": 1 / 9,
     "brier_lost_affine": 1 / 9,
     "brier_lost_constant": 1 / 9,
-    "brier_won_logit": 5 / 9,
+    "brier_won_logit": 4 / 9,
     "brier_won_affine": 8 / 9,
     "brier_won_constant": 8 / 9,
-    "brier_logit_most": 1e-3,
+    "brier_logit_most": 1.5e-3,
     "brier_worst": 2e-3,
     "error_gain": 2.0,  # affine: 0.30 - 0.28
     "ece_gain": 1.0,  # constant at λ_error: 0.10 - 0.09
