@@ -14,7 +14,7 @@ import numpy as np
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.numeric import refuse_hidden
+from nishimori._support.numeric import reads_as_number, refuse_hidden
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError, setting
 
@@ -164,7 +164,7 @@ def _whole(labels: HostArray, name: str, n_classes: int, row: RowIndex) -> HostA
         except OverflowError:
             raise refused(got="a whole number too large for any class") from None
     if arrays.kind(labels) in ("other", "complex"):
-        unread = next((i for i, value in enumerate(labels.tolist()) if not _reads_as_number(value)), 0)
+        unread = next((i for i, value in enumerate(labels.tolist()) if not reads_as_number(value)), 0)
         remedy = f"For other labels pass the label of each column in order as {setting('classes')}."
         if _is_missing(labels.tolist()[unread]):
             remedy = "A label is missing. Drop such samples."
@@ -182,14 +182,6 @@ def _whole(labels: HostArray, name: str, n_classes: int, row: RowIndex) -> HostA
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number)
-
-
-def _reads_as_number(value: Any) -> bool:
-    """Whether ``value`` is a number, or text that could be one: the entry to show is one that is neither."""
-    try:
-        return bool(np.isfinite(float(value)))
-    except (TypeError, ValueError, OverflowError):
-        return False
 
 
 def _is_missing(value: Any) -> bool:
@@ -299,7 +291,7 @@ def class_numbers(labels: HostArray, classes: Sequence[Any]) -> HostArray | None
 
     No label can then be meant as a name, since no name reads as a number.
     """
-    if any(not isinstance(each, str) or _reads_as_number(each) for each in classes):
+    if any(not isinstance(each, str) or reads_as_number(each) for each in classes):
         return None
     if labels.dtype == object and all(_is_number(value) and not isinstance(value, bool) for value in labels.tolist()):
         labels = labels.astype(np.float64)
@@ -366,7 +358,7 @@ def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None, ignored: 
     values = labels.tolist()
     different = set(values)
     spelling = {value: _spelling(value, {*names, *kept}) for value in different}
-    if not any(map(_reads_as_number, names)):
+    if not any(map(reads_as_number, names)):
         by_number = dict(zip(map(str, range(len(names))), names, strict=True)) | {each: each for each in kept}
         numbers = {value: _spelling(value, set(by_number)) for value in different}
         if set(numbers.values()) <= set(by_number):

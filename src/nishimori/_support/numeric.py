@@ -87,3 +87,11 @@ def check_shape(shape: tuple[int, ...], name: str) -> None:
             got=f"{shape[-1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is required",
             remedy=f"If it is the score of the positive class, pass it as `{column}`." if shape[-1] else "",
         )
+
+
+def reads_as_number(value: Any) -> bool:
+    """Whether ``value`` is a finite number, or text that reads as one."""
+    try:
+        return bool(np.isfinite(float(value)))
+    except (TypeError, ValueError, OverflowError):
+        return False

@@ -72,7 +72,8 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     shown = {name: _text(value) for name, value in _for_people(content).items()}
     width = max(map(len, shown)) + 2
     for name, text in shown.items():
-        print_text(f"{name.replace('_', ' '):<{width}}{text}") if text else None
+        if text:
+            print_text(f"{name.replace('_', ' '):<{width}}{text}")
 
 
 def _for_people(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 from nishimori._rows.scores import Input
 from nishimori._rows.tables.block import join_names
 from nishimori._support.arrays import HostArray
+from nishimori._support.numeric import reads_as_number
 from nishimori.errors import InputError, setting
 
 _PATTERN = re.compile(r"[*?\[]")
@@ -194,7 +195,7 @@ def classes_of_columns(labels: Sequence[Any], columns: Sequence[str]) -> list[st
     Labels that read as numbers are numbers of classes, and say nothing about names.
     """
     different = set(labels)
-    if not different or not all(isinstance(each, str) and not _reads_as_number(each) for each in different):
+    if not different or not all(isinstance(each, str) and not reads_as_number(each) for each in different):
         return None
     for names in (columns, without_prefix(columns)):
         if names is not None and different <= set(names):
@@ -249,14 +250,6 @@ def refuse_doubtful_numbers(labels: Sequence[Any], columns: Sequence[str]) -> No
         f"{columns[places[doubtful]]!r}",
         remedy=remedy,
     )
-
-
-def _reads_as_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def constant_or_whole(scores: HostArray) -> HostArray:
