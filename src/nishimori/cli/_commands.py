@@ -6,7 +6,7 @@ packages are imported for the help and the completion of the shell as well, whic
 """
 
 from collections.abc import Callable
-from functools import cached_property, wraps
+from functools import wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from inspect import Parameter, signature
@@ -80,13 +80,9 @@ class Commands(TyperGroup):
         """The options before the command."""
         return without_types(super().get_params(ctx))
 
-    @cached_property  # all installed packages are looked through
-    def _entry_points(self) -> list[EntryPoint]:
-        return list(entry_points(GROUP))
-
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands; nothing is imported."""
-        return list(dict.fromkeys([*super().list_commands(ctx), "paper", *(each.name for each in self._entry_points)]))
+        return list(dict.fromkeys([*super().list_commands(ctx), "paper", *(each.name for each in entry_points(GROUP))]))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed, imported now, and what was typed after it."""
@@ -107,7 +103,7 @@ class Commands(TyperGroup):
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        for point in self._entry_points:
+        for point in entry_points(GROUP):
             if point.name == cmd_name:
                 self.commands[cmd_name] = _command(point)
                 return self.commands[cmd_name]

@@ -31,8 +31,8 @@ _RESULTS: dict[str, set[str]] = {
 }
 
 # How pages begin that the report writes.
-_PAGES = {".html": '<p class="kicker">Calibration report</p>', ".htm": "", ".md": "# Calibration report"}
-_PAGES[".htm"] = _PAGES[".html"]
+_HTML_PAGE = '<p class="kicker">Calibration report</p>'
+_PAGES = {".html": _HTML_PAGE, ".htm": _HTML_PAGE, ".md": "# Calibration report"}
 
 _MEANT = {
     CALIBRATION: "Pass it with --calibration, or to nishimori apply; nishimori show says what it holds.",

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nishimori._kernels.row_sums import row_sums
-from nishimori._rows.batch import Batch
+from nishimori._kernels.row_sums import RowSums
 from nishimori._sums.gibbs import Gibbs
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -31,20 +30,15 @@ class Confusions:
         return sum_by_pair(pairs, sums)
 
 
-@dataclass(frozen=True)
-class CountConfusions:
-    """The pass that counts the errors of each pair of classes."""
-
-    n_classes: int
-
-    def __call__(self, batch: Batch) -> Confusions:
-        known = row_sums(batch, (1.0,), 0)
-        (wrong,) = np.nonzero(~arrays.on_host(known.right))
-        predicted, labels = (arrays.on_host(each)[wrong].astype(np.int64) for each in (known.top, batch.labels))
-        confidence = arrays.on_host(Gibbs(batch, 1.0, known).top)[wrong]
-        weights = arrays.on_host(batch.weights)[wrong]
-        sums = np.stack([np.ones_like(weights), weights, weights * confidence])
-        return sum_by_pair(labels * self.n_classes + predicted, sums)
+def confusions_of(known: RowSums, before: Gibbs, n_classes: int) -> Confusions:
+    """The errors of a batch by pairs of classes."""
+    batch = known.batch
+    (wrong,) = np.nonzero(~arrays.on_host(known.right))
+    predicted, labels = (arrays.on_host(each)[wrong].astype(np.int64) for each in (known.top, batch.labels))
+    confidence = arrays.on_host(before.top)[wrong]
+    weights = arrays.on_host(batch.weights)[wrong]
+    sums = np.stack([np.ones_like(weights), weights, weights * confidence])
+    return sum_by_pair(labels * n_classes + predicted, sums)
 
 
 def sum_by_pair(pairs: HostArray, sums: HostArray) -> Confusions:

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._kernels.row_sums import row_sums
-from nishimori._rows.batch import Batch
+from nishimori._kernels.row_sums import RowSums
 from nishimori._rows.rows import Rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._support import arrays
@@ -47,22 +46,14 @@ class Mistakes:
         return Mistakes(self.n_rows, self.places[:, order], self.numbers[:, order], self.most)
 
 
-@dataclass(frozen=True)
-class FindMistakes:
-    """The pass that finds the most confident mistakes; ``temperature`` is that of a calibration to show beside them."""
-
-    most: int
-    temperature: float
-
-    def __call__(self, batch: Batch) -> Mistakes:
-        betas = (1.0, 1 / self.temperature)
-        known = row_sums(batch, betas, 0)
-        as_is, after = (Gibbs(batch, beta, known) for beta in betas)
-        true = batch.xp.exp(known.label_drops) * as_is.top
-        numbers = arrays.on_host(batch.xp.stack([as_is.doubt, as_is.top, true, after.top]))
-        (wrong,) = np.nonzero(~arrays.on_host(known.right))
-        places = [wrong, *(arrays.on_host(each)[wrong] for each in (known.top, batch.labels))]
-        return Mistakes(batch.n_rows, np.stack(places), numbers[:, wrong], self.most).worst()
+def mistakes_of(known: RowSums, before: Gibbs, after: Gibbs, most: int) -> Mistakes:
+    """The most confident mistakes of a batch, with their confidence after calibration beside them."""
+    batch = known.batch
+    true = batch.xp.exp(known.label_drops) * before.top
+    numbers = arrays.on_host(batch.xp.stack([before.doubt, before.top, true, after.top]))
+    (wrong,) = np.nonzero(~arrays.on_host(known.right))
+    places = [wrong, *(arrays.on_host(each)[wrong] for each in (known.top, batch.labels))]
+    return Mistakes(batch.n_rows, np.stack(places), numbers[:, wrong], most).worst()
 
 
 def rows_with_zeros(found: Mistakes, data: Rows) -> Mistakes:

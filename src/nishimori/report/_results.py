@@ -26,15 +26,13 @@ from nishimori._rows.labels import class_labels
 from nishimori._rows.pieces import Pieces
 from nishimori._rows.rows import Rows, groups_in
 from nishimori._sums.groups import By
-from nishimori._sums.passes import together
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NishimoriError
 from nishimori.maps.map import Map
-from nishimori.report._confusions import CountConfusions
+from nishimori.report._errors import ErrorsPass
 from nishimori.report._group_classes import groups_of_one_class
-from nishimori.report._mistakes import FindMistakes, rows_with_zeros
-from nishimori.report._risk_coverage import MeasureRisk
+from nishimori.report._mistakes import rows_with_zeros
 from nishimori.report._rows import confusion_rows, group_table, method_rows, mistake_rows
 from nishimori.report._scores_over_t import scores_over_t
 from nishimori.report._verdict import verdict_of
@@ -255,11 +253,10 @@ def _groups(data: Rows, found: Comparison, one: str, fitted: Mapping[str, GroupC
 def _errors(data: Rows, one: float, ids: Any, asked: Asked) -> dict[str, Any]:
     """The most confident errors, the classes that are confused most, and the error of the most confident answers.
 
-    All are found in one reading.
+    All are found in one pass.
     """
     checked = _checked_ids(ids, data.n_rows)
-    passes = (FindMistakes(_MISTAKES, one), CountConfusions(data.n_classes), MeasureRisk(1.0), MeasureRisk(one))
-    mistakes, confusions, before, after = data.gather(together(*passes)).items
+    mistakes, confusions, before, after = data.gather(ErrorsPass(_MISTAKES, one, data.n_classes)).items
     names = class_labels(asked.classes, data.n_classes).tolist()
     return {
         "mistakes": mistake_rows(rows_with_zeros(mistakes, data), names, checked),

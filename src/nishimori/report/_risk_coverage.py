@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nishimori._kernels.row_sums import row_sums
-from nishimori._rows.batch import Batch
+from nishimori._kernels.row_sums import RowSums
 from nishimori._sums.gibbs import Gibbs
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -43,18 +42,11 @@ class Risk:
         return np.round(np.stack([coverage, error], axis=1)[places], 6).tolist()  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True)
-class MeasureRisk:
-    """The pass that sums right and wrong answers by confidence at a temperature."""
-
-    temperature: float
-
-    def __call__(self, batch: Batch) -> Risk:
-        beta = 1 / self.temperature
-        known = row_sums(batch, (beta,), 0)
-        doubt = arrays.on_host(Gibbs(batch, beta, known).doubt)
-        with np.errstate(divide="ignore"):
-            places = np.floor((np.log(doubt).clip(_LOWEST, 0) - _LOWEST) * _PER_E).astype(np.int64)
-        weights = arrays.on_host(batch.weights)
-        wrong = ~arrays.on_host(known.right)
-        return Risk(*(np.bincount(places, each, _N_BINS) for each in (weights, weights * wrong)))
+def risk_of(known: RowSums, at: Gibbs) -> Risk:
+    """Right and wrong answers of a batch by their confidence at one temperature."""
+    doubt = arrays.on_host(at.doubt)
+    with np.errstate(divide="ignore"):
+        places = np.floor((np.log(doubt).clip(_LOWEST, 0) - _LOWEST) * _PER_E).astype(np.int64)
+    weights = arrays.on_host(known.batch.weights)
+    wrong = ~arrays.on_host(known.right)
+    return Risk(*(np.bincount(places, each, _N_BINS) for each in (weights, weights * wrong)))
