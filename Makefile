@@ -79,7 +79,7 @@ picture: $(VENV)/installed  ## Draw the README's picture again
 	$(BIN)/nishimori demo -o build/picture --force
 	cp build/picture/demo.png docs/images/demo.png
 
-# In an environment with requirements/minimum.txt. Newer versions of what those need may warn of them, so warnings are not errors.
+# In an environment with requirements/minimum.txt and both distributions. Newer versions of what those need may warn of them, so warnings are not errors.
 minimum:  ## Test with the lowest versions of dependencies, which must be installed
 	$(PYTHON) tests/helpers/smoke.py
 	NISHIMORI_TESTS=quick OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile -W default -m 'not slow and not wheel' -r fE \

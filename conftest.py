@@ -1,7 +1,7 @@
 """Which tests need packages that may be absent, and which skips continuous integration accepts.
 
 A test module of which a part can do without a package says ``from optional import torch``, see ``tests/helpers/optional.py``.
-What cannot be imported without one is in the table here.
+What cannot be imported without one is in the table here. Without a few small packages nothing runs, and one line says so.
 """
 
 import os
@@ -13,6 +13,13 @@ from pathlib import Path
 
 import pytest
 from optional import NOT_REQUIRED, REQUIRED, Absent, absent_in, is_installed, packages_in
+
+ABSENT = [name for name in ("nishimori", "nishimori_paper", "hypothesis") if not is_installed(name)]
+if ABSENT:  # an exception would be shown with pages of what pytest was doing
+    sys.exit(
+        f"error: the tests need {', '.join(ABSENT)}. Run `make test`, or `make quick` without large packages; or "
+        "`pip install -r requirements/quick.txt -e . -e ./paper`, and then pytest."
+    )
 
 # What tests import, and scripts that measure a process of their own, see tests/helpers/own_process.py.
 collect_ignore = ["tests/helpers", "tests/measured", "tests/contract/without_paper.py", "paper/tests/helpers"]
@@ -130,6 +137,17 @@ def absent_package(error: BaseException) -> str | None:
         error = error.exc_info[1]
     named = packages_in(f"{error.name} {error}") if isinstance(error, ImportError) else []
     return next((each for each in named if not is_installed(each)), None)
+
+
+def pytest_configure(config):
+    """Ignore warnings of few errors, because tests are small on purpose, and of rows of the fit, on which its promises hold.
+
+    Tests that are about these warnings ask for them. In pyproject.toml, pytest would import nishimori before this file can say
+    that it is not installed.
+    """
+    config.addinivalue_line("filterwarnings", "ignore::nishimori.errors.FewErrorsWarning")
+    same_rows = "ignore:.*fitted to the rows that are measured here:nishimori.errors.InputWarning"
+    config.addinivalue_line("filterwarnings", same_rows)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -73,7 +73,7 @@ def variants(logits: np.ndarray, labels: np.ndarray) -> dict[str, dict]:
         "ignored": {"logits": logits, "labels": ignored, "ignore_index": -100},
         "float64": {"logits": logits.astype(np.float64), "labels": labels},
         "float16": {"logits": logits.astype(np.float16), "labels": labels},
-        "probabilities": {"logits": probabilities, "labels": labels, "input": "probabilities"},
+        "probabilities": {"logits": probabilities, "labels": labels, "input": "probabilities", "floor": None},
         "batches": {"logits": [(logits[i : i + 700], labels[i : i + 700]) for i in range(0, n, 700)]},
     }
 

@@ -46,7 +46,7 @@ class Calibrator:
             warnings.simplefilter("ignore", nishimori.errors.InputWarning)  # probabilities that are exactly zero
             warnings.simplefilter("ignore", nishimori.errors.FewErrorsWarning)
             try:
-                self.fitted = nishimori.calibrator(self.method, input="probabilities").fit(p_cal, y_cal)
+                self.fitted = nishimori.calibrator(self.method, input="probabilities", floor=None).fit(p_cal, y_cal)
             except nishimori.errors.NishimoriError:
                 self.fitted = nishimori.calibrator("none", input="probabilities").fit(p_cal, y_cal)
 

@@ -143,7 +143,7 @@ if __name__ == "__main__":
     train, *others = modules()
     model = trained(train, Options(given.steps))
     with warnings.catch_warnings():
-        # Whether a mean is above 1/2 hardly tells if an answer is right: T is uncertain there, as its standard error says.
+        # Means of log-probabilities hardly tell if an answer or a choice is right: T is uncertain, as its standard error says.
         warnings.simplefilter("ignore", FewErrorsWarning)
         report_answers(model, *others, given.read)
-    report_choices(model, *others, given.read)
+        report_choices(model, *others, given.read)

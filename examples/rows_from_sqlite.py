@@ -57,15 +57,16 @@ def draw(path, n_patients=600, seed=0):
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         draw(f"{folder}/answers.db")
-        answers = nishimori.rows(Answers(f"{folder}/answers.db"))
+        draw(f"{folder}/later.db", seed=1)
+        answers, later = (nishimori.rows(Answers(f"{folder}/{name}.db")) for name in ("answers", "later"))
         found = nishimori.temperatures(answers)
         print(f"{found.n_samples} answers, T = {found.ec:.2f} ± {found.ec_se:.2f}")
         by_hospital = nishimori.GroupConsistency(by="groups").fit(answers)
         for name, T in zip(by_hospital.map_.groups, by_hospital.map_.temperatures, strict=True):
             print(f"{name}: T = {T:.2f}")
-        print(nishimori.compare(answers, methods=("none", "ec", by_hospital)))
+        print(nishimori.compare(answers, test_logits=later, methods=("none", "ec", by_hospital)))
 
         one = nishimori.ExpectationConsistency().fit(answers)
         fitted = {"one temperature": one, "one per hospital": by_hospital}
-        gaps = {name: nishimori.group_gaps(answers, by="groups", calibrator=each) for name, each in fitted.items()}
+        gaps = {name: nishimori.group_gaps(later, by="groups", calibrator=each) for name, each in fitted.items()}
         plot.group_gaps(gaps).figure.savefig("rows_from_sqlite.png")

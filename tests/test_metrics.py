@@ -198,10 +198,10 @@ def test_massive_ties_share_one_quantile_bin(n_tied, counts):
     # Logits 50 apart give a confidence of exactly 1. The sixth bin would end inside the tie, so it takes all of it.
     logits = np.stack([np.zeros(100), np.r_[np.linspace(0.1, 3, 100 - n_tied), np.full(n_tied, 50.0)]], axis=1)
     labels = np.arange(100) % 2
-    curve = metrics.reliability(logits, labels, strategy="quantile")
+    curve = metrics.reliability(logits, labels, strategy="quantile", input="logits")
     np.testing.assert_array_equal(curve.weight, counts)
     expected = expected_ece(logits, labels, strategy="quantile")
-    assert metrics.ece(logits, labels, strategy="quantile") == pytest.approx(expected, **CLOSE)
+    assert metrics.ece(logits, labels, strategy="quantile", input="logits") == pytest.approx(expected, **CLOSE)
 
 
 def test_equal_probabilities_share_a_quantile_bin_whatever_the_rest_of_the_row():
@@ -226,7 +226,7 @@ def test_quantile_bins_have_equal_weight_not_equal_numbers():
 
 def test_equal_fractional_weights_make_bins_of_equal_numbers():
     # Thirty times 0.1 adds up to numbers a little above and below the multiples of 0.3.
-    z = np.stack([np.zeros(30), np.linspace(0.1, 3, 30)], axis=1)
+    z = np.stack([np.zeros(30), np.linspace(0.1, 3, 30)], axis=1) - 1
     curve = metrics.reliability(z, [1] * 30, n_bins=10, strategy="quantile", sample_weight=[0.1] * 30)
     np.testing.assert_allclose(curve.weight, [0.3] * 10)
 

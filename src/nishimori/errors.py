@@ -6,12 +6,13 @@
     ├── InputError                 an argument is not what it must be
     │   ├── NoRowsError            there is no row of positive weight
     │   └── DegenerateDataError    the data are valid, but do not determine what the method fits
-    ├── NoTemperatureError         no finite positive temperature satisfies the condition asked for
+    ├── NoTemperatureError         no temperature satisfies the condition asked for, or the data do not determine it
     ├── NotConvergedError          a search ended before its result was precise enough
     ├── MergeError                 two sums cannot be added, because they are of different things
     └── FormatError                a file is damaged, of another kind, or newer than this library
 
     InputWarning (UserWarning)        the data can be used, but may not be what was meant
+        SameRowsWarning               what is measured or compared are the same rows
     FewErrorsWarning (UserWarning)    few samples decide the temperature, so it is uncertain
 
 All errors are `ValueError`, so code that catches scikit-learn's errors catches them too.
@@ -177,7 +178,7 @@ class DegenerateDataError(InputError):
 
 
 class NoTemperatureError(NishimoriError):
-    """No finite positive temperature satisfies the condition asked for.
+    """No finite positive temperature satisfies the condition asked for, or the data do not determine it.
 
     Attributes
     ----------
@@ -185,9 +186,9 @@ class NoTemperatureError(NishimoriError):
         Why there is none, in sentences.
     remedy : str
         What to do, in sentences; empty if there is nothing to say.
-    end : {"cold", "hot", "flat"}
+    end : {"cold", "hot", "flat", "uncertain"}
         Where the condition would hold: "cold" only in the limit T → 0, "hot" only in the limit T → ∞. "flat": T has no effect,
-        because all logits of each row are equal.
+        because all logits of each row are equal. "uncertain": at a temperature whose standard error is as large as itself.
     """
 
     def __init__(self, why: str, remedy: str = "", *, end: str) -> None:
@@ -223,3 +224,7 @@ class FewErrorsWarning(UserWarning):
 
 class InputWarning(UserWarning):
     """The data can be used but may not be what was meant, such as logits that look like probabilities."""
+
+
+class SameRowsWarning(InputWarning):
+    """What is measured or compared are the same rows: those of the fit, or of both sides. JSON has it first."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map
-from nishimori._evaluation.gate import MIN_SAMPLES, Wanted, gate_of
+from nishimori._evaluation.gate import MIN_SAMPLES, NLL_CAP, Wanted, gate_of
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
@@ -25,14 +25,15 @@ def assert_calibrated(
     temperature: float | None = None,
     bounds: Mapping[Any, float],
     level: float = 0.95,
-    strict: bool = False,
+    allow_inconclusive: bool = False,
     min_samples: int = MIN_SAMPLES,
+    nll_cap: float = NLL_CAP,
     by: By | None = None,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
     **options: Unpack[RowOptions],
 ) -> None:
-    """Raise an `AssertionError` if the data show that a model does not keep its bounds, or cannot be judged.
+    """Raise an `AssertionError` unless the data show that a model keeps its bounds.
 
     Parameters
     ----------
@@ -41,10 +42,12 @@ def assert_calibrated(
     bounds, level
         Bounds by metric, such as ``{"ece": 0.02}``, and the level of their limits. They and all others are as for
         `nishimori.gate`.
-    strict : bool
-        Whether to raise also if the data do not prove that every bound is kept.
+    allow_inconclusive : bool
+        Whether to raise only if the data show that a bound is not kept, or if a check cannot be judged.
     min_samples : int
         With fewer samples, or clusters of them, the model cannot be judged.
+    nll_cap : float
+        The largest loss that counts where a bound on the NLL is passed.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
         ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
@@ -52,7 +55,7 @@ def assert_calibrated(
     Raises
     ------
     AssertionError
-        With one line per check that fails: what exceeds which bound, by how much, and its limits.
+        With one line per check that does not pass: what exceeds which bound, by how much, and its limits.
 
     Examples
     --------
@@ -63,8 +66,8 @@ def assert_calibrated(
     >>> assert_calibrated(test.logits, test.labels, calibrator=calibrator, bounds={"ece": 0.02, "gap": 0.01})
     """
     __tracebackhide__ = True  # pytest then shows the line of the test
-    wanted = Wanted(bounds, level, strict, n_bins, strategy, min_samples)
+    wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
     found = gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
     if not found.passed:
         number = f"{len(found.failed)} of {len(found.checks)} checks"
-        raise AssertionError("\n".join([f"{number} failed on {found.n_samples} samples.", *map(str, found.failed)]))
+        raise AssertionError("\n".join([f"{number} did not pass on {found.n_samples} samples.", *map(str, found.failed)]))

@@ -313,8 +313,8 @@ def test_without_ts_the_temperature_is_that_of_ec():
 
 def test_without_ec_the_temperature_is_that_of_ts(tmp_path):
     # Right and wrong answers at equal numbers, which is chance for two classes; the wrong ones are less sure.
-    logits = np.array([3.0] * 40 + [1.0] * 40)
-    labels = np.array([1] * 40 + [0] * 40)
+    logits = np.array([-3.0] * 40 + [-1.0] * 40)
+    labels = np.array([0] * 40 + [1] * 40)
     with pytest.warns(
         InputWarning, match="The temperature of TS is used as it is, because there is none of EC. No temperature"
     ):
@@ -339,7 +339,7 @@ def test_sources_tensors_sketches_and_probabilities_give_the_same():
     for found in (
         AdaptiveConsistency().fit(batches),
         AdaptiveConsistency().fit(torch.tensor(LOGITS), torch.tensor(NOISY)),
-        AdaptiveConsistency(input="probabilities").fit(reference.softmax(LOGITS), NOISY),
+        AdaptiveConsistency(input="probabilities", floor=None).fit(reference.softmax(LOGITS), NOISY),
     ):
         assert found.temperature_ == pytest.approx(wanted.temperature_, rel=1e-7)
         assert found.confidence_interval() == pytest.approx(wanted.confidence_interval(), rel=1e-6)

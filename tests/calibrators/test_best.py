@@ -302,7 +302,7 @@ def test_of_large_data_a_part_decides_and_all_rows_are_fitted(monkeypatch):
 
 
 def test_data_without_a_temperature_are_calibrated_with_a_warning():
-    logits = np.array([[4.0, 0.0], [0.0, 3.0]] * 10)
+    logits = np.array([[2.0, -2.0], [-1.5, 1.5]] * 10)
     with pytest.warns(nishimori.errors.InputWarning, match="no solution"):
         best = Best().fit(logits, [0, 1] * 10)
     assert np.isfinite(best.predict_log_proba(logits)).all()

@@ -303,7 +303,7 @@ def test_arrays_of_other_libraries_files_batches_and_probabilities_give_the_same
         "torch": BiasCorrected().fit(torch.tensor(LOGITS), torch.tensor(LABELS)),
         "file": BiasCorrected().fit(nishimori.rows(tmp_path / "logits.npy", LABELS)),
         "batches": BiasCorrected().fit(nishimori.rows(batches)),
-        "probabilities": BiasCorrected(input="probabilities").fit(p, LABELS),
+        "probabilities": BiasCorrected(input="probabilities", floor=None).fit(p, LABELS),
         "names": BiasCorrected(classes=list("abcd")).fit(LOGITS, np.array(list("abcd"))[LABELS]),
         "weights of zero": BiasCorrected().fit(padded, np.append(LABELS, np.zeros(5, int)), weights),
         "shifted": BiasCorrected().fit(LOGITS + 1e5 * np.arange(1500)[:, None], LABELS),

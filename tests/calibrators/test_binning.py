@@ -248,7 +248,7 @@ def test_probabilities_that_are_equal_up_to_float32_share_a_value(calibrator):
 def test_forests_with_ties_have_the_curves_of_scikit_learn():
     votes = RNG.multinomial(10, [0.5, 0.3, 0.2], size=300) / 10
     labels = np.array([RNG.choice(3, p=p) for p in votes])
-    found = Isotonic(prior=0, input="probabilities").fit(votes, labels).predict_proba(votes)
+    found = Isotonic(prior=0, input="probabilities", floor=None).fit(votes, labels).predict_proba(votes)
     curves = [IsotonicRegression().fit(votes[:, c], labels == c).predict(votes[:, c]) for c in range(3)]
     expected = np.stack(curves, axis=1)
     np.testing.assert_allclose(found, expected / expected.sum(axis=1, keepdims=True), atol=1e-12)

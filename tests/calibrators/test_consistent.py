@@ -145,6 +145,17 @@ def test_the_error_is_that_of_leaving_out_each_fold_in_turn():
     assert finished.ec_temperature_se_ == pytest.approx(expected, rel=0.15)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "n_folds", "n_sets"), [("bias", 5, 100), ("bias", 40, 40), ("ec", 5, 100), ("ec", 40, 40)])
+def test_after_a_method_that_matches_the_confidence_the_error_is_the_spread_over_data_sets(method, n_folds, n_sets):
+    """To first order there is nothing left to correct, however many folds there are."""
+    found = [nishimori.calibrator(f"{method}+ec", cv=n_folds).fit(*drawn(1000, seed)) for seed in range(n_sets)]
+    logs = np.log([each.ec_temperature_ for each in found])
+    errors = [each.ec_temperature_se_ / each.ec_temperature_ for each in found]
+    # 40 data sets tell the spread to 11 %, and 4 degrees of freedom make a typical error 8 % too small.
+    assert np.median(errors) == pytest.approx(logs.std(ddof=1), rel=0.3 if method == "ec" else 0.15)
+
+
 def test_a_second_temperature_after_ec_itself_is_known_far_better_than_the_first():
     """The first stage is part of the error: of EC after EC it takes away almost all of it."""
     logits, labels = drawn(2000)

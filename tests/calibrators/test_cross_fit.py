@@ -122,9 +122,9 @@ def test_of_more_rows_than_allowed_a_random_part_is_kept_and_the_same_one_each_t
 def test_rows_of_equal_scores_are_kept_in_their_proportion(saturated):
     logits, labels = samples_of(8000, 3)
     same = np.random.default_rng(0).random(8000) < saturated
-    logits[same] = [3.0, 0.0, 0.0]
+    logits[same] = [2.0, -1.0, -1.0]
     kept = collect_samples(nishimori.rows(logits, labels), most_numbers=6000)
-    share = (kept.logits == [3.0, 0.0, 0.0]).all(axis=1).mean()
+    share = (kept.logits == [2.0, -1.0, -1.0]).all(axis=1).mean()
     assert 500 < kept.n_samples <= 2000
     assert share == pytest.approx(same.mean(), abs=0.05)
 

@@ -115,7 +115,7 @@ def test_standard_errors_are_the_spread_over_data_sets():
 
 def test_probabilities_are_what_is_calibrated_and_a_constant_per_row_means_nothing():
     expected = Dirichlet().fit(LOGITS, LABELS)
-    from_p = Dirichlet(input="probabilities").fit(reference.softmax(LOGITS), LABELS)
+    from_p = Dirichlet(input="probabilities", floor=None).fit(reference.softmax(LOGITS), LABELS)
     shifted = Dirichlet().fit(LOGITS + np.linspace(-30, 30, len(LABELS))[:, None], LABELS)
     for other in (from_p, shifted):
         np.testing.assert_allclose(other.parameters_["matrix"], expected.parameters_["matrix"], atol=1e-7)

@@ -204,7 +204,9 @@ def test_flat_scores_probabilities_and_names_of_classes():
     p = mixed(table, flat.ts_, flat.weights_)
     np.testing.assert_allclose(flat.transform(score), np.log(p[:, 1] / p[:, 0]), atol=1e-9)
     names = np.array(["ant", "bee", "cat", "dog"])
-    named = EnsembleTemperature(input="probabilities", classes=list(names)).fit(reference.softmax(LOGITS), names[LABELS])
+    named = EnsembleTemperature(input="probabilities", floor=None, classes=list(names)).fit(
+        reference.softmax(LOGITS), names[LABELS]
+    )
     np.testing.assert_allclose(named.weights_, EnsembleTemperature().fit(LOGITS, LABELS).weights_, atol=1e-6)
     assert set(named.predict(reference.softmax(LOGITS[:9]))) <= set(names)
 

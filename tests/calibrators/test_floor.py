@@ -5,12 +5,14 @@ import warnings
 
 import numpy as np
 import pytest
+import reference
 import reference_floor
 import shell
 from optional import da
 from reference_floor import best_floor, votes
 from sklearn.base import clone
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_digits, make_classification
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import log_loss
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -187,12 +189,11 @@ SCORED = (
     "`floor` must be a number or None where nothing is fitted, got 'auto': it would be tuned on the labels that it scores. Fit "
     "a calibrator with `floor='auto'` to other data and pass it as `calibrator`: its floor is then used. Or pass a number."
 )
-LOGITS = "`floor` must be left out for logits: it is the lowest probability. Pass `input='probabilities'`."
-SKETCH = nishimori.Sketch(input="probabilities").update(P, Y)
+SKETCH = nishimori.Sketch(input="probabilities", floor=None).update(P, Y)
 READ_AGAIN = (
-    "`floor` must be a number where `{}` is a {}, got 'auto', which needs the probability of each sample, several times. "
-    "Choose it on a part of the data that fits in memory: `nishimori.temperatures(probabilities, labels, "
-    "input='probabilities', floor='auto').floor`."
+    "`floor` must be a number or None where `{}` is a {}, got 'auto', which needs the probability of each sample, several "
+    "times. Choose it on a part of the data that fits in memory: `nishimori.temperatures(probabilities, labels, "
+    "input='probabilities').floor`."
 )
 FITTED = nishimori.ExpectationConsistency(input="probabilities", floor=0.01).fit(P, Y)
 REFUSED = {
@@ -202,25 +203,10 @@ REFUSED = {
     "nll": (lambda: nishimori.metrics.nll(P, Y, **AUTO), SCORED),
     "multilabel scores": (lambda: nishimori.evaluate_multilabel(P, P > 0.5, **AUTO), SCORED),
     "from_temperature": (lambda: nishimori.from_temperature(2.0, **AUTO), SCORED),
-    "logits": (lambda: nishimori.temperatures(np.log(P + 0.1), Y, floor="auto"), LOGITS),
-    "logits to fit": (lambda: nishimori.calibrator("vector", floor="auto").fit(np.log(P + 0.1), Y), LOGITS),
-    "a source of logits": (
-        lambda: nishimori.TemperatureScaling(**AUTO).fit(nishimori.rows([(np.log(P + 0.1), Y)])),
-        LOGITS,
-    ),
-    "multilabel logits": (lambda: MultilabelCalibrator(floor="auto").fit(P, P > 0.5), LOGITS),
-    "top-k": (
-        lambda: nishimori.temperatures(
-            nishimori.TopK(np.tile([0, 1], (400, 1)), np.tile(np.log([0.4, 0.3]), (400, 1)), 4), Y % 2, floor="auto"
-        ),
-        "`floor` must be left out for top-k log-probabilities.",
-    ),
-    "a sketch": (lambda: nishimori.TemperatureScaling(**AUTO).fit(SKETCH), READ_AGAIN.format("X", "Sketch")),
-    "compare a sketch": (lambda: nishimori.compare(SKETCH, **AUTO), READ_AGAIN.format("logits", "Sketch")),
     "a new sketch": (
         lambda: nishimori.Sketch(**AUTO),
-        "`floor` must be a number or None for a sketch, got 'auto': sums are made once, for one floor. Choose it on some of "
-        "the rows: `nishimori.temperatures(probabilities, labels, input='probabilities', floor='auto').floor`.",
+        "`floor` must be a number or None for a sketch of probabilities, got 'auto': sums are made once, for one floor. Choose "
+        "it on some of the rows: `nishimori.temperatures(probabilities, labels, input='probabilities').floor`.",
     ),
     "Dask": (
         lambda: nishimori.temperatures(da.from_array(P, chunks=(100, 4)), da.from_array(Y, chunks=100), **AUTO),
@@ -231,10 +217,6 @@ REFUSED = {
         "`logits` must be readable more than once, got a list_iterator, which is used up after one pass. Pass a function "
         "that makes a new one, such as `lambda: batches()`.",
     ),
-    "a source with a floor": (
-        lambda: nishimori.TemperatureScaling(**AUTO).fit(nishimori.rows([(P, Y)], input="probabilities", floor=0.01)),
-        "`floor` must be left out where `X` has its own, 0.01, got 'auto'.",
-    ),
 }
 
 
@@ -243,6 +225,58 @@ def test_where_no_floor_can_be_chosen_the_error_says_why(call, message):
     with pytest.raises(InputError) as refused:
         call()
     assert str(refused.value) == message
+
+
+LOG = np.log(P + 0.1)
+LISTED = nishimori.TopK(np.tile([0, 1], (400, 1)), np.tile(np.log([0.4, 0.3]), (400, 1)), 4)
+WITHOUT = {
+    "logits": lambda floor: nishimori.temperatures(LOG, Y, floor=floor).ts,
+    "logits to fit": lambda floor: nishimori.TemperatureScaling(floor=floor).fit(LOG, Y).temperature_,
+    "a source of logits": lambda floor: nishimori.TemperatureScaling(floor=floor).fit(nishimori.rows([(LOG, Y)])).temperature_,
+    "top-k": lambda floor: nishimori.temperatures(LISTED, Y % 2, floor=floor).accuracy,
+    "a sketch": lambda floor: nishimori.ExpectationConsistency(floor=floor).fit(SKETCH).temperature_,
+    "multilabel": lambda floor: MultilabelCalibrator(floor=floor).fit(LOG, P > 0.5).temperature_,
+}
+
+
+@pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")  # of zeros, which the sketch has
+@pytest.mark.parametrize("fit", WITHOUT.values(), ids=WITHOUT)
+def test_the_default_has_no_effect_where_there_is_no_floor_to_choose(fit):
+    assert fit("auto") == fit(None)
+
+
+def test_rows_with_a_floor_keep_it():
+    found = nishimori.TemperatureScaling().fit(nishimori.rows([(P, Y)], input="probabilities", floor=0.01))
+    expected = nishimori.TemperatureScaling(input="probabilities", floor=0.01).fit(P, Y)
+    assert (found.input_, found.floor_) == ("probabilities", 0.01)
+    assert found.temperature_ == pytest.approx(expected.temperature_, rel=1e-8)
+
+
+def test_everything_that_fits_probabilities_chooses_the_floor_by_default(tmp_path):
+    fitted = nishimori.TemperatureScaling(input="probabilities").fit(P, Y)
+    assert fitted.floor_ == nishimori.temperatures(P, Y, input="probabilities").floor == best_floor(P, Y)
+    assert nishimori.compare(P, Y, input="probabilities").floor == best_floor(P, Y)
+    fitted.save(tmp_path / "c.json")
+    assert json.loads((tmp_path / "c.json").read_text())["floor"] == best_floor(P, Y)
+    assert nishimori.load(tmp_path / "c.json").floor_ == best_floor(P, Y)
+    assert nishimori.TemperatureScaling(input="probabilities", floor=0.01).fit(P, Y).floor_ == 0.01
+
+
+def test_a_forest_with_zeros_at_true_classes_is_calibrated_by_default(tmp_path):
+    X, y = load_digits(return_X_y=True)
+    train, val, test = np.split(np.arange(len(y)), [719, 1258])
+    forest = RandomForestClassifier(20, random_state=0).fit(X[train], y[train])
+    p, q = forest.predict_proba(X[val]), forest.predict_proba(X[test])
+    assert (p[np.arange(len(val)), y[val]] == 0).any()
+    np.savez(tmp_path / "v.npz", probabilities=p, labels=y[val])
+    ended = shell.nishimori("fit v.npz -o c.json --method ts --input probabilities", place=tmp_path)
+    assert ended.code == 0, ended.err
+    found = nishimori.load(tmp_path / "c.json")
+    expected = reference.ts_temperature(np.log(np.maximum(p, best_floor(p, y[val]))), y[val])
+    assert found.temperature_ == pytest.approx(expected, rel=1e-6)
+    after = reference.softmax(np.log(np.maximum(q, found.floor_)), found.temperature_)
+    right = after.argmax(axis=1) == y[test]
+    assert reference.ece(after.max(axis=1), right, np.linspace(0, 1, 16)) < 0.05
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def test_tensors_probabilities_and_binary_scores():
     np.testing.assert_allclose(tensors.temperatures_, fitted().temperatures_, rtol=1e-9)
     assert isinstance(tensors.predict_proba(torch.tensor(LOGITS)), torch.Tensor)
     p = reference.softmax(LOGITS)
-    said = GroupConsistency(input="probabilities").fit(p, LABELS)
+    said = GroupConsistency(input="probabilities", floor=None).fit(p, LABELS)
     np.testing.assert_allclose(said.temperatures_, fitted().temperatures_, rtol=1e-7)
     score = LOGITS[:, 1] - LOGITS[:, 0]
     labels = (RNG.random(1200) < 1 / (1 + np.exp(-score / np.where(score > 0, 1.0, 3.0)))).astype(int)

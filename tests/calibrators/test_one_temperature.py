@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from nishimori import ExpectationConsistency, FixedTemperature, TemperatureScaling, from_temperature, temperatures
 from nishimori._rows.array_rows import ArrayRows
-from nishimori.errors import InputError, InputWarning, NoTemperatureError
+from nishimori.errors import InputError, NoTemperatureError
 
 LOGITS, LABELS = reference.drawn(300, 4)
 NAMES = ["ant", "bee", "cat", "dog"]
@@ -146,10 +146,10 @@ def test_a_fit_that_fails_leaves_the_calibrator_as_it_was(make, error, X, y):
 def test_clone_copies_the_parameters_and_forgets_the_fit():
     fitted = ExpectationConsistency(top_n=2, input="logits", classes=NAMES).fit(LOGITS, np.array(NAMES)[LABELS])
     copy = clone(fitted)
-    expected = {"top_n": 2, "smooth_labels": False, "input": "logits", "classes": NAMES, "floor": None}
+    expected = {"top_n": 2, "smooth_labels": False, "input": "logits", "classes": NAMES, "floor": "auto"}
     assert copy.get_params() == expected == fitted.get_params()
     assert not hasattr(copy, "temperature_")
-    assert clone(from_temperature(2.0, input="probabilities")).get_params() == {
+    assert clone(from_temperature(2.0, input="probabilities", floor=None)).get_params() == {
         "temperature": 2.0,
         "input": "probabilities",
         "classes": None,
@@ -223,7 +223,7 @@ def test_an_exact_zero_counts_as_the_smallest_normal_number_of_its_dtype(method,
     p = probabilities_with_zeros()
     stored = torch.from_numpy(p).to(store) if isinstance(store, torch.dtype) else p.astype(store)
     exact = stored.double().numpy() if isinstance(store, torch.dtype) else stored.astype(np.float64)
-    fitted = method(input="probabilities").fit(stored, LABELS)
+    fitted = method(input="probabilities", floor=None).fit(stored, LABELS)
     expected = definition(np.log(np.where(exact == 0, float(tiny), exact)), LABELS)
     assert fitted.temperature_ == pytest.approx(expected, rel=1e-8)
     assert fitted.fit_info_.n_zeros == (exact == 0).sum() > 0
@@ -232,23 +232,31 @@ def test_an_exact_zero_counts_as_the_smallest_normal_number_of_its_dtype(method,
 @METHODS
 def test_probabilities_their_logarithms_and_the_logits_have_one_temperature(method, definition, gap):
     p = reference.softmax(LOGITS)
-    fits = [method().fit(LOGITS, LABELS), method().fit(np.log(p), LABELS), method(input="probabilities").fit(p, LABELS)]
+    fits = [
+        method().fit(LOGITS, LABELS),
+        method().fit(np.log(p), LABELS),
+        method(input="probabilities", floor=None).fit(p, LABELS),
+    ]
     assert [fit.temperature_ for fit in fits] == pytest.approx([definition(LOGITS, LABELS)] * 3, rel=1e-8)
     assert fits[2].fit_info_.n_zeros == 0
     for fit, scores in zip(fits, (LOGITS, np.log(p), p), strict=True):
         np.testing.assert_allclose(fit.predict_proba(scores), reference.softmax(LOGITS, fits[0].temperature_), rtol=1e-7)
-    assert temperatures(p, LABELS, input="probabilities").ts == pytest.approx(temperatures(LOGITS, LABELS).ts, rel=1e-8)
+    assert temperatures(p, LABELS, input="probabilities", floor=None).ts == pytest.approx(
+        temperatures(LOGITS, LABELS).ts, rel=1e-8
+    )
 
 
-def test_logits_that_happen_to_look_like_probabilities_stay_logits():
+def test_what_looks_like_probabilities_is_refused_and_stays_logits_where_that_is_said():
     p = reference.softmax(LOGITS)
-    with pytest.warns(InputWarning, match=r"^Each row of `X` sums to 1, as probabilities do\."):
-        fitted = TemperatureScaling().fit(p, LABELS)
+    with pytest.raises(InputError, match=r"^`X` must be said to be logits or probabilities, got numbers from"):
+        TemperatureScaling().fit(p, LABELS)
+    fitted = TemperatureScaling(input="logits").fit(p, LABELS)
+    assert (fitted.input, fitted.input_) == ("logits", "logits")
     assert fitted.temperature_ == pytest.approx(reference.ts_temperature(p, LABELS), rel=1e-8)
 
 
 def test_one_hot_probabilities_are_calibrated_too():
     certain = np.eye(4)[LOGITS.argmax(axis=1)]
-    fitted = ExpectationConsistency(input="probabilities").fit(certain, LABELS)
+    fitted = ExpectationConsistency(input="probabilities", floor=None).fit(certain, LABELS)
     assert fitted.fit_info_.n_zeros == 900
     assert fitted.predict_proba(certain).max(axis=1).mean() == pytest.approx(fitted.fit_info_.accuracy, abs=1e-9)

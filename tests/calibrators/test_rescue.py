@@ -100,7 +100,7 @@ def test_expectation_consistency_stays_what_it_is(top_n):
 
 
 def test_equal_largest_logits_leave_temperature_scaling_to_expectation_consistency():
-    ties = np.tile([1.0, 1.0, 0.0], (20, 1))
+    ties = np.tile([0.5, 0.5, -0.5], (20, 1))
     with pytest.warns(InputWarning, match=LEAST):
         found = fit_always(ExpectationConsistency(), ties, np.zeros(20, dtype=int))
     assert isinstance(found, TemperatureScaling)

@@ -184,7 +184,7 @@ def test_passes_are_counted(kind, penalty):
 @BOTH
 def test_probabilities_and_string_classes(kind):
     names = np.array(["ant", "bee", "cat", "dog"])
-    fitted = kind(input="probabilities", classes=list(names)).fit(reference.softmax(LOGITS), names[LABELS])
+    fitted = kind(input="probabilities", floor=None, classes=list(names)).fit(reference.softmax(LOGITS), names[LABELS])
     same(fitted, kind().fit(LOGITS, LABELS), atol=1e-5)
     assert set(fitted.predict(reference.softmax(LOGITS[:9]))) <= set(names)
 

@@ -58,7 +58,7 @@ def test_fit_prints_one_json_object_for_machines(run):
 
 def test_fit_takes_probabilities_only_when_told(run):
     np.savez("p.npz", probabilities=reference.softmax(VAL[0]), labels=VAL[1])
-    assert run("fit p.npz -o p.json --method ec --input probabilities")[0] == 0
+    assert run("fit p.npz -o p.json --method ec --input probabilities --floor none")[0] == 0
     assert nishimori.load("p.json").input == "probabilities"
     assert nishimori.load("p.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
     code, _, err = run("fit p.npz -o q.json")

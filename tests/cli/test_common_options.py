@@ -57,10 +57,11 @@ def test_fail_on_warning_ends_with_code_3_after_the_result(place):
     assert shell.nishimori("eval none.npz --fail-on-warning", place=place).code == 1
 
 
-def test_a_report_about_a_file_of_probabilities_warns_as_one_about_arrays_does(tmp_path):
+def test_a_report_about_a_file_of_probabilities_is_refused_before_it_is_written(tmp_path):
     logits, labels = reference.drawn(200, 3)
     np.savez(tmp_path / "p.npz", logits=reference.softmax(logits), labels=labels)
-    ended = shell.nishimori("report p.npz -o r.json --fail-on-warning", place=tmp_path)
-    assert ended.code == 3
-    assert ended.err.count("as probabilities do") == 1
-    assert "as probabilities do" in json.loads((tmp_path / "r.json").read_text())["warnings"][0]
+    ended = shell.nishimori("report p.npz -o r.json", place=tmp_path)
+    assert ended.code == 1
+    assert "--input probabilities" in ended.err
+    assert not (tmp_path / "r.json").exists()
+    assert shell.nishimori("report p.npz -o r.json --input logits", place=tmp_path).code == 0

@@ -1,6 +1,7 @@
 """`fit` on tables: which columns count, how labels are spelled, what is refused before any work, what machines are told."""
 
 import json
+import os
 import warnings
 
 import numpy as np
@@ -183,6 +184,7 @@ def test_machines_get_everything_that_people_see(tmp_path):
         "params": {"smooth_labels": False, "top_n": 1},
         "verdict": "overconfident",
         "top_n": 1,
+        "data_digest": json.loads((tmp_path / "c.json").read_text())["provenance"]["data_digest"],
         "n_samples": 200,
         "n_classes": 3,
         "accuracy": pytest.approx(np.mean(LOGITS.argmax(axis=1) == LABELS)),
@@ -227,16 +229,31 @@ def test_tens_of_thousands_of_columns_are_fine(tmp_path):
     assert shell.nishimori("eval wide.csv", place=tmp_path).code == 0
 
 
-def test_logits_that_look_like_probabilities_are_a_warning_that_names_the_option(tmp_path):
-    logits, labels = reference.drawn(100, 3)
-    np.savez(tmp_path / "p.npz", logits=reference.softmax(logits), labels=labels)
-    ended = shell.nishimori("fit p.npz -o c.json --json", place=tmp_path)
-    text = (
-        "Each row of `scores` sums to 1, as probabilities do. If these are probabilities, pass --input probabilities; they are "
-        "used as logits."
-    )
-    assert (ended.code, json.loads(ended.out)["warnings"]) == (0, [text])
-    assert ended.err.splitlines()[0] == f"warning: {text}"
+def test_scores_between_0_and_1_are_refused_with_both_options_and_nothing_is_written(tmp_path):
+    logits, labels = reference.drawn(3000, 3)
+    p = reference.softmax(logits)
+    np.savez(tmp_path / "p.npz", logits=p, labels=labels)
+    for words in ("fit p.npz -o c.json", "sketch p.npz -o c.npz", "eval p.npz", "compare p.npz"):
+        ended = shell.nishimori(words, place=tmp_path)
+        assert (ended.code, ended.out) == (1, "")
+        assert "must be said to be logits or probabilities, got numbers from" in ended.err
+        assert ended.err.endswith(
+            "Pass --input probabilities if these are probabilities, or --input logits if they are scores before the softmax.\n"
+        )
+    assert os.listdir(tmp_path) == ["p.npz"]
+    said = shell.nishimori("fit p.npz -o c.json --method ts --input logits --json", place=tmp_path)
+    assert (said.code, json.loads(said.out)["warnings"], json.loads(said.out)["input"]) == (0, [], "logits")
+    assert json.loads(said.out)["temperature"] == pytest.approx(reference.ts_temperature(p, labels), rel=1e-8)
+
+
+def test_a_file_whose_last_row_has_a_negative_score_holds_logits(tmp_path):
+    logits, labels = reference.drawn(3000, 3)
+    p = reference.softmax(logits)
+    p[-1, 2] = -0.5
+    np.savez(tmp_path / "p.npz", logits=p, labels=labels)
+    ended = shell.nishimori("fit p.npz -o c.json --method ts", place=tmp_path)
+    assert ended.code == 0, ended.err
+    assert nishimori.load(tmp_path / "c.json").temperature_ == pytest.approx(reference.ts_temperature(p, labels), rel=1e-8)
 
 
 def test_true_classes_of_probability_zero_are_a_warning_that_names_the_option(tmp_path):
@@ -245,7 +262,7 @@ def test_true_classes_of_probability_zero_are_a_warning_that_names_the_option(tm
     rows = np.flatnonzero(p.argmax(axis=1) != labels)[:1]
     p[rows, labels[rows]] = 0
     np.savez(tmp_path / "p.npz", probabilities=p / p.sum(axis=1, keepdims=True), labels=labels)
-    ended = shell.nishimori("fit p.npz -o c.json --method ts --input probabilities", place=tmp_path)
+    ended = shell.nishimori("fit p.npz -o c.json --method ts --input probabilities --floor none", place=tmp_path)
     assert ended.code == 0
     assert "warning: The true class has probability 0 in 1 of 2000 samples" in ended.err
     assert ended.err.splitlines()[0].endswith(

@@ -1,6 +1,8 @@
 """``nishimori gate`` as a pipeline calls it: exit codes, lines, files, and what is refused."""
 
+import errno
 import json
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -31,7 +33,7 @@ def test_a_bound_that_is_exceeded_ends_with_three_and_one_line_per_check(run, fi
     code, out, _ = run("gate test.npz --bound gap=0.05 --bound error=0.9")
     assert code == 3
     first, second = out.splitlines()
-    assert first.startswith(f"fail: gap exceeds 5 %: {100 * GAP:.2f} % (confidence is above accuracy); 95 % lower bound ")
+    assert first.startswith(f"fail: gap exceeds 5 %: {100 * GAP:.2f} % (confidence is above accuracy); 97.5 % lower bound ")
     assert second.startswith("pass: error is at most 90 %: ")
 
 
@@ -42,31 +44,98 @@ def test_a_calibration_makes_the_model_pass(run, files):
     assert "; 99 % upper bound " in out
 
 
-def test_what_is_inconclusive_passes_unless_strict(run, files):
+def test_what_is_inconclusive_ends_with_four_unless_that_is_allowed(run, files):
     code, out, _ = run(f"gate test.npz --bound gap={GAP}")
-    assert (code, out.split(":")[0]) == (0, "inconclusive")
-    code, again, _ = run(f"gate test.npz --bound gap={GAP} --strict")
-    assert (code, again) == (3, out)
+    assert (code, out.split(":")[0]) == (4, "inconclusive")
+    assert out.endswith("no number of samples will settle it while the estimate is at the bound\n")
+    code, again, _ = run(f"gate test.npz --bound gap={GAP} --allow-inconclusive")
+    assert (code, again) == (0, out)
+    assert run(f"gate test.npz --bound gap={GAP} --bound error=0.01 --allow-inconclusive").code == 3
+
+
+def test_a_gate_that_cannot_judge_is_not_excused_by_allowing_inconclusive_checks(run, files):
+    np.savez(files / "few.npz", logits=LOGITS[:3], labels=LABELS[:3])
+    assert run("gate few.npz --bound gap=0.5 --allow-inconclusive").code == 4
+
+
+def test_the_cap_of_the_nll_is_an_option(run, files):
+    assert "of min(NLL, 10)" in run("gate test.npz --bound nll=3").out
+    assert "of min(NLL, 12)" in run("gate test.npz --bound nll=3 --nll-cap 12").out
+    code, _, err = run("gate test.npz --bound nll=3 --nll-cap 2")
+    assert (code, err) == (
+        1,
+        "error: The bound on nll must be below the cap of the losses, 2, got 3. Raise the cap: --nll-cap 6.0, say.\n",
+    )
 
 
 def test_json_has_everything_and_the_same_code(run, files):
     code, out, _ = run("gate test.npz --bound gap=0.05 --junit gate.xml --json")
     told = json.loads(out)
     assert code == 3
-    assert (told["passed"], told["verdict"], told["level"], told["strict"]) == (False, "fail", 0.95, False)
+    assert (told["passed"], told["verdict"], told["level"], told["allow_inconclusive"]) == (False, "fail", 0.95, False)
     assert (told["files"], told["calibration"], told["junit"], told["warnings"]) == (["test.npz"], None, "gate.xml", [])
     assert told["checks"][0]["value"] == pytest.approx(GAP)
 
 
-def test_a_junit_file_is_written_even_if_a_check_fails_and_is_not_replaced(run, files):
+def test_a_junit_file_is_written_even_if_a_check_fails(run, files):
     assert run("gate test.npz --bound gap=0.05 --junit gate.xml").code == 3
     root = ElementTree.parse(files / "gate.xml").getroot()
     assert (root.tag, root.get("failures")) == ("testsuites", "1")
-    code, _, err = run("gate test.npz --bound gap=0.5 --junit gate.xml")
-    assert (code, err) == (1, "error: gate.xml exists. Pass --force to replace it.\n")
-    assert "gate.xml exists" in run("gate nothing.npz --bound gap=0.5 --junit gate.xml").err, "it is checked before any work"
-    assert run("gate test.npz --bound gap=0.5 --junit gate.xml --force").code == 0
-    assert ElementTree.parse(files / "gate.xml").getroot().get("failures") == "0"
+
+
+def test_the_result_of_an_earlier_gate_is_replaced(run, files):
+    outputs = "-o gate.md -o gate.json --junit gate.test"
+    assert run(f"gate test.npz --bound gap=0.5 {outputs}").code == 0
+    assert run(f"gate test.npz --bound gap=0.05 {outputs}").code == 3
+    assert "| fail |" in (files / "gate.md").read_text()
+    assert json.loads((files / "gate.json").read_text())["verdict"] == "fail"
+    assert ElementTree.parse(files / "gate.test").getroot().get("failures") == "1"
+    assert run(f"gate nothing.npz --bound gap=0.05 {outputs}").code == 1
+    assert "| error |" in (files / "gate.md").read_text()
+    assert run(f"gate test.npz --bound gap=0.5 {outputs}").code == 0, "the report of an error is replaced, too"
+    assert "| pass |" in (files / "gate.md").read_text()
+
+
+OTHERS = {
+    "notes.md": "# Notes\n",
+    "more.md": "| check | verdict | what was found |\n| --- | --- | --- |\n\nRead by hand.\n",
+    "other.json": '{"temperature": 2}',
+    "broken.json": "{",
+    "empty.xml": "",
+    "binary.xml": "\udcff",
+    "suites.xml": '<testsuites><testsuite name="nishimori gate"/><testsuite name="mine"/></testsuites>',
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_existing_file_is_refused_before_any_work_and_replaced_with_force(run, files, name):
+    (files / name).write_text(OTHERS[name], encoding="utf-8", errors="surrogateescape")
+    before = (files / name).read_bytes()
+    code, out, err = run(f"gate nothing.npz --bound gap=0.5 -o new.json -o {name}")
+    assert (code, out, err) == (1, "", f"error: {name} exists. Pass --force to replace it.\n")
+    assert (files / name).read_bytes() == before
+    assert not (files / "new.json").exists()
+    assert run(f"gate test.npz --bound gap=0.5 -o {name} --force").code == 0
+    assert (files / name).read_bytes() != before
+
+
+def test_a_file_that_cannot_be_written_does_not_keep_others_from_being_written(run, files, monkeypatch):
+    real = Path.write_text
+
+    def full(self, *arguments, **options):
+        if self.suffix == ".xml":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    code, out, err = run("gate test.npz --bound gap=0.5 --json -o gate.xml -o gate.md")
+    assert code == 1
+    assert json.loads(out)["verdict"] == "pass"
+    assert "| pass |" in (files / "gate.md").read_text()
+    assert "Wrote gate.md" in err
+    assert "No space left on device" in err.splitlines()[-1]
+    assert "gate.xml" in err.splitlines()[-1]
+    assert not (files / "gate.xml").exists()
 
 
 def test_one_run_writes_every_form(run, files):

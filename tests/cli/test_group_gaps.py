@@ -166,9 +166,11 @@ def test_the_group_method_tells_machines_everything(place):
 
 
 def test_compare_takes_groups_by_name(place):
-    found = told(place, "compare t.csv t.csv --classes ant,bee,cat --groups site --methods none,ec,group")
+    head, *lines = (place / "t.csv").read_text().splitlines()
+    (place / "u.csv").write_text("\n".join([head, *lines[::-1]]) + "\n")
+    found = told(place, "compare t.csv u.csv --classes ant,bee,cat --groups site --methods none,ec,group")
     expected = nishimori.compare(
-        LOGITS, LABELS, LOGITS, LABELS, methods=("none", "ec", "group"), groups=SITES, test_groups=SITES
+        LOGITS, LABELS, LOGITS[::-1], LABELS[::-1], methods=("none", "ec", "group"), groups=SITES, test_groups=SITES[::-1]
     )
     assert found["methods"][2]["nll"] == pytest.approx(expected["group"].scorecard.nll)
     assert found["methods"][2]["nll"] < found["methods"][1]["nll"] - 0.02

@@ -180,7 +180,7 @@ def test_probabilities_under_a_calibration_of_logits_mean_to_fit_again(tmp_path)
         "probabilities; they are used as logits."
     )
     assert (ended.code, ended.err, json.loads(ended.out)["warnings"]) == (0, f"warning: {text}\n", [text])
-    assert "pass --input probabilities;" in shell.nishimori("eval p.npz", place=tmp_path).err
+    assert "Pass --input probabilities if these are" in shell.nishimori("eval p.npz", place=tmp_path).err
 
 
 def test_a_label_that_is_not_a_class_of_the_calibration_is_named(table):

@@ -109,6 +109,7 @@ def test_machines_are_told_what_was_written(place):
     ended = shell.nishimori("sketch t.npz -o s.npz --temperatures 0.5,8 --json", place=place)
     assert json.loads(ended.out) == {
         "n_samples": 900,
+        "n_parts": 1,
         "n_classes": 4,
         "temperatures": [0.5, 8.0],
         "input": "logits",

@@ -156,7 +156,7 @@ def test_named_classes_labels_and_probabilities_on_the_device_work():
     tensor, stored, labels = on_device(500, 3, torch.float64)
     names = np.array(["a", "b", "c"])
     probabilities = torch.softmax(tensor, dim=1).requires_grad_()
-    fitted = TemperatureScaling(input="probabilities", classes=names).fit(probabilities, names[labels])
+    fitted = TemperatureScaling(input="probabilities", classes=names, floor=None).fit(probabilities, names[labels])
     assert fitted.temperature_ == pytest.approx(reference.ts_temperature(stored, labels), rel=1e-8)
     assert np.array_equal(fitted.predict(probabilities), names[stored.argmax(axis=1)])
 
@@ -278,7 +278,7 @@ def test_a_scorecard_and_a_sketch_copy_no_more_than_a_corner_of_the_logits(monke
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: sizes.append(self.numel()) or own(self))
     monkeypatch.setattr(arrays, "on_device_of", lambda *_: pytest.fail("copied to the device"))
     measure(tensor, at)
-    assert max(sizes) < 10_000
+    assert max(sizes) <= 1024 * 100  # the rows of a digest
 
 
 @pytest.mark.parametrize(

@@ -441,7 +441,7 @@ def test_it_runs_in_every_command_of_the_shell(module, place):
     assert measured["after"]["nll"] == pytest.approx(expected, rel=1e-6)
     compared = json.loads(run("compare val.npz test.npz --methods none,margin_temperature:MarginScaling --json").out)
     assert compared["methods"][1]["nll"] == pytest.approx(expected, rel=1e-6)
-    assert run("gate test.npz --calibration c.json --bound nll=10").code == 0
+    assert run("gate test.npz --calibration c.json --bound nll=9").code == 0
     told = run("report val.npz test.npz --methods vector,margin_temperature:MarginScaling --json")
     rows = {each["title"]: each for each in json.loads(told.out)["methods"]}
     assert rows["margin"]["nll"] == pytest.approx(expected, rel=1e-6)
@@ -473,7 +473,7 @@ def test_it_is_in_the_tables_of_the_report(fitted, module):
         "--import margin_temperature compare val.npz test.npz --methods none,margin",
         "--import margin_temperature eval test.npz --calibration saved.json",
         "--import margin_temperature apply saved.json test.npz -o p.npz",
-        "--import margin_temperature gate test.npz --calibration saved.json --bound nll=10",
+        "--import margin_temperature gate test.npz --calibration saved.json --bound nll=9",
     ],
 )
 def test_the_shell_finds_modules_in_the_current_folder_in_a_process_of_its_own(fitted, place, words):

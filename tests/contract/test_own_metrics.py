@@ -98,7 +98,7 @@ def test_a_bound_on_what_is_better_high_is_a_lower_one(registered):
     failed = gate(LOGITS, LABELS, bounds={metrics.auroc: limit(2), "class_brier(column=1)": 0.9})
     assert [each.verdict for each in failed.checks] == ["fail", "pass"]
     assert str(failed.checks[0]).startswith(
-        f"fail: AUROC falls below {100 * limit(2):.6g} %: {100 * measured.value:.2f} %; 95 % upper bound "
+        f"fail: AUROC falls below {100 * limit(2):.6g} %: {100 * measured.value:.2f} %; 97.5 % upper bound "
     )
     assert failed.checks[0].low == pytest.approx(measured.value - norm.ppf(0.95) * measured.se)
     with pytest.raises(InputError, match=r"^A bound on covariance needs the standard error of the covariance"):

@@ -90,7 +90,7 @@ def test_the_commands_of_a_page_print_what_it_shows(page, tmp_path, capsys, monk
             printed = capsys.readouterr().out
         for line in commands(block):
             code, printed, err = shell.nishimori(line.removeprefix("nishimori "))
-            assert code == 0, err
+            assert code == (4 if "nishimori gate" in line and "inconclusive:" in after else 0), err
         if after.startswith(("T =", "pass:", "class ")):
             assert_alike(printed, after)
 
@@ -110,6 +110,6 @@ def test_the_tests_on_the_page_pass_and_fail_as_it_says(tmp_path, monkeypatch):
         names["test_the_released_model_is_calibrated"]()
     shown = PAGE.read_text(encoding="utf-8")
     first, ece, gap = str(raised.value).splitlines()
-    assert first == "2 of 2 checks failed on 10000 samples."
+    assert first == "2 of 2 checks did not pass on 10000 samples."
     assert ece.startswith("fail: ECE exceeds 2 %")
     assert gap in shown

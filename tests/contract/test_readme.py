@@ -4,13 +4,22 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
+import zipfile
+from email import message_from_bytes
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 from readme import README, Runner, assert_alike, blocks
-from wheels import LIBRARY, built, environment, pip
+from wheels import LIBRARY, PAPER, built, environment, pip
 
-HOME = r"https://(?:github|raw\.githubusercontent)\.com"
+MINIMUM = tomllib.loads((LIBRARY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"].removeprefix(
+    ">="
+)
+# Where the repository's host shows files, and where it gives them as they are.
+PAGES = "https://github.com/nishimori-project/nishimori/blob"
+PICTURES = "https://raw.githubusercontent.com/nishimori-project/nishimori"
 
 
 def test_the_readme_has_blocks_of_every_kind():
@@ -20,14 +29,44 @@ def test_the_readme_has_blocks_of_every_kind():
     assert {extra for _, extra in kinds} == {None, "report", "torch"}
 
 
-def test_links_and_pictures_of_the_readme_are_absolute_and_name_files_of_the_repository():
-    """It is shown on PyPI too, where relative links lead nowhere."""
-    targets = re.findall(r"\]\(([^)]+)\)", README.read_text(encoding="utf-8"))
-    ours = [re.match(f"{HOME}/nishimori-project/nishimori/(?:blob/)?main/([^#]+)", target) for target in targets]
-    assert all(target.startswith("https://") for target in targets)
-    paths = [found[1] for found in ours if found]
-    assert len(paths) > 10
-    assert [path for path in paths if not (README.parent / path).exists()] == []
+def links(text):
+    """Where the links and pictures of a page lead, without anchors; code is not looked at."""
+    prose = re.sub(r"^```.*?^```$|`[^`]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+    return [target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", prose)]
+
+
+@pytest.mark.parametrize(("page", "least"), [(README, 15), (PAPER / "README.md", 3)], ids=["library", "paper"])
+def test_links_to_files_of_the_repository_are_relative_and_the_files_exist(page, least):
+    """A clone, and any host of the repository, shows them."""
+    targets = links(page.read_text(encoding="utf-8"))
+    ours = [target for target in targets if not target.startswith("https://")]
+    assert len(ours) >= least
+    assert [target for target in ours if not (page.parent / target).is_file()] == []
+    assert [target for target in targets if "nishimori-project" in target] == []
+
+
+@pytest.mark.wheel
+@pytest.mark.parametrize(("project", "home"), [(LIBRARY, "main/"), (PAPER, "main/paper/")], ids=["library", "paper"])
+def test_links_in_the_metadata_of_a_wheel_are_absolute_and_lead_to_the_same_files(project, home, tmp_path):
+    """PyPI shows them, where relative links lead nowhere."""
+    with zipfile.ZipFile(built(project, tmp_path)) as archive:
+        (about,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = message_from_bytes(archive.read(about))
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    found = links(metadata.get_payload(decode=True).decode())
+    named = links((project / "README.md").read_text(encoding="utf-8"))
+    for absolute, relative in zip(found, named, strict=True):
+        files = PICTURES if relative.endswith(".png") else PAGES
+        assert absolute == urljoin(f"{files}/{home}", relative)
+
+
+def test_the_first_screen_has_the_commands_that_set_up_and_run_the_demo_and_the_tests():
+    first = README.read_text(encoding="utf-8").partition("![")[0]
+    targets = re.findall(r"^make ([a-z]+) +# ", first, re.MULTILINE)
+    assert targets == ["demo", "test"]
+    rules = (LIBRARY / "Makefile").read_text(encoding="utf-8")
+    assert all(re.search(rf"^{target}: .*installed.*## Set up, then", rules, re.MULTILINE) for target in targets)
+    assert f"Python {MINIMUM} or newer" in first
 
 
 @pytest.mark.parametrize("printed", ["T = 1.614 in 3 passes", "T = 1.612 in 3 passes"])

@@ -75,6 +75,9 @@ def outcomes(tmp_path):
     path.write_text("_known = {}\n", encoding="utf-8")
     for package in (path.parent, path.parent.parent):
         (package / "__init__.py").touch()
+    names = ("FewErrorsWarning", "InputWarning")  # which conftest.py ignores, the second in part
+    ignored = "".join(f"class {name}(Warning): ...\n" for name in names)
+    (tmp_path / "nishimori" / "errors.py").write_text(ignored, encoding="utf-8")
 
     def run(*options, **variables):
         environment = {
@@ -121,6 +124,25 @@ def test_in_continuous_integration_a_skip_that_is_not_accepted_fails_on_any_work
 def test_the_light_environment_may_lack_packages_but_skip_nothing_else(outcomes):
     found = outcomes(CI="true", NISHIMORI_TESTS="quick")
     assert found == OTHERS | dict.fromkeys(NEED_IT, "skipped") | {"test_of_an_unknown_reason": "error"}
+
+
+@pytest.mark.parametrize("words", [[], ["tests/cli"], ["--collect-only", "-q", "paper/tests"]])
+def test_pytest_in_an_environment_without_the_tests_packages_says_in_one_line_what_to_install(words, tmp_path):
+    for name in ("pytest", "_pytest", "py.py", "pluggy", "iniconfig", "packaging", "pygments"):
+        (tmp_path / name).symlink_to(Path(pytest.__file__).parents[1] / name)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "pytest", *words],  # without the packages of this environment
+        cwd=ROOT,
+        env=environment | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (line,) = (done.stdout + done.stderr).splitlines()
+    assert line.startswith("error: the tests need nishimori, nishimori_paper, hypothesis. Run `make test`")
+    assert "`pip install -r requirements/quick.txt -e . -e ./paper`" in line
+    assert done.returncode == 1
 
 
 def imported_at_the_top(path):

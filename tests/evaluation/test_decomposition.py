@@ -19,7 +19,7 @@ CLOSE = {"rel": 1e-10, "abs": 1e-12}
 FEW = settings(max_examples=25, deadline=None)
 N, K = 14, 3
 SCORES = ["nll", "brier"]
-logits_ = arrays(float, (N, K), elements=st.floats(-30, 30))
+logits_ = arrays(float, (N, K), elements=st.floats(-30, 30)).filter(lambda z: (z < 0).any())  # or they may be no logits
 labels_ = arrays(int, N, elements=st.integers(0, K - 1))
 weights_ = arrays(float, N, elements=st.floats(0.1, 10))
 scores_ = st.sampled_from(SCORES)

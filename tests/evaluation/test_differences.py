@@ -151,7 +151,7 @@ def test_intervals_cover_the_difference_of_eces_and_its_error_is_its_spread(firs
 def test_fitted_calibrators_are_measured_as_they_are_and_bring_their_meaning():
     p = reference.softmax(LOGITS)
     names = np.array(["ant", "bee", "cat", "dog"])
-    options = {"input": "probabilities", "classes": names}
+    options = {"input": "probabilities", "classes": names, "floor": None}
     ec = nishimori.ExpectationConsistency(**options).fit(p[:400], names[LABELS[:400]])
     ts = nishimori.TemperatureScaling(**options).fit(p[:400], names[LABELS[:400]])
     found = changes(p[400:], names[LABELS[400:]], ec, ts)

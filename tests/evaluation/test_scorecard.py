@@ -55,7 +55,7 @@ def test_probabilities_are_claims_as_they_stand():
 
 def test_a_calibrator_brings_its_map_input_and_classes():
     p = reference.softmax(LOGITS)
-    fitted = nishimori.ExpectationConsistency(input="probabilities", classes=NAMES).fit(p, NAMES[LABELS])
+    fitted = nishimori.ExpectationConsistency(input="probabilities", classes=NAMES, floor=None).fit(p, NAMES[LABELS])
     card = evaluate(p, NAMES[LABELS], calibrator=fitted)
     assert card.temperature == fitted.temperature_
     assert card.confidence == pytest.approx(card.accuracy, abs=1e-9)

@@ -7,7 +7,8 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import AdaptiveConsistency, ExpectationConsistency, TemperatureScaling
+from nishimori import ExpectationConsistency, TemperatureScaling
+from nishimori._fit.adaptive import Adapted
 from nishimori.errors import InputError, NoTemperatureError
 
 
@@ -32,9 +33,9 @@ def test_many_rows_at_chance_have_no_temperature():
         is_at_chance = (logits.argmax(axis=1) == labels).mean() <= 1 / 30
         try:
             ExpectationConsistency().fit(logits, labels)
-        except NoTemperatureError:
-            refused += 1
-            assert is_at_chance
+        except NoTemperatureError as error:
+            refused += error.end != "uncertain"
+            assert is_at_chance == (error.end != "uncertain")  # noqa: PT017 - or a warning
         except nishimori.errors.FewErrorsWarning:  # a warning is an error in tests: accuracy is not clearly above chance
             assert not is_at_chance
     assert refused
@@ -64,12 +65,13 @@ def test_a_confidence_of_one_is_not_exceeded():
 
 @pytest.mark.filterwarnings("ignore::nishimori.errors.FewErrorsWarning")
 def test_an_interval_without_an_upper_end_is_infinite():
-    logits, labels, weights = [[1.0, 0], [1.3, 0], [0.8, 0], [0.9, 0]], [0, 0, 1, 1], [1.001, 1, 1, 1]
-    found = AdaptiveConsistency().fit(np.array(logits), labels, weights)
-    low, high = found.confidence_interval()
-    assert low < found.temperature_ < high == np.inf
-    compared = nishimori.compare(np.array(logits), labels, sample_weight=weights)
-    assert compared.to_dict()["methods"][3]["temperature_high"] is None  # JSON has no infinity
+    # No fit gives it, because such a temperature is refused, but a file of an earlier version may hold it.
+    found = Adapted(0.0, 0.1, ec_variance=1e6, ts_variance=1e6, covariance=0.0)
+    low, high = found.interval(0.95)
+    assert low < found.temperature < high == np.inf
+    compared = nishimori.compare(*reference.drawn(300, 3), methods=("none", "ts"), level=1.0)
+    assert compared["ts"].interval.high == np.inf
+    assert compared.to_dict()["methods"][1]["temperature_high"] is None  # JSON has no infinity
 
 
 @pytest.mark.filterwarnings("ignore::nishimori.errors.FewErrorsWarning")
@@ -159,7 +161,7 @@ def test_spiegelhalters_statistic_keeps_its_digits_for_a_nearly_uniform_model(te
 
 
 def test_labels_that_a_certain_model_excludes_have_an_infinite_statistic():
-    sure = np.array([[1000.0, 0.0]] * 50)
+    sure = np.array([[500.0, -500.0]] * 50)
     for statistic in ("confidence", "spiegelhalter", "ece"):
         assert nishimori.calibration_test(sure, [1] * 50, statistic=statistic).z > 1e100
         assert nishimori.calibration_test(sure, [0] * 50, statistic=statistic).z == pytest.approx(0, abs=1e-100)

@@ -108,7 +108,7 @@ def test_masked_classes_have_no_share_of_the_smoothed_labels_and_no_probability(
     np.testing.assert_allclose(ec.predict_proba(masked), live / live.sum(axis=1, keepdims=True), atol=1e-6)
 
 
-FLAT = np.zeros((20, 3)) + np.arange(20)[:, None]
+FLAT = np.zeros((20, 3)) + np.arange(-10, 10)[:, None]
 
 
 @pytest.mark.parametrize("kind", [ExpectationConsistency, TemperatureScaling])
@@ -134,7 +134,7 @@ def test_scores_that_are_worse_than_chance_or_say_nothing_give_all_classes_the_s
 
 
 def test_equal_largest_logits_may_keep_confidence_too_low():
-    logits = np.tile([1.0, 1.0, 0.0], (20, 1))  # the confidence is at most ½, and all answers are right
+    logits = np.tile([0.5, 0.5, -0.5], (20, 1))  # the confidence is at most ½, and all answers are right
     labels = np.zeros(20, dtype=int)
     with pytest.raises(NoTemperatureError, match=r"so that mean confidence stays below 0.9762 at every T\. Use temperature"):
         ExpectationConsistency(smooth_labels=True).fit(logits, labels)

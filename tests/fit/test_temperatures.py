@@ -93,7 +93,7 @@ def test_a_constant_of_1e4_on_each_row_keeps_the_agreement(temperature):
 
 def test_adding_1000_to_all_logits_changes_neither_temperature():
     logits, labels = sample(1500, 10, 2.0)
-    moved, still = temperatures(logits + 1000, labels), temperatures(logits, labels)
+    moved, still = temperatures(logits + 1000, labels, input="logits"), temperatures(logits, labels)
     assert (moved.ec, moved.ts) == pytest.approx((still.ec, still.ts), rel=CLOSE)
 
 

@@ -86,7 +86,7 @@ class Absent:
             self.skip()
         return self
 
-    __getitem__ = __add__ = __sub__ = __mul__ = __truediv__ = __call__
+    __getitem__ = __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = __call__
 
     def __bool__(self) -> bool:
         return True

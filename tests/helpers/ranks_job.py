@@ -98,7 +98,16 @@ def parts(rank):
     sites = across_ranks(*mine, groups=own(rank, SITES)[0])
     gaps = nishimori.group_gaps(sites, by="groups")
     group = dist.new_group([1])
+    shares = np.exp(mine[0]) / np.exp(mine[0]).sum(axis=1, keepdims=True)
+    below = np.where(rank == 1, mine[0], shares)
+    sketch = nishimori.Sketch().update(shares, mine[1])
     return {
+        "between_0_and_1": [
+            refused(lambda: nishimori.temperatures(across_ranks(shares, mine[1]))),
+            refused(lambda: nishimori.temperatures(across_ranks(lambda: [(shares, mine[1])]))),
+            refused(lambda: nishimori.temperatures(reduced(sketch))),
+        ],
+        "negative_on_rank_1": bits(nishimori.temperatures(across_ranks(below, mine[1]))),
         "documents": bits(nishimori.temperatures(rows)),
         "one_cluster_here": bits(nishimori.temperatures(across_ranks(*mine, clusters=one_here))),
         "sites": {each.name: each.gap.hex() for each in gaps},
@@ -142,6 +151,8 @@ def sketches(rank):
         "n_samples": [sketch.n_samples, some.n_samples, total.n_samples],
         "total": bits(nishimori.temperatures(total)),
         "updated": bits(nishimori.temperatures(nishimori.Sketch().update(across_ranks(*mine)))),
+        "parts": [each.hex() for each in total._parts.ids],
+        "own_part": [each.hex() for each in sketch._end_part().ids],
         "state": [each.hex() for each in np.concatenate(list(total.state.values())).tolist()],
         "other_range": refused(lambda: reduced(other)),
         "other_classes": refused(lambda: reduced(fewer)),

@@ -233,3 +233,18 @@ def test_probabilities_that_are_subnormal_numbers_are_not_zero(n_classes, dtype,
     np.testing.assert_allclose(found, expected, rtol=3e-7 if dtype == np.float32 else 1e-13, atol=least)
     assert (found[::2, 2] == 0).all()
     assert ((found == 0) == (expected == 0)).all()
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.37, 2.9])
+@pytest.mark.parametrize("n_classes", [2, 5, 70])
+@pytest.mark.parametrize(("dtype", "lowest", "rtol"), [(np.float32, -149, 3e-7), (np.float64, -1074, 2e-13)])
+def test_probabilities_have_their_digits_from_one_to_the_least_subnormal_number(dtype, lowest, rtol, n_classes, beta):
+    limits = np.finfo(dtype)
+    powers = np.concatenate([RNG.uniform(lowest - 3, 0, 4000), RNG.uniform(lowest - 3, np.log2(limits.tiny) + 6, 4000)])
+    z = np.full((8000, n_classes), -np.inf, dtype)
+    z[:, 0], z[:, -1] = 0, powers * np.log(2) / beta
+    found, _ = native.softmax(z, beta)
+    with np.errstate(under="ignore"):
+        expected = softmax(z, beta).astype(dtype)
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=limits.smallest_subnormal)
+    assert (expected[:, -1] > 0).mean() > 0.9

@@ -168,13 +168,13 @@ def test_rounding_and_ties_do_not_break_a_claim(made, offset):
     rows[1::3, 2] = np.nextafter(rows[1::3].max(axis=1), np.inf)  # near ties
     rows[::5, 4] = -np.inf if made is Steps else offset - 50  # the mean of a row with a mask would be infinite
     labels = rng.integers(4, size=4000)
-    assert Chosen(made()).fit(rows, labels).map_ == made()
-    assert evaluate(rows, labels, calibrator=made()).n_samples == 4000
+    assert Chosen(made(), input="logits").fit(rows, labels).map_ == made()
+    assert evaluate(rows, labels, calibrator=made(), input="logits").n_samples == 4000
 
 
 def test_a_change_in_one_row_of_fifty_is_found():
-    rows = np.tile([3.0, 0.0, 0.0], (5000, 1))
-    rows[::50] = [0.0, 1.0, 0.0]
+    rows = np.tile([2.0, -1.0, -1.0], (5000, 1))
+    rows[::50] = [-1.0, 0.0, -1.0]
     with pytest.raises(InputError, match="from 1 to 0"):
         evaluate(rows, np.zeros(5000, int), calibrator=Shift())
 

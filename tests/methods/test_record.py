@@ -24,7 +24,7 @@ SAVED = {
     "ec": (ExpectationConsistency().fit(LOGITS, LABELS), LOGITS),
     "ec top 2": (ExpectationConsistency(top_n=2).fit(LOGITS, LABELS), LOGITS),
     "ts": (TemperatureScaling().fit(LOGITS, LABELS), LOGITS),
-    "ts of probabilities": (TemperatureScaling(input="probabilities").fit(PROBABILITIES, LABELS), PROBABILITIES),
+    "ts of probabilities": (TemperatureScaling(input="probabilities", floor=None).fit(PROBABILITIES, LABELS), PROBABILITIES),
     "text classes": (ExpectationConsistency(classes=ANIMALS).fit(LOGITS, ANIMALS[LABELS]), LOGITS),
     "integer classes": (TemperatureScaling(classes=[7, 3, 5]).fit(LOGITS, np.array([7, 3, 5])[LABELS]), LOGITS),
     "float classes": (TemperatureScaling(classes=[0.5, 0.1, 1]).fit(LOGITS, np.array([0.5, 0.1, 1])[LABELS]), LOGITS),
@@ -71,6 +71,7 @@ def test_the_file_is_json_that_says_everything(tmp_path):
     residual = content["provenance"].pop("residual")
     assert abs(reference.ec_gap(LOGITS, LABELS, temperature, top_n=2)) <= abs(residual) + 1e-15 < 1e-9
     assert 0 < content["provenance"].pop("temperature_se") < temperature
+    assert len(content["provenance"].pop("data_digest")) == 32
     assert content == {
         "format": "nishimori-calibration",
         "format_version": 2,

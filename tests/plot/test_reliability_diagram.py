@@ -199,7 +199,7 @@ def test_bins_of_few_samples_are_hollow_and_not_joined(ax):
 
 
 def test_a_bin_of_exactly_min_count_samples_of_equal_weight_is_not_hollow(ax):
-    logits, labels = np.tile([[0.3, 0.0]], (10, 1)), np.arange(10) % 2
+    logits, labels = np.tile([[0.0, -0.3]], (10, 1)), np.arange(10) % 2
     plot.reliability_diagram(metrics.reliability(logits, labels, sample_weight=np.full(10, 0.1)), ax=ax)
     assert [len(each) for each in marked(ax)] == [1, 0]
     assert len(notes(ax)) == 1
@@ -225,7 +225,7 @@ def test_the_kind_of_bins_is_stated(ax, options, kind):
 
 
 def test_quantile_bins_that_are_empty_are_stated(ax):
-    logits = np.repeat([[1.0, 0.0], [2.0, 0.0]], 50, axis=0)
+    logits = np.repeat([[0.0, -1.0], [0.0, -2.0]], 50, axis=0)
     plot.reliability_diagram(metrics.reliability(logits, np.zeros(100, int), n_bins=5, strategy="quantile"), ax=ax)
     assert notes(ax)[0] == "5 quantile bins, 3 empty; bars: 95 % intervals"
 
@@ -345,7 +345,9 @@ def test_one_call_takes_a_temperature_or_nothing():
 
 def test_one_call_reads_scores_and_labels_as_the_calibrator_does(ax):
     words = np.array(list("dcba"))[LABELS]
-    fitted = nishimori.TemperatureScaling(input="probabilities", classes=list("dcba")).fit(reference.softmax(LOGITS), words)
+    fitted = nishimori.TemperatureScaling(input="probabilities", classes=list("dcba"), floor=None).fit(
+        reference.softmax(LOGITS), words
+    )
     plot.calibration(reference.softmax(LOGITS), words, fitted, ax=ax)
     assert names(ax)[0] == f"before: ECE {100 * metrics.ece(LOGITS, LABELS):.2f} %"
     assert names(ax)[1].startswith("after TS")

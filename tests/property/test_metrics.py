@@ -17,7 +17,7 @@ ROUNDING = 1e-12
 MEANS = [metrics.error, metrics.accuracy, metrics.nll, metrics.brier, metrics.confidence]
 STRATEGIES = ["uniform", "quantile"]
 
-logits_ = arrays(float, (N, K), elements=st.floats(-30, 30))
+logits_ = arrays(float, (N, K), elements=st.floats(-30, 30)).filter(lambda z: (z < 0).any())  # or they may be no logits
 labels_ = arrays(int, N, elements=st.integers(0, K - 1))
 weights_ = arrays(float, N, elements=st.floats(0.1, 10))
 temperatures_ = st.floats(0.05, 20)

@@ -2,7 +2,6 @@
 
 import pickle
 import re
-import warnings
 
 import dask
 import dask.array as da
@@ -14,7 +13,7 @@ from dask.callbacks import Callback
 import nishimori
 from nishimori import ExpectationConsistency, metrics
 from nishimori._rows.entry import open_rows
-from nishimori.errors import InputError, InputWarning
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(1).integers(0, 3, 900).astype(float)
@@ -147,7 +146,9 @@ def test_flat_scores_probabilities_names_of_classes_and_masks_mean_what_they_mea
     assert flat == pytest.approx(reference.ec_temperature(both, labels), rel=1e-8)
     names = np.array(list("abcde"))
     p = da.from_array(reference.softmax(LOGITS), chunks=(100, 5))
-    named = nishimori.temperatures(p, da.from_array(names[LABELS], chunks=100), input="probabilities", classes=list("abcde"))
+    named = nishimori.temperatures(
+        p, da.from_array(names[LABELS], chunks=100), input="probabilities", classes=list("abcde"), floor=None
+    )
     assert named.ec == pytest.approx(EC, rel=1e-8)
     masked = LOGITS.copy()
     masked[500:, 4] = -np.inf
@@ -333,15 +334,12 @@ def test_logits_that_are_drawn_again_are_refused_unless_they_are_persisted():
         nishimori.temperatures(logits.persist(), LABELS)
 
 
-def test_probabilities_that_are_passed_as_logits_are_noticed_once_by_the_caller():
-    probabilities = da.from_array(reference.softmax(LOGITS), chunks=(100, 5))
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        metrics.nll(probabilities, LABELS)
-    (only,) = told
-    assert only.category is InputWarning
-    assert str(only.message).startswith("Each row of `logits` sums to 1, as probabilities do.")
-    assert only.filename == __file__
+def test_chunks_between_0_and_1_are_refused_unless_another_one_holds_a_negative_score():
+    p = reference.softmax(LOGITS)
+    with pytest.raises(InputError, match=r"^`logits` must be said to be logits or probabilities, got numbers"):
+        metrics.nll(da.from_array(p, chunks=(100, 5)), LABELS)
+    p[-1, 0] = -0.25
+    assert metrics.nll(da.from_array(p, chunks=(100, 5)), LABELS) == pytest.approx(reference.nll(p, LABELS), rel=1e-12)
 
 
 def test_what_needs_each_row_is_refused():

@@ -126,8 +126,8 @@ def test_single_precision_far_from_zero_passes():
         return (logits * (1 + 2.0**-24 * rng.uniform(-1, 1, logits.shape))).astype(np.float32)
 
     assert shares(LOGITS, rounded(shifted, np.random.default_rng(0)) - 1e6) > 1e-3
-    nishimori.temperatures(changing(rounded, shifted))
-    nishimori.temperatures(changing(rounded, 10 * shifted))
+    nishimori.temperatures(changing(rounded, shifted), input="logits")
+    nishimori.temperatures(changing(rounded, 10 * shifted), input="logits")
 
 
 @pytest.mark.parametrize("step", [900, 200, 7])

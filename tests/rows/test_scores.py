@@ -52,16 +52,20 @@ def test_a_score_of_zero_is_a_tie_and_so_the_first_class():
 
 @METHODS
 def test_flat_probabilities_have_the_temperature_of_their_log_odds(method):
-    fitted = method(input="probabilities").fit(expit(Z), Y)
+    fitted = method(input="probabilities", floor=None).fit(expit(Z), Y)
     assert fitted.temperature_ == pytest.approx(method().fit(Z, Y).temperature_, rel=1e-8)
-    two_columns = method(input="probabilities").fit(np.stack([expit(-Z), expit(Z)], axis=1), Y)
+    two_columns = method(input="probabilities", floor=None).fit(np.stack([expit(-Z), expit(Z)], axis=1), Y)
     assert two_columns.temperature_ == pytest.approx(fitted.temperature_, rel=1e-8)
     np.testing.assert_allclose(fitted.transform(expit(Z)), Z / fitted.temperature_, rtol=1e-7)
     np.testing.assert_allclose(fitted.predict_proba(expit(Z))[:, 1], expit(Z / fitted.temperature_), rtol=1e-7)
 
 
 def test_both_temperatures_take_flat_scores_and_flat_probabilities():
-    scores, columns, odds = temperatures(Z, Y), temperatures(TWO_COLUMNS, Y), temperatures(expit(Z), Y, input="probabilities")
+    scores, columns, odds = (
+        temperatures(Z, Y),
+        temperatures(TWO_COLUMNS, Y),
+        temperatures(expit(Z), Y, input="probabilities", floor=None),
+    )
     assert (scores.ec, scores.ts) == pytest.approx((columns.ec, columns.ts), rel=1e-12)
     assert (odds.ec, odds.ts) == pytest.approx((columns.ec, columns.ts), rel=1e-8)
 
@@ -78,7 +82,7 @@ def test_probabilities_of_exactly_0_and_1_count_as_the_smallest_normal_and_are_c
     p = np.clip(expit(3 * Z), 0.01, 0.99)
     p[:5], p[5:12] = 0.0, 1.0
     with pytest.warns(InputWarning, match="^The true class has probability 0 in 5 of 600 samples, so the temperature of"):
-        fitted = TemperatureScaling(input="probabilities").fit(p, Y)
+        fitted = TemperatureScaling(input="probabilities", floor=None).fit(p, Y)
     tiny = np.finfo(float).smallest_normal
     logits = np.log(np.stack([np.where(p == 1, tiny, 1 - p), np.where(p == 0, tiny, p)], axis=1))
     assert fitted.fit_info_.n_zeros == 12
@@ -121,7 +125,7 @@ def test_the_predicted_class_is_that_of_the_probabilities_and_not_of_their_logar
     assert metrics.top_n_accuracy(ALMOST, [7], top_n=1, input="probabilities") == 1
     assert metrics.error(ALMOST, [0], input="probabilities") == 1
     both = np.concatenate([ALMOST, np.eye(10)[:1]])
-    assert temperatures(both, [7, 1], input="probabilities", floor=1e-9).accuracy == 0.5
+    assert evaluate(both, [7, 1], input="probabilities", floor=1e-9).accuracy == 0.5
 
 
 NAMES = ["cat", "dog", "owl"]

@@ -9,7 +9,7 @@ from optional import torch
 
 import nishimori
 from nishimori import ExpectationConsistency, metrics
-from nishimori.errors import InputError, InputWarning
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(900, 5)
 T = reference.ec_temperature(LOGITS, LABELS)
@@ -80,7 +80,7 @@ def test_batches_may_be_tensors_of_any_precision_with_weights():
 def test_classes_and_probabilities_are_those_of_the_calibrator():
     names = np.array(list("abcde"))
     batches = parts(reference.softmax(LOGITS), names[LABELS])
-    found = ExpectationConsistency(input="probabilities", classes=list("abcde")).fit(batches)
+    found = ExpectationConsistency(input="probabilities", classes=list("abcde"), floor=None).fit(batches)
     assert found.temperature_ == pytest.approx(T, rel=1e-8)
 
 
@@ -142,9 +142,12 @@ def test_masks_are_found_in_whatever_batch_a_loader_puts_them():
     assert found.ts == pytest.approx(reference.ts_temperature(logits, LABELS), rel=1e-8)
 
 
-def test_probabilities_in_place_of_logits_are_a_warning():
-    with pytest.warns(InputWarning, match="Each row of `logits` sums to 1, as probabilities do"):
-        nishimori.evaluate(parts(reference.softmax(LOGITS)))
+def test_batches_between_0_and_1_are_refused_unless_the_last_one_holds_a_negative_score():
+    p = reference.softmax(LOGITS)
+    with pytest.raises(InputError, match=r"^`logits` must be said to be logits or probabilities, got numbers"):
+        nishimori.evaluate(parts(p))
+    p[-1, 0] = -0.25
+    assert nishimori.evaluate(parts(p)).nll == pytest.approx(reference.nll(p, LABELS), rel=1e-12)
 
 
 def put(array, where, value):

@@ -10,7 +10,7 @@ import nishimori
 from nishimori import ExpectationConsistency, TemperatureScaling, evaluate, metrics, temperatures
 from nishimori._rows.entry import open_rows
 from nishimori._sums.census import census
-from nishimori.errors import FewErrorsWarning, InputWarning
+from nishimori.errors import FewErrorsWarning, InputError, InputWarning
 
 EQUAL = pytest.approx
 
@@ -83,8 +83,8 @@ N_ZEROS = int((P[np.arange(len(P)), TRUTH] == 0).sum())
 
 ON_TS, AUTO = "the temperature of temperature scaling", ", or `floor='auto'`"
 ON_ZEROS = {
-    "fit": (TemperatureScaling(input="probabilities").fit, ON_TS, AUTO),
-    "temperatures": (lambda p, y: temperatures(p, y, input="probabilities"), ON_TS, AUTO),
+    "fit": (TemperatureScaling(input="probabilities", floor=None).fit, ON_TS, AUTO),
+    "temperatures": (lambda p, y: temperatures(p, y, input="probabilities", floor=None), ON_TS, AUTO),
     "nll": (lambda p, y: metrics.nll(p, y, input="probabilities"), "the loss", ""),
     "evaluate": (lambda p, y: evaluate(p, y, input="probabilities"), "the loss", ""),
 }
@@ -142,7 +142,7 @@ def test_a_floor_raises_smaller_probabilities_everywhere(use):
     ("floor", "input", "message"),
     [
         (0.01, "logits", "`floor` must be left out for logits: it is the lowest probability. Pass `input='probabilities'`."),
-        (0, "probabilities", "`floor` must be positive, got 0. Leave it out to raise only exact zeros."),
+        (0, "probabilities", "`floor` must be positive, got 0. Pass None to raise only exact zeros."),
         (-1.0, "probabilities", "`floor` must lie between 0 and 0.5, got -1.0."),
         (0.7, "probabilities", "`floor` must lie between 0 and 0.5, got 0.7."),
         ("1e-6", "probabilities", "`floor` must lie between 0 and 0.5, got '1e-6'."),
@@ -175,61 +175,84 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize("use", LOOKS.values(), ids=LOOKS)
-def test_logits_that_look_like_probabilities_are_one_warning_everywhere(use):
+REFUSED = {name: use for name, use in LOOKS.items() if name not in ("predictions", "transform")}
+
+
+@pytest.mark.parametrize("use", REFUSED.values(), ids=REFUSED)
+def test_scores_between_0_and_1_are_refused_until_the_user_says_what_they_are(use):
     message = (
-        r"^Each row of `(X|logits)` sums to 1, as probabilities do\. If these are probabilities, "
-        r"(pass|fit a calibrator with) `input='probabilities'`; they are used as logits\.$"
+        r"^`(X|logits)` must be said to be logits or probabilities, got numbers from 0 to 1 only, in rows that sum to 1\. Pass "
+        r"`input='probabilities'` if these are probabilities, or `input='logits'` if they are scores before the softmax\.$"
+    )
+    with pytest.raises(InputError, match=message):
+        use(P, TRUTH)
+
+
+@pytest.mark.parametrize("use", [LOOKS["predictions"], LOOKS["transform"]], ids=["predictions", "transform"])
+def test_predicting_from_probabilities_with_a_calibrator_of_logits_is_one_warning(use):
+    message = (
+        r"^Each row of `X` sums to 1, as probabilities do\. If these are probabilities, fit a calibrator with "
+        r"`input='probabilities'`; they are used as logits\.$"
     )
     with pytest.warns(InputWarning, match=message) as caught:
         use(P, TRUTH)
     assert len(caught) == 1
     assert caught[0].filename == __file__
+    nishimori.from_temperature(1.5, input="logits").predict_proba(P)
 
 
-def test_a_binary_score_between_0_and_1_is_the_same_warning():
+def test_a_binary_score_between_0_and_1_is_refused_from_20_rows_on():
     z, y = np.random.default_rng(0).random(100), np.arange(100) % 2
-    with pytest.warns(InputWarning, match=r"^All `logits` lie between 0 and 1, as probabilities do\. If these are"):
+    with pytest.raises(InputError, match=r"^`logits` must be said to be .* as probabilities are\. Pass `input='prob"):
         metrics.ece(z, y)
+    with pytest.raises(InputError, match=r"^`logits` must be said"):
+        metrics.ece(z[:20], y[:20])
+    metrics.ece(z[:19], y[:19])
+    assert metrics.ece(z, y, input="logits") == EQUAL(metrics.ece(np.stack([0 * z, z], axis=1), y, input="logits"))
 
 
-@pytest.mark.parametrize(
-    "logits", [P + 0.01, P - 0.1, 2 * P, np.round(P).astype(int)], ids=["sum", "negative", "large", "whole"]
-)
-def test_logits_that_cannot_be_probabilities_are_no_reason_to_warn(logits):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        metrics.ece(logits, TRUTH)
+def test_outputs_of_a_sigmoid_per_class_name_the_multilabel_calibrator():
+    given, labels = sigmoids(4.0)
+    with pytest.raises(InputError, match=r"rows that do not sum to 1, .*use nishimori\.MultilabelCalibrator\. If one is true"):
+        metrics.ece(given, labels)
+
+
+ONE_BELOW = P.copy()
+ONE_BELOW[-1, -1] = -1e-9
+NOT_REFUSED = {
+    "one negative, in the last row": ONE_BELOW,
+    "whole": np.round(P).astype(int),
+    "equal": np.full((719, 10), 0.5),
+    "4 rows": P[:4],
+    "log-probabilities": np.log(np.maximum(P, 1e-9)),
+}
+
+
+@pytest.mark.parametrize("logits", NOT_REFUSED.values(), ids=NOT_REFUSED)
+def test_what_can_be_logits_is_neither_refused_nor_a_warning(logits):
+    metrics.ece(logits, TRUTH[: len(logits)])
+
+
+@pytest.mark.parametrize("kind", [float, int])
+def test_ratings_from_1_to_10_are_a_warning_that_input_logits_silences(kind):
+    ratings = np.random.default_rng(0).integers(1, 11, size=(100, 3)).astype(kind)
+    labels = ratings.argmax(axis=1)
+    with pytest.warns(InputWarning, match=r"^All `logits` lie between 1 and 10, .* say so with `input='logits'`"):
+        found = metrics.nll(ratings, labels)
+    assert metrics.nll(ratings, labels, input="logits") == found == EQUAL(reference.nll(ratings.astype(float), labels))
+
+
+def test_rows_of_weight_zero_may_hold_anything():
+    padding = np.concatenate([np.full((10, 10), -7.0), P])
+    weights, labels = np.r_[np.zeros(10), np.ones(len(P))], np.r_[np.zeros(10, int), TRUTH]
+    with pytest.raises(InputError, match="must be said to be"):
+        metrics.accuracy(padding, labels, sample_weight=weights)
+    metrics.accuracy(padding, labels)
 
 
 def sigmoids(scale, n_rows=200, n_classes=10):
     scores = scale * np.random.default_rng(0).normal(size=(n_rows, n_classes)) - scale / 2
     return 1 / (1 + np.exp(-scores)), np.arange(n_rows) % n_classes
-
-
-@pytest.mark.parametrize("use", LOOKS.values(), ids=LOOKS)
-def test_outputs_of_a_sigmoid_per_class_are_one_warning_that_names_the_multilabel_calibrator(use):
-    message = (
-        r"^All `(X|logits)` lie between 0 and 1, and rows do not sum to 1, as outputs of a sigmoid per class do not\. If "
-        r"several classes can be true at once, use nishimori\.MultilabelCalibrator\. If one class is true, pass the scores "
-        r"before the sigmoid\. They are used as logits\.$"
-    )
-    given, labels = sigmoids(4.0)
-    labels[::2] = given[::2].argmax(axis=1)
-    with pytest.warns(InputWarning, match=message) as caught:
-        use(given, labels)
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
-
-
-def test_numbers_between_0_and_1_that_are_not_at_the_ends_are_no_reason_to_warn():
-    rng = np.random.default_rng(0)
-    few, _ = sigmoids(4.0, n_rows=19)
-    cosines = 0.1 + 0.25 * rng.random((500, 10))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for logits in (rng.random((500, 10)), rng.random((500, 2)), cosines, few):
-            metrics.ece(logits, np.arange(len(logits)) % 2)
 
 
 @pytest.mark.parametrize("decades", [7, 9, 15])
@@ -284,7 +307,7 @@ ALMOST = {
 @pytest.mark.parametrize(("scores", "weights"), ALMOST.values(), ids=ALMOST)
 def test_rounded_probabilities_and_those_after_padding_are_noticed_too(scores, weights):
     z = scores()
-    with pytest.warns(InputWarning, match="^Each row of `logits` sums to 1"):
+    with pytest.raises(InputError, match=r"^`logits` must be said .* in rows that sum to 1\."):
         metrics.accuracy(z, np.zeros(len(z), dtype=int), sample_weight=None if weights is None else weights())
 
 

@@ -255,8 +255,8 @@ def test_claims_share_a_bin_in_any_order_of_many_classes(k):
     rng = np.random.default_rng(0)
     logits = np.stack([rng.permutation(np.r_[1.0, np.full(k - 1, 0.1)]) for _ in range(20)])
     labels = np.where(np.arange(20) < 9, logits.argmax(axis=1), logits.argmin(axis=1))
-    whole = metrics.ece(logits, labels, n_bins=1)
-    assert metrics.ece(logits, labels, n_bins=4, strategy="quantile") == pytest.approx(whole, rel=1e-12)
+    whole = metrics.ece(logits, labels, n_bins=1, input="logits")
+    assert metrics.ece(logits, labels, n_bins=4, strategy="quantile", input="logits") == pytest.approx(whole, rel=1e-12)
 
 
 def test_a_bin_of_negligible_weight_counts_as_one_sample():

@@ -40,15 +40,16 @@ def told():
 
 
 def compared(*rows, **options):
-    return nishimori.compare(*rows, input="probabilities", methods=("none", "ts"), **options)
+    return nishimori.compare(*rows, input="probabilities", methods=("none", "ts", "ec"), **{"floor": None, **options})
 
 
 def test_one_zero_moves_the_temperature_by_more_than_any_error_bar_tells():
-    # What makes the sentences necessary: without the zero T is 2, with it it is many times that.
-    clean, zero = (nishimori.temperatures(p, LABELS, input="probabilities") for p in (CLEAN, P))
+    # What makes the sentences necessary: without the zero T is 2, with it the data do not determine it.
+    clean, zero = (nishimori.temperatures(p, LABELS, input="probabilities", floor=None) for p in (CLEAN, P))
     assert clean.ts == pytest.approx(2, rel=0.2)
-    assert zero.ts > 5 * clean.ts
-    floored = nishimori.temperatures(P, LABELS, input="probabilities", floor="auto")
+    assert zero.ts is None
+    assert "The true class has probability 0 in 1 of 431 samples, which decide it." in zero.why_no_ts
+    floored = nishimori.temperatures(P, LABELS, input="probabilities")
     assert floored.ts == pytest.approx(2, rel=0.4)
 
 
@@ -61,7 +62,7 @@ def test_the_first_verdict_of_a_comparison_names_zeros_in_the_validation_data():
 
 
 def test_the_first_verdict_of_a_comparison_says_which_data_have_zeros_and_what_they_decide():
-    both = compared(P, LABELS, P, LABELS)
+    both = compared(P, LABELS, P[::-1], LABELS[::-1])
     sets = "1 of 431 validation samples and 1 of 431 test samples"
     assert both.verdicts[0] == FIT.format(sets, "the T of ts and adaptive and every NLL")
     assert compared(P, LABELS, CLEAN, LABELS).verdicts[0] == FIT.format(
@@ -89,7 +90,7 @@ def test_a_printed_scorecard_begins_with_zeros():
 
 
 def test_a_sketch_remembers_zeros():
-    sketch = nishimori.Sketch(input="probabilities").update(P, LABELS)
+    sketch = nishimori.Sketch(input="probabilities", floor=None).update(P, LABELS)
     assert nishimori.evaluate(sketch).caveat == MEASURE
 
 
@@ -107,12 +108,12 @@ def test_the_check_of_the_nll_begins_with_zeros_and_others_do_not_depend_on_them
 
 
 def test_the_report_begins_with_zeros():
-    report = nishimori.Report(P, LABELS, input="probabilities")
+    report = nishimori.Report(P, LABELS, input="probabilities", floor=None)
     sentence = FIT.format("1 of 431 validation samples", "the T of ts and adaptive and every NLL")
     flatters = "All methods were measured on the data that they were fitted to, which flatters them."
     assert report.verdict.startswith(f"Zeros at true classes; overconfident. {flatters} {sentence} Mean confidence is ")
     assert report.to_dict()["verdict"]["sentences"][:2] == [flatters, sentence]
-    floored = nishimori.Report(P, LABELS, input="probabilities", floor="auto")
+    floored = nishimori.Report(P, LABELS, input="probabilities")
     assert floored.verdict.startswith(f"Overconfident. {flatters} Mean confidence")
 
 
@@ -125,12 +126,14 @@ def place(tmp_path):
 def test_the_shell_says_so_first_and_names_its_options(place):
     measured = shell.nishimori("eval v.npz --input probabilities", place=place)
     assert " ".join(measured.out.split()).startswith(MEASURE.replace("`floor`", "--floor"))
-    compare = shell.nishimori("compare v.npz --methods none,ts --input probabilities", place=place)
+    compare = shell.nishimori("compare v.npz --methods none,ts,ec --input probabilities --floor none", place=place)
     text = " ".join(compare.out.split())
     sentence = FIT.format("1 of 431 validation samples", "the T of ts and adaptive and every NLL")
     sentence = sentence.replace("`floor='auto'`", "--floor auto").replace("`floor`", "--floor")
     assert sentence in text
-    assert text.index(sentence) < text.index("Simplest: ts")
-    told = json.loads(shell.nishimori("compare v.npz --methods none,ts --input probabilities --json", place=place).out)
+    assert text.index(sentence) < text.index("Simplest: ec")
+    told = json.loads(
+        shell.nishimori("compare v.npz --methods none,ts,ec --input probabilities --floor none --json", place=place).out
+    )
     assert told["verdicts"][0].startswith("All methods were measured on the data")
     assert told["verdicts"][1].startswith("The true class has probability 0")

@@ -69,7 +69,7 @@ def test_the_same_values_in_any_array_give_the_same_temperature_and_probabilitie
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.bool_])
 def test_whole_number_logits_compute_in_float64(dtype):
     logits = np.clip(np.round(LOGITS), 0, 9).astype(dtype)
-    calibrator = TemperatureScaling().fit(logits, LABELS)
+    calibrator = TemperatureScaling(input="logits").fit(logits, LABELS)
     assert calibrator.temperature_ == pytest.approx(reference.ts_temperature(logits, LABELS), rel=1e-8)
     assert calibrator.predict_proba(logits).dtype == calibrator.transform(logits).dtype == np.float64
 
@@ -247,7 +247,9 @@ def test_jax_reads_small_probabilities_as_numpy_does():
     assert ((p > 0) & (p < np.finfo(float).smallest_normal)).any()
     with jax.enable_x64(True):
         q = jax.numpy.asarray(p)
-        one, other = (ExpectationConsistency(input="probabilities").fit(each, LABELS + 1) for each in (p, q))
+        one, other = (
+            ExpectationConsistency(input="probabilities", floor=None).fit(each, LABELS + 1) for each in (p, q)
+        )
         assert one.fit_info_.n_zeros == other.fit_info_.n_zeros == (p == 0).sum()
         assert other.temperature_ == pytest.approx(one.temperature_, rel=1e-12)
         probabilities = other.predict_proba(q)

@@ -146,7 +146,7 @@ def test_a_bar_is_drawn_on_a_terminal_unless_refused(run, progress, drawn, monke
 
 @pytest.fixture(scope="module")
 def scarce():
-    return simulate("logit", 2.0, 0.1, 20, seeds=12, n_val=3, n_test=100, n_jobs=1)
+    return simulate("logit", 2.0, 0.1, 20, seeds=12, n_val=12, n_test=100, n_jobs=1)
 
 
 def test_seeds_without_a_temperature_are_counted_and_shown(scarce):

@@ -10,6 +10,7 @@ from small_networks import Returning, X, Y, loader
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import nishimori
 from nishimori.errors import InputError, InputWarning, NoTemperatureError
 from nishimori.torch import calibrate, collect
 
@@ -213,16 +214,21 @@ SQUASHED["sigmoid"] = (1, torch.sigmoid, "All `logits` lie between 0 and 1")
 
 
 @pytest.mark.parametrize(("n_out", "output", "what"), SQUASHED.values(), ids=SQUASHED)
-@pytest.mark.parametrize("call", [collect, calibrate])
-def test_probabilities_give_a_warning_with_a_remedy_that_networks_have(call, n_out, output, what):
+def test_collected_probabilities_give_a_warning_and_calibrating_them_is_refused(n_out, output, what):
     torch.manual_seed(0)
     x = torch.randn(400, 4)
     y = torch.randint(2, (400,))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with contextlib.suppress(NoTemperatureError):
-            call(Returning(output, n_out), (x, y))
+        collect(Returning(output, n_out), (x, y))
     assert [str(each.message) for each in caught if each.category is InputWarning] == [
         f"{what}, as probabilities do. If these are probabilities, remove the softmax or sigmoid at the end of the network; "
         "they are used as logits."
     ]
+    for options in ({}, {"keep_up_to": 100}, {"keep_up_to": 100, "reread": True}):
+        with pytest.raises(
+            InputError, match=r"must be said to be logits .* without it\. .*MultilabelCalibrator.*input='logits'"
+        ):
+            calibrate(Returning(output, n_out), (x, y), **options)
+    with contextlib.suppress(NoTemperatureError):
+        calibrate(Returning(output, n_out), (x, y), method=nishimori.TemperatureScaling(input="logits"))

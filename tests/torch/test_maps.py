@@ -213,7 +213,7 @@ def test_a_calibrator_from_a_file_serves_a_network(tmp_path):
 def test_a_calibrator_of_probabilities_serves_a_network_that_returns_logits():
     z, y = reference.drawn(300, 4)
     p = reference.softmax(z, 1.0)
-    fitted = nishimori.BiasCorrected(input="probabilities").fit(p, y)
+    fitted = nishimori.BiasCorrected(input="probabilities", floor=None).fit(p, y)
     np.testing.assert_allclose(
         Calibrated(nn.Identity(), fitted).predict_proba(torch.tensor(z)), fitted.predict_proba(p), atol=1e-6
     )
@@ -299,7 +299,7 @@ REFUSED = {
     "a calibrator with a floor": (
         lambda: Calibrated(nn.Identity(), nishimori.from_temperature(2.0, input="probabilities", floor=1e-3)),
         "`temperature` must be a calibrator without a `floor`, got `floor=0.001`, to which it raises probabilities before it "
-        "calibrates them; logits of a network are not raised. Fit it without `floor`.",
+        "calibrates them; logits of a network are not raised. Fit it to logits, or with `floor=None`.",
     ),
     "a map of somebody's own": (
         lambda: Calibrated(nn.Identity(), Foreign()),

@@ -57,12 +57,24 @@ def numbers(values):
 
 
 def test_every_rank_has_the_same_bits(ranks):
-    own = {"rank_1", "not_in_group", "n_samples", "alone", "interrupted"}  # which differ on purpose
+    own = {"rank_1", "not_in_group", "n_samples", "own_part", "alone", "interrupted"}  # which differ on purpose
     for part in ("fits", "parts", "without_rows", "sketches", "networks"):
         kept = [{name: each for name, each in found[part].items() if name not in own} for found in ranks]
         for found in kept:  # causes of errors are known only where they happened
             found.update({name: each[:2] for name, each in found.items() if isinstance(each, list) and "Error" in str(each[0])})
         assert kept[0] == kept[1], part
+
+
+def test_scores_between_0_and_1_are_refused_by_both_ranks_unless_one_has_a_negative_score(ranks):
+    for found in ranks:
+        for refusal in found["parts"]["between_0_and_1"]:
+            assert refusal[0] == "InputError"
+            assert "`logits` must be said to be logits or probabilities, got numbers" in refusal[1]
+    logits, labels = SMALL
+    below = logits.copy()
+    below[: cut(len(labels))] = reference.softmax(logits[: cut(len(labels))])
+    _, ts, *_ = numbers(ranks[0]["parts"]["negative_on_rank_1"])
+    assert ts == pytest.approx(reference.ts_temperature(below, labels), rel=1e-8)
 
 
 @pytest.mark.parametrize("rows", ["arrays", "one_by_one", "loader"])
@@ -170,6 +182,12 @@ def test_sketches_of_all_ranks_add(ranks):
     halves = [nishimori.Sketch().update(*(each[rows] for each in SMALL)) for rows in (slice(cut(900)), slice(cut(900), None))]
     state = np.concatenate(list((halves[0] + halves[1]).state.values()))
     np.testing.assert_allclose(numbers(ranks[0]["sketches"]["state"]), state, rtol=1e-12, atol=1e-12)
+
+
+def test_the_sketch_of_all_ranks_has_the_part_of_each(ranks):
+    own = [found["sketches"]["own_part"] for found in ranks]
+    assert [len(each) for each in own] == [1, 1]
+    assert [found["sketches"]["parts"] for found in ranks] == [own[0] + own[1]] * 2
 
 
 def test_a_network_is_calibrated_with_the_samples_of_all_ranks(ranks):

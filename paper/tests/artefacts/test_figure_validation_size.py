@@ -153,7 +153,7 @@ def test_noise_changes_labels_of_validation_and_test():
 
 def perfect_but_for(wrong, n=2000):
     """A network whose first ``wrong`` answers of n are wrong."""
-    logits = np.tile([3.0, 0.0], (n, 1)) * np.random.default_rng(0).uniform(0.5, 1.5, (n, 1))
+    logits = np.tile([1.5, -1.5], (n, 1)) * np.random.default_rng(0).uniform(0.5, 1.5, (n, 1))
     part = Labelled(logits, (np.arange(n) < wrong).astype(int))
     return Network("made up", part, part, None, {})
 

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
 from nishimori._calibrators.candidates import Contest, asked_candidates, usual_candidates
 from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_numbers
 from nishimori._calibrators.methods import set_common
@@ -117,9 +117,9 @@ class Best(Calibrator):
         keep_predictions: bool = False,
         max_seconds: float | None = None,
         random_state: int | None = None,
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
-        floor: Floor = None,
+        floor: Floor = "auto",
     ) -> None:
         self.candidates = candidates
         self.scoring = scoring
@@ -127,7 +127,7 @@ class Best(Calibrator):
         self.keep_predictions = keep_predictions
         self.max_seconds = max_seconds
         self.random_state = random_state
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 
@@ -176,6 +176,11 @@ class Best(Calibrator):
         self.n_passes_ = None if passes is None else 1 + passes
         self.selection_, self.chosen_, self.calibrator_ = selection, selection.chosen, chosen
         return self
+
+    def _methods_without_groups(self) -> tuple[str, ...]:
+        # Not `fit`, whose folds keep groups together; and scikit-learn wants the same request of `transform` as of `fit`.
+        given = [each for each in self.candidates or () if isinstance(each, Calibrator)]
+        return PREDICTIONS if all(each._methods_without_groups() for each in given) else ()
 
     def limit_folds(self, n_samples: int, params: Mapping[str, Any]) -> None:
         """Use no more folds than there are samples, or sets of samples that ``params`` of `fit` keep together."""

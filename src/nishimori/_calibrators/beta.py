@@ -53,7 +53,7 @@ class Beta(BinaryCalibrator):
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(size=4000)
     >>> labels = 2 * np.log(p) - 0.5 * np.log(1 - p) + 1 + rng.logistic(size=4000) > 0
-    >>> fitted = Beta(smooth_labels=False, input="probabilities").fit(p, labels)
+    >>> fitted = Beta(smooth_labels=False, input="probabilities", floor=None).fit(p, labels)
     >>> for name, value in fitted.parameters_.items():
     ...     print(f"{name} {value:.2f} ± {fitted.parameters_se_[name]:.2f}")
     a 1.87 ± 0.15
@@ -66,9 +66,9 @@ class Beta(BinaryCalibrator):
         *,
         variant: Variant = "abm",
         smooth_labels: bool = True,
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
-        floor: Floor = None,
+        floor: Floor = "auto",
     ) -> None:
         self.variant = variant
         super().__init__(smooth_labels=smooth_labels, input=input, classes=classes, floor=floor)

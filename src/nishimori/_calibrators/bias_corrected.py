@@ -11,12 +11,13 @@ from nishimori._fit.bias_sums import BiasPoint
 from nishimori._fit.biases import Biases, BiasSearch, standard_errors
 from nishimori._fit.conditions import refuse_masks
 from nishimori._fit.match import Match
-from nishimori._fit.search import match
+from nishimori._fit.search import find_roots
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
+from nishimori._sums.class_claims import sum_by_class
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import notice
@@ -122,14 +123,14 @@ class BiasCorrected(Calibrator):
         method: str = "ec",
         shrink: bool = True,
         preserve_accuracy: bool = False,
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
-        floor: Floor = None,
+        floor: Floor = "auto",
     ) -> None:
         self.method = method
         self.shrink = shrink
         self.preserve_accuracy = preserve_accuracy
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 
@@ -164,7 +165,7 @@ class BiasCorrected(Calibrator):
         refuse_counted_clusters(data, counts=counts)
         if data.n_classes > _MOST_CLASSES:
             raise InputError("X", f"have at most {_MOST_CLASSES:,} classes for the method 'bias'", got=f"{data.n_classes:,}")
-        matched = match(data, Confidence(), Energy(), label_name=self.label_name(X), counts=counts)
+        matched = find_roots(data, Confidence(), Energy(), label_name=self.label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
         matched.warn()
         search = BiasSearch(data)
@@ -194,6 +195,29 @@ class BiasCorrected(Calibrator):
             self.why_no_se_ = _no_se_if_shrunk() if self.shrink else too_many(1 + data.n_classes)
         return self._show()
 
+    def fit_frequencies(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Choose biases alone, for scores that say nothing: every sample gets the frequencies of the classes.
+
+        They are smoothed by Laplace's rule, (n + 1)/(N + K) for n of N samples and K classes, so that none is zero.
+        """
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        found = data.gather(sum_by_class)
+        numbers = found.weights / found.one_sample(counts=counts)
+        logs = np.log((numbers + 1) / (numbers.sum() + len(numbers)))
+        self.learn(X, data, Affine(np.array(0.0), logs - logs.mean()), found.n_rows)
+        self.n_passes_, self.condition_, self.spread_, self.parameters_se_ = 1, "ts", None, None
+        self.why_no_se_ = "The biases are the smoothed frequencies of the classes, because the scores say nothing about them."
+        return self._show()
+
     def _fit_biases(self, search: BiasSearch, matched: Match, *, counts: bool) -> Biases:
         """The temperature and the biases of the classes, from sums at several points."""
         n_classes = search.data.n_classes
@@ -204,7 +228,7 @@ class BiasCorrected(Calibrator):
         if self.shrink:
             start = search.choose_spread(start, counts=counts)
             if search.spread == 0:  # noise explains all biases
-                point = BiasPoint(1 / _temperature(matched, self.method), (0.0,) * n_classes)
+                point = BiasPoint(1 / _temperature(matched.judged(), self.method), (0.0,) * n_classes)
                 residual = abs(matched.fit_info(_POSITIONS[self.method]).residual)
                 return Biases(point, 0.0, residual, self.method == "ec", None, sums)
         elif empty := self._names_of_classes(sums.observed == 0):
@@ -244,6 +268,10 @@ class BiasCorrected(Calibrator):
         assert isinstance(self.map_, Affine)
         self.inverse_temperature_, self.biases_ = float(self.map_.scale), self.map_.bias
         return self
+
+    @property
+    def matches_confidence(self) -> bool:
+        return self.condition_ == "ec" and not self.preserve_accuracy
 
     def estimates(self) -> dict[str, float] | None:
         """The spread of the biases, which condition holds, and the standard errors."""

@@ -43,12 +43,12 @@ class BinaryCalibrator(Calibrator):
         self,
         *,
         smooth_labels: bool = True,
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
-        floor: Floor = None,
+        floor: Floor = "auto",
     ) -> None:
         self.smooth_labels = smooth_labels
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 

@@ -6,6 +6,7 @@ They sit behind any model: ``X`` is what the model says (logits or probabilities
 import os
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,8 @@ from nishimori._methods.traits import Traits
 from nishimori._rows.batch import Groups
 from nishimori._rows.labels import column_names, flat_labels, refuse_permuted
 from nishimori._rows.rows import is_rows
-from nishimori._rows.scores import Scores, scores_of, warn_if_probabilities
+from nishimori._rows.score_range import warn_of_probabilities
+from nishimori._rows.scores import Scores, scores_of
 from nishimori._rows.top_k import TopK
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
@@ -29,6 +31,9 @@ from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import apply_checked, in_blocks
 from nishimori.maps.temperature import temperature_of
+
+PREDICTIONS = ("predict", "predict_proba", "predict_log_proba")
+"""The methods to which scikit-learn passes metadata when it predicts with the last step of a pipeline."""
 
 
 def accuracy(y: Any, predicted: Any, sample_weight: Any) -> float:
@@ -71,10 +76,15 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         dictionary: ``{"keeps_predictions": False, "streams": True, "from_sketch": False, "error_bars": True}``.
     is_fixed : bool
         Whether `fit` learns nothing from the data, as a class attribute.
+    matches_confidence : bool
+        Whether mean confidence equals accuracy on the samples that it was fitted to, whichever these are.
     """
 
     traits: ClassVar[Traits | None] = None
-    is_fixed: ClassVar[bool] = False
+
+    @property
+    def matches_confidence(self) -> bool:
+        return False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -148,8 +158,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         array = numeric(X, "X")
         if hasattr(self, "n_features_in_"):
             self._check_names(X, array.shape)
-        given = scores_of(array, input=self.input, name="X", floor=self.floor_)
-        warn_if_probabilities(given, "fit a calibrator with `input='probabilities'`")
+        given = scores_of(array, input=self.input_, name="X", floor=self.floor_)
+        if self.input is None:
+            warn_of_probabilities(given, "fit a calibrator with `input='probabilities'`")
         return given
 
     def predict_proba(self, X: Any, groups: Any = None) -> Array:
@@ -208,6 +219,22 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
             given, self._binary_logit if given.is_binary_score else partial(apply_checked, self.map_), groups
         )
         return in_data_frame(found, X, self, lambda: self._names_out(given.n_classes, one_column=given.is_binary_score))
+
+    def get_metadata_routing(self) -> Any:
+        """Who gets which metadata, for scikit-learn: groups go only to methods that use them, unless others request them.
+
+        Groups are often for a splitter alone. A calibrator that has no use for them must not stop a grouped cross-validation.
+        """
+        request = super().get_metadata_routing()
+        for name in self._methods_without_groups():
+            of_method = getattr(request, name)
+            if of_method.requests.get("groups", False) is None:
+                of_method.add_request(param="groups", alias=False)
+        return request
+
+    def _methods_without_groups(self) -> tuple[str, ...]:
+        """The methods whose results do not depend on groups, whatever the calibrator is fitted to."""
+        return () if "groups" in signature(self.fit).parameters else ("fit", *PREDICTIONS, "transform")
 
     def get_feature_names_out(self, input_features: Any = None) -> HostArray:
         """The names of the columns of calibrated logits, for data frames and pipelines.

@@ -47,6 +47,10 @@ class CandidateMethod:
     suits: Suits = "any"
     least_samples: int = 0
 
+    def is_for(self, n_classes: int) -> bool:
+        """Whether it is meant for this many classes."""
+        return self.suits == "any" or (self.suits == "two") == (n_classes == 2)
+
     def seconds(self, n_samples: int, n_classes: int) -> float:
         """About how long a fit takes."""
         return self.per_score * n_samples * n_classes * (1 + n_classes / self.classes)
@@ -71,6 +75,11 @@ TABLE = (
 """The candidates in the order of simplicity."""
 
 
+def candidate(name: str) -> CandidateMethod:
+    """The entry of a method in the table."""
+    return next(each for each in TABLE if each.name == name)
+
+
 def reason(name: str) -> str:
     """Which fault of a model a candidate mends; empty for a method that is not in the table."""
     return next((each.why for each in TABLE if each.name == name), "")
@@ -88,7 +97,7 @@ def usual_candidates(n_samples: int, n_classes: int, n_fits: int, *, keep_predic
     """The methods of the table that suit this many classes and are fitted in time."""
     chosen, left_out = {}, {}
     for each in TABLE:
-        if (each.suits == "two" and n_classes > 2) or (each.suits == "several" and n_classes == 2):
+        if not each.is_for(n_classes):
             continue  # the other of the pair is there
         made = new_calibrator(each.name, "candidates")
         seconds = n_fits * each.seconds(n_samples, n_classes)

@@ -13,7 +13,7 @@ from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, 
 from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
 from nishimori._calibrators.parameters import refuse_sketch
-from nishimori._calibrators.rescue import fit_always
+from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue_temperature
 from nishimori._methods.built_in import FINISHED
 from nishimori._methods.fitted_method import COMMON, counts_option, own_parameters, plain
 from nishimori._methods.record import Record
@@ -88,13 +88,16 @@ class Consistent(Calibrator):
     numbers.
 
     The standard error is that of a jackknife over the folds. Leaving out a fold changes the maps of all others; to first order
-    this change is the one that leaving out the fold alone makes, so that no method is fitted a second time. The error has
+    this change is the one that leaving out the fold alone makes, so that no method is fitted a second time. A method that makes
+    mean confidence equal to accuracy itself, such as "bias", leaves nothing to first order. Then the error is that of the
+    difference between samples that were held out and samples that were not, from its spread over the folds. The error has
     cv − 1 degrees of freedom. With ``counts`` it is not known, because a row stands for several samples, and all of these are
     in one fold.
 
     Valid data are never refused. Where the method has no solution, temperature scaling with smoothed labels takes its place,
-    and is `calibrator_`; where EC has none, as where all held-out samples are right, mean confidence is (right + ½)/(n + 1);
-    and where the answers are not better than chance, all classes are equally probable. A warning says so.
+    or the smoothed frequencies of the classes if all logits of each row are equal, and is `calibrator_`; where EC has none, as
+    where all held-out samples are right, mean confidence is (right + ½)/(n + 1); and where the answers are not better than
+    chance, all classes are equally probable. A warning says so.
 
     Folds are made of samples in memory. Of more than 2²⁶ logits, a random part chooses the temperature; the method itself is
     fitted to all samples, which are read in blocks if it can do that.
@@ -124,13 +127,13 @@ class Consistent(Calibrator):
         calibrator: str | Calibrator = "vector",
         *,
         cv: int | None = None,
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
-        floor: Floor = None,
+        floor: Floor = "auto",
     ) -> None:
         self.calibrator = calibrator
         self.cv = cv
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 
@@ -176,7 +179,8 @@ class Consistent(Calibrator):
         temperature, error = last.temperature_, None
         assert temperature is not None, "all that may take the place of EC has one"
         if not counts and last.temperature_se_ is not None:
-            error = CrossFit(samples, folds, maps, held_out, fitted.map_).temperature_error(temperature)
+            found = CrossFit(samples, folds, maps, held_out, fitted.map_)
+            error = (found.correction_error if fitted.matches_confidence else found.temperature_error)(temperature)
         self.learn(X, data, temper(fitted.map_, temperature), fitted.n_samples_ or samples.n_samples, last.residual_)
         self.n_passes_ = 1 + getattr(fitted, "n_passes_", 1)
         return self._describe(fitted, temperature, error)
@@ -196,6 +200,9 @@ class Consistent(Calibrator):
         given: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
         fitted = self.fit(X, y, sample_weight, **given)
         return fitted.transform(X, groups if self.map_.needs_groups else None)
+
+    def _methods_without_groups(self) -> tuple[str, ...]:
+        return new_calibrator(self.calibrator, "calibrator")._methods_without_groups()
 
     def _new_calibrator(self) -> Calibrator:
         """The method, unfitted; refuses one that was told something else about the scores."""
@@ -284,7 +291,11 @@ def _fit_inner(calibrator: Calibrator, data: Rows, where: str = "", *, counts: b
 
 def _fit_ec(data: Rows, *, counts: bool) -> Calibrator:
     """Expectation consistency for held-out predictions, with smoothed labels where it has no temperature."""
-    return fit_always(ExpectationConsistency(), data, where="the predictions for held-out samples", counts=counts)
+    made = ExpectationConsistency()
+    try:
+        return made.fit(data, counts=counts)
+    except NO_SOLUTION as error:
+        return rescue_temperature(made, error, data, where="the predictions for held-out samples", counts=counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,10 +325,39 @@ class CrossFit:
                 logits = held_out + (without - of_all[rest])
             # Where a class has no probability, as curves give, there is no first order.
             logits = np.where(np.isfinite(logits), logits, held_out)
-            rows = samples.rows_with(logits, rest)
-            (moments,) = rows.gather(Measure(((Confidence(), (1 / temperature,)),))).items
-            if not moments.slope[0] > 0:  # a temperature has no effect on these logits
+            excess, slope = self._gap(logits, rest, temperature)
+            if not slope > 0:  # a temperature has no effect on these logits
                 return None
-            changes.append(float(moments.excess[0] / moments.slope[0]) * temperature)
+            changes.append(excess / slope)
         n_folds = len(changes)
         return temperature * sqrt((n_folds - 1) * float(np.var(changes)))
+
+    def correction_error(self, temperature: float) -> float | None:
+        """The standard error where mean confidence equals accuracy on the samples that a map was fitted to, whatever they are.
+
+        The temperature for those samples is then 1, without any error, and all that is left is what holding out changes. A
+        jackknife would be wrong: its terms of first order cancel, and it multiplies the rest, in which samples whose prediction
+        changes come and go, by the number of folds. The map without fold k differs from that of all by a step. What this step
+        does to the gap in fold k, beyond what it does elsewhere, is nearly independent from fold to fold. Elsewhere the steps
+        of all folds cancel.
+        """
+        samples, corrections = self.samples, []
+        of_all = mapped_logits(self.map_of_all, samples.logits, samples.groups)
+        _, slope = self._gap(self.held_out, slice(None), temperature)
+        if not slope > 0:
+            return None
+        for fold, map_ in enumerate(self.maps):
+            held, rest = self.folds == fold, self.folds != fold
+            without = mapped_logits(map_, samples.logits[rest], samples.groups_of(rest))
+            inside, elsewhere = (
+                self._gap(mapped, where, temperature)[0] - self._gap(of_all[where], where, temperature)[0]
+                for mapped, where in ((self.held_out[held], held), (without, rest))
+            )
+            corrections.append(inside - elsewhere * samples.weights[held].sum() / samples.weights[rest].sum())
+        return temperature * sqrt(len(corrections) * float(np.var(corrections, ddof=1))) / slope
+
+    def _gap(self, logits: HostArray, chosen: HostArray | slice, temperature: float) -> tuple[float, float]:
+        """Σw(confidence − correct) of some samples with these logits over T, and how fast it falls with log T."""
+        rows = self.samples.rows_with(logits, chosen)
+        (moments,) = rows.gather(Measure(((Confidence(), (1 / temperature,)),))).items
+        return float(moments.excess[0]), float(moments.slope[0]) / temperature

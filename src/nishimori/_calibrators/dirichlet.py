@@ -78,9 +78,9 @@ class Dirichlet(AffineScaling):
         penalty: Penalty = "auto",
         odir: Sequence[float] | None = None,
         preserve_accuracy: bool = False,
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
-        floor: Floor = None,
+        floor: Floor = "auto",
     ) -> None:
         super().__init__(penalty=penalty, preserve_accuracy=preserve_accuracy, input=input, classes=classes, floor=floor)
         self.odir = odir

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, refuse_sketch
 from nishimori._fit.mixture import best_weights, standard_errors
-from nishimori._fit.search import match
+from nishimori._fit.search import find_roots
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
@@ -86,8 +86,8 @@ class EnsembleTemperature(Calibrator):
     parameters_se_: dict[str, Any] | None
     why_no_se_: str | None
 
-    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
-        self.input: Input = input
+    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 
@@ -112,7 +112,7 @@ class EnsembleTemperature(Calibrator):
         """
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_sketch(data, type(self).__name__)
-        matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
+        matched = find_roots(data, Energy(), label_name=self.label_name(X), counts=counts)
         temperature, fit_info = matched.solution(0)
         found = best_weights(data, temperature)
         is_inside = bool(found.weights.all())

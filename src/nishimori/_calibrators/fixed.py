@@ -26,17 +26,17 @@ class FixedTemperature(Calibrator):
     temperature : float
         The temperature.
     input, classes, floor
-        As for `ExpectationConsistency`.
+        As for `ExpectationConsistency`; by default only exact zeros are raised, because nothing is fitted.
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
     is_fixed = True
 
     def __init__(
-        self, temperature: float = 1.0, *, input: Input = "logits", classes: Classes = None, floor: Floor = None
+        self, temperature: float = 1.0, *, input: Input | None = None, classes: Classes = None, floor: Floor = None
     ) -> None:
         self.temperature = temperature
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 
@@ -63,7 +63,7 @@ class Uncalibrated(Calibrator):
     Parameters
     ----------
     input, classes, floor
-        As for `ExpectationConsistency`.
+        As for `ExpectationConsistency`; by default only exact zeros are raised, because nothing is fitted.
 
     Attributes
     ----------
@@ -82,8 +82,8 @@ class Uncalibrated(Calibrator):
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
     is_fixed = True
 
-    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
-        self.input: Input = input
+    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = None) -> None:
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 
@@ -120,7 +120,7 @@ class FixedMap(Calibrator):
     params : dict, optional
         The parameters of that method.
     input, classes, floor
-        As for `ExpectationConsistency`.
+        As for `ExpectationConsistency`; by default only exact zeros are raised, because nothing is fitted.
     """
 
     is_fixed = True
@@ -132,14 +132,14 @@ class FixedMap(Calibrator):
         *,
         method: str = FIXED,
         params: dict[str, Any] | None = None,
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
         floor: Floor = None,
     ) -> None:
         self.map = map
         self.method = method
         self.params = params
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 
@@ -162,7 +162,7 @@ class FixedMap(Calibrator):
 
 
 def from_temperature(
-    T: float, *, classes: Classes = None, input: Input = "logits", floor: float | None = None
+    T: float, *, classes: Classes = None, input: Input | None = None, floor: float | None = None
 ) -> FixedTemperature:
     """A calibrator that is ready to use, from a temperature you know: for serving.
 
@@ -172,8 +172,8 @@ def from_temperature(
         The temperature, positive and finite.
     classes : sequence, optional
         The label of each column in order; then the number of columns is checked too.
-    input : {"logits", "probabilities"}
-        What the calibrator will be given.
+    input : {"logits", "probabilities"}, optional
+        What the calibrator will be given; by default logits.
     floor : float, optional
         Smaller probabilities are raised to this, with ``input="probabilities"``.
 
@@ -186,5 +186,5 @@ def from_temperature(
     check_input(input, floor)
     labels = None if classes is None else class_labels(classes).tolist()
     origin = Provenance(FIXED, classes=labels, n_classes=None if labels is None else len(labels))
-    record = Record(Temperature(checked_temperature(T, "T")), input, origin, floor)
+    record = Record(Temperature(checked_temperature(T, "T")), input or "logits", origin, floor)
     return FixedTemperature(T, input=input, classes=classes, floor=floor).restore(record)

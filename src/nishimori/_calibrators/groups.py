@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
 from nishimori._fit.groups import GroupMatch, match_groups
 from nishimori._fit.search import match
 from nishimori._methods.record import Record
@@ -59,8 +59,8 @@ class GroupConsistency(Calibrator):
         The one that temperatures are shrunk with: for expectation consistency the lower limit of the 95 % confidence interval
         of the spread, for temperature scaling `spread_` itself.
     open_groups_ : tuple
-        Groups that the data say nothing about: with fewer than two samples (or clusters), or with logits on which T has
-        hardly any effect. They have the common temperature.
+        Groups that the data say nothing about: with fewer than two samples (or clusters), with logits on which T has hardly
+        any effect, or with a T whose standard error is as large as itself. They have the common temperature.
     temperature_ : None
         There is no single temperature.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
@@ -106,13 +106,13 @@ class GroupConsistency(Calibrator):
         *,
         by: By = "prediction",
         method: str = "ec",
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
-        floor: Floor = None,
+        floor: Floor = "auto",
     ) -> None:
         self.by = by
         self.method = method
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 
@@ -176,6 +176,9 @@ class GroupConsistency(Calibrator):
         """The calibrated logits of the data that the temperatures are chosen from; arguments as for `fit`."""
         given: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
         return self.fit(X, y, sample_weight, **given).transform(X, groups)
+
+    def _methods_without_groups(self) -> tuple[str, ...]:
+        return () if self.by == "groups" else ("fit", *PREDICTIONS, "transform")
 
     def _observable(self) -> Confidence | Energy:
         """What is matched; refuses parameters that name nothing."""
@@ -265,7 +268,7 @@ def _warn_of_open(names: tuple[Any, ...], by: By, common: float) -> None:
     some = f"The {one} {shown} has" if len(names) == 1 else f"{len(names)} {many} ({shown}) have"
     of_class = "" if by == "groups" else " that are predicted as such"
     notice(
-        f"{some} fewer than two samples{of_class}, or only samples on which a temperature has hardly any effect: the "
-        f"common T = {common:.4g} is used.",
+        f"{some} fewer than two samples{of_class}, or only samples on which a temperature has hardly any effect, or "
+        f"too few to determine one: the common T = {common:.4g} is used.",
         InputWarning,
     )

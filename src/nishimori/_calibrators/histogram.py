@@ -104,14 +104,14 @@ class HistogramBinning(Calibrator):
         n_bins: int = 15,
         strategy: Strategy = "uniform",
         prior: float = 1.0,
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
-        floor: Floor = None,
+        floor: Floor = "auto",
     ) -> None:
         self.n_bins = n_bins
         self.strategy = strategy
         self.prior = prior
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 

@@ -85,9 +85,11 @@ class Isotonic(Calibrator):
     parameters_se_: None
     why_no_se_: str
 
-    def __init__(self, *, prior: float = 1.0, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
+    def __init__(
+        self, *, prior: float = 1.0, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
+    ) -> None:
         self.prior = prior
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 

@@ -106,9 +106,9 @@ def refuse_common(made: Calibrator, name: str, owner: str, own: Mapping[str, Any
 
     ``name`` is the parameter of the owner that held the calibrator, and ``own`` what the owner was told.
     """
-    for each, usual in (("input", "logits"), ("classes", None), ("floor", None)):
+    for each, usual in (("input", (None, "logits")), ("classes", (None,)), ("floor", (None, "auto"))):
         value = getattr(made, each)
-        if not any(_is_same(value, known) for known in (usual, (own or {}).get(each, usual))):
+        if not any(_is_same(value, known) for known in (*usual, (own or {}).get(each))):
             raise InputError(name, f"leave out `{each}`", got=f"{value!r:.60}", remedy=f"Pass `{each}` to {owner}.")
 
 

@@ -78,15 +78,16 @@ class ExpectationConsistency(ExpectationConsistencyMethod, OneTemperature):
         Whether half a right and half a wrong answer are added: mean confidence is then (right + ½)/(n + 1) for n samples. So
         there is a temperature also where all samples are right. Where even that is not above chance, T is so large that all
         classes are equally probable. There is no standard error.
-    input : {"logits", "probabilities"}
-        What ``X`` holds. Log-probabilities are logits; probabilities are calibrated through their logarithms.
+    input : {"logits", "probabilities"}, optional
+        What ``X`` holds. Log-probabilities are logits; probabilities are calibrated through their logarithms. By default
+        logits, but numbers that all lie between 0 and 1 are refused until you say what they are; a `Rows` object says it.
     classes : sequence, optional
         The label of each column in order; by default labels are the column numbers 0, 1, ...
     floor : float, "auto" or None
-        Smaller probabilities are raised to this, with ``input="probabilities"``. By default only exact zeros are raised, to
-        the smallest positive normal number of their dtype. "auto" chooses the floor from the data that the calibrator is
-        fitted to, which are divided into five folds, with whole clusters in each: the one at which the log-loss of each fold,
-        after temperature scaling of the other four, is lowest in sum. Of floors whose log-likelihood is within 0.5 of the best,
+        Smaller probabilities are raised to this, with ``input="probabilities"``; logits have no floor. None raises only exact
+        zeros, to the smallest positive normal number of their dtype. "auto" chooses it from the data of the fit, which are
+        divided into five folds, with whole clusters in each: the floor at which the log-loss of each fold, after temperature
+        scaling of the other four, is lowest in sum. Of floors whose log-likelihood is within 0.5 of the best,
         the largest is taken, and never the largest that was tried, 0.9 / (number of classes). It is `floor_`.
 
     Attributes
@@ -137,6 +138,10 @@ class ExpectationConsistency(ExpectationConsistencyMethod, OneTemperature):
     >>> bool(np.isclose(p.max(axis=1).mean(), (p.argmax(axis=1) == labels).mean()))
     True
     """
+
+    @property
+    def matches_confidence(self) -> bool:
+        return self.top_n == 1 and not self.smooth_labels
 
 
 class TemperatureScaling(TemperatureScalingMethod, OneTemperature):
@@ -190,10 +195,10 @@ class Matched(OneTemperature):
     """
 
     def __init__(
-        self, observable: Observable, *, input: Input = "logits", classes: Classes = None, floor: Floor = None
+        self, observable: Observable, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
     ) -> None:
         self.observable = observable
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 

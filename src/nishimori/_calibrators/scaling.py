@@ -14,7 +14,7 @@ from nishimori._fit.affine.penalised import AffineSearch, Minimum
 from nishimori._fit.affine.sums import AffinePoint, Curve, RowGradients
 from nishimori._fit.conditions import gap_products
 from nishimori._fit.match import Match
-from nishimori._fit.search import match
+from nishimori._fit.search import find_roots
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels
@@ -63,13 +63,13 @@ class AffineScaling(Calibrator):
         *,
         penalty: Penalty = "auto",
         preserve_accuracy: bool = False,
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
-        floor: Floor = None,
+        floor: Floor = "auto",
     ) -> None:
         self.penalty = penalty
         self.preserve_accuracy = preserve_accuracy
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 
@@ -114,7 +114,7 @@ class AffineScaling(Calibrator):
         refuse_sketch(data, type(self).__name__)
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
-        matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
+        matched = find_roots(data, Energy(), label_name=self.label_name(X), counts=counts)
         temperature, fit_info = matched.solution(0)
         unit = 1.0 if counts else _unit(matched, data)
         given = self._strengths(parameters, temperature, unit * matched.census.weight)

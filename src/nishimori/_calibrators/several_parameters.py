@@ -14,7 +14,7 @@ from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_ent
 from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
 from nishimori._fit.features import CheckFeatures, Family, MatchFeatures
 from nishimori._fit.newton import Equations, Solution, solve
-from nishimori._fit.search import match
+from nishimori._fit.search import find_roots
 from nishimori._methods.record import Record
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.observables import Energy
@@ -56,7 +56,7 @@ class SeveralParameters(Calibrator):
     >>> import numpy as np
     >>> import nishimori
     >>> class LastBias(nishimori.SeveralParameters):
-    ...     def __init__(self, *, input="logits", classes=None, floor=None):
+    ...     def __init__(self, *, input=None, classes=None, floor="auto"):
     ...         self.input, self.classes, self.floor = input, classes, floor
     ...     def start(self, n_classes, temperature):
     ...         return {"scale": 1 / temperature, "bias": 0.0}
@@ -145,7 +145,7 @@ class SeveralParameters(Calibrator):
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_sketch(data, type(self).__name__)
         refuse_counted_clusters(data, counts=counts)
-        matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
+        matched = find_roots(data, Energy(), label_name=self.label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
         temperature, fit_info = matched.solution(0)
         layout, start = Layout.of(self.start(data.n_classes, temperature), type(self).__name__)

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.methods import calibrator, new_calibrator
 from nishimori._calibrators.one_temperature import OneTemperature
-from nishimori._fit.search import match
+from nishimori._fit.search import find_roots
 from nishimori._kernels.row_sums import row_sums
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.array_rows import ArrayRows
@@ -233,7 +233,7 @@ def bootstrap(
 
 def _run_bootstrap(data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
     """The temperature of the rows, and those of resamples, which are looked for near it."""
-    matched = match(data, observable, right=observable if isinstance(observable, TopN) else None)
+    matched = find_roots(data, observable, right=observable if isinstance(observable, TopN) else None)
     temperature, fit_info = matched.solution(0)
     reach = min(max(_REACH * (fit_info.temperature_se or 0.0) / temperature, _NARROWEST), _WIDEST)
     found = _ResampledSearch(data, observable, n_draws, seed, n_jobs).roots(-log(temperature), reach)

@@ -6,11 +6,12 @@ from typing import Any
 
 from nishimori._rows.entry import in_pieces, open_rows
 from nishimori._rows.labels import class_labels
-from nishimori._rows.options import RowOptions
-from nishimori._rows.rows import Rows, groups_in, is_rows
+from nishimori._rows.options import Guard, RowOptions
+from nishimori._rows.rows import Rows, groups_in, is_rows, tell_digest
 from nishimori._rows.scores import check_input, refuse_auto
 from nishimori._support.numbers import temperature as checked_temperature
-from nishimori.errors import InputError, setting
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, SameRowsWarning, setting
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
@@ -21,6 +22,8 @@ CALIBRATORS_WORD = {
     "floor": "Smaller probabilities are raised to this: by default to the calibrator's, else only exact zeros are raised.",
 }
 """What the row options mean where a calibrator may say them."""
+
+_FIT_AGAIN = "fit a calibrator with `input='probabilities'`"
 
 
 def calibrator_or_map(temperature: Any, calibrator: Any) -> Any:
@@ -46,14 +49,60 @@ def open_calibrated(used: Mapping[str, Any], logits: Any, labels: Any, options: 
         _refuse_contradictions(calibrator, options)
         if not pieces:  # then its first piece tells
             calibrator.check_columns(logits, "logits")
+    guard: Guard = "refuse"
     if fitted and not is_rows(logits):  # which bring their own: the calibrators' are those of the scores to predict from
-        options = options | _common(fitted)
-    data = open_rows(logits, labels, **options)
+        common = _common(fitted)
+        if options.get("input") is None and common["input"] == "logits":
+            common["input"], guard = None, "warn"
+        options = options | common
+    data = open_rows(logits, labels, guard=guard, probability_remedy=_FIT_AGAIN if guard == "warn" else "", **options)
+    warn_of_same_rows(data, {f"`{name}`": each for name, each in fitted.items()})
     check_groups(data, maps)
     if pieces:
         for calibrator in fitted.values():
             calibrator.check_columns(data, "logits")
     return data, maps
+
+
+def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
+    """Warn if ``data`` are what a calibrator was fitted to, which flatters it, as soon as that is known.
+
+    ``fitted`` holds calibrators by their names, perhaps some without a digest. What was said is in the list that is returned.
+    """
+    said: list[str] = []
+
+    def tell(digest: str) -> None:
+        same = [name for name, each in fitted.items() if getattr(each, "data_digest_", None) == digest]
+        if same:
+            verb = "was" if len(same) == 1 else "were"
+            warn_first(said, f"{' and '.join(same)} {verb} fitted to the rows that are measured here, {_FLATTERED}")
+
+    tell_digest(data, tell)
+    return said
+
+
+def warn_of_equal_data(fitted: Any, measured: Any) -> list[str]:
+    """Warn if validation and test data are the same rows, as soon as that is known; says what was said."""
+    said: list[str] = []
+    known: list[str] = []
+
+    def tell(digest: str) -> None:
+        if digest in known:
+            warn_first(said, f"The test data are the rows of the validation data, {_FLATTERED}")
+        known.append(digest)
+
+    for each in (fitted, measured):
+        tell_digest(each, tell)
+    return said
+
+
+def warn_first(said: list[str], text: str) -> None:
+    """Warn, and keep what was said."""
+    said.append(text)
+    notice(text, SameRowsWarning)
+
+
+_FLATTERED = "which flatters every metric. Measure on rows that nothing was fitted to."
 
 
 def check_groups(data: Rows, maps: Sequence[Map]) -> None:
@@ -68,7 +117,7 @@ def _common(fitted: Mapping[str, Any]) -> RowOptions:
     """What all calibrators say."""
     (name, first), *others = fitted.items()
     for other_name, other in others:
-        for what, attribute in (("input", "input"), ("classes", "classes"), ("floor", "floor_")):
+        for what, attribute in (("input", "input_"), ("classes", "classes"), ("floor", "floor_")):
             mine, theirs = _plain(getattr(first, attribute)), _plain(getattr(other, attribute))
             if mine != theirs:
                 raise InputError(
@@ -77,7 +126,7 @@ def _common(fitted: Mapping[str, Any]) -> RowOptions:
                     got=f"{mine!r} and {theirs!r}",
                     remedy="Fit both to the same kind of scores.",
                 )
-    return {"input": first.input, "classes": first.classes, "floor": first.floor_}
+    return {"input": first.input_, "classes": first.classes, "floor": first.floor_}
 
 
 def _plain(value: Any) -> Any:
@@ -104,8 +153,8 @@ def _refuse_contradictions(calibrator: Any, options: RowOptions) -> None:
     kind, classes, floor = options.get("input"), options.get("classes"), options.get("floor")
     if kind is not None:
         check_input(kind)
-        if kind != calibrator.input:
-            raise InputError("input", f"be {calibrator.input!r}, which the calibrator was fitted to", got=repr(kind))
+        if kind != calibrator.input_:
+            raise InputError("input", f"be {calibrator.input_!r}, which the calibrator was fitted to", got=repr(kind))
     if classes is not None:
         given, known = class_labels(classes).tolist(), getattr(calibrator, "classes_", None)
         if known is None or given != known.tolist():

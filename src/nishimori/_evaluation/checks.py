@@ -1,17 +1,20 @@
 """A bound on a metric against what the data say: it holds, it does not, or they do not tell.
 
-Each check has two one-sided limits. If the metric of infinitely many samples is within its bound, the lower limit exceeds the
-bound in at most a share 1 - level of all data sets. If it is not, the upper limit is below the bound as rarely.
+Each check has two one-sided limits. If the metric of infinitely many samples is not within its bound, the upper limit is below
+the bound in at most a share 1 - level of all data sets: the model passes as rarely. If it is within its bound, the lower limit
+exceeds the bound as rarely: the model fails. A model passes only if all checks pass, so several of them make a wrong pass
+rarer; but it fails if one of them fails, so their lower limits have higher levels.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite, nan
+from math import ceil, inf, isclose, isfinite, log10, nan
 from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from nishimori._evaluation.betting import KeptLosses
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.limits import limits_of_gaps
 from nishimori._evaluation.metrics.confidence import direction
@@ -75,11 +78,21 @@ class Check:
         What it must not exceed or, where higher values are better, fall below.
     low, high : float
         One-sided limits: the true value is below ``low``, or above ``high``, in at most a share 1 - level of data sets each.
+        For the NLL, ``high`` is about the mean of min(NLL, ``cap``): no upper limit holds without a largest loss.
     verdict : {"pass", "inconclusive", "cannot be judged", "fail"}
         Pass if ``high`` is at most the bound, fail if ``low`` exceeds it, inconclusive if the bound lies between them; where
         higher values are better, the other way round. Where there is a ``reason``, it cannot be judged.
     level : float
-        That of the limits.
+        That of the limit that shows a pass.
+    fail_level : float
+        That of the limit that shows a failure: the same for one check, higher for several.
+    n_samples : int
+        How many samples had a positive weight.
+    needed_samples : float or None
+        About how many samples like these would settle an inconclusive check if the estimate stayed: infinite if it is at the
+        bound. None for other verdicts, and where nothing can be said.
+    cap : float or None
+        The largest loss that ``high`` knows, where there is one.
     about : str
         More about the value, such as the group that it is of; may be empty.
     caveat : str
@@ -93,9 +106,13 @@ class Check:
     low: float
     high: float
     level: float
+    fail_level: float
+    n_samples: int
     about: str = ""
     caveat: str = ""
     reason: str = ""
+    cap: float | None = None
+    capped: float = field(default=nan, repr=False)  # the estimate that belongs to the cap
 
     @property
     def name(self) -> str:
@@ -114,6 +131,21 @@ class Check:
         return "fail" if self.low > self.bound else "pass" if self.high <= self.bound else "inconclusive"
 
     @property
+    def needed_samples(self) -> float | None:
+        if self.verdict != "inconclusive":
+            return None
+        best = self.value if self.cap is None else self.capped
+        sides = ((self.bound - best, self.high - best), (self.value - self.bound, self.value - self.low))
+        if self.limit.is_lowest:
+            sides = ((self.value - self.bound, self.value - self.low), (self.bound - self.value, self.high - self.value))
+        if isclose(self.value, self.bound, rel_tol=1e-9):
+            return inf
+        # Limits come closer to the estimate as 1/√n. Which of the two settles it is the one that the estimate is beyond.
+        numbers = [self.n_samples * (width / room) ** 2 for room, width in sides if room > 0]
+        found = min(numbers, default=inf)
+        return _two_digits(max(found, self.n_samples + 1)) if isfinite(found) else None
+
+    @property
     def title(self) -> str:
         """What is asked, such as "ECE at most 2 %"."""
         word = "least" if self.limit.is_lowest else "most"
@@ -130,18 +162,28 @@ class Check:
             return f"{self.title}: {self.reason}"
         title, bound = self.limit.shown, self._text(self.bound, exact=True)
         value, low, high = (self._text(each) for each in (self.value, self.low, self.high))
-        level = f"{100 * self.level:g} %"
         about = f" ({self.about})" if self.about else ""
-        upper, lower = f"{level} upper bound {high}", f"{level} lower bound {low}"
+        cap = "" if self.cap is None else f" of min({title}, {self.cap:g})"
+        upper, lower = f"upper bound {high}{cap}", f"lower bound {low}"
         if self.limit.is_lowest:
             passes, fails, may_fail, proof, disproof = "at least", "falls below", "fall below", lower, upper
         else:
             passes, fails, may_fail, proof, disproof = "at most", "exceeds", "exceed", upper, lower
+        proof, disproof = f"{100 * self.level:.4g} % {proof}", f"{100 * self.fail_level:.4g} % {disproof}"
         if self.verdict == "pass":
             return f"{title} is {passes} {bound}: {value}{about}; {proof}"
         if self.verdict == "fail":
             return f"{title} {fails} {bound}: {value}{about}; {disproof}"
-        return f"{title} may {may_fail} {bound}: {value}{about}; {level} bounds {low} and {high}"
+        return f"{title} may {may_fail} {bound}: {value}{about}; {disproof}, {proof}{self._outlook}"
+
+    @property
+    def _outlook(self) -> str:
+        """How many samples would settle it, as the end of a sentence; empty if that is not known."""
+        if (needed := self.needed_samples) is None:
+            return ""
+        if needed == inf:
+            return "; no number of samples will settle it while the estimate is at the bound"
+        return f"; about {needed:,.0f} samples would settle it if the estimate stayed"
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.message}"
@@ -207,15 +249,21 @@ def worst(checks: Sequence[Check]) -> Verdict:
     return max((each.verdict for each in checks), key=get_args(Verdict).index)
 
 
+def _two_digits(number: float) -> float:
+    """A number of samples that is rounded up to two digits."""
+    unit = 10.0 ** max(int(log10(number)) - 1, 0)
+    return ceil(number / unit) * unit
+
+
 def unjudged_check(limit: MetricBound, card: Scorecard, level: float, reason: str) -> Check:
     """A bound that the data cannot be held against, with the value that they have all the same."""
     value = nan
     if limit.metric is not None:
         value = abs(card.gap) if limit.name == "gap" else card[limit.name].value
-    return Check(limit, value, nan, nan, level, reason=reason)
+    return Check(limit, value, nan, nan, level, level, card.n_samples, reason=reason)
 
 
-def check_of_card(limit: MetricBound, card: Scorecard, level: float) -> Check:
+def check_of_card(limit: MetricBound, card: Scorecard, level: float, fail_level: float) -> Check:
     """A metric of all samples against its bound."""
     metric = limit.metric
     assert metric is not None, "which groups have not"
@@ -223,21 +271,36 @@ def check_of_card(limit: MetricBound, card: Scorecard, level: float) -> Check:
     if estimate.se is None and estimate.value != inf:
         raise InputError(f"A bound on {metric.label} needs the standard error of the {metric.shown}: {estimate.reason}")
     low, high, about = metric.limits(estimate, card, level)
+    if fail_level > level:
+        further = metric.limits(estimate, card, fail_level)
+        low, high = (low, further.high) if limit.is_lowest else (further.low, high)
     caveat = card.caveat if metric.needs == "label" and low != inf else ""
     value = inf if low == inf else metric.for_gate(estimate)
-    return Check(limit, value, low, high, level, about, caveat)
+    return Check(limit, value, low, high, level, fail_level, card.n_samples, about, caveat)
 
 
-def check_of_groups(limit: MetricBound, found: GroupGaps, level: float) -> Check:
+def check_of_losses(
+    limit: MetricBound, card: Scorecard, kept: KeptLosses, cap: float, level: float, fail_level: float
+) -> Check:
+    """The NLL of all samples against its bound, with limits that hold however the losses are distributed."""
+    value, bound, n_samples = card.nll, limit.value, card.n_samples
+    if value == inf:  # for which infinitely many samples cannot make up
+        return Check(limit, inf, inf, inf, level, fail_level, n_samples, "a true class has probability 0")
+    capped = kept.losses(cap)
+    low, high = kept.losses().lower_limit(fail_level, bound), capped.upper_limit(cap, level, bound)
+    return Check(limit, value, low, high, level, fail_level, n_samples, caveat=card.caveat, cap=cap, capped=capped.mean)
+
+
+def check_of_groups(limit: MetricBound, found: GroupGaps, n_samples: int, level: float, fail_level: float) -> Check:
     """The largest gap of any group against its bound.
 
-    The lower limits share the probability 1 - level between all groups, so that a calibrated model with many groups is not
-    called a failure by chance. That every group is within the bound is proven group by group, which needs no such share.
+    The lower limits share the probability 1 - ``fail_level`` between all groups, so that a calibrated model with many groups is
+    not called a failure by chance. That every group is within the bound is proven group by group, which needs no such share.
     """
     groups, bound = found.groups, limit.value
     columns = ("confidence", "accuracy", "se", "n")
     measured = np.array([[getattr(each, name) for each in groups] for name in columns], dtype=float)
-    low, high = limits_of_gaps(measured, 1 - (1 - level) / len(groups), level)
+    low, high = limits_of_gaps(measured, 1 - (1 - fail_level) / len(groups), level)
     place = int(low.argmax() if low.max() > bound else high.argmax())
     largest, what = groups[place], "class" if found.by == "prediction" else "group"
     n_above = int((low > bound).sum())
@@ -245,11 +308,11 @@ def check_of_groups(limit: MetricBound, found: GroupGaps, level: float) -> Check
     if n_above > 1:
         parts.append(f"{n_above} of {len(groups)} exceed it")
     about = ", ".join(filter(None, parts))
-    return Check(limit, abs(largest.gap), float(low.max()), float(high.max()), level, about)
+    return Check(limit, abs(largest.gap), float(low.max()), float(high.max()), level, fail_level, n_samples, about)
 
 
 def to_dicts(checks: Sequence[Check]) -> list[dict[str, Any]]:
-    """The checks as plain dictionaries; a limit that is not finite is None."""
-    names = ("name", "verdict", "value", "bound", "low", "high", "level", "message")
+    """The checks as plain dictionaries; a number that is not finite is None."""
+    names = ("name", "verdict", "value", "bound", "low", "high", "level", "fail_level", "cap", "needed_samples", "message")
     found = [{name: getattr(each, name) for name in names} for each in checks]
     return [{name: None if isinstance(x, float) and not isfinite(x) else x for name, x in each.items()} for each in found]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from inspect import signature
 from itertools import permutations
 from math import isfinite
 from numbers import Real
@@ -14,19 +15,20 @@ from nishimori._calibrators.adaptive import AdaptiveConsistency
 from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import Uncalibrated, from_temperature
-from nishimori._calibrators.methods import calibrator
+from nishimori._calibrators.methods import calibrator, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
-from nishimori._evaluation.calibrated import check_groups
+from nishimori._evaluation.calibrated import check_groups, warn_of_equal_data, warn_of_same_rows
 from nishimori._evaluation.calibration_test import CalibrationTest, calibration_test, temperatures_test
 from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.differences import Differences, differences_of
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
 from nishimori._evaluation.metrics.metric import Difference, Metric
-from nishimori._evaluation.metrics.table import asked_metrics
+from nishimori._evaluation.metrics.table import asked_metrics, suited_metrics
 from nishimori._evaluation.p_value import is_rejected
-from nishimori._evaluation.recommendation import recommend
+from nishimori._evaluation.recommendation import join_names, recommend
 from nishimori._evaluation.required_samples import RequiredSamples, required_samples
-from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
+from nishimori._evaluation.usual_methods import ONE_TEMPERATURE, UsualMethods, fit_usual
 from nishimori._fit.adaptive import match_both
 from nishimori._fit.floors import MAY_BE_AUTO, open_rows_to_fit, with_floor
 from nishimori._fit.match import Match
@@ -34,7 +36,7 @@ from nishimori._methods.fitted_method import check_constructor, counts_option, f
 from nishimori._rows.file_rows import FileRows
 from nishimori._rows.labels import Classes, column_names
 from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, counts_in, floor_in, groups_in, is_rows
+from nishimori._rows.rows import Rows, counts_in, floor_in, groups_in, input_in, is_rows
 from nishimori._rows.scores import is_auto
 from nishimori._rows.tables.columns import refuse_other_order
 from nishimori._sums.census import verdict_on_zeros
@@ -61,14 +63,14 @@ _NO_ERRORS = "A sketch does not tell the errors of NLL and Brier score, nor thos
 _OF_TEST_DATA = ("test_logits", "test_labels", "test_weight", "test_clusters", "test_groups")
 
 
-@takes_rows(words=MAY_BE_AUTO)
+@takes_rows(**MAY_BE_AUTO)
 def compare(
     logits: Any,
     labels: Any = None,
     test_logits: Any = None,
     test_labels: Any = None,
     *,
-    methods: Methods = ("adaptive", "none", "ts", "ec"),
+    methods: Methods | None = None,
     test_weight: Any = None,
     test_clusters: Any = None,
     test_groups: Any = None,
@@ -90,16 +92,19 @@ def compare(
         Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
         z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
         the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
-        These are validation data, to which each method is fitted. With ``floor="auto"`` the floor is chosen from them once,
-        for all methods and for the test data.
+        These are validation data, to which each method is fitted. With ``floor="auto"``, the default, the floor of
+        probabilities is chosen from them once, for all methods and for the test data.
     labels : array of shape (n_samples,), or as ``logits`` before the classes
         The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
         where ``logits`` brings them.
     test_logits, test_labels, test_weight, test_clusters, test_groups
         What the methods are measured on; by default the validation data, which flatters every method a little.
-    methods : sequence, or mapping of names to methods
+    methods : sequence, or mapping of names to methods, optional
         Each is the name of a method, a calibrator, or a temperature. Calibrators that have been fitted and temperatures are
-        measured as they are. Differences are those from the first one.
+        measured as they are. Differences are those from the first one. By default the methods that the report tries too:
+        "adaptive", "none", "ts" and "ec"; "group" for predicted classes ("class temperatures") and, where groups are named, for
+        these ("group temperatures"); "platt" and "beta" for two classes, "bias" for more; and "vector". Those that would take
+        long, or that the data do not determine, are in `Comparison.left_out`.
     metrics : sequence, optional
         What to measure besides: names such as "ks" or "top_n_accuracy(top_n=3)", functions of `nishimori.metrics`, or a
         `Metric` of your own.
@@ -138,16 +143,18 @@ def compare(
     wanted = asked_metrics(metrics)
     if not is_rows(logits):  # rows know what their numbers mean
         options = _with_meaning(options, methods)
-    floor = options.get("floor")
     measured_on = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
     validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, measured_on)
-    meaning: dict[str, Any] = {"input": options.get("input") or "logits", "classes": options.get("classes"), "floor": used}
-    chosen = calibrators_by_name(methods, meaning, by_groups=groups_in(validation) is not None, of_rows=is_rows(logits))
+    kind = options.get("input") or input_in(validation)
+    meaning: dict[str, Any] = {"input": kind, "classes": options.get("classes"), "floor": used}
+    listed = (ONE_TEMPERATURE[-1], *ONE_TEMPERATURE[:-1]) if methods is None else methods
+    by_groups = groups_in(validation) is not None
+    chosen = calibrators_by_name(listed, meaning, by_groups=by_groups, of_rows=is_rows(logits))
     for each in filter(_is_fitted, chosen.values()):
         each.check_columns(validation, "logits")
     how = _How(wanted, n_bins, strategy, counts_in(validation, options))
-    found = _compare_methods(chosen, validation, test, how, level, target)
-    return replace(found, verdicts=(*found.verdicts, floor_verdict(used))) if is_auto(floor) else found
+    found = _compare_methods(chosen, validation, test, how, level, target, with_usual=None if methods is not None else meaning)
+    return replace(found, verdicts=(*found.verdicts, *floor_verdicts(logits, options, used)))
 
 
 @dataclass(frozen=True)
@@ -161,19 +168,39 @@ class _How:
 
 
 def _compare_methods(
-    methods: Mapping[str, Calibrator], validation: Rows, test: Rows | None, how: _How, level: float, target: float
+    methods: Mapping[str, Calibrator],
+    validation: Rows,
+    test: Rows | None,
+    how: _How,
+    level: float,
+    target: float,
+    *,
+    with_usual: Mapping[str, Any] | None,
 ) -> Comparison:
-    """Fit, measure and test; without test data measure on the validation data."""
+    """Fit, measure and test; without test data measure on the validation data.
+
+    ``with_usual`` is what the scores are, where the usual methods of several parameters are to be tried too.
+    """
     counts = how.counts
     level, target = between("level", level, 0, 1), between("target", target, 1e-6, 0.5)
+    equal = [] if test is None else warn_of_equal_data(validation, test)
+    same = warn_of_same_rows(test or validation, {name: each for name, each in methods.items() if _is_fitted(each)})
     matched = match_both(validation, counts=counts)
+    for data in (validation, test or validation):
+        how = replace(how, metrics=suited_metrics(how.metrics, data))
+    usual = UsualMethods({}, {})
+    if with_usual is not None:
+        usual = fit_usual(validation, test, with_usual, counts=counts)
+        methods = {**methods, **usual.fitted}
     flatters = test is None and not all(_is_fitted(each) or isinstance(each, Uncalibrated) for each in methods.values())
     fitted, why = _fit_methods(methods, validation, matched, counts=counts)
     maps = {name: each.map_ for name, each in fitted.items()}
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
     measured = _MeasuredMethod(test or validation, maps, how, classes, level, groups_name=groups_name)
     tests = _tests(validation, matched, fitted, target, counts=counts)
+    flatters = flatters or bool(equal)
     caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
+    off = warn_of_one_temperature({name: measured.cards[name] for name, each in fitted.items() if not each.is_fixed})
     rows = [_row(name, fitted.get(name), why.get(name), measured, level) for name in methods]
     score_test = tests.get("score_test")
     found = Comparison(
@@ -187,6 +214,8 @@ def _compare_methods(
         floor=floor_in(validation),
         caveat=caveat,
         flatters=flatters,
+        left_out=usual.left_out,
+        same_rows=" ".join((*equal, *same)),
         recommendation=recommend(
             [each for each in rows if each.scorecard is not None],
             measured.difference,
@@ -199,15 +228,17 @@ def _compare_methods(
     return replace(
         found,
         verdicts=(
-            *([FLATTERS] if flatters and of_several else []),
+            *([found.same_rows] if found.same_rows else [FLATTERS] if flatters and of_several else []),
             *filter(None, [caveat]),
             *([_NO_ERRORS] if isinstance(measured.data, Sketch) and of_several else []),
             *(found.recommendation.sentences if found.recommendation else ()),
+            *filter(None, [off]),
             *(_about_choice(name, each) for name, each in fitted.items() if isinstance(each, Best)),
             *filter(None, [found.about_classes, found.about_groups] if of_several else []),
             *(measured.about_scores(level) if of_several else []),
             *(_about_test(each, level) for each in tests.values()),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
+            *(f"{name} was not compared: {text}." for name, text in usual.left_out.items()),
         ),
     )
 
@@ -233,11 +264,17 @@ def calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: 
         return {str(name): each for name, each in zip(methods, made, strict=True)}
     plain = [f"T={each:g}" if _is_temperature(each) else its.method_name for each, its in zip(given, made, strict=True)]
     # scikit-learn writes the parameters that are not the usual ones in brackets.
-    full = [f"{each.method_name}({str(each).partition('(')[2]}".removesuffix("()") for each in made]
+    full = [f"{each.method_name}({str(_as_asked(each)).partition('(')[2]}".removesuffix("()") for each in made]
     names = [short if plain.count(short) == 1 else long for short, long in zip(plain, full, strict=True)]
     if len(set(names)) < len(names):
         raise InputError("methods", "be different from each other", got=", ".join(names))
     return dict(zip(names, made, strict=True))
+
+
+def _as_asked(method: Calibrator) -> Calibrator:
+    """A calibrator without what it was told about the data that are compared, for its name."""
+    usual = {name: each.default for name, each in signature(type(method)).parameters.items() if name in ("input", "floor")}
+    return set_common(clone(method), **usual)
 
 
 def _with_meaning(options: RowOptions, methods: Any) -> RowOptions:
@@ -246,7 +283,7 @@ def _with_meaning(options: RowOptions, methods: Any) -> RowOptions:
         return options
     for each in _listed_methods(methods):
         if isinstance(each, Calibrator) and _is_fitted(each):
-            known: RowOptions = {"input": each.input, "classes": each.classes, "floor": each.floor_}
+            known: RowOptions = {"input": each.input_, "classes": each.classes, "floor": each.floor_}
             said = {name: value for name, value in options.items() if value is not None}
             return cast("RowOptions", {**known, **said})
     return options
@@ -277,7 +314,11 @@ def _is_fitted(method: Calibrator) -> bool:
 def _refuse_other_scores(each: Calibrator, meaning: Mapping[str, Any]) -> None:
     """Refuse a calibrator that was made for other scores than those that are compared."""
     for name, value in meaning.items():
-        own: Any = each.floor_ if name == "floor" and _is_fitted(each) else getattr(each, name)
+        own: Any = getattr(each, name)
+        if name != "classes" and _is_fitted(each):
+            own = getattr(each, f"{name}_")
+        elif name != "classes" and own in (None, "auto"):  # which means that of the data
+            continue
         if own is not None and value is not None and list(own) != list(value) if name == "classes" else own != value:
             raise InputError("methods", f"hold calibrators with `{name}` as it is for the data, {value!r}", got=repr(own))
 
@@ -290,7 +331,7 @@ def data_sets(
     Both are given as logits and labels. ``options`` are those of the validation data; ``test_options`` take their place for
     test data.
     """
-    floor = options.get("floor")
+    floor = options.get("floor", "auto")
     fitted = _data(*validation, options, ("logits", "labels"))
     used = cast("float | None", floor_in(fitted) if is_auto(floor) else floor)
     if test[0] is None:
@@ -309,16 +350,18 @@ def data_sets(
     return fitted, measured, used
 
 
-def floor_verdict(floor: float | None) -> str:
-    """Which floor ``floor="auto"`` has chosen."""
-    return f"Probabilities below {floor:g} were raised to it: the log-loss of validation samples that were held out chose it."
+def floor_verdicts(logits: Any, options: RowOptions, used: float | None) -> list[str]:
+    """Which floor ``floor="auto"`` has chosen for ``logits``, if it has: rows may bring their own."""
+    if used is None or not is_auto(options.get("floor", "auto")) or (is_rows(logits) and floor_in(logits) is not None):
+        return []
+    return [f"Probabilities below {used:g} were raised to it: the log-loss of validation samples that were held out chose it."]
 
 
 def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str]) -> Rows:
     """Logits and labels as rows. `Rows` know what their numbers mean, and are told nothing but that a floor is to be chosen."""
     if not is_rows(logits):
         return open_rows_to_fit(logits, labels, names=names, **options)
-    told: RowOptions = {"floor": "auto" if is_auto(options.get("floor")) else None}
+    told: RowOptions = {"floor": "auto" if is_auto(options.get("floor", "auto")) else None}
     # What rows bring themselves is refused where it is said again.
     told |= {
         "sample_weight": options.get("sample_weight"),
@@ -447,8 +490,8 @@ class _MeasuredMethod:
             known = {name: each.p_value for name, each in others.items() if each is not None and each.p_value is not None}
             worse = [name for name, p in known.items() if p < 1 - level]
             as_good = [name for name, p in known.items() if p >= 1 - level]
-            parts = [f"after {_join_names(worse)} it is significantly higher"] if worse else []
-            parts += [f"after {_join_names(as_good)} it is not significantly higher"] if as_good else []
+            parts = [f"after {join_names(worse)} it is significantly higher"] if worse else []
+            parts += [f"after {join_names(as_good)} it is not significantly higher"] if as_good else []
             said.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
         return said + self._about_error(level)
 
@@ -466,9 +509,9 @@ class _MeasuredMethod:
             else:
                 sure["lower" if found.value < 0 else "higher"].append(f"{name} ({100 * abs(found.value):.2f} points)")
         for word, names in sure.items():
-            said += [f"After {_join_names(names)} the error is significantly {word} than after {first}."] if names else []
+            said += [f"After {join_names(names)} the error is significantly {word} than after {first}."] if names else []
         if unsure:
-            differ = f"After {_join_names(unsure)} some predictions differ from those after {first}"
+            differ = f"After {join_names(unsure)} some predictions differ from those after {first}"
             said.append(f"{differ}, but the error does not differ significantly.")
         return said
 
@@ -483,11 +526,7 @@ def _about_zeros(matched: Match, card: Scorecard | None) -> str:
         return ""
     fitted, measured = matched.census.n_at_zeros > 0, card is None or card.n_at_zeros > 0
     what = " and ".join(["the T of ts and adaptive"] * fitted + ["every NLL"] * measured)
-    return verdict_on_zeros(_join_names(found), what, fits=True)
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return verdict_on_zeros(join_names(found), what, fits=True)
 
 
 def _row(name: str, fitted: Calibrator | None, why: str | None, measured: _MeasuredMethod, level: float) -> Compared:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
 from math import isfinite
 from typing import Any
 
@@ -118,8 +118,13 @@ class Comparison(Displayed):
         verdicts about the numbers; empty if there is nothing.
     flatters : bool
         Whether methods were measured on the data that they were fitted to, which is then the first of the verdicts.
+    same_rows : str
+        Which data are the same rows although they were passed as different ones, or which calibrator was fitted to the rows
+        that it is measured on. It is then the first of the verdicts, and a warning; empty otherwise.
     recommendation : Recommendation or None
         The simplest method and the best one, with what they change: what the first verdicts say in words.
+    left_out : dict of str to str
+        Which of the usual methods were not compared, where the user named none, and why.
     """
 
     methods: tuple[Compared, ...]
@@ -132,7 +137,9 @@ class Comparison(Displayed):
     floor: float | None = None
     caveat: str = ""
     flatters: bool = False
+    same_rows: str = ""
     recommendation: Recommendation | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, method: str) -> Compared:
         for each in self.methods:
@@ -203,7 +210,7 @@ class Comparison(Displayed):
 
     def _header(self, metric: Metric, unit: str = "") -> str:
         """What a column is called; the ECE has an interval, which is not symmetric, in place of a standard error."""
-        return f"{metric.shown}{unit}" + (f", {100 * self.level:g} % interval" if metric.of_bins else "")
+        return f"{metric.shown}{unit}" + (f", {100 * self.level:g} % interval" if _is_ece(metric) else "")
 
     @property
     def difference_table(self) -> Tabular | None:
@@ -229,13 +236,13 @@ class Comparison(Displayed):
 
     def _cell(self, each: Estimate) -> str:
         """A metric with its error."""
-        if each.metric.of_bins:
+        if _is_ece(each.metric):
             interval = "" if each.se is None else f" ({_in_points(each.interval(self.level))})"
             return f"{percent(each.value)}{interval}"
         return percent_with_error(each.value, each.se) if each.metric.in_percent else value_with_error(each.value, each.se)
 
     def _difference(self, each: Difference, metric: Metric) -> str:
-        if not metric.of_bins or each.se is None:
+        if each.ece is None or each.se is None:
             scale = 100 if metric.in_percent else 1
             return value_with_error(scale * each.value, None if each.se is None else scale * each.se)
         # That of the ECE is not symmetric, and wider than its standard error says: how large each ECE is, is open.
@@ -253,6 +260,7 @@ class Comparison(Displayed):
                 "methods": [each.numbers(self.level) for each in self.methods],
                 "tests": {name: _test_in_files(name, each) for name, each in self.tests.items()},
                 "recommendation": self.recommendation,
+                "left_out": dict(self.left_out),
                 "verdicts": list(self.verdicts),
             }
         )
@@ -285,6 +293,11 @@ class Comparison(Displayed):
     def to_latex(self) -> str:
         """The tables as LaTeX, with the rules of the package booktabs."""
         return "\n\n".join(each.latex() for each in (self.table, self.difference_table) if each is not None)
+
+
+def _is_ece(metric: Metric) -> bool:
+    """Whether it is made of bins, and has an interval that is not symmetric."""
+    return metric.of_bins is not None and not metric.is_signed
 
 
 def _in_points(interval: Interval) -> str:

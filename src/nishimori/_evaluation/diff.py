@@ -23,11 +23,13 @@ from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.escape import markdown_text
 from nishimori._support.formatting import change_with_error, p_value_text, value_with_error
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.numbers import between
 from nishimori._support.tables import Tabular
-from nishimori.errors import InputError
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, SameRowsWarning
 from nishimori.maps.temperature import Temperature
 
 
@@ -45,13 +47,24 @@ _ROWS = {
     "gap": _Row("gap", in_percent=True),
     "ece": _Row("bias-corrected ECE", in_percent=True),
     "nll": _Row("NLL", in_percent=False),
+    "positive_gap": _Row("positive gap", in_percent=True),
+    "positive_ece": _Row("bias-corrected positive ECE", in_percent=True),
     "gap_after": _Row("gap after calibration", in_percent=True),
     "ece_after": _Row("bias-corrected ECE after calibration", in_percent=True),
     "nll_after": _Row("NLL after calibration", in_percent=False),
+    "positive_gap_after": _Row("positive gap after calibration", in_percent=True),
+    "positive_ece_after": _Row("bias-corrected positive ECE after calibration", in_percent=True),
 }
 
 # Means over samples.
-_MEANS = ("accuracy", "gap", "nll", "gap_after", "nll_after")
+_MEANS = ("accuracy", "gap", "nll", "positive_gap", "gap_after", "nll_after", "positive_gap_after")
+
+_SAME_ROWS = (
+    "`old` and `new` are about the same rows, but their samples must be independent: p-values mean nothing here. To compare "
+    "methods on the same samples use compare."
+)
+# Calibration errors, whose intervals are not symmetric.
+_ECES = ("ece", "positive_ece")
 
 # The level of intervals that say none.
 _LEVEL = 0.95
@@ -122,12 +135,15 @@ class MetricChanges(Displayed):
         At most a share 1 - ``level`` of pairs of equal data sets has any metric that is marked as different.
     n_old, n_new : int or None
         How many samples each has.
+    caveat : str
+        That both are about the same rows, so that p-values mean nothing; empty if that is not known. ``print`` says it first.
     """
 
     changes: tuple[MetricChange, ...]
     level: float
     n_old: int | None
     n_new: int | None
+    caveat: str = ""
 
     def __getitem__(self, name: str) -> MetricChange:
         for each in self.changes:
@@ -170,6 +186,7 @@ class MetricChanges(Displayed):
             "n_old": self.n_old,
             "n_new": self.n_new,
             "summary": self.summary,
+            "warnings": list(filter(None, [self.caveat])),
         }
 
     def to_json(self) -> str:
@@ -178,13 +195,13 @@ class MetricChanges(Displayed):
 
     def to_markdown(self) -> str:
         """The table and the summary as Markdown."""
-        return f"{self.table.markdown()}\n\n{self.summary}"
+        return "\n\n".join(filter(None, (markdown_text(self.caveat), self.table.markdown(), self.summary)))
 
     @property
     def _display(self) -> Display:
         sizes = ((name, n) for name, n in (("old", self.n_old), ("new", self.n_new)) if n is not None)
         title = ", ".join(f"{name}: {plural(n, 'sample')}" for name, n in sizes)
-        return Display(title, (self.table,), (self.summary,))
+        return Display(title, (self.table,), (self.summary,), self.caveat)
 
     def __repr__(self) -> str:
         return short_repr(self, different=self.different, n_old=self.n_old, n_new=self.n_new)
@@ -227,6 +244,9 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
             got="two reports about the same file",
             remedy="To compare methods on the same samples use compare.",
         )
+    caveat = _SAME_ROWS if first.data_digest is not None and first.data_digest == second.data_digest else ""
+    if caveat:
+        notice(caveat, SameRowsWarning)
     pairs = {
         name: (first.values[name], second.values[name]) for name in _ROWS if name in first.values and name in second.values
     }
@@ -248,7 +268,7 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
         different = p is not None and p < 1 - level
         sides = (before.value, before.se, after.value, after.se)
         changes.append(MetricChange(name, *sides, found.value, found.se, p, different))
-    return MetricChanges(tuple(changes), float(level), first.n_samples, second.n_samples)
+    return MetricChanges(tuple(changes), float(level), first.n_samples, second.n_samples, caveat)
 
 
 def _without_common(first: "_Measured", second: "_Measured") -> str:
@@ -278,18 +298,19 @@ def _difference(old: _Value, new: _Value, sizes: tuple[int | None, int | None]) 
 
 
 class _Measured(NamedTuple):
-    """What one side has: metrics by the names of the rows, T by method, the number of samples, and hashes of its files."""
+    """What one side has: metrics by the names of the rows, T by method, the number of samples, and which data it is about."""
 
     values: dict[str, _Value]
     temperatures: dict[str, _Value]
     n_samples: int | None
     measured_files: frozenset[str] = frozenset()
     fitted_files: frozenset[str] = frozenset()
+    data_digest: str | None = None
 
 
 def _values(source: Any, name: str) -> _Measured:
     if isinstance(source, Scorecard):
-        return _Measured(_of_numbers(_numbers_of(source), ""), {}, source.n_samples)
+        return _Measured(_of_numbers(_numbers_of(source), ""), {}, source.n_samples, data_digest=source.data_digest)
     if isinstance(source, Sketch):
         (card,) = scorecards(source, [Temperature(1.0)])
         found = temperatures(source)
@@ -314,8 +335,17 @@ def _values(source: Any, name: str) -> _Measured:
 
 def _numbers_of(card: Scorecard) -> dict[str, Any]:
     """The metrics of a card, and the limits of the ECE."""
-    low, high = (None, None) if card.ece_se is None else card.interval("ece")
-    return card.to_dict() | {"ece_low": low, "ece_high": high}
+    errors = [name for name in _ECES if name in card.estimates and card[name].se is not None]
+    return card.to_dict() | _ends({name: card.interval(name) for name in errors})
+
+
+def _ends(intervals: Mapping[str, Any]) -> dict[str, Any]:
+    """The intervals of calibration errors by the names of their ends."""
+    return {
+        f"{name}_{end}": (intervals.get(name) or (None, None))[place]
+        for name in _ECES
+        for place, end in enumerate(("low", "high"))
+    }
 
 
 def _of_report(content: Mapping[str, Any]) -> _Measured | None:
@@ -331,7 +361,7 @@ def _of_report(content: Mapping[str, Any]) -> _Measured | None:
     files = content.get("provenance", {}).get("files", [])
     roles = (about["measured_on"], "validation")
     hashes = [frozenset(each["sha256"] for each in files if each["role"] == role) for role in roles]
-    return _Measured(values, _known(fitted), about["n_measured"], *hashes)
+    return _Measured(values, _known(fitted), about["n_measured"], hashes[0], hashes[1], about.get("data_digest"))
 
 
 def _of_evaluation(content: Mapping[str, Any]) -> _Measured | None:
@@ -341,9 +371,8 @@ def _of_evaluation(content: Mapping[str, Any]) -> _Measured | None:
         return None
     values: dict[str, _Value] = {}
     for side, end in ((before, ""), (after, "_after")):
-        low, high = (side.get("intervals") or {}).get("ece") or (None, None)
-        values |= _of_numbers({**side, "ece_low": low, "ece_high": high}, end, content.get("level", _LEVEL))
-    return _Measured(values, {}, content["n_samples"])
+        values |= _of_numbers({**side, **_ends(side.get("intervals") or {})}, end, content.get("level", _LEVEL))
+    return _Measured(values, {}, content["n_samples"], data_digest=content.get("data_digest"))
 
 
 def _of_calibration(content: Mapping[str, Any]) -> _Measured | None:
@@ -352,7 +381,8 @@ def _of_calibration(content: Mapping[str, Any]) -> _Measured | None:
     if not (isinstance(map_, Mapping) and isinstance(told, Mapping) and isinstance(told.get("method"), str)):
         return None
     T = map_.get("parameters", {}).get("temperature") if map_.get("kind") == "temperature" else None
-    return _Measured({}, _known({told["method"]: (T, told.get("temperature_se"))}), told.get("n_samples"))
+    known = _known({told["method"]: (T, told.get("temperature_se"))})
+    return _Measured({}, known, told.get("n_samples"), data_digest=told.get("data_digest"))
 
 
 def _of_card(content: Mapping[str, Any]) -> _Measured | None:
@@ -362,22 +392,22 @@ def _of_card(content: Mapping[str, Any]) -> _Measured | None:
 
 def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> dict[str, _Value]:
     """The metrics of a flat mapping of values and standard errors, such as nll and nll_se; ``level`` is that of intervals."""
-    found = {name: (numbers.get(name), numbers.get(f"{name}_se")) for name in ("accuracy", "gap", "nll")}
+    found = {name: (numbers.get(name), numbers.get(f"{name}_se")) for name in ("accuracy", "gap", "nll", "positive_gap")}
     if found["accuracy"][0] is None and numbers.get("error") is not None:
         found["accuracy"] = (1 - numbers["error"], numbers.get("error_se"))
     if end:
         del found["accuracy"]  # which one temperature does not change
     values = _known(found)
-    ece: Any
+    z = normal_quantile(level)
+    eces = {name: (numbers.get(f"{name}_corrected"), numbers.get(f"{name}_se")) for name in _ECES}
     low: Any
     high: Any
-    ece, low, high = (numbers.get(name) for name in ("ece_corrected", "ece_low", "ece_high"))
-    for name, each in _known({"ece": (ece, numbers.get("ece_se"))}).items():
-        z = normal_quantile(level)
+    for name, each in _known(eces).items():
+        low, high = numbers.get(f"{name}_low"), numbers.get(f"{name}_high")
         below = max(each.value - low, 0.0) / z if _is_number(low) else None
         above = max(high - each.value, 0.0) / z if _is_number(high) else None
         values[name] = each._replace(below=below, above=above)
-    return {f"{name}{end}": values[name] for name in ("accuracy", "gap", "ece", "nll") if name in values}
+    return {f"{name}{end}": values[name] for name in _ROWS if name in values}
 
 
 def _known(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, _Value]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nishimori._evaluation.metrics.metric import Difference, Metric
-from nishimori._evaluation.metrics.table import default_metrics
+from nishimori._evaluation.metrics.table import checked_metrics, default_metrics
 from nishimori._evaluation.scorecard import Scorecard, card_of, edges_for
 from nishimori._evaluation.scores import MetricPlan, PairSums, ScoreSums
 from nishimori._rows.batch import Batch
@@ -67,13 +67,12 @@ def differences_of(
     check_bins(n_bins, strategy)
     if n_bins > MOST_BINS:
         raise InputError("n_bins", f"be at most {MOST_BINS} for differences", got=n_bins)
-    plan = MetricPlan(default_metrics() if metrics is None else metrics)
-    for metric in plan.metrics:
-        metric.check(data)
+    plan = MetricPlan(checked_metrics(default_metrics() if metrics is None else metrics, data))
     edges = edges_for(data, tuple(maps), n_bins, strategy)
     found = data.gather(_Compare(tuple(maps), edges, tuple(pairs), plan, counts, tuple(tallies)))
     sums, together, changed, groups = (each.items for each in found.items)
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
+    plan = plan.suited(data.n_classes)
     cards = [card_of(each, temperature_of(map_), plan) for map_, each in zip(maps, sums, strict=True)]
     shares = [weight / own.weight for weight, own in zip(changed, sums, strict=True)]
     return cards, Differences(plan, sums, dict(zip(pairs, together, strict=True)), shares, [each.items for each in groups])
@@ -114,7 +113,7 @@ class _Compare:
     tallies: tuple[TallyGroups, ...]
 
     def __call__(self, batch: Batch) -> Sums:
-        zeros, plan = at_zeros(batch), self.plan
+        zeros, plan = at_zeros(batch), self.plan.suited(batch.n_classes)
         found = list(predictions_after(self.maps, self.edges, batch, counts=self.counts))
         rows = [plan.rows(each) for each in found]
         sums = Sums(tuple(ScoreSums.of(each, own, plan, zeros) for each, own in zip(found, rows, strict=True)))

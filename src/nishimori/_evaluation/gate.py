@@ -1,12 +1,13 @@
 """`gate`: bounds that a model must keep, and whether the data prove that it keeps them or does not."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Unpack, get_args
 
 from nishimori._evaluation.annotations import CheckOutcome, State, junit, workflow_command
+from nishimori._evaluation.betting import LossOfSamples
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._evaluation.checks import (
     GROUP_GAP,
@@ -15,12 +16,14 @@ from nishimori._evaluation.checks import (
     Verdict,
     check_of_card,
     check_of_groups,
+    check_of_losses,
     checked_bounds,
     to_dicts,
     unjudged_check,
     worst,
 )
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
+from nishimori._evaluation.metrics.nll import Nll
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.output_range import is_constant
 from nishimori._evaluation.scorecard import Scorecard, scorecards
@@ -31,20 +34,26 @@ from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.display import Display, Displayed, plural, short_repr
-from nishimori._support.numbers import between, whole
+from nishimori._support.numbers import between, positive, whole
 from nishimori._support.tables import Tabular
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 from nishimori.maps.map import Map
 
 SUITE = "nishimori gate"
 """The name of the checks among the tests of a pipeline."""
 
+TABLE_HEADERS = ("check", "verdict", "what was found")
+"""The columns of the table with a sentence per check."""
+
 MIN_SAMPLES = 100
 """How many independent samples a verdict needs. With fewer, an accuracy of 50 % has limits more than ten points away."""
 
+NLL_CAP = 10.0
+"""In nats: a larger loss, of a true class of probability 5e-5 or less, counts as this one where a pass is judged."""
+
 _STATES: dict[Verdict, State] = {
     "pass": "passed",
-    "inconclusive": "doubtful",
+    "inconclusive": "error",
     "cannot be judged": "error",
     "fail": "failed",
 }
@@ -61,15 +70,16 @@ class Gate(Displayed):
     n_samples : int
         How many samples had a positive weight.
     level : float
-        That of the limits of each check.
-    strict : bool
-        Whether an inconclusive check is a failure.
+        That of the verdicts: a model that does not keep all bounds passes, and one that keeps them fails, in at most a share
+        1 - ``level`` of data sets each.
+    allow_inconclusive : bool
+        Whether a model passes although a check is inconclusive.
     min_samples : int
         How many samples, or clusters of them, a verdict needs.
     verdict : {"pass", "inconclusive", "cannot be judged", "fail"}
         The worst of the verdicts of all checks.
     passed : bool
-        Whether no check stops the model: none fails or cannot be judged and, if strict, none is inconclusive.
+        Whether all checks pass, or are inconclusive where that is allowed.
     failed : tuple of Check
         Those that stop it.
     """
@@ -77,7 +87,7 @@ class Gate(Displayed):
     checks: tuple[Check, ...]
     n_samples: int
     level: float
-    strict: bool = False
+    allow_inconclusive: bool = False
     min_samples: int = MIN_SAMPLES
 
     @property
@@ -86,7 +96,7 @@ class Gate(Displayed):
 
     @property
     def failed(self) -> tuple[Check, ...]:
-        allowed = ("pass",) if self.strict else ("pass", "inconclusive")
+        allowed = ("pass", "inconclusive") if self.allow_inconclusive else ("pass",)
         return tuple(each for each in self.checks if each.verdict not in allowed)
 
     @property
@@ -105,18 +115,18 @@ class Gate(Displayed):
 
     @property
     def _display(self) -> Display:
-        strict = "; strict, so that inconclusive is a failure" if self.strict else ""
-        title = f"{self.verdict.capitalize()} ({plural(self.n_samples, 'sample')}{strict})"
+        allowed = "; inconclusive is allowed" if self.allow_inconclusive else ""
+        title = f"{self.verdict.capitalize()} ({plural(self.n_samples, 'sample')}{allowed})"
         headers = ("check", "verdict", "estimate", f"{100 * self.level:g} % bounds")
         remarks = tuple(dict.fromkeys(filter(None, (each.remark for each in self.checks))))
+        if any(each.fail_level > each.level for each in self.checks):
+            remarks += ("Bounds that show a failure have a higher level, because several checks could fail by chance.",)
         return Display(title, (Tabular(headers, [each.cells for each in self.checks]),), remarks)
 
     @property
     def table(self) -> Tabular:
         """The checks as a table with a sentence each."""
-        return Tabular(
-            ("check", "verdict", "what was found"), [(each.title, each.verdict, each.message) for each in self.checks]
-        )
+        return Tabular(TABLE_HEADERS, [(each.title, each.verdict, each.message) for each in self.checks])
 
     def to_markdown(self) -> str:
         """The checks as a Markdown table, such as for the summary of a job."""
@@ -124,7 +134,8 @@ class Gate(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
-        about = {"passed": self.passed, "verdict": self.verdict, "level": self.level, "strict": self.strict}
+        about = {"passed": self.passed, "verdict": self.verdict, "level": self.level}
+        about |= {"allow_inconclusive": self.allow_inconclusive}
         about |= {"n_samples": self.n_samples, "min_samples": self.min_samples}
         return about | {"checks": to_dicts(self.checks)}
 
@@ -135,7 +146,7 @@ class Gate(Displayed):
     def to_junit(self) -> str:
         """A JUnit file, which Jenkins, GitLab, Azure and others show as tests.
 
-        An inconclusive check is a skipped test, and one that cannot be judged is an error.
+        A check that is inconclusive or cannot be judged is an error; one that is allowed to be inconclusive is a skipped test.
         """
         return junit(SUITE, self._outcomes)
 
@@ -148,7 +159,8 @@ class Gate(Displayed):
         return [CheckOutcome(each.title, self._state(each), each.verdict, each.message) for each in self.checks]
 
     def _state(self, check: Check) -> State:
-        return "failed" if self.strict and check.verdict == "inconclusive" else _STATES[check.verdict]
+        is_allowed = self.allow_inconclusive and check.verdict == "inconclusive"
+        return "doubtful" if is_allowed else _STATES[check.verdict]
 
 
 @takes_rows(words=CALIBRATORS_WORD)
@@ -158,8 +170,9 @@ def gate(
     *,
     bounds: Mapping[Any, float],
     level: float = 0.95,
-    strict: bool = False,
+    allow_inconclusive: bool = False,
     min_samples: int = MIN_SAMPLES,
+    nll_cap: float = NLL_CAP,
     temperature: float | None = None,
     calibrator: Any = None,
     by: By | None = None,
@@ -184,12 +197,16 @@ def gate(
         is the size of confidence minus accuracy of each group, or of each predicted class. Bounds on shares are from 0 to 1:
         2 % is 0.02.
     level : float
-        If a model keeps a bound, the check fails in at most a share 1 - ``level`` of data sets. From 0.5 to below 1.
-    strict : bool
-        Whether a check that is inconclusive, neither pass nor fail, is a failure.
+        A model that does not keep all bounds passes in at most a share 1 - ``level`` of data sets, and one that keeps them all
+        fails as rarely. From 0.5 to below 1.
+    allow_inconclusive : bool
+        Whether the model may pass although a check is inconclusive, neither pass nor fail. It may not if one cannot be judged.
     min_samples : int
         With fewer samples, or fewer clusters where these are given, no check can be judged. Samples whose weights w differ
         count as (Σw)²/Σw². Neither can a model be judged that gives the same probabilities for every sample.
+    nll_cap : float
+        A bound on the NLL is passed by the mean of min(NLL, ``nll_cap``), in nats: rare losses without a largest one could
+        raise the mean by any amount and not be seen. It fails by the NLL itself. The bound must be below it.
     temperature : float, optional
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
@@ -219,12 +236,14 @@ def gate(
     <BLANKLINE>
     check               verdict  estimate  95 % bounds
     ------------------  -------  --------  ------------------
-    gap at most 2 %     fail     6.87 %    6.34 % to 7.40 %
+    gap at most 2 %     fail     6.87 %    6.22 % to 7.41 %
     error at most 20 %  pass     16.29 %   15.68 % to 16.91 %
     <BLANKLINE>
     gap: confidence is above accuracy.
+    Bounds that show a failure have a higher level, because several checks could
+      fail by chance.
     """
-    wanted = Wanted(bounds, level, strict, n_bins, strategy, min_samples)
+    wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
     return gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
 
 
@@ -234,16 +253,26 @@ class Wanted:
 
     bounds: Mapping[Any, float]
     level: float
-    strict: bool = False
+    allow_inconclusive: bool = False
     n_bins: int = 15
     strategy: Strategy = "uniform"
     min_samples: int = MIN_SAMPLES
+    nll_cap: float = NLL_CAP
 
     def __post_init__(self) -> None:
         whole("min_samples", self.min_samples, 1)
         if between("level", self.level, 0.5, 1) == 1:
             raise InputError("level", "be below 1", got="1: no data prove anything at that level", remedy="Pass 0.99, say.")
-        assert self.limits, "which are checked here"
+        positive("nll_cap", self.nll_cap)
+        for each in self.limits:
+            if isinstance(each.metric, Nll) and each.value >= self.nll_cap:
+                remedy = f"Raise the cap: {setting('nll_cap', 2 * each.value)}, say."
+                raise InputError(
+                    "The bound on nll",
+                    f"be below the cap of the losses, {self.nll_cap:g}",
+                    got=f"{each.value:g}",
+                    remedy=remedy,
+                )
 
     @cached_property
     def limits(self) -> tuple[MetricBound, ...]:
@@ -271,19 +300,47 @@ def judge(data: Rows | Sketch, map_: Map, wanted: Wanted, by: By, classes: Class
             "bounds", f"not have {GROUP_GAP!r} for a sketch, which has no sums per group", remedy="Pass logits and labels."
         )
     metrics = asked_metrics([each.metric for each in wanted.limits if each.metric is not None], "bounds")
+    for bounded in filter(None, (each.metric for each in wanted.limits)):  # which a scorecard may leave out for these data
+        bounded.check(data)  # type: ignore[arg-type]
+    has_losses = not isinstance(data, Sketch) and any(isinstance(each.metric, Nll) for each in wanted.limits)
+    if has_losses:
+        metrics += (LossOfSamples(),)
     (card,) = scorecards(data, [map_], n_bins=wanted.n_bins, strategy=wanted.strategy, counts=counts, metrics=metrics)
-    reason, checks = _why_not_judged(data, map_, card, wanted, counts=counts), []
-    for each in wanted.limits:
-        if reason:
-            checks.append(unjudged_check(each, card, level, reason))
-        elif each.metric is not None:
-            checks.append(check_of_card(each, card, level))
-        else:
-            assert not isinstance(data, Sketch), "refused above"
-            named = names_of_groups(data, by, classes)
-            (gaps,) = gaps_after(data, [map_], by, named, level, counts=counts)
-            checks.append(check_of_groups(each, gaps, level))
-    return Gate(tuple(checks), card.n_samples, level, wanted.strict, wanted.min_samples)
+    if reason := _why_not_judged(data, map_, card, wanted, counts=counts):
+        checks = [unjudged_check(each, card, level, reason) for each in wanted.limits]
+        return Gate(tuple(checks), card.n_samples, level, wanted.allow_inconclusive, wanted.min_samples)
+    gaps = None
+    if any(each.metric is None for each in wanted.limits):
+        assert not isinstance(data, Sketch), "refused above"
+        (gaps,) = gaps_after(data, [map_], by, names_of_groups(data, by, classes), level, counts=counts)
+
+    def check(limit: MetricBound, fail_level: float) -> Check:
+        if limit.metric is None:
+            assert gaps is not None, "which were measured above"
+            return check_of_groups(limit, gaps, card.n_samples, level, fail_level)
+        if has_losses and isinstance(limit.metric, Nll):
+            return check_of_losses(limit, card, card[LossOfSamples.name].sums, wanted.nll_cap, level, fail_level)
+        return check_of_card(limit, card, level, fail_level)
+
+    return Gate(_all_checks(wanted.limits, check, level), card.n_samples, level, wanted.allow_inconclusive, wanted.min_samples)
+
+
+def _all_checks(limits: Sequence[MetricBound], check: Callable[[MetricBound, float], Check], level: float) -> tuple[Check, ...]:
+    """All checks; those that fail do so at levels with which a good model rarely fails any of them.
+
+    The limits of k checks have the level 1 - (1 - level)/k, and those of the others a lower one once some have failed. S. Holm,
+    Scand. J. Stat. 6 (1979) 65.
+    """
+    found: dict[MetricBound, Check] = {}
+    left = list(limits)
+    while left:
+        made = {each: check(each, 1 - (1 - level) / len(left)) for each in left}
+        found |= made
+        still = [each for each in left if made[each].verdict != "fail"]
+        if len(still) == len(left):
+            break
+        left = still
+    return tuple(found[each] for each in limits)
 
 
 def _why_not_judged(data: Rows | Sketch, map_: Map, card: Scorecard, wanted: Wanted, *, counts: bool) -> str:

@@ -12,9 +12,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, normal_quantile
 
 # With fewer wrong or right answers, sums are not close enough to normal to say that a bound is exceeded, or that it is not.
-# Over all numbers of right answers of up to 1000 samples, these keep the rates of both errors below 7 % at a level of 95 %.
 FEW = 10
-_FEW_TO_PASS = 50
 
 # Bisection to 2**-60 of the width.
 _HALVINGS = 60
@@ -37,18 +35,32 @@ def limits_of_share(share: float, number: float, level: float) -> Interval:
 def limits_of_gaps(measured: HostArray, level_low: float, level_high: float) -> tuple[HostArray, HostArray]:
     """Lower and upper limits of abs(confidence - accuracy) of some groups, each end at a level of its own.
 
-    ``measured`` has the rows confidence, accuracy, standard error of their difference, and number of samples. Few wrong or
-    right answers widen the limits to those that the exact limits of the accuracy leave possible.
+    ``measured`` has the rows confidence, accuracy, standard error of their difference, and number of samples. Limits are
+    further away the fewer answers are wrong, or right, and so few that hardly any are widen them to those that the exact limits
+    of the accuracy leave possible.
     """
     confidences, accuracies, errors, numbers = measured
     sizes, below, above = np.abs(confidences - accuracies), 1 - level_low, 1 - level_high
-    low, high = _lowest_sizes(sizes, errors, below), sizes + normal_quantile(one_sided(level_high)) * errors
+    low = _lowest_sizes(sizes, errors * stretch(accuracies, numbers, level_low), below)
+    high = sizes + normal_quantile(one_sided(level_high)) * errors * stretch(accuracies, numbers, level_high)
     rarer = numbers * np.minimum(accuracies, 1 - accuracies) * (1 + 1e-9)  # which rounding must not decide
     least, most = _shares(accuracies, numbers, below)
     low = np.where(rarer < FEW, np.minimum(low, np.maximum(confidences - most, least - confidences)), low)
     least, most = _shares(accuracies, numbers, above)
-    high = np.where(rarer < _FEW_TO_PASS, np.maximum(high, np.maximum(confidences - least, most - confidences)), high)
+    high = np.where(rarer < FEW, np.maximum(high, np.maximum(confidences - least, most - confidences)), high)
     return np.clip(low, 0, 1), np.clip(high, 0, 1)
+
+
+def stretch(shares: HostArray, numbers: HostArray, level: float) -> HostArray:
+    """How much further than a normal limit the exact upper limit of a share is, or of its complement if that is smaller.
+
+    A normal limit forgets that few wrong answers are rarely many by chance, but many rarely few. Where none is wrong it is 1.
+    """
+    rarer, reach = np.minimum(shares, 1 - shares), normal_quantile(one_sided(level))
+    normal = reach * np.sqrt(rarer * (1 - rarer) / numbers)
+    far = _shares(rarer, numbers, 1 - level)[1] - rarer
+    found: HostArray = np.maximum(np.divide(far, normal, out=np.ones_like(far), where=rarer * numbers > 0.5), 1)
+    return found
 
 
 def _lowest_sizes(sizes: HostArray, errors: HostArray, probability: float) -> HostArray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._calibrators.multilabel.decisions import Decisions, decisions, scores_in, warn_of_probabilities
+from nishimori._calibrators.multilabel.decisions import Decisions, decisions, refuse_probabilities, scores_in
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_maps import LabelMaps
 from nishimori._calibrators.multilabel.targets import check_missing, label_names, label_table
@@ -201,7 +201,7 @@ def evaluate_multilabel(
     names : sequence, optional
         The name of each label.
     missing, input, floor
-        As for `MultilabelCalibrator`; ``input`` is "logits" by default.
+        As for `MultilabelCalibrator`; without ``input`` they are logits, unless all lie between 0 and 1.
 
     Returns
     -------
@@ -224,8 +224,7 @@ def evaluate_multilabel(
     check_bins(n_bins, "uniform")
     if calibrator is None:
         map_: Map = Temperature(1.0)
-        scores = scores_in(logits, "logits" if input is None else input, floor, "logits")
-        warn_of_probabilities(scores)
+        scores = scores_in(logits, input, floor, "logits")
     else:
         map_ = _map_of(calibrator, {"names": names, "missing": missing, "input": input, "floor": floor})
         names, missing = calibrator.classes_, calibrator.missing
@@ -234,6 +233,8 @@ def evaluate_multilabel(
     labels = load_if_npy(labels)
     targets = label_table(labels, shape, check_missing(missing), "labels")
     rows = decisions(targets, label_names(names, logits, labels, shape[1]), sample_weight, clusters, scores)
+    if calibrator is None and input is None:
+        refuse_probabilities(scores, rows.weights)
     return _measure(rows, map_, n_bins, calibrator, clustered=clusters is not None)
 
 

@@ -94,11 +94,11 @@ class Recommendation:
         The name of no calibration, if it is among the methods.
     simplest : RecommendedMethod or None
         The method of one temperature, which never changes a prediction: the adaptive method if it is among the methods, else
-        EC, else TS, else the first one that has a temperature.
+        EC, else TS, else the first one that has a temperature. One whose NLL is above that of no calibration does not count.
     best : RecommendedMethod or None
         The method of the lowest NLL if that is significantly lower than the NLL of the simplest one, otherwise the simplest
-        one. No method has a significantly lower NLL. None where differences are not known, if no calibration is better, and if
-        a method of several parameters was measured on the data that it was fitted to.
+        one. No method that was compared has a significantly lower NLL. None where differences are not known, if no calibration
+        is better, and if a method of several parameters was measured on the data that it was fitted to.
     p_value : float or None
         That of the difference between the NLLs of `best` and `simplest`; None if they are the same, and where it is not known.
     action : {"calibrate", "nothing", "leave", "open"} or None
@@ -121,9 +121,10 @@ class Recommendation:
     @property
     def methods(self) -> tuple[str, ...]:
         """The methods to speak about: what is recommended, simplest first."""
-        if self.action in ("nothing", "leave") and self.as_is is not None:
+        found = tuple(dict.fromkeys(each.method for each in (self.simplest, self.best) if each is not None))
+        if self.as_is is not None and (self.action in ("nothing", "leave") or not found):
             return (self.as_is,)
-        return tuple(dict.fromkeys(each.method for each in (self.simplest, self.best) if each is not None))
+        return found
 
 
 def recommend(
@@ -143,14 +144,17 @@ def recommend(
     known = [each for each in rows if not in_sample or each.temperature is not None]
     found = _Choice({each.method: each for each in known}, difference, level, is_complete=len(known) == len(rows))
     as_is = next((each.method for each in rows if is_as_is(each)), None)
-    candidates = [each for each in known if not is_as_is(each)]
+    others = [each for each in known if not is_as_is(each)]
+    candidates = [each for each in others if as_is is None or not _nll(each) > _nll(found.rows[as_is])]
     simple = _simplest([each for each in candidates if each.temperature is not None])
     reference = next(iter(found.rows), rows[0].method) if as_is is None else as_is
     simplest = None if simple is None else found.advice(simple, reference)
     end = found.best(simple or as_is, [*filter(None, [as_is]), *(each.method for each in candidates)]) if known else None
     action = None
     if as_is is not None and found.knows(as_is):
-        action = "leave" if simple and end == as_is else found.action(as_is, off_in_validation=off_in_validation)
+        usual = _simplest([each for each in others if each.temperature is not None])
+        leaves = simple is None and usual is not None and end == as_is and as_is in found.lower(usual, [as_is])
+        action = "leave" if leaves else found.action(as_is, off_in_validation=off_in_validation)
     best = None if end in (None, as_is) or not found.is_complete else found.advice(end, reference)
     p_value = None if best is None or simple in (None, best.method) else found.p_value(simple or "", best.method)
     made = Recommendation(reference, as_is, simplest, best, p_value, action, ())
@@ -178,6 +182,11 @@ def miscalibration(row: "Compared", level: float) -> str:
     return ""
 
 
+def _nll(row: "Compared") -> float:
+    assert row.scorecard is not None, "which every fitted method has"
+    return float(row.scorecard.nll)
+
+
 def _simplest(rows: "Sequence[Compared]") -> str | None:
     names = [each.method for each in rows]
     return next((name for name in (*SIMPLEST_FIRST, *names) if name in names), None)
@@ -192,6 +201,13 @@ class _Choice:
     level: float
     is_complete: bool = True
     """Whether all methods may be compared: those of several parameters not on the data that they were fitted to."""
+
+    @property
+    def names(self) -> list[str]:
+        """The methods in the order of sentences, whatever the order of the table: as it is, one temperature, others."""
+        first = [name for name, row in self.rows.items() if is_as_is(row)]
+        first += [name for name in SIMPLEST_FIRST if name in self.rows]
+        return list(dict.fromkeys((*first, *self.rows)))
 
     def p_value(self, first: str, second: str, metric: str = "nll") -> float | None:
         found = self.difference(first, second, metric)
@@ -270,6 +286,8 @@ def _sentences(made: Recommendation, found: _Choice) -> list[str]:
     if simplest is not None and simplest.temperature is not None:
         T = value_with_error(simplest.temperature, simplest.temperature_se)
         said.append(f"Simplest: {simplest.method}, T = {T}{first}.")
+    elif made.action not in ("nothing", "leave") and (temperatures := _of_one_temperature(made, found)):
+        said.append(f"{_none_of(temperatures)} a lower NLL than no calibration, so no temperature is recommended.")
     if made.action not in ("nothing", "leave"):
         said.append(_about_best(made, found, second))
     return list(filter(None, said))
@@ -277,25 +295,34 @@ def _sentences(made: Recommendation, found: _Choice) -> list[str]:
 
 def _about_action(made: Recommendation, found: _Choice) -> str:
     """That nothing has to be done, or why that is not said where no method has a significantly lower NLL."""
+    others = [name for name in found.names if name != made.as_is]
     if made.action == "nothing":
         return (
-            f"Nothing has to be done: no {_methods(found)} has a significantly lower NLL than no calibration, and confidence "
-            "does not differ significantly from accuracy."
+            f"Nothing has to be done: {_none_of(others, start=False)} a significantly lower NLL than no calibration, and "
+            "confidence does not differ significantly from accuracy."
         )
-    if made.action == "leave" and made.simplest is not None:
+    if made.action == "leave":
         return (
             "Leave the model as it is: no calibration has a significantly lower NLL than "
-            f"{made.simplest.method}, and no {_methods(found)} has a significantly lower one."
+            f"{_of_one_temperature(made, found)[0]}, and {_none_of(others, start=False)} a significantly lower one."
         )
     if made.action == "open" and made.as_is is not None:
         why = miscalibration(found.rows[made.as_is], found.level)
         why = why or "mean confidence differs significantly from accuracy on the validation data"
-        return f"No {_methods(found)} has a significantly lower NLL than no calibration, although {why}."
+        return f"{_none_of(others)} a significantly lower NLL than no calibration, although {why}."
     return ""
 
 
-def _methods(found: _Choice) -> str:
-    return "method" if found.is_complete else "method of one temperature"
+def _of_one_temperature(made: Recommendation, found: _Choice) -> list[str]:
+    """The methods of one temperature, the one that is recommended before others first."""
+    return [name for name in found.names if found.rows[name].temperature is not None and name != made.as_is]
+
+
+def _none_of(names: Sequence[str], *, start: bool = True) -> str:
+    """The subject and the verb of a sentence that denies something of each method: "none of ec and ts has"."""
+    if len(names) == 1:
+        return f"{names[0]} does not have"
+    return f"{'None' if start else 'none'} of {join_names(names)} has"
 
 
 def _about_best(made: Recommendation, found: _Choice, changes: str) -> str:
@@ -304,9 +331,10 @@ def _about_best(made: Recommendation, found: _Choice, changes: str) -> str:
         return "Best: not known, because methods were measured on the data that they were fitted to. Pass test data."
     if best is None:
         return "" if simplest is None else "Best: not known, because the differences between methods have no standard errors."
+    among = f"Best of {join_names(found.names)}"
     if simplest is not None and best.method == simplest.method:
-        return "Best: the same; no other method has a significantly lower NLL."
-    said = f"Best: {best.method}{changes}; {best.about_predictions}."
+        return f"{among}: the same; none of the others has a significantly lower NLL."
+    said = f"{among}: {best.method}{changes}; {best.about_predictions}."
     if simplest is None:
         return said
     if made.p_value is not None and made.p_value < 1 - found.level:
@@ -315,3 +343,8 @@ def _about_best(made: Recommendation, found: _Choice, changes: str) -> str:
     if ece is not None and ece.value > 0 and ece.p_value is not None and ece.p_value < 1 - found.level:
         said += f" But its ECE is significantly higher than that of {simplest.method}, by {100 * ece.value:.2g} points."
     return said
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Names as an enumeration: "ec, ts and vector"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -11,10 +11,11 @@ from typing import Any, Unpack
 
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._evaluation.metrics.metric import Estimate, Metric
-from nishimori._evaluation.metrics.table import asked_metrics, default_metrics
+from nishimori._evaluation.metrics.positive import about_one_temperature
+from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics, default_metrics
 from nishimori._evaluation.scores import ONE_SAMPLE, MeasureScores, MetricPlan, ScoreSums
 from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, counts_in
+from nishimori._rows.rows import Rows, counts_in, digest_in
 from nishimori._rows.top_k import TopK
 from nishimori._rows.top_k_rows import TopKRows
 from nishimori._sums.census import verdict_on_zeros, warn_of_zeros
@@ -33,7 +34,8 @@ from nishimori._support.formatting import (
 )
 from nishimori._support.intervals import Interval
 from nishimori._support.tables import Tabular
-from nishimori.errors import InputError, setting
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, InputWarning, setting
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 
@@ -86,6 +88,8 @@ class Scorecard(Displayed):
         replaced by, and ``print`` says so first.
     n_clusters : int or None
         How many clusters the samples belong to; None if each sample is independent.
+    data_digest : str or None
+        Which rows were measured, so that `diff` notices if two cards are about the same ones; None where that is not known.
     """
 
     n_samples: int
@@ -94,6 +98,7 @@ class Scorecard(Displayed):
     reliability: Reliability
     n_at_zeros: int = 0
     n_clusters: int | None = None
+    data_digest: str | None = None
 
     def __getattr__(self, name: str) -> Any:
         known = self.__dict__.get("estimates", {})  # which a copy does not have yet
@@ -130,10 +135,10 @@ class Scorecard(Displayed):
         for name, each in self.estimates.items():
             if name == "error" and "accuracy" in self.estimates:
                 continue
-            title = "gap in points" if name == "gap" else each.metric.shown
+            title = f"{each.metric.shown} in points" if each.metric.is_signed else each.metric.shown
             rows.append((title, _value_of(each), _interval_of(each)))
-            if name == "ece" and self.ece_corrected is not None:
-                rows.append(("bias-corrected ECE", percent(self.ece_corrected), ""))
+            if (corrected := self._corrected(name)) is not None:
+                rows.append((f"bias-corrected {each.metric.shown}", percent(corrected), ""))
         return Tabular(("metric", "value", "95 % interval"), rows)
 
     @property
@@ -141,6 +146,8 @@ class Scorecard(Displayed):
         notes, bins = [], self.reliability
         if "gap" in self.estimates:
             notes.append("The gap is confidence minus accuracy.")
+        if "positive_gap" in self.estimates:
+            notes.append("The positive gap is the mean probability of the second class minus its share of the samples.")
         if "ece" in self.estimates and bins.n_bins is not None:
             of = "of equal width" if bins.strategy == "uniform" else "of equal weight"
             notes.append(f"The ECE has {plural(bins.n_bins, 'bin')} {of}.")
@@ -158,8 +165,20 @@ class Scorecard(Displayed):
 
     @property
     def ece_corrected(self) -> float | None:
-        found = self.estimates["ece"]
-        return None if found.gaps is None or found.why_no_se else found.gaps.corrected
+        return self._corrected("ece")
+
+    @property
+    def corrected(self) -> dict[str, float | None]:
+        """The bias-corrected calibration errors, such as ``ece_corrected``; None where the standard error is not known."""
+        eces = [name for name, each in self.estimates.items() if each.gaps is not None and not each.metric.is_signed]
+        return {f"{name}_corrected": self._corrected(name) for name in eces}
+
+    def _corrected(self, name: str) -> float | None:
+        """A calibration error without its bias; None of other metrics, and where its standard error is not known."""
+        found = self.estimates[name]
+        if found.gaps is None or found.why_no_se or found.metric.is_signed:
+            return None
+        return found.gaps.corrected
 
     @property
     def why_no_se(self) -> dict[str, str]:
@@ -184,7 +203,7 @@ class Scorecard(Displayed):
         found: dict[str, float | None] = {"n_samples": self.n_samples, "temperature": self.temperature}
         for name, each in self.estimates.items():
             found |= {name: each.value, f"{name}_se": each.se}
-        found["ece_corrected"] = self.ece_corrected
+        found |= self.corrected
         return {name: value for name, value in found.items() if value is not None and not isnan(value)}
 
     def interval(self, name: str, level: float = 0.95) -> Interval:
@@ -225,7 +244,7 @@ class Scorecard(Displayed):
 
 def _value_of(each: Estimate) -> str:
     """A metric with its standard error, as it is shown."""
-    if each.metric.name == "gap":
+    if each.metric.is_signed:
         return points_with_error(each.value, each.se)
     if each.metric.in_percent:
         return percent_with_error(each.value, each.se)
@@ -238,7 +257,7 @@ def _interval_of(each: Estimate) -> str:
         return ""
     scale = 100 if each.metric.in_percent else 1
     low, high = (scale * end for end in each.interval())
-    unit = " %" if each.metric.in_percent and each.metric.name != "gap" else ""
+    unit = " %" if each.metric.in_percent and not each.metric.is_signed else ""
     return f"{interval_text(low, high, scale * each.se)}{unit}"
 
 
@@ -321,7 +340,18 @@ def evaluate(
         (card,) = scorecards(data.even, maps, **how)
         return _without_unknown(card, data)
     (card,) = scorecards(data, maps, **how)
-    return card
+    if used is calibrator:
+        warn_of_one_temperature({"`calibrator`": card})
+    return replace(card, data_digest=digest_in(data))
+
+
+def warn_of_one_temperature(cards: Mapping[str, Scorecard]) -> str:
+    """Warn where calibrators of one temperature, by their names, leave the second of two classes off; says what was said."""
+    known = {name: each for name, each in cards.items() if each.temperature is not None and "positive_gap" in each.estimates}
+    said = about_one_temperature({name: each["positive_gap"] for name, each in known.items()})
+    if said:
+        notice(said, InputWarning)
+    return said
 
 
 def _refuse_map(used: Any) -> None:
@@ -360,13 +390,11 @@ def scorecards(
 ) -> list[Scorecard]:
     """A scorecard for each map, all from the same passes; ``metrics`` are the usual ones by default."""
     check_bins(n_bins, strategy)
-    wanted = default_metrics() if metrics is None else metrics
+    wanted = checked_metrics(default_metrics() if metrics is None else metrics, data)
     if isinstance(data, Sketch):
         if counts:
             raise InputError("counts", "be False for a sketch, which keeps sums for independent samples")
         return [_card_of_sketch(data, map_, wanted, n_bins, strategy) for map_ in maps]
-    for each in wanted:
-        each.check(data)
     if strategy == "quantile" and (n_rows := data.n_rows) is not None:
         step = max(1, _CLAIMS_AT_ONCE // n_rows)
         groups = [tuple(maps[start : start + step]) for start in range(0, len(maps), step)]
@@ -381,6 +409,7 @@ def _from_shared_readings(
 ) -> list[Scorecard]:
     sums = data.gather(MeasureScores(maps, edges_for(data, maps, n_bins, strategy), plan, counts)).items
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
+    plan = plan.suited(data.n_classes)
     return [card_of(each, temperature_of(map_), plan) for map_, each in zip(maps, sums, strict=True)]
 
 

@@ -14,7 +14,7 @@ from nishimori._kernels.scores import SCORES, ScoreTotals, score_totals, sums_bl
 from nishimori._rows.batch import Batch
 from nishimori._sums.census import at_zeros
 from nishimori._sums.passes import Sums
-from nishimori._sums.predictions import BinSums, Predictions, inverse_temperatures, predictions_after
+from nishimori._sums.predictions import POSITIVE_EDGES, BinSums, Predictions, inverse_temperatures, predictions_after
 from nishimori._sums.reliability import inner_edges
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import Array, HostArray
@@ -30,6 +30,17 @@ class MetricPlan:
     """Which metrics are measured, and from which sums: numbers per row are summed once for all metrics that have the same."""
 
     metrics: tuple[Metric, ...]
+
+    @cached_property
+    def _by_classes(self) -> "dict[int, MetricPlan]":
+        return {}
+
+    def suited(self, n_classes: int) -> "MetricPlan":
+        """The plan without metrics for another number of classes, which is known once rows are read."""
+        if n_classes not in self._by_classes:
+            left = tuple(each for each in self.metrics if each.suits(n_classes))
+            self._by_classes[n_classes] = self if left == self.metrics else MetricPlan(left)
+        return self._by_classes[n_classes]
 
     @cached_property
     def of_rows(self) -> list[Metric]:
@@ -54,6 +65,11 @@ class MetricPlan:
     def keeps_outcomes(self) -> bool:
         """Whether some metric is a function of all outcomes, which are kept once for all of them."""
         return any(each.kind == "of_outcomes" for each in self.metrics)
+
+    @cached_property
+    def has_positive(self) -> bool:
+        """Whether some metric is made of bins of the probability of the second of two classes."""
+        return any(each.of_bins == "positive" for each in self.metrics)
 
     @cached_property
     def score_places(self) -> list[int] | None:
@@ -83,6 +99,7 @@ class ScoreSums:
     totals: HostArray
     spread: Spread | ClusterSpread
     binned: BinSums
+    positive: Sums  # those per bin of the second of two classes, where some metric needs them
     own: Sums
 
     @classmethod
@@ -101,19 +118,22 @@ class ScoreSums:
             totals=totals,
             spread=spread(batch, rows, counts=predictions.counts),
             binned=predictions.binned,
+            positive=Sums((predictions.positive.binned,) if plan.has_positive else ()),
             own=plan.own_sums(predictions),
         )
 
     @classmethod
     def of_totals(cls, found: ScoreTotals, edges: HostArray, places: list[int]) -> "ScoreSums":
         """From the sums of a kernel over independent rows; ``places`` are those of the scores that are measured."""
+        positive = [] if found.positive is None else [BinSums.of_totals(POSITIVE_EDGES, found.positive, found.units)]
         return cls(
             n_rows=found.n_rows,
             n_at_zeros=0,
             weight=found.weight,
             totals=found.totals[places],
             spread=Spread(found.units, found.means[places], found.scatter[places]),
-            binned=BinSums.of_totals(edges, found),
+            binned=BinSums.of_totals(edges, found.bins, found.units),
+            positive=Sums(tuple(positive)),
             own=Sums(()),
         )
 
@@ -133,8 +153,8 @@ class ScoreSums:
 
     def sums_of(self, metric: Metric, plan: MetricPlan) -> Any:
         """What a metric that is not a mean is made of."""
-        if metric.of_bins:
-            return self.binned
+        if metric.of_bins is not None:
+            return self.binned if metric.of_bins == "top" else self.positive.items[0]
         return self.own.items[-1 if metric.kind == "of_outcomes" else plan.of_sums.index(metric)]
 
     def estimates(self, plan: MetricPlan) -> dict[str, Estimate]:
@@ -143,7 +163,7 @@ class ScoreSums:
         squares = self.spread.squares / self.weight**2
         found = {}
         for metric in plan.metrics:
-            gaps = self.binned.gaps if metric.of_bins else None
+            gaps = self.sums_of(metric, plan).gaps if metric.of_bins is not None else None
             why = ""
             if metric.kind == "of_rows":
                 place = plan.columns[metric.key]
@@ -159,7 +179,8 @@ class ScoreSums:
             if self.n_rows == 1:
                 error, why = None, ONE_SAMPLE
             metric.check_value(float(value))
-            found[metric.label] = Estimate(metric, float(value), error, why, squares, gaps)
+            kept_sums = self.sums_of(metric, plan) if metric.keeps_sums else None
+            found[metric.label] = Estimate(metric, float(value), error, why, squares, gaps, kept_sums)
         return found
 
 
@@ -235,17 +256,21 @@ class MeasureScores:
         if sums_blocks(batch) and self.reads_unchecked(batch) and (totals := self.of_unchecked(batch)) is not None:
             return totals
         zeros = at_zeros(batch)
-        found = predictions_after(self.maps, self.edges, batch, counts=self.counts)
-        return Sums(tuple(ScoreSums.of(each, self.plan.rows(each), self.plan, zeros) for each in found))
+        found, plan = predictions_after(self.maps, self.edges, batch, counts=self.counts), self.plan.suited(batch.n_classes)
+        return Sums(tuple(ScoreSums.of(each, plan.rows(each), plan, zeros) for each in found))
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether a kernel sums all that is measured, and notices what a check would refuse."""
-        if batch.clusters is not None or self.plan.score_places is None:
+        if batch.logits.ndim == 1:  # one number for two classes, which a kernel does not read
+            return False
+        plan = self.plan.suited(batch.n_classes)
+        if batch.clusters is not None or plan.score_places is None:
             return False
         betas = inverse_temperatures(self.maps)
         if len(betas) < len(self.maps):
             return False
-        return sums_scores(batch, betas, max((own.shape[1] - 1 for own in self.edges), default=0))
+        n_bins = max((own.shape[1] - 1 for own in self.edges), default=0)
+        return sums_scores(batch, betas, n_bins, positive=plan.has_positive)
 
     @property
     def n_sums(self) -> int:
@@ -254,10 +279,12 @@ class MeasureScores:
 
     def of_unchecked(self, batch: Batch) -> Sums | None:
         """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
-        places, found = self.plan.score_places, []
+        plan, found = self.plan.suited(batch.n_classes), []
+        places = plan.score_places
         assert places is not None, "which is asked before"
+        positive = inner_edges(POSITIVE_EDGES, batch)[0] if plan.has_positive else None
         for beta, edges in zip(inverse_temperatures(self.maps), self.edges, strict=True):
-            totals = score_totals(batch, beta, inner_edges(edges, batch)[0], counts=self.counts)
+            totals = score_totals(batch, beta, inner_edges(edges, batch)[0], positive, counts=self.counts)
             if totals is None:
                 return None
             found.append(ScoreSums.of_totals(totals, edges, places))

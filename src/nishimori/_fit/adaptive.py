@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nishimori._fit.match import Match
+from nishimori._fit.match import Match, refuse_uncertain
 from nishimori._fit.search import match
 from nishimori._rows.rows import Rows, has_clusters
 from nishimori._sums.observables import Confidence, Energy
@@ -125,7 +125,10 @@ class Adapted:
                     "sketch of one cluster. Fit 'ec' or 'ts', or fit 'adaptive' to samples of more clusters."
                 )
             C = joint.covariance
-            return cls(log_ec, log_ts, float(C[0, 0]), float(C[1, 1]), float(C[0, 1]))
+            found = cls(log_ec, log_ts, float(C[0, 0]), float(C[1, 1]), float(C[0, 1]))
+            if denied := refuse_uncertain(found.temperature, found.temperature_se, matched.census, by_loss=True):
+                raise denied
+            return found
         if isinstance(ec, NishimoriError) and isinstance(ts, NishimoriError):
             raise ec  # the temperature of EC is the target
         _warn_of_one(ec, ts)

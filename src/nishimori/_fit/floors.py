@@ -18,9 +18,8 @@ from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions
-from nishimori._rows.rows import Rows, floor_in, is_rows
-from nishimori._rows.scores import Scores, check_input, is_auto
-from nishimori._rows.top_k import TopK
+from nishimori._rows.rows import Rows, floor_in, input_in
+from nishimori._rows.scores import Scores, is_auto
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray, on_host
 from nishimori._support.roots import Root
@@ -40,11 +39,14 @@ _AS_GOOD = 0.5
 _NUMBERS, _LEAST_ROWS = 2**18, 2**10
 
 
-MAY_BE_AUTO = {
-    "floor": "Smaller probabilities are raised to this; by default only exact zeros are raised, to the smallest number of "
-    'their dtype. "auto" chooses the floor of the lowest out-of-fold log-loss, as for `ExpectationConsistency`.'
+MAY_BE_AUTO: dict[str, Any] = {
+    "words": {
+        "floor": 'Smaller probabilities are raised to this. "auto" chooses the floor of the lowest out-of-fold log-loss, as '
+        "for `ExpectationConsistency`; None raises only exact zeros, to the smallest number of their dtype. Logits have none."
+    },
+    "defaults": {"floor": "auto"},
 }
-"""What the floor may be where something is fitted."""
+"""What the floor may be, and is by default, where something is fitted: arguments of `takes_rows`."""
 
 
 class Samples(NamedTuple):
@@ -59,20 +61,18 @@ class Samples(NamedTuple):
 def open_rows_to_fit(
     logits: Any, labels: Any = None, *, names: tuple[str, str] = ("logits", "labels"), **options: Unpack[RowOptions]
 ) -> Rows:
-    """What the user passed, as rows to fit to; their floor is chosen here if it is "auto".
+    """What the user passed, as rows to fit to; their floor is chosen here if it is "auto", as it is by default.
 
-    ``names`` are what the caller's signature calls the first two arguments.
+    Logits have none, rows may have their own, and a sketch was made for one. ``names`` are what the caller's signature calls
+    the first two arguments.
     """
-    floor = options.get("floor")
-    if not is_auto(floor) or isinstance(logits, TopK):  # which has no use for any floor, and says so
+    if not is_auto(options.get("floor", "auto")):
         return open_rows(logits, labels, names=names, **options)
-    if not is_rows(logits):
-        check_input(options.get("input") or "logits", floor, fits=True)
     others = options.copy()
     others["floor"] = None
     data = open_rows(logits, labels, names=names, **others)
-    if floor_in(data) is not None:
-        raise InputError("floor", f"be left out where `{names[0]}` has its own, {floor_in(data)!r}", got="'auto'")
+    if input_in(data) == "logits" or floor_in(data) is not None or getattr(data, "kind", "") == "Sketch":
+        return data
     return with_floor(data, choose_floor(data, names[0]), names[0])
 
 
@@ -83,11 +83,11 @@ def with_floor(data: Any, floor: float, name: str) -> Rows:
     if found is None:
         raise InputError(
             "floor",
-            f"be a number where `{name}` is a {type(data).__name__}",
+            f"be a number or None where `{name}` is a {type(data).__name__}",
             got="'auto', which needs the probability of each sample, several times",
             remedy=(
                 "Choose it on a part of the data that fits in memory: `nishimori.temperatures(probabilities, labels, "
-                "input='probabilities', floor='auto').floor`."
+                "input='probabilities').floor`."
             ),
         )
     return found
@@ -103,8 +103,6 @@ def choose_floor(data: Rows, name: str = "logits") -> float:
     collected = _Collect(data.n_classes)
     with_floor(data, _FLOORS[0], name)  # refuses what cannot be read again
     data.gather(collected)
-    if collected.has_logits:
-        check_input("logits", "auto")  # raises
     return best_floor(collected.samples())
 
 
@@ -177,12 +175,9 @@ class _Collect:
         self._draw = np.random.default_rng(0)
         self._share = 1.0
         self._parts: list[tuple[HostArray, ...]] = []
-        self.has_logits = False
 
     def __call__(self, batch: Batch) -> int:
-        if batch.given is None:
-            self.has_logits = True  # which is refused later, because it is not about this batch
-            return 0
+        assert batch.given is not None, "only probabilities have a floor"
         drawn = self._draw.random(batch.n_rows)
         codes = np.full(batch.n_rows, -1) if batch.clusters is None else batch.clusters.codes
         part = (drawn, on_host(batch.given), on_host(batch.labels), on_host(batch.weights), codes)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nishimori._fit.match import is_denied
 from nishimori._fit.random_effects import variance_between, variance_limit
 from nishimori._rows.rows import Rows, has_clusters
 from nishimori._sums.groups import Grouping, GroupSums, MeasureGroups
@@ -46,6 +47,9 @@ _MOST_PASSES = 60
 # every answer is wrong; at a factor of 1,100 its confidence is that of chance, and float32 still tells its classes apart.
 _FARTHEST, _LONGEST_SHIFT = 7.0, 1.0
 
+# A group whose gap at the common temperature is this many times its standard error rejects that temperature.
+_REJECTED = 2.0
+
 # A group whose log T has a larger standard error by itself than this, a factor of 20,000 in T, says nothing.
 _LARGEST_ERROR = 10.0
 
@@ -65,7 +69,8 @@ class GroupMatch:
     used_spread : float
         The one that temperatures are shrunk with.
     is_open : array of bool
-        Which groups the data say nothing about, so that they have the common temperature.
+        Which groups have the common temperature, because the data say nothing about them, or because the standard error of
+        their own one is as large as itself and their samples do not reject the common one.
     residual : float
         The mean gap of all rows at these temperatures.
     n_passes : int
@@ -106,12 +111,18 @@ def match_groups(
     is_open = (first.n_units < 2) | ~(_LARGEST_ERROR**2 * first.slope**2 > first.variance)
     spread, used, possible = _spreads(first, ~is_open, observable)
     distances, last = np.zeros(grouping.number), first
+    common_error = 0.0 if common_se is None else common_se / common
+    near = _possible(first, ~is_open, possible)
     if used > 0:
         distances = search.solve(first, is_open, used)
         distances, last = search.recentre(distances, is_open)
-    errors = _log_errors(
-        last, is_open, _possible(first, ~is_open, possible), used, 0.0 if common_se is None else common_se / common
-    )
+    errors = _log_errors(last, is_open, near, used, common_error)
+    # A group that rejects the common temperature is better off with an uncertain one: if all answers are wrong, T is infinite.
+    denied = ~is_open & (distances != 0) & is_denied(errors) & (first.gap**2 <= _REJECTED**2 * first.variance)
+    if denied.any():
+        is_open = is_open | denied
+        distances, last = (distances, first) if is_open.all() else search.recentre(distances, is_open)
+        errors = _log_errors(last, is_open, near, used, common_error)
     return GroupMatch(
         common=common,
         logs=np.where(is_open, log(common), log(common) + distances),

@@ -7,17 +7,49 @@ from math import exp, sqrt
 import numpy as np
 
 from nishimori._rows.rows import Rows, has_clusters
-from nishimori._sums.census import Census, warn_if_few, warn_of_zeros
+from nishimori._sums.census import Census, warn_if_few, warn_of_zeros, what_decides
 from nishimori._sums.clusters import ClusterGaps
 from nishimori._sums.moments import GapSums, Measure, Moments
-from nishimori._sums.observables import Energy, Observable
+from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text, percent
 from nishimori._support.roots import Root
 from nishimori._support.tables import Tabular
-from nishimori.errors import NishimoriError
+from nishimori._support.warnings import notice
+from nishimori.errors import FewErrorsWarning, NishimoriError, NoTemperatureError
+
+# With β = 1/T: the standard error of β over β is that of T over T. A fit is refused from the first share on, because β may then
+# as well be zero, at which the scores say nothing; from the second on it is told that this is not far.
+_REFUSED, _DOUBTFUL = 1.0, 0.5
+
+
+def is_denied(log_errors: HostArray) -> HostArray:
+    """Which temperatures are no results, from the standard errors of their logarithms, which are those of T over T."""
+    denied: HostArray = log_errors >= _REFUSED
+    return denied
+
+
+def refuse_uncertain(T: float, se: float | None, census: Census, *, by_loss: bool) -> NoTemperatureError | None:
+    """Why a temperature is no result: its standard error is as large as itself. None where it is smaller, or not known."""
+    if se is None or se < _REFUSED * T:
+        return None
+    why, remedy = what_decides(census, by_loss=by_loss)
+    size = f"T = {number_text(T, 3)} ± {number_text(se, 2)}"
+    return NoTemperatureError(
+        f"The data do not determine the temperature: in {size} the standard error is as large as T. {why}",
+        remedy,
+        end="uncertain",
+    )
+
+
+def warn_if_uncertain(T: float, se: float | None, census: Census, name: str, *, by_loss: bool) -> None:
+    """Warn where the standard error of a temperature is more than half of it."""
+    if se is not None and se >= _DOUBTFUL * T:
+        why, remedy = what_decides(census, by_loss=by_loss)
+        size = f"T = {number_text(T, 3)} ± {number_text(se, 2)}"
+        notice(f"The temperature of {name} is uncertain, {size}. {why} {remedy}", FewErrorsWarning)
 
 
 @dataclass(frozen=True)
@@ -177,6 +209,18 @@ class Match:
         joint = Joint.of(self.observables[position : position + 1], [-root.x], self.gaps)
         return None if joint is None else exp(-root.x) * joint.log_error(0)
 
+    def judged(self) -> "Match":
+        """The match without temperatures that their own standard errors deny: the reason takes the place of each."""
+        refused = (self._refusal(i) for i in range(len(self.roots)))
+        return replace(self, roots=tuple(why or root for why, root in zip(refused, self.roots, strict=True)))
+
+    def _refusal(self, position: int) -> NoTemperatureError | None:
+        root = self.roots[position]
+        if not isinstance(root, Root):
+            return None
+        by_loss = isinstance(self.observables[position], Energy)
+        return refuse_uncertain(exp(-root.x), self.standard_error(position), self.census, by_loss=by_loss)
+
     def joint(self) -> Joint | None:
         """All log T and their covariance; None if one of them does not exist, or if the sums for it were not made."""
         roots = [root for root in self.roots if isinstance(root, Root)]
@@ -201,11 +245,22 @@ class Match:
 
     def warn(self) -> None:
         """Say what makes the temperatures that were found uncertain."""
-        found = [each for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
-        if found:
-            warn_if_few(self.census)
-        if any(isinstance(each, Energy) for each in found):
+        found = {
+            i: (each, exp(-root.x))
+            for i, (each, root) in enumerate(zip(self.observables, self.roots, strict=True))
+            if isinstance(root, Root)
+        }
+        if found and not warn_if_few(self.census):
+            for i, (each, T) in found.items():
+                warn_if_uncertain(T, self.standard_error(i), self.census, _name(each), by_loss=isinstance(each, Energy))
+        if any(isinstance(each, Energy) for each, _ in found.values()):
             warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling", fits=True)
+
+
+def _name(observable: Observable) -> str:
+    """What sentences call the method that matches an observable."""
+    known = {Confidence: "expectation consistency", Energy: "temperature scaling"}
+    return known.get(type(observable), type(observable).__name__)
 
 
 def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]], *, counts: bool) -> GapSums:

@@ -16,7 +16,7 @@ Expectation consistency and temperature scaling are one search with two observab
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import exp, inf, log
 from operator import mul
@@ -28,6 +28,7 @@ from nishimori._fit.match import Match
 from nishimori._rows.labels import check_number_of_clusters
 from nishimori._rows.rows import Rows, call_with_rows, counts_of_clusters, has_clusters, refuse_counted_clusters
 from nishimori._sums.census import Census, Count
+from nishimori._sums.evenness import MeasureEvenness
 from nishimori._sums.moments import GapSums, Measure, Moments, log_scale
 from nishimori._sums.observables import Confidence, Observable, TopN
 from nishimori._sums.passes import together
@@ -63,6 +64,9 @@ _FALLS = 1e-9
 # Smaller differences of logits than exp(-this) = 1e-100 need a β whose square is beyond float64.
 _FARTHEST = 230.0
 
+# Only below this temperature may rounding decide: logits in float32 would have to be larger than 20,000 otherwise.
+_SUSPECT = 0.01
+
 # Squares of gaps that are carried to the root from a short step away are right to about this relative amount, or are measured
 # again: standard errors then to half of it.
 _CARRIED = 1e-3
@@ -76,13 +80,36 @@ def match(
     label_name: str = "labels",
     counts: bool = False,
 ) -> Match:
-    """Search for the temperatures of several observables at once.
+    """Search for the temperatures of several observables at once; one that its own standard error denies is no result.
 
     ``right`` says which answers count as right: by default those whose top class is true. ``starts`` are the values of log β
     to start from; by default the answers of a sample. ``label_name`` is what the caller's signature calls the labels.
     Standard errors are those of independent rows, or of clusters if the data have any; with ``counts``, a weight of w stands
     for w independent rows.
     """
+    options: dict[str, Any] = {"right": right, "starts": starts, "label_name": label_name, "counts": counts}
+    return _without_rounding(data, find_roots(data, *observables, **options).judged())
+
+
+def _without_rounding(data: Rows | Sketch, found: Match) -> Match:
+    """The match without temperatures so low that the rounding of logits would decide; a pass, where that may be so."""
+    lowest = min((exp(-root.x) for root in found.roots if isinstance(root, Root)), default=inf)
+    if lowest > _SUSPECT or isinstance(data, Sketch) or not data.gather(MeasureEvenness()).decides(lowest):
+        return found
+    why = "the logits of most rows are equal up to rounding, so they say nothing about T."
+    error = NoTemperatureError(f"No temperature fits: {why}", "Check the model's output.", end="flat")
+    return replace(found, roots=tuple(error if isinstance(root, Root) else root for root in found.roots))
+
+
+def find_roots(
+    data: Rows | Sketch,
+    *observables: Observable,
+    right: TopN | None = None,
+    starts: Sequence[float] | None = None,
+    label_name: str = "labels",
+    counts: bool = False,
+) -> Match:
+    """What `match` finds, with all temperatures, however uncertain: for searches of more parameters that only start there."""
     if isinstance(data, Sketch):
         return _match_in_sketch(data, observables, right, label_name, counts=counts)
     found = Search(data, observables, right or Confidence(), label_name).run(starts)

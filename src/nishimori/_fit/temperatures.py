@@ -146,7 +146,7 @@ class Temperatures(Displayed):
         )
 
 
-@takes_rows(refuses={"groups": NO_GROUPS}, words=MAY_BE_AUTO)
+@takes_rows(refuses={"groups": NO_GROUPS}, **MAY_BE_AUTO)
 def temperatures(
     logits: Any,
     labels: Any = None,

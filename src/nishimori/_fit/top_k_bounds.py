@@ -11,8 +11,8 @@ from math import exp, inf, sqrt
 
 import numpy as np
 
-from nishimori._fit.match import FitInfo, Match
-from nishimori._fit.search import match
+from nishimori._fit.match import FitInfo, Match, refuse_uncertain
+from nishimori._fit.search import find_roots
 from nishimori._kernels.row_sums import known_sums
 from nishimori._rows.batch import Batch
 from nishimori._rows.top_k_rows import CompletedBatch, TopKRows
@@ -65,8 +65,8 @@ class BoundedMatch:
             raise InputError("top_n", f"be at most the number of listed classes per sample, {data.n_listed}", got=right.n)
         searched = self._asked or (Confidence(),)  # which counts the rows
         name = data.labels_name
-        self.even: Match = match(data.even, *searched, right=right, label_name=name, counts=counts)
-        self.concentrated: Match = match(data.concentrated, *searched, right=right, label_name=name, counts=counts)
+        self.even: Match = find_roots(data.even, *searched, right=right, label_name=name, counts=counts)
+        self.concentrated: Match = find_roots(data.concentrated, *searched, right=right, label_name=name, counts=counts)
 
     @property
     def n_passes(self) -> int:
@@ -115,7 +115,11 @@ class BoundedMatch:
         # Where the two are far from each other, the error of the hotter one may exceed any width.
         is_close = bool(errors) and bounds.high - bounds.low < min(errors)
         se = max(errors) if is_close else min(errors, default=None)
-        return BoundedTemperature(observable, bounds, se, None if is_close else self._too_wide(bounds, se))
+        if not is_close:
+            return BoundedTemperature(observable, bounds, se, self._too_wide(bounds, se))
+        middle = (bounds.low + bounds.high) / 2
+        denied = refuse_uncertain(middle, se, self.even.census, by_loss=is_energy)
+        return BoundedTemperature(observable, bounds, se, denied)
 
     def _widen(self, bounds: Interval, root: Root) -> Interval:
         """The bounds, widened by the rounding of both ends and of the log-probabilities."""

@@ -535,6 +535,7 @@ enum { ONCE, FIRST, AGAIN };
 #define STORED_TAINT taint32
 #define LIMIT_OF_LOGITS FLT_MAX
 #define LEAST_SQUARED 1.0842021724855044e-19 /* 2^-63 */
+#define LEAST_WEIGHT (4 * FLT_MIN) /* polynomials are of 4·2^r, and the power of two is a normal number */
 #include "native_rows.h"
 #include "native_probabilities.h"
 #undef T
@@ -551,6 +552,7 @@ enum { ONCE, FIRST, AGAIN };
 #undef VMAX
 #undef DOUBLES
 #undef LEAST_SQUARED
+#undef LEAST_WEIGHT
 
 #define T double
 #define DOUBLES vector64
@@ -564,6 +566,7 @@ enum { ONCE, FIRST, AGAIN };
 #define VFMA VFMA64
 #define VMAX VMAX64
 #define LEAST_SQUARED 2.983336292480083e-154 /* 2^-510 */
+#define LEAST_WEIGHT (4 * DBL_MIN)
 
 #define FN(name) name##_widened
 #define LOGITS half_vector32

@@ -69,7 +69,7 @@ _ARGUMENTS = {
     "node_sums": (_I, _P, _P, _P, _N, _N, _P, _N, _I, _D, _P, _P, _P, _P, _P),
     "softmax": (_I, _P, _N, _N, _P, _P),
     "group_sums": (_I, _P, _P, _P, _P, _N, _N, _P, _P, _N, _I, _I, _P),
-    "score_sums": (_I, _P, _P, _P, _N, _N, _P, _D, _I, _P, _N, _P, _P),
+    "score_sums": (_I, _P, _P, _P, _N, _N, _P, _D, _I, _P, _N, _P, _N, _P, _P),
     "half_power_sums": (_P, _P, _N, _N, _P, _I, _P, _P, _P),
     "half_block_sums": (_P, _P, _P, _P, _N, _N, _P, _P),
 }
@@ -388,20 +388,31 @@ _N_BIN_SUMS = 7
 
 
 def score_sums(
-    logits: HostArray, labels: HostArray, weights: HostArray, beta: float, inner: HostArray, *, counts: bool
+    logits: HostArray,
+    labels: HostArray,
+    weights: HostArray,
+    beta: float,
+    inner: HostArray,
+    positive: HostArray | None = None,
+    *,
+    counts: bool,
 ) -> tuple[HostArray, HostArray, bool]:
     """The sums of native_scores.h over all rows and per bin, in float64, and whether something has to be checked.
 
-    ``inner`` are the edges between bins.
+    ``inner`` are the edges between bins. Where there are two classes, ``positive`` are those between bins of the probability
+    of the second one, which come after the others.
     """
-    labels, weights, inner = (
-        _contiguous(each, dtype) for each, dtype in ((labels, np.int64), (weights, np.float64), (inner, np.float64))
+    own = np.empty(0) if positive is None else positive
+    labels, weights, inner, own = (
+        _contiguous(each, dtype)
+        for each, dtype in ((labels, np.int64), (weights, np.float64), (inner, np.float64), (own, np.float64))
     )
+    n_bins, n_positive = len(inner) + 1, 0 if positive is None else len(own) + 1
     term = byref(_cached_term(beta, _DOUBLE))
 
     def work(rows: slice) -> tuple[HostArray, HostArray, bool]:
-        sums, bins, z = np.zeros(_N_SCORE_SUMS), np.zeros((len(inner) + 1, _N_BIN_SUMS)), _rows(logits, rows)
-        given = z, labels[rows], weights[rows], *z.shape, term, beta, counts, inner, len(bins), sums, bins
+        sums, bins, z = np.zeros(_N_SCORE_SUMS), np.zeros((n_bins + n_positive, _N_BIN_SUMS)), _rows(logits, rows)
+        given = z, labels[rows], weights[rows], *z.shape, term, beta, counts, inner, n_bins, own, n_positive, sums, bins
         return sums, bins, _call("score_sums", _kind(z, True), *given)
 
     parts = _in_blocks(logits, work)

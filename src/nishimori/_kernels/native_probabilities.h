@@ -1,5 +1,5 @@
 /* Probabilities of rows of logits, written where the caller wants them. native.c includes this file after native_rows.h, whose macros
-and functions it uses, where Z is T.
+and functions it uses, where Z is T. LEAST_WEIGHT is the least weight of which `exp2` has all digits.
 
 The classes at the maximum, whose weights are 1, are counted, and the weights of all others are summed apart from them: added
 to 1 in float, each would lose up to 6e-8. */
@@ -16,8 +16,8 @@ static ALWAYS_INLINE VECTOR FN(weigh)(VECTOR d, FN(constants) c, VECTOR *below, 
     return w;
 }
 
-/* Whether one of n probabilities is 0. */
-static NO_INLINE int FN(has_zero)(const T *p, int64_t n)
+/* Whether one of n probabilities is so small that `exp2` may have given anything below it. */
+static NO_INLINE int FN(has_small)(const T *p, int64_t n)
 {
     VECTOR zero = {0}, most = zero - (T)1;
     T lanes[WIDTH];
@@ -26,18 +26,19 @@ static NO_INLINE int FN(has_zero)(const T *p, int64_t n)
         most = VMAX(-FN(load)(p + i), most);
     memcpy(lanes, &most, sizeof most);
     for (int lane = 0; lane < WIDTH; lane++)
-        if (lanes[lane] == 0)
+        if (lanes[lane] > -LEAST_WEIGHT)
             return 1;
     for (; i < n; i++)
-        if (p[i] == 0)
+        if (p[i] < LEAST_WEIGHT)
             return 1;
     return 0;
 }
 
-/* Fill in probabilities that are too small for `exp2` above, which gave 0 for them: they may be subnormal numbers. */
+/* Fill in probabilities that are too small for `exp2` above: they may be subnormal numbers. It gave 0 for them, or something too
+small where the power of two of its table has no exponent left. */
 static NO_INLINE void FN(fill_small)(const Z *z, int64_t n_rows, int64_t n_classes, FN(constants) c, T *to)
 {
-    if (!FN(has_zero)(to, n_rows * n_classes))
+    if (!FN(has_small)(to, n_rows * n_classes))
         return;
     for (int64_t row = 0; row < n_rows; row++, z += n_classes, to += n_classes) {
         Z largest = -(Z)INFINITY;
@@ -48,7 +49,7 @@ static NO_INLINE void FN(fill_small)(const Z *z, int64_t n_rows, int64_t n_class
         }
         double rate = ((double)c.high + (double)c.low) * (double)c.scale;
         for (int64_t k = 0; k < n_classes; k++)
-            if (to[k] == 0 && z[k] > -(Z)INFINITY)
+            if (to[k] < LEAST_WEIGHT && z[k] > -(Z)INFINITY)
                 to[k] = (T)(exp2(((double)z[k] - (double)largest) * rate) * (double)most);
     }
 }

@@ -140,6 +140,17 @@ static NO_INLINE void add_to_bins(const double *restrict confidence, const doubl
     }
 }
 
+/* The probability of the second of two classes, and 1 where it is true: the answer is that class if it is right as often as its
+label is 1. */
+static NO_INLINE void claim_positive(const double *restrict confidence, const double *restrict rest, const double *restrict right,
+                                     const int64_t *restrict labels, int n, double *restrict claimed, double *restrict is_true)
+{
+    for (int i = 0; i < n; i++) {
+        is_true[i] = labels[i] == 1;
+        claimed[i] = (right[i] > 0.0) == (labels[i] == 1) ? confidence[i] : rest[i] * confidence[i];
+    }
+}
+
 /* Whether some number is infinite. */
 static NO_INLINE int has_infinite(const double *x, int n)
 {
@@ -151,17 +162,22 @@ static NO_INLINE int has_infinite(const double *x, int n)
 }
 
 /* Add the scores of all rows at the β of `term` to `sums` (N_SCORE_SUMS), and their sums per bin to `bins` (n_bins, N_SCORE_BIN_SUMS).
-`inner` are the n_bins - 1 edges between bins. `kind` is WIDENED or DOUBLE. A loss that is infinite has to be checked, too. */
+`inner` are the n_bins - 1 edges between bins. Where there are two classes, n_positive further bins, with the edges `positive`
+between them, are those of the probability of the second class, and of whether it is true; 0 for none. `kind` is WIDENED or DOUBLE. A
+loss that is infinite has to be checked, too. */
 EXPORT int EXPORTED(nishimori_score_sums)(int kind, const void *z, const int64_t *labels, const double *weights, int64_t n,
                                           int64_t n_classes, const nishimori_term *term, double beta, int is_counts,
-                                          const double *inner, int64_t n_bins, double *sums, double *bins)
+                                          const double *inner, int64_t n_bins, const double *positive, int64_t n_positive,
+                                          double *sums, double *bins)
 {
-    double rest[ROWS], squares[ROWS], right[ROWS], drops[ROWS], scores[N_SCORES * ROWS];
-    int64_t below[CELLS + 1];
+    double rest[ROWS], squares[ROWS], right[ROWS], drops[ROWS], scores[N_SCORES * ROWS], claimed[ROWS], is_true[ROWS];
+    int64_t below[CELLS + 1], below_positive[CELLS + 1];
     int is_unusual = 0;
     if (n_classes < 1)
         return n > 0;
     count_edges(inner, n_bins, below);
+    if (n_positive > 0)
+        count_edges(positive, n_positive, below_positive);
     for (int64_t start = 0; start < n; start += ROWS) {
         int here = (int)(n - start < ROWS ? n - start : ROWS);
         const int64_t *true_classes = labels + start;
@@ -176,6 +192,10 @@ EXPORT int EXPORTED(nishimori_score_sums)(int kind, const void *z, const int64_t
         is_unusual |= has_infinite(scores + NLL * ROWS, here);
         add_scores(scores, some, here, is_counts, sums);
         add_to_bins(scores + CONFIDENCE * ROWS, right, some, here, is_counts, inner, below, bins);
+        if (n_positive > 0) {
+            claim_positive(scores + CONFIDENCE * ROWS, rest, right, true_classes, here, claimed, is_true);
+            add_to_bins(claimed, is_true, some, here, is_counts, positive, below_positive, bins + N_SCORE_BIN_SUMS * n_bins);
+        }
     }
     return is_unusual;
 }

@@ -55,6 +55,8 @@ class ScoreTotals(NamedTuple):
         Σwx, Σux/Σu and Σu(x - Σux/Σu)².
     bins : BinTotals
         Sums per bin.
+    positive : BinTotals or None
+        The same of the probability of the second of two classes, where it was asked for.
     """
 
     n_rows: int
@@ -64,18 +66,19 @@ class ScoreTotals(NamedTuple):
     means: HostArray
     scatter: HostArray
     bins: BinTotals
+    positive: BinTotals | None = None
 
 
-def sums_scores(batch: Batch, betas: Sequence[float], n_bins: int) -> bool:
+def sums_scores(batch: Batch, betas: Sequence[float], n_bins: int, *, positive: bool = False) -> bool:
     """Whether `score_totals` takes these rows at all of these β, and is the fastest way.
 
-    They need not be checked unless they are float64 on a device.
+    They need not be checked unless they are float64 on a device. ``positive`` if sums of the second of two classes are wanted.
     """
     least, largest = min(betas, default=1.0), max(betas, default=1.0)
     if is_read_in_c(batch.logits, least, largest):
         return batch.n_classes < _MANY_CLASSES or _MANY_DOUBLINGS * len(doublings(betas)) > len(betas)
     kernel = kernel_of(batch)
-    if kernel.name != "triton" or not (is_plain(batch) and least > LEAST_SINGLE and largest < 1 / LEAST_SINGLE):
+    if positive or kernel.name != "triton" or not (is_plain(batch) and least > LEAST_SINGLE and largest < 1 / LEAST_SINGLE):
         return False
     is_table = kernel.takes_unchecked(as_stored(batch)) or arrays.dtype_name(batch.logits) == "float64"
     return is_table and n_bins <= _MOST_BINS_ON_DEVICE
@@ -91,17 +94,26 @@ def is_read_in_c(logits: Array, least: float, largest: float) -> bool:
     return _LEAST < least <= largest < 1 / _LEAST and computes_in_c(logits)
 
 
-def score_totals(batch: Batch, beta: float, inner: HostArray, *, counts: bool) -> ScoreTotals | None:
+def score_totals(
+    batch: Batch, beta: float, inner: HostArray, positive: HostArray | None = None, *, counts: bool
+) -> ScoreTotals | None:
     """The sums of all rows of a batch, which may have weight zero; None if there is something to check or to mask.
 
-    Bins have the edges ``inner`` between them; a confidence on an edge counts in the bin below.
+    Bins have the edges ``inner`` between them; a confidence on an edge counts in the bin below. ``positive`` are those of the
+    probability of the second of two classes; None to leave it out.
     """
-    own = native.score_sums if computes_in_c(batch.logits) else kernel_of(batch).score_sums
-    assert own is not None, "which is asked before"
-    sums, bins, is_unusual = own(as_stored(batch), batch.labels, batch.weights, beta, inner, counts=counts)
+    given = as_stored(batch), batch.labels, batch.weights, beta, inner
+    if computes_in_c(batch.logits):
+        sums, bins, is_unusual = native.score_sums(*given, positive, counts=counts)
+    else:
+        own = kernel_of(batch).score_sums
+        assert own is not None, "which is asked before"
+        sums, bins, is_unusual = own(*given, counts=counts)
     weight, units, *_ = sums.tolist()
     if is_unusual or not units > 0:
         return None
     totals, means, scatter = sums[2:].reshape(3, len(SCORES))
     n_rows = batch.n_rows if batch.weights is None else int(batch.xp.count_nonzero(batch.weights))
-    return ScoreTotals(n_rows, weight, units, totals, means, scatter, BinTotals(*bins.T.copy()))
+    n_bins = len(inner) + 1
+    further = None if positive is None else BinTotals(*bins[n_bins:].T.copy())
+    return ScoreTotals(n_rows, weight, units, totals, means, scatter, BinTotals(*bins[:n_bins].T.copy()), further)

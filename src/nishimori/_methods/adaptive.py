@@ -24,8 +24,8 @@ class AdaptiveMethod(FittedMethod):
     ec_: float | None
     ts_: float | None
 
-    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
-        self.input: Input = input
+    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 

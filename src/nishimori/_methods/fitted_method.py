@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from numbers import Real
-from typing import Any, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from nishimori._methods.record import Provenance, Record
 from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes, class_labels, column_names, refuse_permuted
 from nishimori._rows.options import RowOptions
-from nishimori._rows.rows import Rows, counts_in, floor_in, is_rows
+from nishimori._rows.rows import Rows, counts_in, digest_in, floor_in, input_in, is_rows
 from nishimori._rows.scores import Floor, Input, is_auto
 from nishimori._sums.observables import Observable
 from nishimori._support.arrays import HostArray
@@ -50,7 +50,9 @@ class FittedMethod(ABC):
     ends with ``return self.learn(...)``.
     """
 
-    input: Input
+    is_fixed: ClassVar[bool] = False  # whether `fit` learns nothing from the data
+    input: Input | None
+    input_: Input
     classes: Classes
     floor: Floor = None  # a subclass without this parameter raises only exact zeros
     floor_: float | None
@@ -63,6 +65,7 @@ class FittedMethod(ABC):
     group_column_: str | None
     n_samples_: int | None
     residual_: float | None
+    data_digest_: str | None = None
     temperature_se_: float | None
 
     @abstractmethod
@@ -143,11 +146,15 @@ class FittedMethod(ABC):
         classes = class_labels(self.classes, data.n_classes)
         check_map(map_, data.n_classes, data)
         self.map_ = map_
-        self.floor_ = floor_in(data) if is_auto(self.floor) else self.floor  # type: ignore[assignment]
+        self.input_ = input_in(data) if self.input is None else self.input
+        self.floor_ = self.floor  # type: ignore[assignment]
+        if is_auto(self.floor):
+            self.floor_ = floor_in(data) if self.input_ == "probabilities" else None
         self.n_features_in_ = data.n_classes
         self.classes_ = classes
         self.n_samples_ = n_samples
         self.residual_ = residual
+        self.data_digest_ = None if self.is_fixed else digest_in(data)
         self.temperature_se_ = temperature_se
         self.name_columns(column_names(X))
         self._is_flat_ = is_flat(X)
@@ -171,9 +178,13 @@ class FittedMethod(ABC):
         """Become what ``record`` describes, ready to use."""
         origin = record.provenance
         self.map_ = record.map
+        self.input_ = record.input
         self.floor_ = record.floor
+        if record.input == "probabilities" and record.floor is None:
+            self.floor = None  # a new fit would choose one
         self.n_samples_ = origin.n_samples
         self.residual_ = origin.residual
+        self.data_digest_ = origin.data_digest
         self.temperature_se_ = origin.temperature_se
         if origin.n_classes is not None:
             self.classes_ = class_labels(origin.classes, origin.n_classes)
@@ -227,10 +238,11 @@ class FittedMethod(ABC):
             temperature_se=getattr(self, "temperature_se_", None),
             estimates=self.estimates(),
             is_flat=getattr(self, "_is_flat_", False),
+            data_digest=self.data_digest_,
             library_version=nishimori.__version__,
         )
         floor = None if self.floor_ is None else float(self.floor_)
-        return Record(self.map_, self.input, origin, floor)
+        return Record(self.map_, self.input_, origin, floor)
 
     def estimates(self) -> dict[str, float] | None:
         """Further numbers of the fit that a file keeps; none by default."""

@@ -166,13 +166,13 @@ class ExpectationConsistencyMethod(OneTemperatureMethod):
         *,
         top_n: int = 1,
         smooth_labels: bool = False,
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
-        floor: Floor = None,
+        floor: Floor = "auto",
     ) -> None:
         self.top_n = top_n
         self.smooth_labels = smooth_labels
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 
@@ -186,10 +186,10 @@ class TemperatureScalingMethod(OneTemperatureMethod):
     """The temperature at which the mean cross-entropy is lowest; the calibrator is `TemperatureScaling`."""
 
     def __init__(
-        self, *, smooth_labels: bool = False, input: Input = "logits", classes: Classes = None, floor: Floor = None
+        self, *, smooth_labels: bool = False, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
     ) -> None:
         self.smooth_labels = smooth_labels
-        self.input: Input = input
+        self.input: Input | None = input
         self.classes = classes
         self.floor: Floor = floor
 

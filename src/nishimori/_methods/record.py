@@ -34,7 +34,7 @@ MULTILABEL_FORMAT = "nishimori-multilabel"
 _REMEDY = "Fit and save again."
 
 # What the first files of version 2 do not have.
-_ADDED = ("label_column", "score_column", "group_column", "temperature_se", "estimates", "is_flat")
+_ADDED = ("label_column", "score_column", "group_column", "temperature_se", "estimates", "is_flat", "data_digest")
 
 # A hundred times the largest vocabulary; a calibrator lists its classes, so this bounds what a small file can ask for.
 _MOST_CLASSES = 2**24
@@ -57,6 +57,7 @@ class Provenance:
     temperature_se: float | None = None
     estimates: dict[str, float] | None = None  # further numbers of the fit, which the method itself understands
     is_flat: bool | None = None  # whether the scores were one number per sample; None in files that do not say
+    data_digest: str | None = None  # which rows it was fitted to, see `_rows.digest`; None in files that do not say
     library_version: str = ""
 
     def faults(self) -> list[str]:
@@ -75,6 +76,7 @@ class Provenance:
             "score_column": isinstance(self.score_column, str | None),
             "group_column": isinstance(self.group_column, str | None),
             "is_flat": self.is_flat is None or (type(self.is_flat) is bool and (not self.is_flat or self.n_classes == 2)),
+            "data_digest": isinstance(self.data_digest, str | None),
             "library_version": isinstance(self.library_version, str),
         }
         faults = [name for name, right in known.items() if not right]
@@ -123,7 +125,8 @@ class Record:
     @property
     def common_parameters(self) -> dict[str, Any]:
         """The parameters that methods of every kind have; a method of somebody's own need not have a floor."""
-        common: dict[str, Any] = {"input": self.input, "classes": self.provenance.classes}
+        said = None if self.input == "logits" else self.input  # which is also what a new fit takes scores for
+        common: dict[str, Any] = {"input": said, "classes": self.provenance.classes}
         return common if self.floor is None else common | {"floor": self.floor}
 
     @property

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.digest import digest_of
 from nishimori._rows.labels import RowIndex, check_number_of_clusters, cluster_codes, row_index
 from nishimori._rows.rows import Rows, T, most_copied, reads_unchecked
-from nishimori._rows.scores import Scores
+from nishimori._rows.scores import Input, Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, silent
@@ -89,6 +90,14 @@ class ArrayRows(Rows):
     @property
     def floor(self) -> float | None:  # type: ignore[override]
         return self.scores.floor
+
+    @property
+    def input(self) -> Input:  # type: ignore[override]
+        return self.scores.input
+
+    @property
+    def digest(self) -> str | None:  # type: ignore[override]
+        return digest_of(self.scores, self.labels, self.weights)
 
     def with_floor(self, floor: float) -> "ArrayRows":
         """A copy of these rows in which probabilities below ``floor`` are raised to it."""

@@ -16,7 +16,7 @@ from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import encode_values
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import ReadingTotals
-from nishimori._rows.scores import warn_if_probabilities
+from nishimori._rows.score_range import ScoreRange
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.warnings import Told, collect_notices
@@ -33,13 +33,15 @@ PLACE = np.dtype([("number", np.int64), ("first", np.int64)])
 class Part:
     """The sums of some chunks, or why one of them is refused. Those of later chunks add.
 
-    ``sums`` are None without a row of positive weight. ``told`` are warnings for the user.
+    ``sums`` are None without a row of positive weight. ``score_range`` is empty in later passes, or if it is known what the
+    scores are. ``told`` are warnings for the user.
     """
 
     sums: Any = None
     found: ReadingTotals = field(default_factory=ReadingTotals)
     refusal: InputError | None = None
     told: tuple[Told, ...] = ()
+    score_range: ScoreRange = field(default_factory=ScoreRange)
 
     def __add__(self, later: "Part") -> "Part":
         if self.refusal is not None:
@@ -48,7 +50,7 @@ class Part:
             return later
         sums = self.sums if later.sums is None else later.sums if self.sums is None else self.sums + later.sums
         told = self.told + tuple(each for each in later.told if each not in self.told)
-        return Part(sums, self.found + later.found, told=told)
+        return Part(sums, self.found + later.found, told=told, score_range=self.score_range + later.score_range)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class ChunkReading:
                 _refuse_other_lengths(blocks[0], given, self.meaning)
                 for rows in self._pieces(blocks, given, places, known):
                     sums = self._result(rows) if rows.weights.any() else None
-                    total += Part(sums, ReadingTotals.of(rows, self.trusted, are_computed=True))
+                    found = ReadingTotals.of(rows, self.trusted, are_computed=True)
+                    total += Part(sums, found, score_range=self._range(rows))
             return replace(total, told=tuple(told))
         except InputError as error:
             return Part(refusal=error.changed(where=chunk_name(places, blocks[0])))
@@ -113,10 +116,15 @@ class ChunkReading:
             some = slice(start, start + step)
             values = {name: None if each is None else each[some] for name, each in given.items()}
             table = blocks[0][some] if len(blocks) == 1 else np.concatenate([each[some] for each in blocks], axis=-1)
-            yield self._rows(table, values, first + start * n_inner, known, looks=not any(p["number"] for p in places))
+            yield self._rows(table, values, first + start * n_inner, known)
 
-    def _rows(self, table: Array, given: Mapping[str, Any], first_row: int, known: Known, *, looks: bool) -> ArrayRows:
-        """Some rows as `ArrayRows`; ``looks`` if it should say that they look like probabilities."""
+    def _range(self, rows: ArrayRows) -> ScoreRange:
+        """The range of some scores, if it is to be judged after this pass."""
+        found = None if self.trusted is not None else self.meaning.range_of(rows.scores, rows.weights)
+        return ScoreRange() if found is None else found
+
+    def _rows(self, table: Array, given: Mapping[str, Any], first_row: int, known: Known) -> ArrayRows:
+        """Some rows as `ArrayRows`."""
         weights = given.get("sample_weight")
         rows = self.meaning.rows(table, given["labels"], weights, first_row, self.n_classes, self.n_rows)
         if "clusters" in given:
@@ -126,8 +134,6 @@ class ChunkReading:
             rows.groups = Groups(_codes(given["groups"], known.groups, "group"), known.group_names)
         if self.trusted is not None:
             rows.trust(None if self.trusted.has_masks else False)
-        elif looks:
-            warn_if_probabilities(rows.scores, self.meaning.probability_remedy, rows.weights)
         return rows
 
 

@@ -19,7 +19,7 @@ from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.rows import R, Rows, T, most_copied, without_rows
-from nishimori._rows.scores import scores_of
+from nishimori._rows.scores import Input, scores_of
 from nishimori._support.numeric import numeric
 from nishimori._support.progress import Report, silent
 from nishimori._support.warnings import notice
@@ -58,6 +58,14 @@ class DaskRows(Rows):
     @property
     def n_rows(self) -> int | None:
         return self.cut.n_rows if self._found is None else self._found.n_rows
+
+    @property
+    def floor(self) -> float | None:  # type: ignore[override]
+        return self.meaning.floor
+
+    @property
+    def input(self) -> Input:  # type: ignore[override]
+        return self.meaning.input
 
     def __iter__(self) -> Iterator[Batch]:
         raise InputError(
@@ -102,6 +110,9 @@ class DaskRows(Rows):
             raise self._found.logits.other_logits(part.found.logits, self.meaning.names[0], _PERSIST)
         if part.sums is None:
             raise _nothing_counts(self.meaning)
+        if self._found is None and not self._is_kept:  # those of a sample do not tell
+            self.score_range = part.score_range
+            self.meaning.judge(part.score_range)
         self._found = self._found or part.found
         report("ChunkReading", part.found.n_rows, part.found.n_rows)
         return part.sums

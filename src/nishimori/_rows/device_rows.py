@@ -6,6 +6,7 @@ from typing import Any
 
 from nishimori._rows.array_rows import ArrayRows, every_so_many
 from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.digest import digest_of
 from nishimori._rows.labels import Classes, class_indices
 from nishimori._rows.rows import Rows, T, reads_unchecked
 from nishimori._rows.scores import Scores
@@ -53,6 +54,10 @@ class DeviceRows(Rows):
     @property
     def n_rows(self) -> int:
         return self.scores.n_samples
+
+    @property
+    def digest(self) -> str | None:  # type: ignore[override]
+        return digest_of(self.scores, self.labels, self.weights)
 
     @cached_property
     def _in_blocks(self) -> ArrayRows:

@@ -20,10 +20,10 @@ from nishimori._rows.file_rows import FileRows, check_path, load_if_npy, open_fi
 from nishimori._rows.labelling import Labelling
 from nishimori._rows.labels import Classes, checked_weights, class_indices, column_names, refuse_name, refuse_permuted
 from nishimori._rows.npy_files import Mapped, NpyFile
-from nishimori._rows.options import ReadOptions, RowOptions, classes_last, takes_rows
+from nishimori._rows.options import Guard, ReadOptions, RowOptions, classes_last, takes_rows
 from nishimori._rows.pieces import Pieces
 from nishimori._rows.rows import Rows, is_rows, refuse_counted_clusters
-from nishimori._rows.scores import Floor, Input, check_input, refuse_auto, warn_if_probabilities
+from nishimori._rows.scores import Floor, Input, check_input, refuse_auto
 from nishimori._rows.stored_rows import Chunked, Stored, StoredRows
 from nishimori._rows.stream_rows import WHAT_A_BATCH_IS, StreamRows
 from nishimori._rows.tables.columns import Roles
@@ -130,13 +130,14 @@ def open_rows(
     read_ahead: bool = False,
     progress: bool | None = None,
     names: tuple[str, str] = ("logits", "labels"),
+    guard: Guard = "refuse",
     probability_remedy: str = "",
 ) -> Rows:
     """What the user passed, as `Rows`; those pass as they are.
 
     ``of_file`` is what is said of a file besides: the fields of `Roles` that no other argument gives. ``names`` are what the
-    caller's signature calls the first two arguments. ``probability_remedy`` is what to do if the logits look like
-    probabilities, where it is not to say so. All else is as for `rows`.
+    caller's signature calls the first two arguments. ``guard`` and ``probability_remedy`` say what happens if scores of which
+    ``input`` says nothing look like probabilities, see `ReadOptions`. All else is as for `rows`.
     """
     of_file = of_file or {}
     if is_rows(logits):
@@ -159,6 +160,7 @@ def open_rows(
         refuse_auto(floor)
     meaning = ReadOptions(
         input="logits" if input is None else input,
+        guard=guard if input is None else None,
         classes=classes,
         floor=floor,  # type: ignore[arg-type]  # "auto" is refused above, or by `open_top_k`
         names=names,
@@ -218,16 +220,18 @@ def _at_hand(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, A
     meaning.labelling.refuse_nothing(sample_weight, name, labels)
     clusters, groups = (table.per_row(parts[each], each) for each in ("clusters", "groups"))
     weights = checked_weights(sample_weight, table.n_samples, table.row)
-    warn_if_probabilities(table, meaning.probability_remedy, weights)
     together = None if clusters is None else clusters_of(clusters, weights, table.row)
     grouped = None if groups is None else Groups.from_names(groups, table.n_samples, table.row)
+    found: Rows | None = None
     if arrays.is_on_cuda(table.array):
         given_weights = None if sample_weight is None else weights
-        there = on_device(table, labels, given_weights, meaning.classes, name, together, grouped)
-        if there is not None:
-            return there
-    columns = class_indices(labels, meaning.classes, table, name, weights)
-    return ArrayRows(table, columns, weights, clusters=together, groups=grouped)
+        found = on_device(table, labels, given_weights, meaning.classes, name, together, grouped)
+    if found is None:
+        columns = class_indices(labels, meaning.classes, table, name, weights)
+        found = ArrayRows(table, columns, weights, clusters=together, groups=grouped)
+    found.score_range = meaning.range_of(table, weights)
+    meaning.judge(found.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
+    return found
 
 
 def _as_they_are(found: Rows, said: Mapping[str, Any], name: str) -> Rows:
@@ -236,6 +240,9 @@ def _as_they_are(found: Rows, said: Mapping[str, Any], name: str) -> Rows:
     for each, value in said.items():
         if value is not None:
             raise InputError(each, f"be left out where `{name}` is a {kind}, which brings its own")
+    check_range = getattr(found, "check_range", None)  # of a sketch, which has no first pass
+    if check_range is not None:
+        check_range(name)
     return found
 
 

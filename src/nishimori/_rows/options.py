@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, cleandoc, signature
 from textwrap import wrap
-from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar
+from typing import Any, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.labelling import PLAIN, Labelling
 from nishimori._rows.labels import Classes, checked_weights, class_indices, numeric_weights
+from nishimori._rows.score_range import ScoreRange
 from nishimori._rows.scores import Floor, Input, Scores, scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -80,9 +81,10 @@ OPTIONS = {
         "The group of each sample, where results or calibrators differ by group. For a file, the name of its array or column.",
     ),
     "input": Option(
-        "logits",
-        '{"logits", "probabilities"}',
-        "What ``logits`` holds. Log-probabilities are logits; probabilities are used through their logarithms.",
+        None,
+        '{"logits", "probabilities"}, optional',
+        "What ``logits`` holds. Log-probabilities are logits; probabilities are used through their logarithms. By default "
+        "logits, but numbers that all lie between 0 and 1 are refused until you say what they are.",
     ),
     "classes": Option(
         None,
@@ -123,7 +125,10 @@ ONE_NUMBER = {"counts": ERROR_BARS_ONLY, "clusters": ERROR_BARS_ONLY, "groups": 
 
 
 def takes_rows(
-    *, refuses: Mapping[str, str] | None = None, words: Mapping[str, str] | None = None
+    *,
+    refuses: Mapping[str, str] | None = None,
+    words: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Fill the row options into the signature and the docstring of a function, and refuse those that it cannot honour.
 
@@ -133,9 +138,16 @@ def takes_rows(
         Options that the function cannot honour, and why.
     words : mapping of str to str
         What the docstring says about an option in place of the usual text.
+    defaults : mapping of str to object
+        Defaults that the function has in place of the usual ones.
     """
     refused, own_words = dict(refuses or {}), dict(words or {})
-    honoured = {name: option for name, option in OPTIONS.items() if name not in refused}
+    other = dict(defaults or {})
+    honoured = {
+        name: option._replace(default=other.get(name, option.default))
+        for name, option in OPTIONS.items()
+        if name not in refused
+    }
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         known = signature(function)
@@ -170,15 +182,22 @@ def with_options(docstring: str, options: Mapping[str, Option]) -> str:
     return re.sub(r"^\*\*options\n(?:[ ]+.*\n?)*", lambda _: "\n".join(lines) + "\n", plain, count=1, flags=re.MULTILINE)
 
 
+Guard = Literal["refuse", "warn", "defer"] | None
+"""What happens to scores that look like probabilities: "refuse" where nobody said what they are, "warn" where they are measured
+with a calibrator of logits, "defer" where whoever opens the rows judges them with others. None where it was said."""
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """What was said about scores and labels, for those who read them; ``names`` are what the caller's signature calls the two.
 
-    ``probability_remedy`` is what to do if the logits look like probabilities, where it is not to say so.
+    ``guard`` says what to do if scores look like probabilities though they are taken for logits. ``probability_remedy`` is
+    what the message advises in place of saying what they are.
     ``labelling`` says which rows count.
     """
 
     input: Input = "logits"
+    guard: Guard = None
     classes: Classes = None
     floor: float | None = None
     names: tuple[str, str] = ("logits", "labels")
@@ -191,6 +210,17 @@ class ReadOptions:
         if self.class_axis != -1:
             array = classes_last(array, self.class_axis, self.names[0])
         return scores(array, input=self.input, name=self.names[0], floor=self.floor)
+
+    def range_of(self, table: Scores, weights: HostArray) -> ScoreRange | None:
+        """The range of some scores, if it is to be judged."""
+        return None if self.guard is None else ScoreRange.of(table, weights)
+
+    def judge(self, found: ScoreRange | None) -> None:
+        """Refuse scores of this range, or warn of them, as the guard says."""
+        if found is not None and self.guard == "refuse":
+            found.check(self.names[0], self.probability_remedy)
+        elif found is not None and self.guard == "warn":
+            found.warn(self.names[0], self.probability_remedy)
 
     def rows(
         self,

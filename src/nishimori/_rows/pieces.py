@@ -16,11 +16,13 @@ import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
+from nishimori._rows.digest import RowDigest
 from nishimori._rows.fingerprint import Fingerprint
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.rows import Rows, Sum, without_rows
-from nishimori._rows.scores import warn_if_probabilities
+from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.scores import Input
 from nishimori._support import arrays
 from nishimori._support.progress import Report, show_progress, silent
 from nishimori._support.warnings import notice
@@ -104,18 +106,20 @@ class Pieces(Rows, Generic[P]):
         self._read_ahead = read_ahead
         self._found: ReadingTotals | None = None  # by the first complete pass
         self._n_classes: int | None = None
-        self._looked_at = False  # whether its values look like probabilities
+        self._judged = meaning.guard is None  # whether scores that nobody has said anything about can be logits
         self._n_passes = 0
         self._n_changed = 0  # passes whose logits differed from those of the first, as by rounding
+        self._digest: str | None = None  # of the rows of the first complete pass
+        self._to_tell: list[Callable[[str], None]] = []  # who waits for it
 
     @contextmanager
     def looking_later(self) -> Iterator[None]:
-        """Leave it to the next pass after the block to warn of values that look like probabilities."""
-        before, self._looked_at = self._looked_at, True
+        """Leave it to the next pass after the block to judge the range of the scores."""
+        before, self._judged = self._judged, True
         try:
             yield
         finally:
-            self._looked_at = before
+            self._judged = before
 
     @abstractmethod
     def read(self) -> Generator[P, None, None]:
@@ -152,6 +156,21 @@ class Pieces(Rows, Generic[P]):
     def floor(self) -> float | None:  # type: ignore[override]
         return self.meaning.floor
 
+    @property
+    def input(self) -> Input:  # type: ignore[override]
+        return self.meaning.input
+
+    @property
+    def digest(self) -> str | None:  # type: ignore[override]
+        return self._digest
+
+    def tell_digest(self, tell: Callable[[str], None]) -> None:
+        """Call ``tell`` with the digest of these rows, now or at the end of the first pass."""
+        if self._digest is None:
+            self._to_tell.append(tell)
+        else:
+            tell(self._digest)
+
     def with_floor(self, floor: float) -> Rows:
         """A copy of these rows in which probabilities below ``floor`` are raised to it."""
         made = copy(self)
@@ -176,7 +195,8 @@ class Pieces(Rows, Generic[P]):
 
     def _reading(self) -> Generator[tuple[P, ArrayRows], None, None]:
         """One pass; it ends with an error if it did not give the rows of the first one."""
-        before, now = self._found, ReadingTotals()
+        before, now, digest = self._found, ReadingTotals(), RowDigest()
+        score_range = ScoreRange()
         pieces = ahead(self.read()) if self._read_ahead else self.read()
         with closing(pieces):  # type: ignore[type-var]
             for piece in pieces:
@@ -184,9 +204,13 @@ class Pieces(Rows, Generic[P]):
                     rows = self._checked_rows(piece, before)
                 if rows is None:
                     continue
+                if not (self._judged or score_range.is_settled):
+                    score_range += ScoreRange.of(rows.scores, rows.weights)
                 if now.has_masks:  # of which there will be more
                     rows.read_in_blocks()
                 yield piece, rows
+                if self._digest is None:
+                    digest.add(rows.scores, rows.labels, rows.weights)
                 now += ReadingTotals.of(rows, before, are_computed=self.remedy is not None)
         if not now.n_rows:
             raise self.nothing() if before is None else self._other_rows(before, now)
@@ -194,7 +218,26 @@ class Pieces(Rows, Generic[P]):
             raise self._other_rows(before, now)
         if before is not None and self.remedy is not None:
             self._compare(before.logits, now.logits, self.remedy)
+        if not self._judged:
+            self._judge(score_range)
         self._found = now if before is None else before
+        if self._digest is None and (found := digest.text) is not None:
+            self._digest = found
+            while self._to_tell:
+                self._to_tell.pop(0)(found)
+
+    def _judge(self, found: ScoreRange) -> None:
+        """Say what the range of all scores tells; an error comes again with the next pass."""
+        self.score_range = found
+        try:
+            self.meaning.judge(found)
+        except InputError as error:
+            raise self.place_all(error) from None
+        self._judged = True
+
+    def place_all(self, error: InputError) -> InputError:
+        """An error about all rows, with their place where they have one."""
+        return error
 
     def _compare(self, before: Fingerprint, now: Fingerprint, remedy: str) -> None:
         """Refuse other logits than in the first pass; warn if a long search reads logits that change a little."""
@@ -241,9 +284,6 @@ class Pieces(Rows, Generic[P]):
             return None
         if self._n_classes is None:
             self._n_classes = rows.n_classes
-        if not self._looked_at:
-            self._looked_at = True
-            warn_if_probabilities(rows.scores, self.meaning.probability_remedy, rows.weights)
         if before is not None:
             # The values are known to be good, but a loader that shuffles may have masks in other blocks than before.
             rows.trust(None if before.has_masks else False)

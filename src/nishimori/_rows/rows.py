@@ -9,6 +9,8 @@ from copy import copy
 from typing import Any, Protocol, Self, TypeVar
 
 from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.scores import Input
 from nishimori._support.arrays import is_array
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError, setting
@@ -43,11 +45,20 @@ class Rows(Protocol):
     floor: float | None = None
     """The lowest probability, to which smaller ones are raised; None if only exact zeros are."""
 
+    input: Input = "logits"
+    """What the scores are that were passed."""
+
+    score_range: ScoreRange | None = None
+    """The range of the scores, as far as they have been read; None where it was said what they are."""
+
     kind: str = "Rows object"
     """What messages call it."""
 
     counts: bool = False
     """Whether a weight of w stands for w independent samples, for standard errors."""
+
+    digest: str | None = None
+    """Which rows these are, see `digest.RowDigest`; None where that is not known, or not before they have been read."""
 
     @property
     def n_classes(self) -> int:
@@ -96,6 +107,11 @@ class Rows(Protocol):
     def with_floor(self, floor: float) -> "Rows | None":  # noqa: ARG002 - for those that can
         """Rows whose probabilities below ``floor`` are raised to it, or None where that cannot be had."""
         return None
+
+    def tell_digest(self, tell: Callable[[str], None]) -> None:
+        """Call ``tell`` with the digest of these rows as soon as it is known; never where there is none."""
+        if (digest := self.digest) is not None:
+            tell(digest)
 
 
 def _check_batch(batch: Any, data: Any) -> None:
@@ -147,12 +163,31 @@ def floor_in(data: Any) -> float | None:
     return found
 
 
+def input_in(data: Any) -> Input:
+    """What the scores are that were passed. Rows of somebody's own need not say."""
+    found: Input = getattr(data, "input", "logits")
+    return found
+
+
 def counts_in(data: Any, options: Mapping[str, Any] | None = None) -> bool:
     """Whether weights are counts of independent samples: that rows were made so, or what is said where they are used.
 
     Rows of somebody's own need not say, and sketches cannot.
     """
     return bool(getattr(data, "counts", False)) or bool(options and options.get("counts"))
+
+
+def digest_in(data: Any) -> str | None:
+    """Which rows these are, if that is known. Rows of somebody's own need not say, and sketches cannot."""
+    found: str | None = getattr(data, "digest", None)
+    return found
+
+
+def tell_digest(data: Any, tell: Callable[[str], None]) -> None:
+    """Call ``tell`` with the digest of ``data`` as soon as it is known, also of rows that have no such method."""
+    own = getattr(data, "tell_digest", None)
+    if own is not None:
+        own(tell)
 
 
 def has_clusters(data: Any) -> bool:
@@ -224,6 +259,22 @@ class Reported(Rows):
     @property
     def counts(self) -> bool:  # type: ignore[override]
         return counts_in(self._inner)
+
+    @property
+    def input(self) -> Input:  # type: ignore[override]
+        return input_in(self._inner)
+
+    @property
+    def score_range(self) -> ScoreRange | None:  # type: ignore[override]
+        return getattr(self._inner, "score_range", None)
+
+    @property
+    def digest(self) -> str | None:  # type: ignore[override]
+        return digest_in(self._inner)
+
+    def tell_digest(self, tell: Callable[[str], None]) -> None:
+        """Call ``tell`` with the digest of the rows inside as soon as it is known."""
+        tell_digest(self._inner, tell)
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self._inner)

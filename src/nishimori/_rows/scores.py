@@ -16,8 +16,7 @@ from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numbers import between
 from nishimori._support.numeric import check_shape, numeric
-from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning, setting
+from nishimori.errors import InputError, setting
 
 Input = Literal["logits", "probabilities"]
 
@@ -108,7 +107,7 @@ class Scores:
     def slack(self) -> float:
         """By how much the sum of a row of probabilities may differ from 1."""
         # Rounding each of many entries to 16 bits moves a sum by a few units of that precision; float32 moves it far less.
-        return max(_SLACK, 4 * arrays.epsilon(self.array)) if arrays.kind(self.array) == "float" else _SLACK
+        return max(SLACK, 4 * arrays.epsilon(self.array)) if arrays.kind(self.array) == "float" else SLACK
 
     def blocks(self, most_rows: int | None = None) -> Iterator[slice]:
         """Consecutive rows, about as many at a time as suit the device, on a CPU about ``most_rows`` at most."""
@@ -218,20 +217,11 @@ class Scores:
         return xp.stack([other, values], axis=1)
 
 
-_SLACK = 1e-3
+SLACK = 1e-3
+"""By how much a probability may exceed 1, and the sum of a row differ from it, by rounding."""
 
 # Larger whole numbers are not exact in float64.
 _WHOLE = 2.0**53
-
-# To warn about probabilities, this many rows are looked at, and no more than this many numbers, because they may have to come
-# from another device; fewer rows than the last two may look like probabilities by chance.
-_LOOKED_AT, _NUMBERS, _AT_FIRST = 1000, 2**16, 32
-_ENOUGH_ROWS, _ENOUGH_FLAT = 5, 20
-
-# Outputs of independent sigmoids reach both ends of [0, 1], a good part of them lies that close to an end, and the sums of rows
-# differ by more than the last number. That is not so of cosines, of numbers that are spread evenly, and of probabilities that
-# are not quite normalised.
-_NEAR_END, _PART_NEAR_ENDS, _SUMS_DIFFER = 0.1, 1 / 3, 0.5
 
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
 
@@ -280,64 +270,17 @@ def refuse_auto(floor: Any) -> None:
 
 def check_input(input: Any, floor: Any = None, *, fits: bool = False) -> None:
     """Refuse any other word, and a floor that cannot be one; it may be "auto" where something is fitted (``fits``)."""
-    if not isinstance(input, str) or input not in get_args(Input):
+    if input is not None and (not isinstance(input, str) or input not in get_args(Input)):
         raise InputError("input", "be 'logits' or 'probabilities'", got=repr(input))
-    if floor is None:
+    if floor is None or (is_auto(floor) and fits):  # which has no effect on logits
         return
-    if input == "logits":
+    if input != "probabilities":
         raise InputError(
             "floor", "be left out for logits: it is the lowest probability", remedy=f"Pass {setting('input', 'probabilities')}."
         )
-    if is_auto(floor) and fits:
-        return
     refuse_auto(floor)
     if not between("floor", floor, 0, 0.5) > 0:
-        raise InputError("floor", "be positive", got="0", remedy="Leave it out to raise only exact zeros.")
-
-
-def warn_if_probabilities(given: Scores, remedy: str = "", weights: HostArray | None = None) -> None:
-    """Warn when logits look like probabilities, and say what to do; nothing is guessed, they are used as the caller said.
-
-    Without a ``remedy`` it is to say so. Rows of weight zero may hold anything. Probabilities of labels that do not exclude
-    each other have another remedy.
-    """
-    enough = _ENOUGH_FLAT if given.is_binary_score else _ENOUGH_ROWS
-    if given.input != "logits" or given.n_samples < enough or arrays.kind(given.array) != "float":
-        return
-    n_rows = min(given.n_samples, max(enough, min(_LOOKED_AT, _NUMBERS // given.n_classes)))
-    # Few numbers tell logits from probabilities, and come faster from another device.
-    for n, columns in ((enough, _AT_FIRST), (n_rows, given.n_classes)):
-        first = given.at(slice(0, n))
-        some = arrays.on_host(first if given.is_binary_score else first[:, : min(columns, given.n_classes)])  # to look at
-        if weights is not None:
-            some = some[weights[: len(some)] > 0]
-        if not ((some >= 0) & (some <= 1 + _SLACK)).all():
-            return
-    if len(some) < enough:
-        return
-    if given.is_binary_score:
-        what = f"All `{given.name}` lie between 0 and 1"
-    elif (abs(some.sum(axis=1, dtype=float) - 1) <= given.slack).all():
-        what = f"Each row of `{given.name}` sums to 1"
-    else:
-        if _look_like_sigmoids(some):
-            notice(
-                f"All `{given.name}` lie between 0 and 1, and rows do not sum to 1, as outputs of a sigmoid per class do not. "
-                "If several classes can be true at once, use nishimori.MultilabelCalibrator. If one class is true, pass the "
-                "scores before the sigmoid. They are used as logits.",
-                InputWarning,
-            )
-        return
-    remedy = remedy or f"pass {setting('input', 'probabilities')}"
-    notice(f"{what}, as probabilities do. If these are probabilities, {remedy}; they are used as logits.", InputWarning)
-
-
-def _look_like_sigmoids(values: HostArray) -> bool:
-    """Whether numbers between 0 and 1 are practically certain to be outputs of sigmoids."""
-    low, high = values < _NEAR_END, values > 1 - _NEAR_END
-    if len(values) < _ENOUGH_FLAT or not low.any() or not high.any() or (values > 1).any():
-        return False
-    return bool((low | high).mean() > _PART_NEAR_ENDS and np.ptp(values.sum(axis=1, dtype=float)) > _SUMS_DIFFER)
+        raise InputError("floor", "be positive", got="0", remedy="Pass None to raise only exact zeros.")
 
 
 def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> bool:
@@ -405,7 +348,7 @@ def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] |
     if bool(xp.any(xp.isnan(values))):
         found = _first(scores, values, xp.isnan(values), numbers)
         raise InputError(name, "not contain NaN", **found, remedy="Drop those rows or find where the model produced them.")
-    outside = ~((values >= 0) & (values <= 1 + _SLACK))
+    outside = ~((values >= 0) & (values <= 1 + SLACK))
     remedy = f"If these are logits, pass {setting('input', 'logits')}."
     if bool(xp.any(outside)):
         raise NotProbabilitiesError(name, "be between 0 and 1", **_first(scores, values, outside, numbers), remedy=remedy)

@@ -15,7 +15,7 @@ measured ECE is computed for gaps δ of a given pattern and size t = Σ|δ_b|, a
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import erf, inf, pi, sqrt
+from math import erf, inf, nan, pi, sqrt
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class BinnedGaps:
         The same of weights.
     nulls : array of shape (bins,) or None
         What the flat `products` are on average if labels are drawn from the probabilities of the model; None if not known.
+    true_share : float
+        The weighted share of claims that came true; NaN where that is not asked.
     """
 
     gaps: HostArray
@@ -53,6 +55,7 @@ class BinnedGaps:
     crossed: HostArray
     squares: float
     nulls: HostArray | None = None
+    true_share: float = nan
 
     @property
     def value(self) -> float:

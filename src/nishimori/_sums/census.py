@@ -20,6 +20,9 @@ from nishimori.errors import FewErrorsWarning, InputWarning, setting
 
 _FEW = 10
 
+# Where a temperature is refused, an accuracy that exceeds chance by fewer standard errors than this may be the reason.
+_NEAR_CHANCE = 4
+
 
 @dataclass(frozen=True)
 class Census:
@@ -154,30 +157,50 @@ def _number(flags: Any, xp: Any) -> int:
     return int(xp.sum(xp.astype(flags, xp.int64)))
 
 
-def warn_if_few(census: Census) -> None:
-    """Warn when very few samples decide the temperature, or when the answers are hardly better than chance."""
+def warn_if_few(census: Census) -> bool:
+    """Warn when very few samples decide the temperature, or when the answers are hardly better than chance; whether it did."""
+    if (found := _few(census, 2)) is None:
+        return False
+    why, remedy = found
+    notice(f"{why}, so the temperature is uncertain; {remedy}.", FewErrorsWarning)
+    return True
+
+
+def what_decides(census: Census, *, by_loss: bool) -> tuple[str, str]:
+    """Why a temperature is so uncertain, and what to do, in sentences; ``by_loss`` if it is that of the lowest loss."""
+    if by_loss and census.n_at_zeros:
+        return (
+            f"The true class has probability 0 in {census.n_at_zeros} of {census.n_rows} samples, which decide it.",
+            f"Pass {setting('floor', 'auto')}, or as {setting('floor')} the lowest probability that you consider possible.",
+        )
+    if (found := _few(census, _NEAR_CHANCE)) is not None:
+        why, remedy = found
+        return f"{why}.", f"{remedy[0].upper()}{remedy[1:]}."
+    return "A few samples with scores or weights far from those of the others decide it.", "Use a larger validation set."
+
+
+def _few(census: Census, least: float) -> tuple[str, str] | None:
+    """Why few samples decide, and what to do; None unless so. Accuracy must be ``least`` standard errors above chance."""
     n_samples, wanted = census.n_rows, f"use a validation set with at least {_FEW} wrong and {_FEW} right answers"
     what, few = min(census.effective.items(), key=lambda item: item[1])
     number = census.n_right if what == "right" else n_samples - census.n_right
     if number < _FEW:
-        message = (
-            f"Only {number} of {n_samples} validation samples are answered {what}, so the temperature is uncertain; {wanted}."
-        )
-    elif few < _FEW * (1 - 1e-9):  # ten equal weights count as ten, whatever their sums round to
-        message = (
+        return f"Only {number} of {n_samples} validation samples are answered {what}", wanted
+    if few < _FEW * (1 - 1e-9):  # ten equal weights count as ten, whatever their sums round to
+        why = (
             f"The {number} of {n_samples} validation samples that are answered {what} have such unequal weights that they "
-            f"count as {few:.2g}, (Σw)²/Σw², so the temperature is uncertain; {wanted} of similar weight."
+            f"count as {few:.2g}, (Σw)²/Σw²"
         )
-    elif census.above_chance < 2:
-        chance = census.chance / census.weight
-        message = (
-            f"Accuracy {census.accuracy:.4g} is less than two standard errors above chance, {chance:.4g}, so the temperature "
-            "is uncertain; check that the labels and the columns of the logits use the same class order, or use a "
-            "larger validation set."
+        return why, f"{wanted} of similar weight"
+    if census.above_chance < least:
+        by = "two" if least == 2 else f"{least:g}"
+        why = (
+            f"Accuracy {census.accuracy:.4g} is less than {by} standard errors above chance, "
+            f"{census.chance / census.weight:.4g}"
         )
-    else:
-        return
-    notice(message, FewErrorsWarning)
+        remedy = "check that the labels and the columns of the logits use the same class order, or use a larger validation set"
+        return why, remedy
+    return None
 
 
 def warn_of_zeros(n_at_zeros: int, n_samples: int, what: str, *, fits: bool = False) -> None:

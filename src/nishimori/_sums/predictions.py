@@ -4,19 +4,20 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from nishimori._kernels.scores import ScoreTotals
+from nishimori._kernels.scores import BinTotals
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
 from nishimori._rows.top_k_rows import CompletedBatch
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.clusters import ClusterSums
 from nishimori._sums.gibbs import Gibbs, sums_for_scores
+from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.passes import Sums
-from nishimori._sums.reliability import Bins, Reliability, Sorted, UnbinnedClaims, claims, sort_claims
+from nishimori._sums.reliability import Bins, Reliability, Sorted, UnbinnedClaims, claims, sort_claims, uniform_edges
 from nishimori._sums.spread import unit_weights
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -25,6 +26,9 @@ from nishimori.maps.claims import check_claims
 from nishimori.maps.kinds import claims_to_check
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import temperature_of
+
+POSITIVE_EDGES = uniform_edges(15)
+"""The bins of the probability of the second of two classes."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,10 @@ class GapSpread:
         """The gap of each bin, and how the gaps vary together."""
         weight = bins.weight.sum()
         gaps = (bins.confidence - bins.correct)[0] / weight
-        return BinnedGaps(gaps, *(each / weight**2 for each in (self.products, self.crossed, self.squares, self.nulls)))
+        products, crossed, squares, nulls = (
+            each / weight**2 for each in (self.products, self.crossed, self.squares, self.nulls)
+        )
+        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,8 @@ class ClusterGapSpread:
         weight = bins.weight.sum()
         gaps = (bins.confidence - bins.correct)[0] / weight
         crossed, squares = self.gaps.values @ self.weights, float(self.weights @ self.weights)
-        return BinnedGaps(gaps, self.gaps.products / weight**2, crossed / weight**2, squares / weight**2)
+        share = float(bins.correct.sum() / weight)
+        return BinnedGaps(gaps, self.gaps.products / weight**2, crossed / weight**2, squares / weight**2, None, share)
 
 
 @dataclass(frozen=True)
@@ -76,11 +84,11 @@ class BinSums:
         return BinSums(self.bins + other.bins, self.spread + other.spread)  # type: ignore[operator]
 
     @classmethod
-    def of_totals(cls, edges: HostArray, found: ScoreTotals) -> "BinSums":
-        """From the sums of a kernel over independent rows."""
-        weight, confidence, correct, squares, products, crossed, nulls = found.bins
+    def of_totals(cls, edges: HostArray, found: BinTotals, units: float) -> "BinSums":
+        """From the sums of a kernel over independent rows; ``units`` is the sum of their squared weights."""
+        weight, confidence, correct, squares, products, crossed, nulls = found
         bins = Bins(edges, weight[None], confidence[None], correct[None], squares[None])
-        return cls(bins, GapSpread(products, crossed, nulls, found.units))
+        return cls(bins, GapSpread(products, crossed, nulls, units))
 
     @cached_property
     def curve(self) -> Reliability:
@@ -136,6 +144,12 @@ class Predictions:
     gibbs: Gibbs
     edges: HostArray
     counts: bool = False
+    of: OneClaim = "top"  # what bins are about
+
+    @cached_property
+    def positive(self) -> "Predictions":
+        """The same, with bins of the probability of the second of two classes in place of those of the predicted class."""
+        return replace(self, edges=POSITIVE_EDGES, of="positive")
 
     @property
     def batch(self) -> Batch:
@@ -190,18 +204,18 @@ class Predictions:
 
     @cached_property
     def claims(self) -> Sorted:
-        """The confidence of each row, and its bin."""
-        return sort_claims(self.gibbs, self.edges)
+        """What is claimed of each row, and its bin."""
+        return sort_claims(self.gibbs, self.edges, self.of)
 
     @cached_property
     def misses(self) -> HostArray:
-        """Confidence minus correctness of each row."""
+        """What is claimed of each row minus whether it came true."""
         found: HostArray = self.claims.claimed[:, 0] - self.claims.true[:, 0]
         return found
 
     @cached_property
     def binned(self) -> BinSums:
-        """Sums per bin of confidence, and how they vary."""
+        """Sums per bin of what is claimed, and how they vary."""
         return BinSums(self.claims.bins, self._gap_spread())
 
     def _gap_spread(self) -> GapSpread | ClusterGapSpread:

@@ -19,7 +19,8 @@ from nishimori._rows.array_files.stored_array import StoredArray
 from nishimori._rows.batch import Groups
 from nishimori._rows.file_rows import SUFFIXES, check_ending, flat, refuse_other_classes, row_values, with_line
 from nishimori._rows.read_ahead import ahead
-from nishimori._rows.scores import scores, warn_if_probabilities
+from nishimori._rows.score_range import warn_of_probabilities
+from nishimori._rows.scores import scores
 from nishimori._rows.tables.block import Block, Table, join_names
 from nishimori._rows.tables.columns import Roles
 from nishimori._rows.tables.files import is_table, is_text, open_table
@@ -125,7 +126,7 @@ def apply(
         raise InputError("--delimiter and --decimal are for .csv and .tsv files. Leave them out.")
     text = (delimiter, decimal)
     known = calibrator.classes
-    roles = roles_from(calibrator.input, scores_name, labels, weights, columns, ignore, text, known, calibrator, groups=groups)
+    roles = roles_from(calibrator.input_, scores_name, labels, weights, columns, ignore, text, known, calibrator, groups=groups)
     roles = replace(roles, unused=("labels", "weights"), more=tuple(files[1:]))
     with collect_warnings() as told, _open_scores(file, roles) as data, show_progress(None) as report:
         plan = _plan(calibrator, data, roles)
@@ -299,7 +300,7 @@ class _ApplyPlan:
 def _plan(calibrator: FittedMethod, data: _Data, roles: Roles) -> _ApplyPlan:
     """Probabilities take the place of the scores, and all other columns stay where they are."""
     refuse_other_classes(roles, data.first.shape, data.names)
-    n_classes = scores(data.first, input=calibrator.input, name="scores").n_classes
+    n_classes = scores(data.first, input=calibrator.input_, name="scores").n_classes
     classes = data.names or [str(k) for k in range(n_classes)]
     if calibrator.classes is not None:
         classes = [str(label) for label in calibrator.classes_.tolist()]
@@ -335,9 +336,9 @@ def _probabilities(calibrator: FittedMethod, data: _Data, report: Report) -> Res
     for values, block, groups in data.blocks():
         lines = None if block is None else block.lines
         try:
-            given = scores(values, input=calibrator.input, name="scores", floor=calibrator.floor_)
+            given = scores(values, input=calibrator.input_, name="scores", floor=calibrator.floor_)
             if done == 0:
-                warn_if_probabilities(given, FIT_AGAIN)
+                warn_of_probabilities(given, FIT_AGAIN)
             calibrated = like(calibrator.map_.probabilities(given.logits(done), named.spell_as_map(groups)), given.array)
         except InputError as error:
             raise with_line(error, lines, data.names, done) from None

@@ -20,8 +20,8 @@ from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import GroupTemperatures
 from nishimori.maps.map import Map
 
-Meant = tuple[Input, float | None, list[str] | None]
-"""What the scores are, the least probability, and the label of each column."""
+Meant = tuple[Input | None, float | None, list[str] | None]
+"""What the scores are, if that was said, the least probability, and the label of each column."""
 
 
 def calibrator_in(path: Path) -> FittedMethod:
@@ -46,10 +46,9 @@ def refuse_swapped(command: str, files: Sequence[Path], calibration: Path | None
         raise InputError(f"{calibration} is {kind}, not a calibration. Pass the file of scores first: {example}.")
 
 
-def agree_on_scores(
-    calibrator: FittedMethod | None, input: Input | None, floor: float | None, classes: list[str] | None
-) -> Meant:
+def agree_on_scores(calibrator: FittedMethod | None, input: Input | None, floor: Any, classes: list[str] | None) -> Meant:
     """What the scores are, by the options and by the calibration; they must not contradict each other."""
+    floor = None if floor == "none" else floor
     if is_auto(floor):
         raise InputError(
             "floor",
@@ -58,16 +57,17 @@ def agree_on_scores(
             remedy="Pass it to nishimori fit and that file with --calibration, whose floor is then used, or pass a number.",
         )
     if calibrator is None:
-        check_input(input or "logits", floor)
-        return input or "logits", floor, classes
-    if input is not None and input != calibrator.input:
-        fitted_to = f"be {calibrator.input}, which the calibration was fitted to"
+        check_input(input, floor)
+        return input, floor, classes
+    if input is not None and input != calibrator.input_:
+        fitted_to = f"be {calibrator.input_}, which the calibration was fitted to"
         raise InputError("input", fitted_to, got=input, remedy="Leave it out.")
     if floor is not None and floor != calibrator.floor_:
         known_floor = f"be that of the calibration, which is {calibrator.floor_ or 'none'}"
         raise InputError("floor", known_floor, got=f"{floor:g}", remedy="Leave it out.")
+    kind = calibrator.input_ if input is not None or calibrator.input_ == "probabilities" else None
     if calibrator.classes is None:
-        return calibrator.input, calibrator.floor_, classes
+        return kind, calibrator.floor_, classes
     known = [str(label) for label in calibrator.classes_.tolist()]
     if classes is not None and classes != known:
         raise InputError(
@@ -76,7 +76,7 @@ def agree_on_scores(
             got=join_names(classes),
             remedy="Leave it out.",
         )
-    return calibrator.input, calibrator.floor_, known
+    return kind, calibrator.floor_, known
 
 
 class GroupNames:

@@ -29,6 +29,7 @@ from nishimori.cli._options import (
     ScoresOption,
     StrategyOption,
     WeightsOption,
+    floor_to_fit,
     roles_from,
     split,
 )
@@ -41,9 +42,14 @@ from nishimori.cli._terminal import (
 )
 
 MethodsOption = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="Names of methods, comma-separated, or package.module:Name; none is the model as it is.", metavar="NAMES"
+        help=(
+            "Names of methods, comma-separated, or package.module:Name; none is the model as it is. By default those that "
+            "report tries."
+        ),
+        show_default=False,
+        metavar="NAMES",
     ),
 ]
 TargetOption = Annotated[
@@ -60,13 +66,13 @@ EPILOG = epilog(
 
 def compare(
     files: DataSets,
-    methods: MethodsOption = "adaptive,none,ts,ec",
+    methods: MethodsOption = None,
     metrics: MetricsOption = None,
     level: TestLevelOption = 0.95,
     target: TargetOption = 0.02,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
-    input: InputOption = "logits",
+    input: InputOption = None,
     floor: FloorToFitOption = None,
     scores_name: ScoresOption = None,
     labels: LabelsToFitOption = None,
@@ -90,23 +96,24 @@ def compare(
     """
     if as_json + markdown + latex > 1:
         raise typer.BadParameter("choose one of --json, --markdown and --latex.")
-    check_input(input, floor, fits=True)
+    used = floor_to_fit(floor)
+    check_input(input, used, fits=True)
     known = None if classes is None else split(classes)
-    said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
+    said = (input, floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
     about = (columns, ignore, (delimiter, decimal), known)
     roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
     also = (ignore_index is not None, decimal != ".", counts)
     with collect_warnings() as told:
-        sets = [data_set(each, roles, (*said, *also), floor=floor, counts=counts) for each in data_sets(files)]
+        sets = [data_set(each, roles, (*said, *also), floor=used, counts=counts) for each in data_sets(files)]
         if known is None and isinstance(sets[-1], FileRows):
             known = sets[-1].class_names
         found = nishimori.compare(
             sets[0],
             test_logits=sets[1] if len(sets) > 1 else None,
-            methods=method_names(methods),
+            methods=None if methods is None else method_names(methods),
             classes=known,
             metrics=None if metrics is None else metric_names(metrics),
-            floor="auto" if is_auto(floor) else None,  # the data know a number
+            floor="auto" if is_auto(used) else None,  # the data know a number
             level=level,
             target=target,
             n_bins=n_bins,

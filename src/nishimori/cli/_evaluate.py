@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 import nishimori
-from nishimori._evaluation.calibrated import check_groups
+from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
 from nishimori._evaluation.differences import MOST_BINS, compare_maps
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
-from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported, Rows
 from nishimori._rows.tables.columns import Roles
@@ -180,10 +180,15 @@ def _evaluate_rows(roles: Roles, meaning: Meant, calibrator: FittedMethod | None
     with collect_warnings() as told:
         rows = _files.open_files(wanted.files, roles, floor=floor, counts=wanted.counts, calibrator=calibrator)
         known = rows.class_names if known is None else known
+        if calibrator is not None:
+            warn_of_same_rows(rows, {"The calibration": calibrator})
         with show_progress(None) as report:
             results = _measure(Reported(rows, "Measuring", report), calibrator, known, wanted)
-    about: dict[str, Any] = {"input": kind, "floor": floor, "classes": known, "columns": rows.contents.columns}
+        if "after" in results.cards:
+            warn_of_one_temperature({"calibration": results.cards["after"]})
+    about: dict[str, Any] = {"input": kind or "logits", "floor": floor, "classes": known, "columns": rows.contents.columns}
     about |= {"label_column": rows.contents.label_column, "group_column": roles.groups, "warnings": told}
+    about["data_digest"] = rows.digest
     _show(results, about, wanted)
 
 
@@ -246,7 +251,7 @@ def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
         found = scorecards(sums, list(maps.values()), **how)
     results = _Results(dict(zip(maps, found, strict=True)), None, getattr(calibrator, "temperature_se_", None))
     about: dict[str, Any] = {"input": sums.input, "floor": sums.floor, "classes": sums.classes}
-    about |= dict.fromkeys(("columns", "label_column", "group_column"))
+    about |= dict.fromkeys(("columns", "label_column", "group_column", "data_digest"))
     _show(results, about | {"warnings": told}, wanted)
 
 
@@ -284,7 +289,7 @@ def _told(card: Scorecard, level: float) -> dict[str, Any]:
     bins = ("confidence", "accuracy", "weight", "count", "lower", "upper")
     others = (name for name, each in card.estimates.items() if not each.metric.in_tables)
     numbers = {f"{name}{end}": getattr(card, f"{name}{end}") for name in others for end in ("", "_se")}
-    numbers["ece_corrected"] = card.ece_corrected
+    numbers |= card.corrected
     intervals = {name: None if each.se is None else list(each.interval(level)) for name, each in card.estimates.items()}
     curves = {name: getattr(curve, name).tolist() for name in bins}
     return {**as_row(card), **numbers, "intervals": intervals, "reliability": curves}

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nishimori._evaluation.gate import SUITE, TABLE_HEADERS
 from nishimori._methods.record import FORMAT, MULTILABEL_FORMAT
 from nishimori._rows.file_rows import SUFFIXES
 from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._support.json import JsonError, read_json
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 
 CALIBRATION = "a calibration"
@@ -15,12 +17,13 @@ MULTILABEL = "a multilabel calibration"
 SKETCH = "a sketch"
 REPORT = "a report"
 SCORES = "a file of scores"
+GATE = "the result of gate"
 UNKNOWN = "JSON that nishimori did not write"
 UNREADABLE = "JSON that cannot be read"
 
 # What the JSON of a command has, by which it is told from that of others; the first that fits.
 _RESULTS: dict[str, set[str]] = {
-    "the result of gate": {"passed", "checks"},
+    GATE: {"passed", "checks"},
     "the result of eval": {"before", "n_bins"},
     "the result of compare": {"methods", "verdicts", "n_validation"},
     "the result of diff": {"changes", "different"},
@@ -76,6 +79,21 @@ def kind_of_content(content: Any) -> str:
         return REPORT
     found = (name for name, keys in _RESULTS.items() if keys <= set(content))
     return next(found, UNKNOWN)
+
+
+def is_gate_result(path: Path, form: str) -> bool:
+    """Whether a file is what the gate writes in this form, "json", "markdown" or "junit", and nothing else."""
+    if form == "json":
+        return _kind_of_json(path) == GATE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return False
+    if form == "junit":  # where other suites were added, they would be lost
+        return text.count("<testsuite ") == text.count(f'<testsuite name="{SUITE}"') == 1
+    lines = text.splitlines()
+    is_table = all(line.startswith("|") for line in lines)
+    return is_table and lines[:1] == Tabular(TABLE_HEADERS, []).markdown().splitlines()[:1]
 
 
 def refuse_other(path: Path, wanted: str, *kinds: str) -> None:

@@ -12,6 +12,7 @@ from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.entry import open_rows
 from nishimori._rows.file_rows import SUFFIXES, FileRows, check_path
 from nishimori._rows.labels import NotAClassError
+from nishimori._rows.options import Guard
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._rows.tables.block import join_names
 from nishimori._rows.tables.columns import Roles, is_pattern
@@ -120,10 +121,12 @@ def open_files(
     counts: bool = False,
     calibrator: FittedMethod | None = None,
     notes_columns: bool = True,
+    guard: Guard = "refuse",
 ) -> FileRows:
     """The rows of files or folders of one kind, or of a pair of .npy files with scores first and labels second.
 
-    A floor of auto is left to those who fit. ``calibrator`` is what the rows are to be measured with.
+    A floor of auto is left to those who fit. ``calibrator`` is what the rows are to be measured with. ``guard`` is as for
+    `ReadOptions`.
     """
     if _are_npy(files) and len(files) != 2:
         raise InputError(f"Pass two .npy files: scores first, labels second, got {len(files)}.")
@@ -133,11 +136,14 @@ def open_files(
     if not _are_npy(files):
         roles = replace(roles, more=tuple(files[1:]))
     meaning: dict[str, Any] = {name: getattr(roles, name) for name in _OF_ROWS}
+    meaning["input"] = roles.input if roles.input_is_said else None
     meaning |= {"floor": None if is_auto(floor) else floor, "counts": counts, "names": ("scores", "labels")}
     meaning["of_file"] = {name: getattr(roles, name) for name in (*_OF_FILE, *_OF_CALIBRATION)}
     try:
-        remedy = "" if calibrator is None else FIT_AGAIN
-        rows = open_rows(files[0], labels, roles.weights, probability_remedy=remedy, **meaning)
+        meaning["guard"] = guard
+        if calibrator is not None:
+            meaning |= {"guard": "warn", "probability_remedy": FIT_AGAIN}
+        rows = open_rows(files[0], labels, roles.weights, **meaning)
     except NotAClassError as error:
         if calibrator is None or calibrator.classes is None:
             raise

@@ -37,6 +37,7 @@ from nishimori.cli._options import (
     LabelsToFitOption,
     ScoresOption,
     WeightsOption,
+    floor_to_fit,
     roles_from,
     split,
 )
@@ -113,7 +114,7 @@ def fit(
     top_n: TopNOption = 1,
     preserve_accuracy: PreserveOption = False,
     param: ParamOption = None,
-    input: InputOption = "logits",
+    input: InputOption = None,
     floor: FloorToFitOption = None,
     scores_name: ScoresOption = None,
     labels: LabelsToFitOption = None,
@@ -137,10 +138,11 @@ def fit(
     files = _files.find_files(files)
     known = None if classes is None else split(classes)
     wanted = _FitRequest(method or ("adaptive" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
-    said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
+    said = (input, floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
     if (sums := _files.open_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _fit_to_sketch(sums, output, wanted, counts=counts, as_json=as_json, force=force)
         return
+    floor = floor_to_fit(floor)
     check_input(input, floor, fits=True)
     calibrator = wanted.calibrator(input, known, floor)
     _files.check_inputs(files)
@@ -192,13 +194,13 @@ class _FitRequest:
     params: Sequence[str]
     groups: str | None
 
-    def calibrator(self, input: Input, classes: Any, floor: Floor) -> FittedMethod:
+    def calibrator(self, input: Input | None, classes: Any, floor: Floor) -> FittedMethod:
         """The calibrator that was asked for; an unknown method or parameter is wrong usage."""
         if self.top_n != 1 and self.method != "ec":
             raise typer.BadParameter("only --method ec has it.", param_hint="--top-n")
         if ":" in self.method:
             look_here()
-        common: dict[str, Any] = {"input": input, "classes": classes} | ({} if floor is None else {"floor": floor})
+        common: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
         made = self._made(common)
         if self.groups is not None and "groups" not in signature(made.fit).parameters:
             raise typer.BadParameter(
@@ -267,9 +269,10 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
                 "verdict": verdict(calibrator),
                 "top_n": top_n,
                 "n_samples": calibrator.n_samples_,
+                "data_digest": calibrator.data_digest_,
                 "n_classes": len(calibrator.classes_),
                 **{name: getattr(fit_info, name, getattr(calibrator, f"{name}_", None)) for name in numbers},
-                "input": calibrator.input,
+                "input": calibrator.input_,
                 "floor": calibrator.floor_,
                 "classes": None if calibrator.classes is None else list(calibrator.classes),
                 "columns": None if columns is None else columns.tolist(),
@@ -284,6 +287,6 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
     else:
         for line in description(calibrator):
             print_text(line)
-        if is_auto(calibrator.floor):
+        if is_auto(calibrator.floor) and calibrator.floor_ is not None:
             print_text(f"Floor: {calibrator.floor_:g}, chosen by the log-loss of samples that were held out")
     note(f"Wrote {output}")

@@ -11,9 +11,9 @@ import typer
 import nishimori
 from nishimori._evaluation.annotations import CheckOutcome, workflow_command
 from nishimori._evaluation.annotations import junit as junit_file
-from nishimori._evaluation.calibrated import check_groups
+from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
 from nishimori._evaluation.checks import GROUP_GAP, MetricBound, is_in_percent
-from nishimori._evaluation.gate import MIN_SAMPLES, SUITE, Gate, Wanted, judge
+from nishimori._evaluation.gate import MIN_SAMPLES, NLL_CAP, SUITE, TABLE_HEADERS, Gate, Wanted, judge
 from nishimori._evaluation.metrics.table import find_metric
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported
@@ -25,6 +25,7 @@ from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import Meant, agree_on_scores, calibrator_in, refuse_swapped
+from nishimori.cli._file_kinds import is_gate_result
 from nishimori.cli._help import BOUNDS, FLAG, OUTPUT, ForceOption, JsonOption, epilog
 from nishimori.cli._modules import found_here
 from nishimori.cli._options import (
@@ -70,9 +71,17 @@ CalibrationOption = Annotated[
 ]
 LevelOption = Annotated[
     float,
-    typer.Option(help="If a bound is kept, the check fails for at most a share 1 - level of data sets.", metavar="SHARE"),
+    typer.Option(
+        help="A model that keeps all bounds fails, and one that does not passes, for at most a share 1 - level of data sets.",
+        metavar="SHARE",
+    ),
 ]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Fail also if a check is inconclusive.", metavar=FLAG)]
+AllowInconclusiveOption = Annotated[
+    bool, typer.Option("--allow-inconclusive", help="Pass although a check is inconclusive.", metavar=FLAG)
+]
+NllCapOption = Annotated[
+    float, typer.Option(help="The largest loss, in nats, that counts where a bound on the NLL is passed.", metavar="NUMBER")
+]
 MinSamplesOption = Annotated[
     int, typer.Option(help="With fewer samples, or clusters of --clusters, nothing can be judged.", metavar="NUMBER")
 ]
@@ -126,12 +135,12 @@ MarkdownOption = Annotated[
 
 EPILOG = epilog(
     "nishimori gate test.npz --calibration calibration.json --bound ece=0.02",
-    "nishimori gate test.npz --calibration c.json --bound gap=0.01 --strict",
+    "nishimori gate test.npz --bound gap=0.01 --allow-inconclusive",
     "nishimori gate test.csv --groups site --bound group_gap=5% -o gate.md",
     codes={
-        0: "no check fails",
-        3: "a check fails or, with --strict, is inconclusive",
-        4: "it cannot be judged: too few samples, or constant outputs",
+        0: "all checks pass, or are inconclusive and may be",
+        3: "a check fails",
+        4: "a check is inconclusive, or cannot be judged (few samples, say)",
     },
 )
 
@@ -141,8 +150,9 @@ def gate(
     calibration: CalibrationOption = None,
     bound: BoundOption = None,
     level: LevelOption = 0.95,
-    strict: StrictOption = False,
+    allow_inconclusive: AllowInconclusiveOption = False,
     min_samples: MinSamplesOption = MIN_SAMPLES,
+    nll_cap: NllCapOption = NLL_CAP,
     by: ByOption = None,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
@@ -169,9 +179,10 @@ def gate(
 ) -> None:
     """Check a model against bounds, and fail if one is exceeded.
 
-    Each check ends with pass or fail if the data prove it, and is otherwise inconclusive.
+    Each check ends with pass or fail if the data prove it, and is otherwise inconclusive. Results of an earlier gate are
+    replaced; --force replaces other files, too.
     """
-    wanted = Wanted(_bounds(bound or []), level, strict, n_bins, strategy, min_samples)
+    wanted = Wanted(_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
     refuse_swapped("gate", files, calibration)
     outputs = _Outputs(
         _targets(output or [], junit, [*files, calibration]), _form(json=as_json, github=github, markdown=markdown), force
@@ -193,7 +204,7 @@ def gate(
             found = _judge_rows(files, roles, meaning, calibrator, wanted, about_groups, counts=counts)
     outputs.write(_Shown(found.to_dict() | about | {"warnings": told}, "\n".join(map(str, found.checks)), found))
     if not found.passed:
-        raise typer.Exit(4 if found.verdict == "cannot be judged" else 3)
+        raise typer.Exit(3 if found.verdict == "fail" else 4)
 
 
 def _bounds(typed: Sequence[str]) -> dict[Any, float]:
@@ -296,7 +307,7 @@ class _Unmade:
         return junit_file(SUITE, [self._outcome])
 
     def to_markdown(self) -> str:
-        return Tabular(("check", "verdict", "what was found"), [("all", "error", self.message)]).markdown()
+        return Tabular(TABLE_HEADERS, [("all", "error", self.message)]).markdown()
 
 
 @dataclass(frozen=True)
@@ -323,22 +334,34 @@ class _Outputs:
     """Where the result goes, checked before any work is done: some files, and one form for standard output."""
 
     def __init__(self, targets: Sequence[tuple[Path, str]], form: str, force: bool) -> None:
-        for path, _ in targets:
+        self._targets: list[tuple[Path, str, bool]] = []
+        for path, form_of_file in targets:
             _files.refuse_folder(path, f"gate{path.suffix}" if path.suffix.lower() in _ENDINGS else "gate.xml")
-            check_target(path, overwrite=force)
-        self._targets, self._form, self._force = targets, form, force
+            # A pipeline must not publish the result of an earlier run because that was there already.
+            overwrite = force or (path.is_file() and is_gate_result(path, form_of_file))
+            check_target(path, overwrite=overwrite)
+            self._targets.append((path, form_of_file, overwrite))
+        self._form = form
 
     def write(self, shown: _Shown) -> None:
-        """Write the files and print the rest."""
-        for path, form in self._targets:
-            with new_file(path, overwrite=self._force) as temporary:
-                temporary.write_text(f"{shown.lines(form).rstrip()}\n", encoding="utf-8")
+        """Write the files and print the rest; a file that cannot be written is an error after all others are written."""
+        failed: list[OSError] = []
+        for path, form, overwrite in self._targets:
+            try:
+                with new_file(path, overwrite=overwrite) as temporary:
+                    temporary.write_text(f"{shown.lines(form).rstrip()}\n", encoding="utf-8")
+            except OSError as error:
+                failed.append(error)
+            else:
+                note(f"Wrote {path}")
         if self._form == "json":
             print_json(shown.content)
         elif text := shown.lines(self._form):
             print_lines(text)
-        for path, _ in self._targets:
-            note(f"Wrote {path}")
+        for each in failed[1:]:
+            note(error_text(each))
+        if failed:
+            raise failed[0]
 
 
 @contextmanager
@@ -372,6 +395,7 @@ def _judge_rows(
     map_: Map = Temperature(1.0) if calibrator is None else calibrator.map_
     rows = _files.open_files(files, roles, floor=meaning[1], counts=counts, calibrator=calibrator)
     check_groups(rows, [map_])
+    warn_of_same_rows(rows, {} if calibrator is None else {"The calibration": calibrator})
     with show_progress(None) as report:
         return judge(Reported(rows, "Measuring", report), map_, wanted, by, meaning[2])
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from nishimori._methods.fitted_method import FittedMethod
-from nishimori._rows.scores import Input
+from nishimori._rows.scores import Floor, Input
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.reliability import Strategy
 from nishimori.cli._help import DATA, FLAG, MEASURES, TABLES
@@ -25,15 +25,20 @@ Files = Annotated[
     ),
 ]
 InputOption = Annotated[
-    Input,
+    Input | None,
     typer.Option(
-        help="What the scores are: logits or probabilities. Nothing is guessed.", metavar="KIND", rich_help_panel=DATA
+        help="What the scores are: logits or probabilities; by default logits, but numbers that all lie between 0 and 1 are "
+        "refused until you say.",
+        show_default=False,
+        metavar="KIND",
+        rich_help_panel=DATA,
     ),
 ]
 InputAsCalibratedOption = Annotated[
     Input | None,
     typer.Option(
-        help="What the scores are: logits or probabilities; by default as calibrated, else logits.",
+        help="What the scores are: logits or probabilities; by default as calibrated, else logits, but numbers that all lie "
+        "between 0 and 1 are refused until you say.",
         show_default=False,
         metavar="KIND",
         rich_help_panel=DATA,
@@ -127,13 +132,18 @@ ClassesOption = Annotated[
 
 
 def _as_floor(text: str) -> float | str:
-    """A number, or auto."""
-    if text == "auto":
+    """A number, auto, or none, which is the text of no floor; the option left out is None."""
+    if text in ("auto", "none"):
         return text
     try:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number.") from None
+
+
+def floor_to_fit(option: Any) -> Floor:
+    """The floor of what is fitted: auto where the option is left out."""
+    return "auto" if option is None else None if option == "none" else option
 
 
 FloorOption = Annotated[
@@ -149,10 +159,20 @@ FloorOption = Annotated[
 FloorToFitOption = Annotated[
     Any,
     typer.Option(
-        help="With --input probabilities: raise smaller probabilities to this, or to what auto chooses by the log-loss of "
-        "samples that are held out; by default only exact zeros are raised.",
+        help="With --input probabilities: raise smaller probabilities to this; by default auto, which chooses it by the "
+        "log-loss of samples that are held out; none raises only exact zeros.",
         show_default=False,
-        metavar="P|auto",
+        metavar="P|auto|none",
+        parser=_as_floor,
+        rich_help_panel=DATA,
+    ),
+]
+FloorToSketchOption = Annotated[
+    Any,
+    typer.Option(
+        help="With --input probabilities, which need it: raise smaller probabilities to this; none raises only exact zeros.",
+        show_default=False,
+        metavar="P|none",
         parser=_as_floor,
         rich_help_panel=DATA,
     ),
@@ -210,7 +230,7 @@ StrategyOption = Annotated[
 
 
 def roles_from(
-    input: Input,
+    input: Input | None,
     scores: str | None,
     labels: str | None,
     weights: str | None,
@@ -232,7 +252,8 @@ def roles_from(
     one = None if calibrator is None or calibrator.score_column_ is None else (calibrator.score_column_,)
     needed = None if groups else _remembered_groups(calibrator)
     return Roles(
-        input=input,
+        input=input or "logits",
+        input_is_said=input is not None,
         labels=labels or remembered or "labels",
         weights=weights,
         clusters=clusters,

@@ -15,13 +15,16 @@ _LAST = "print(calibrator.temperature_, card.ece, card.nll)"
 def python_lines(sets: Sequence[Sequence[Path]], roles: Roles, *, floor: Floor, counts: bool) -> str:
     """Open the files, fit the adaptive method to the validation data, and measure it on the test data."""
     named = list(zip(("val", "test"), sets, strict=False))
-    auto = ', floor="auto"' if is_auto(floor) else ""
+    none = ", floor=None" if floor is None and roles.input == "probabilities" else ""
     return "\n".join(
         [
             "import nishimori",
             "",
-            *(f"{variable} = {_call(files, roles, None if auto else floor, counts=counts)}" for variable, files in named),
-            f'calibrator = nishimori.calibrator("adaptive"{auto}).fit(val)',
+            *(
+                f"{variable} = {_call(files, roles, None if is_auto(floor) else floor, counts=counts)}"
+                for variable, files in named
+            ),
+            f'calibrator = nishimori.calibrator("adaptive"{none}).fit(val)',
             f"card = nishimori.evaluate({named[-1][0]}, calibrator=calibrator)",
             _LAST,
         ]
@@ -39,7 +42,7 @@ def _call(files: Sequence[Path], roles: Roles, floor: Floor, *, counts: bool) ->
         "counts": counts or None,
         "clusters": roles.clusters,
         "groups": roles.groups,
-        "input": None if roles.input == "logits" else roles.input,
+        "input": roles.input if roles.input_is_said else None,
         "classes": roles.classes,
         "floor": floor,
         "ignore_index": roles.ignore_index,

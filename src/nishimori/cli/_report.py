@@ -38,6 +38,7 @@ from nishimori.cli._options import (
     MetricsOption,
     ScoresOption,
     WeightsOption,
+    floor_to_fit,
     roles_from,
     split,
 )
@@ -104,7 +105,7 @@ def report(
     methods: MethodsOption = None,
     metrics: MetricsOption = None,
     level: LevelOption = 0.95,
-    input: InputOption = "logits",
+    input: InputOption = None,
     floor: FloorToFitOption = None,
     scores_name: ScoresOption = None,
     labels: LabelsToFitOption = None,
@@ -129,11 +130,12 @@ def report(
     """
     if as_json and markdown:
         raise typer.BadParameter("choose one of --json and --markdown.")
-    check_input(input, floor, fits=True)
+    used = floor_to_fit(floor)
+    check_input(input, used, fits=True)
     target = Path("report.html") if output is None and not (as_json or markdown) else output
     sets, known = data_sets(files), None if classes is None else split(classes)
     _check_output(target, overwrite=force)
-    said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, ids, columns, ignore, classes, delimiter)
+    said = (input, floor, scores_name, labels, weights, clusters, groups, ids, columns, ignore, classes, delimiter)
     about = (columns, ignore, (delimiter, decimal), known)
     roles = roles_from(
         input,
@@ -150,9 +152,9 @@ def report(
     options: dict[str, Any] = {"classes": known, "level": level, "n_bins": n_bins}
     options["methods"] = () if methods is None else method_names(methods)
     options["metrics"] = None if metrics is None else metric_names(metrics)
-    options["floor"] = "auto" if is_auto(floor) else None  # the data know a number
+    options["floor"] = "auto" if is_auto(used) else None  # the data know a number
     with _preparing(target, files):
-        about_rows = {"floor": floor, "counts": counts}
+        about_rows = {"floor": used, "counts": counts}
         found = _made(sets, roles, (*said, *also), about_rows, {"title": title or sets[-1][0].name, **options})
         _show(found, target, as_json=as_json, as_markdown=markdown, force=force)
 

@@ -161,6 +161,8 @@ def _sketch(path: Path) -> dict[str, Any]:
     found = temperatures(sums)
     return {
         "n_samples": sums.n_samples,
+        "n_parts": sums.n_parts,
+        "n_forgotten_parts": sums.n_forgotten_parts or None,
         "n_clusters": sums.n_clusters,
         "n_classes": sums.n_classes,
         "classes": None if sums.classes is None else list(sums.classes),

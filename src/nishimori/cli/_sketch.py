@@ -11,31 +11,32 @@ import nishimori
 from nishimori import Sketch
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Reported
-from nishimori._rows.scores import Input, check_input
+from nishimori._rows.scores import Floor, Input, check_input
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._support.disk import check_target
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._file_kinds import SKETCH, refuse_other
-from nishimori.cli._help import DATA, ForceOption, JsonOption, epilog
+from nishimori.cli._help import DATA, FLAG, ForceOption, JsonOption, epilog
 from nishimori.cli._options import (
     ClassesOption,
     ClustersOption,
     ColumnsOption,
     DecimalOption,
     DelimiterOption,
-    FloorOption,
+    FloorToSketchOption,
     IgnoreIndexOption,
     IgnoreOption,
     InputOption,
     ScoresOption,
     WeightsOption,
+    floor_to_fit,
     roles_from,
     split,
 )
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
-from nishimori.errors import InputError
+from nishimori.errors import InputError, MergeError
 
 Rows = Annotated[
     list[Path],
@@ -59,6 +60,15 @@ LabelsOption = Annotated[
 ]
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Where to write the sketch, a .npz file.", metavar="FILE")]
 
+AllowRepeatedOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-repeated",
+        help="Add a part even if it is in already: different samples may have the same sums.",
+        metavar=FLAG,
+        rich_help_panel=DATA,
+    ),
+]
 
 TemperaturesOption = Annotated[
     str | None,
@@ -81,8 +91,8 @@ def sketch(
     files: Rows,
     output: OutputOption,
     temperatures: TemperaturesOption = None,
-    input: InputOption = "logits",
-    floor: FloorOption = None,
+    input: InputOption = None,
+    floor: FloorToSketchOption = None,
     scores_name: ScoresOption = None,
     labels: LabelsOption = None,
     classes: ClassesOption = None,
@@ -98,8 +108,9 @@ def sketch(
 ) -> None:
     """Sum up rows in a small file, which fit, eval, gate and merge read."""
     known = None if classes is None else split(classes)
-    check_input(input, floor, fits=True)  # a sketch refuses auto itself
-    made = _empty(temperatures, input, known, floor)
+    used = floor_to_fit(floor)
+    check_input(input, used, fits=True)  # a sketch refuses auto itself
+    made = _empty(temperatures, input, known, used)
     files = _files.find_files(files)
     _files.check_inputs(files)
     _check_output(output, files, overwrite=force)
@@ -108,6 +119,8 @@ def sketch(
     with collect_warnings() as told:
         for group in _groups(files):
             _add(made, group, roles)
+            made._end_part()  # each file is one, so that its own sketch is noticed later
+        made.check_range("scores", remedy="")
     made.save(output, overwrite=force)
     _show(made, output, told, as_json=as_json)
 
@@ -115,25 +128,46 @@ def sketch(
 def merge(
     files: Annotated[list[Path], typer.Argument(help="The sketches to add.", show_default=False, metavar="FILES")],
     output: OutputOption,
+    allow_repeated: AllowRepeatedOption = False,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Add sketches: the result is the sketch of all their rows."""
+    """Add sketches: the result is the sketch of all their rows.
+
+    A file whose samples are in already, such as a copy of another one, is refused.
+    """
     _check_output(output, (), overwrite=force)
     total: Sketch | None = None
+    sources: dict[bytes, Path] = {}  # the file that brought each part
     for path in files:
         refuse_other(path, SKETCH, SKETCH)
         more = Sketch.load(path)
+        if not allow_repeated:
+            _refuse_repeated(path, more, sources)
         try:
-            total = more if total is None else total.merge(more)
-        except nishimori.errors.MergeError as error:
-            raise nishimori.errors.MergeError(f"{path} does not go with the files before it. {error}") from None
+            total = more if total is None else total.merge(more, allow_repeated=True)
+        except MergeError as error:
+            raise MergeError(f"{path} does not go with the files before it. {error}") from None
     assert total is not None, "there is at least one file"
     total.save(output, overwrite=force)
     _show(total, output, [], as_json=as_json)
 
 
-def _empty(temperatures: str | None, input: Input, classes: list[str] | None, floor: float | None) -> Sketch:
+def _refuse_repeated(path: Path, more: Sketch, sources: dict[bytes, Path]) -> None:
+    """Refuse a file with a part that another one has brought; ``sources`` tell which, and get the new parts."""
+    ids = dict.fromkeys(more._end_part().ids)
+    earlier = [sources[each] for each in ids if each in sources]
+    if earlier:
+        names, number = ", ".join(map(str, dict.fromkeys(earlier))), more.n_parts
+        which = "its only part is" if number == 1 else f"{len(earlier)} of its {number} parts are"
+        raise MergeError(
+            f"{path} would be counted twice: {which} in {names} already. Leave it out, or pass --allow-repeated if these are "
+            "other samples that have the same sums."
+        )
+    sources.update(dict.fromkeys(ids, path))
+
+
+def _empty(temperatures: str | None, input: Input | None, classes: list[str] | None, floor: Floor) -> Sketch:
     kept: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
     if temperatures is None:
         return Sketch(**kept)
@@ -165,7 +199,7 @@ def _groups(files: Sequence[Path]) -> list[list[Path]]:
 
 def _add(made: Sketch, files: Sequence[Path], roles: Roles) -> None:
     """Add the rows of a file; errors name it."""
-    rows = _files.open_files(files, roles, floor=made.floor, notes_columns=False)
+    rows = _files.open_files(files, roles, floor=made.floor, notes_columns=False, guard="defer")
     try:
         if rows.clusters is not None:  # all rows of a cluster are summed together, wherever they are
             labels = rows.labels if made.classes is None else class_labels(made.classes)[rows.labels]
@@ -184,6 +218,7 @@ def _show(made: Sketch, output: Path, told: list[str], *, as_json: bool) -> None
         print_json(
             {
                 "n_samples": made.n_samples,
+                "n_parts": made.n_parts,
                 "n_classes": made.n_classes if made.n_samples else None,
                 "temperatures": [low, high],
                 "input": made.input,

@@ -29,7 +29,7 @@ from nishimori._support.formatting import decimals_of
 from nishimori._support.progress import hide_progress, say
 from nishimori._support.tables import Tabular
 from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
-from nishimori.errors import NishimoriError
+from nishimori.errors import NishimoriError, SameRowsWarning
 
 if TYPE_CHECKING:  # the help needs no NumPy
     from nishimori._evaluation.metrics.metric import Metric
@@ -172,6 +172,7 @@ def print_table(
     from nishimori._evaluation.metrics.table import default_metrics, in_tables  # noqa: PLC0415 - NumPy
 
     shown = in_tables(default_metrics() if metrics is None else metrics)
+    shown = [each for each in shown if any(each.label in row for row in rows.values())]
     percent = {each.label for each in shown if each.in_percent}
     headers = {"temperature": "T"} | {each.label: each.shown for each in shown}
     cells = []
@@ -351,12 +352,12 @@ def _brief(text: str) -> str:
 
 @contextmanager
 def collect_warnings() -> Iterator[list[str]]:
-    """The texts of the warnings that the block shows."""
+    """The texts of the warnings that the block shows; that rows are the same comes first."""
     told: list[str] = []
     shown: Any = warnings.showwarning
 
     def show(message: Warning | str, *rest: Any, **more: Any) -> None:
-        told.append(_in_one_line(message))
+        told.insert(0 if isinstance(message, SameRowsWarning) else len(told), _in_one_line(message))
         shown(message, *rest, **more)
 
     warnings.showwarning = show

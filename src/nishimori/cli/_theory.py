@@ -45,8 +45,9 @@ def theory(
         level = _number(penalty)
     result = state_evolution(who, alpha, level)
     rows = {"before": 1.0, "after EC": result.temperature_ec, "after TS": result.temperature_ts}
+    known = {name: result.metrics(T) for name, T in rows.items()}
     names = ["temperature", *(each.name for each in in_tables(default_metrics()))]
-    table = {name: {key: result.metrics(T)[key] for key in names} for name, T in rows.items()}
+    table = {name: {key: each[key] for key in names if key in each} for name, each in known.items()}
     if as_json:
         given = {"teacher": teacher, "temperature": temperature, "rho": rho, "alpha": alpha, "penalty": level}
         found = {"m": result.m, "q": result.q, "v": result.v, "steps": result.steps, "residual": result.residual}

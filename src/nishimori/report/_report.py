@@ -11,10 +11,10 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 import nishimori
-from nishimori._evaluation.compare import Methods, data_sets, floor_verdict
+from nishimori._evaluation.compare import Methods, data_sets, floor_verdicts
+from nishimori._fit.floors import MAY_BE_AUTO
 from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_options
-from nishimori._rows.rows import counts_in
-from nishimori._rows.scores import is_auto
+from nishimori._rows.rows import counts_in, input_in
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.disk import new_file
 from nishimori._support.escape import html_text, printable
@@ -67,10 +67,10 @@ class Report:
     >>> validation, test = network.validation, network.test
     >>> report = nishimori.Report(validation.logits, validation.labels, test.logits, test.labels, title="ResNet-20")
     >>> print(report)
-    Overconfident. Mean confidence is 90.6 %, accuracy is 83.7 %: confidence is 6.87 ± 0.32 points above accuracy. Simplest: adaptive, T = 1.601 ± 0.039; compared with no calibration: NLL −13 %, ECE −6.0 points. Best: vector, error −3.1 points, NLL −29 %, ECE −6.1 points; it changes 9.8 % of the predictions. Its NLL is significantly lower than that of adaptive (p < 0.001). Worst predicted class 2: 16 % of the answers, 57 % right at 88 % mean confidence (80 % after adaptive).
+    Overconfident. Mean confidence is 90.6 %, accuracy is 83.7 %: confidence is 6.87 ± 0.32 points above accuracy. Simplest: adaptive, T = 1.601 ± 0.039; compared with no calibration: NLL −13 %, ECE −6.0 points. Best of none, adaptive, ec, ts, class temperatures, bias and vector: vector, error −3.1 points, NLL −29 %, ECE −6.1 points; it changes 9.8 % of the predictions. Its NLL is significantly lower than that of adaptive (p < 0.001). Worst predicted class 2: 16 % of the answers, 57 % right at 88 % mean confidence (80 % after adaptive).
     """  # noqa: E501 - one line is printed
 
-    @takes_rows()
+    @takes_rows(**MAY_BE_AUTO)
     def __init__(
         self,
         logits: Any,
@@ -96,10 +96,10 @@ class Report:
             raise InputError("test_logits", "be given where other arguments speak of test data", got="None")
         test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
         validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, test_options)
-        kind, classes, floor = options.get("input") or "logits", options.get("classes"), options.get("floor")
+        kind, classes = options.get("input") or input_in(validation), options.get("classes")
         asked = Asked(classes, kind, used, counts_in(validation, options), float(level), n_bins, methods, metrics)
         found = results_of(validation, test, ids, asked)
-        found["verdict"]["sentences"] += [floor_verdict(used)] if is_auto(floor) else []
+        found["verdict"]["sentences"] += floor_verdicts(logits, options, used)
         names = ("logits, labels", "logits, labels" if test is None else "test_logits, test_labels")
         if isinstance(validation, Sketch):
             names = ("sketch", "sketch" if test is None else "test_sketch, None")
@@ -114,7 +114,6 @@ class Report:
                     "command": "",
                 },
                 "code": _CODE.format(val=names[0], measured=names[1]),
-                "warnings": [],
             }
         )
 

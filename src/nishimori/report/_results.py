@@ -4,32 +4,25 @@ The renderers know nothing but this dictionary. What cannot be told from the dat
 listed under "absent" with the reason.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.fixed import FixedMap
 from nishimori._calibrators.groups import GroupConsistency
-from nishimori._calibrators.methods import calibrator
 from nishimori._evaluation.compare import Methods, calibrators_by_name, compare
 from nishimori._evaluation.comparison import Comparison
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
-from nishimori._methods.fitted_method import fit_checked
+from nishimori._evaluation.usual_methods import BY_GROUP, ONE_TEMPERATURE, UsualMethods, fit_usual
 from nishimori._rows.labels import class_labels
-from nishimori._rows.pieces import Pieces
-from nishimori._rows.rows import Rows, groups_in
-from nishimori._sums.groups import By
+from nishimori._rows.rows import Rows, digest_in, groups_in
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.intervals import normal_quantile, wilson_limits
-from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NishimoriError
-from nishimori.maps.map import Map
+from nishimori.errors import InputError
 from nishimori.report._errors import ErrorsPass
 from nishimori.report._group_classes import groups_of_one_class
 from nishimori.report._mistakes import rows_with_zeros
@@ -42,14 +35,6 @@ FORMAT = 1
 
 _MISTAKES = 20
 _CONFUSIONS = 10
-_ONE_TEMPERATURE = ("none", "ts", "ec", "adaptive")
-
-_BY_GROUP: dict[str, By] = {"class temperatures": "prediction", "group temperatures": "groups"}
-
-# Methods that change predictions and are fitted unasked, where samples × classes² is at most this: each then takes about a
-# second at most on one core.
-_CHANGING = ("bias", "vector")
-_MOST_WORK = 10**8
 
 
 @dataclass(frozen=True)
@@ -75,11 +60,10 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
     """The dictionary: fits to the validation data, and what they do to the test data or, without these, to the same data."""
     data = validation if test is None else test
     by_rows = not isinstance(validation, Sketch) and not isinstance(data, Sketch)
-    fitted = _groups_fitted(validation, asked) if by_rows else {}
-    maps = {name: each.map_ for name, each in fitted.items()}
     further = _further_methods(asked, by_groups=groups_in(validation) is not None)
-    changing, left_out = _changing_fitted(validation, asked, without=further) if by_rows else ({}, [])
-    found = _compare(validation, test, maps | changing, further, asked)
+    usual = fit_usual(validation, test, asked.meaning, counts=asked.counts, without=further)
+    found = _compare(validation, test, usual.fitted, further, asked)
+    fitted = {name: each for name, each in usual.fitted.items() if isinstance(each, GroupConsistency)}
     advised = found.recommendation
     assert advised is not None, "which every comparison has"
     simplest = advised.simplest
@@ -94,71 +78,25 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
         "recommended": None if simplest is None else simplest.method,
         "best": None if advised.best is None else advised.best.method,
         "recommendation": asdict(advised),
-        "temperatures": [_temperature(each) for each in methods if each["method"] in _ONE_TEMPERATURE[1:]],
+        "temperatures": [_temperature(each) for each in methods if each["method"] in ONE_TEMPERATURE[1:]],
         "metrics": [_about_metric(each) for each in _shown(found.methods[0].metrics, error=found.predictions_differ)],
         "methods": methods,
         "slider": _slider(data, found, list(chosen.values()), one, asked),
         "classes": _classes(found, shown, fitted) if by_rows else None,
         "groups": _groups(data, found, shown, fitted) if by_rows else None,
         **(_errors(data, one, ids, asked) if by_rows else {"mistakes": None, "confusions": None, "risk_coverage": None}),
-        "absent": [*_absent(validation, data), *left_out],
+        "absent": [*_absent(validation, data), *_not_compared(usual)],
         "tests": found.to_dict()["tests"],
+        "warnings": list(filter(None, [found.same_rows])),
     }
 
 
-def _groups_fitted(validation: Rows, asked: Asked) -> dict[str, GroupConsistency]:
-    """Temperatures per predicted class, and per group where groups are named, as far as they can be fitted."""
-    fitted = {}
-    for name, by in _BY_GROUP.items():
-        if by == "groups" and groups_in(validation) is None:
-            continue
-        # What is wrong with the data is said by `compare`, and a temperature that does not exist by its table.
-        with suppress(NishimoriError):
-            fitted[name] = cast("GroupConsistency", _fit_unasked(GroupConsistency(by=by, **asked.meaning), validation, asked))
-    return fitted
-
-
-def _changing_fitted(
-    validation: Rows, asked: Asked, *, without: Mapping[str, Any]
-) -> tuple[dict[str, Map], list[dict[str, str]]]:
-    """Maps of methods that change predictions, and what is said about those that are left out.
-
-    They are there so that the verdict can say what is best. Those that the user asks for, ``without``, are fitted anyway.
-    """
-    wanted = [name for name in _CHANGING if name not in without]
-    n, k = validation.n_rows, validation.n_classes
-    if n is None:  # as of a stream that nothing before could be fitted to
-        return {}, []
-    if n * k**2 > _MOST_WORK:
-        why = f"they take time in proportion to samples × classes², here {n * k**2:.0e}, and more than {_MOST_WORK:.0e}"
-        remedy = f"ask for them with --methods {','.join(wanted)}, or methods= in Python"
-        return {}, [{"what": f"The methods {' and '.join(wanted)}", "why": f"{why}; {remedy}"}] if wanted else []
-    maps, left_out = {}, []
-    for name in wanted:
-        try:
-            made = calibrator(name, input=asked.input, classes=asked.classes, floor=asked.floor)
-            maps[name] = _fit_unasked(made, validation, asked).map_
-        except NishimoriError as error:
-            left_out.append({"what": f"The method {name}", "why": str(error).removesuffix(".")})
-    return maps, left_out
-
-
-def _fit_unasked(method: Calibrator, validation: Rows, asked: Asked) -> Calibrator:
-    """Fit without warnings, such as those of small classes, which are for those who asked for the method."""
-    later = validation.looking_later() if isinstance(validation, Pieces) else nullcontext()
-    with later, warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)
-        warnings.simplefilter("ignore", FewErrorsWarning)
-        return fit_checked(method, validation, **({"counts": True} if asked.counts else {}))
-
-
 def _compare(
-    validation: Any, test: Any, maps: Mapping[str, Map], further: "Mapping[str, str | Calibrator]", asked: Asked
+    validation: Any, test: Any, usual: Mapping[str, Calibrator], further: "Mapping[str, str | Calibrator]", asked: Asked
 ) -> Comparison:
     meaning = asked.meaning
-    methods: dict[str, str | Calibrator] = {name: name for name in _ONE_TEMPERATURE}
-    methods |= {name: FixedMap(each, method=name, **meaning) for name, each in maps.items()}
-    methods |= further
+    methods: dict[str, str | Calibrator] = {name: name for name in ONE_TEMPERATURE}
+    methods |= {**usual, **further}
     options: dict[str, Any] = {"level": asked.level, "n_bins": asked.n_bins, "metrics": asked.metrics}
     return compare(validation, test_logits=test, methods=methods, **meaning, **options)
 
@@ -169,10 +107,10 @@ def _further_methods(asked: Asked, *, by_groups: bool) -> "Mapping[str, str | Ca
     if not given:
         return {}
     if isinstance(given, Sequence) and not isinstance(given, str):
-        given = [each for each in given if each not in _ONE_TEMPERATURE]
+        given = [each for each in given if each not in ONE_TEMPERATURE]
     found = calibrators_by_name(given, asked.meaning, by_groups=by_groups, of_rows=True) if given else {}
     for name in found:
-        if name in (*_ONE_TEMPERATURE, *_BY_GROUP):
+        if name in (*ONE_TEMPERATURE, *BY_GROUP):
             raise InputError("methods", "have names that no other method of the page has", got=repr(name))
     return found
 
@@ -195,6 +133,7 @@ def _about(found: Comparison, data: Rows) -> dict[str, Any]:
         "measured_on": "test" if found.is_test else "validation",
         "n_classes": data.n_classes,
         "is_sketch": isinstance(data, Sketch),
+        "data_digest": digest_in(data),
         "accuracy": card.accuracy,
         "accuracy_se": card.accuracy_se,
     }
@@ -227,7 +166,7 @@ def _place(card: Scorecard, names: list[str], level: float) -> dict[str, Any]:
     return {
         "temperature": card.temperature,
         "names": names,
-        **{each.name: card[each.name].value for each in _shown(default_metrics())},
+        **{each.name: card[each.name].value for each in _shown(default_metrics()) if each.name in card.estimates},
         # Eight digits: what a picture shows, and a file that stays small.
         "bins": np.round(np.stack(columns, axis=1), 8).tolist(),
     }
@@ -276,6 +215,11 @@ def _checked_ids(ids: Any, n_rows: int | None) -> list[Any] | None:
     return found
 
 
+def _not_compared(usual: UsualMethods) -> list[dict[str, str]]:
+    """The usual methods that the page does not have, and why."""
+    return [{"what": f"The method {name}", "why": why} for name, why in usual.left_out.items()]
+
+
 def _absent(validation: Rows, data: Rows) -> list[dict[str, str]]:
     """What the page does not have, and why."""
     if not isinstance(validation, Sketch) and not isinstance(data, Sketch):
@@ -287,6 +231,7 @@ def _absent(validation: Rows, data: Rows) -> list[dict[str, str]]:
         "The errors: the most confident ones, confusions, and the error of the most confident answers",
     ]
     parts += ["Paired differences between methods", "Standard errors of NLL, Brier score and mean confidence"]
+    parts += ["The gap and the ECE of the positive class"] if data.n_classes == 2 else []
     exact = "The ECE and the diagram exactly at the fitted temperatures"
     interpolated = "a sketch interpolates them between its temperatures, and close to its minimum the ECE is usually too small"
     return [*({"what": each, "why": why} for each in parts), {"what": exact, "why": interpolated}]

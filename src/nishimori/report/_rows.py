@@ -22,7 +22,7 @@ def method_rows(found: Comparison) -> list[dict[str, Any]]:
             low, high = (None, None) if difference.se is None else difference.interval(found.level)
             numbers |= {f"{name}_difference_low": low, f"{name}_difference_high": high}
         card = each.scorecard
-        numbers["ece_corrected"] = None if card is None else card.ece_corrected
+        numbers |= {"ece_corrected": None} if card is None else card.corrected
         rows.append({"title": TITLES.get(each.method, each.method), **numbers})
     return rows
 

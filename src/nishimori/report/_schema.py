@@ -259,7 +259,8 @@ _REPORT = _record(
                 "measured_on": _one_of("test", "validation"),
                 "is_sketch": _flag,
                 "accuracy": _number,
-            }
+            },
+            {"data_digest": _or_none(_text)},
         ),
         "level": _between(0, 1),
         "n_bins": _whole(1),

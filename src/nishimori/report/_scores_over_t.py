@@ -7,7 +7,7 @@ give the Brier score, and the kernels get those at 2β by squaring. So the whole
 from collections.abc import Sequence
 from math import ceil, floor, log2
 
-from nishimori._evaluation.metrics.table import default_metrics
+from nishimori._evaluation.metrics.table import default_metrics, suited_metrics
 from nishimori._evaluation.scorecard import Scorecard, card_of, scorecards
 from nishimori._evaluation.scores import MeasureScores, MetricPlan
 from nishimori._rows.rows import Rows
@@ -46,6 +46,6 @@ def scores_over_t(data: Rows, chosen: Sequence[float], *, n_bins: int, counts: b
         nodes = [1 / beta for beta in reversed(Grid.over(data.temperatures).betas) if low <= 1 / beta <= high]
         return scorecards(data, [Temperature(each) for each in nodes], n_bins=n_bins)
     temperatures = grid_of(chosen, (data.n_rows or 0) * data.n_classes)
-    maps, plan = tuple(Temperature(each) for each in temperatures), MetricPlan(default_metrics())
+    maps, plan = tuple(Temperature(each) for each in temperatures), MetricPlan(suited_metrics(default_metrics(), data))
     sums = data.gather(MeasureScores(maps, (uniform_edges(n_bins),) * len(maps), plan, counts)).items
     return [card_of(each, temperature, plan) for each, temperature in zip(sums, temperatures, strict=True)]

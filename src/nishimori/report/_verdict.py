@@ -14,8 +14,10 @@ TITLES = {
     "ts": "Temperature scaling (TS)",
     "ec": "Expectation consistency (EC)",
     "adaptive": "Adaptive",
-    "class temperatures": "Class temperatures",
-    "group temperatures": "Group temperatures",
+    "class temperatures": "Class temperatures (group)",
+    "group temperatures": "Group temperatures (group)",
+    "platt": "Platt scaling (platt)",
+    "beta": "Beta calibration (beta)",
     "bias": "Bias correction (bias)",
     "vector": "Vector scaling (vector)",
 }
@@ -35,14 +37,14 @@ def verdict_of(found: Comparison) -> dict[str, Any]:
     if status == "calibrated" and advised.action == "open":  # the validation data say otherwise
         headline += " on the test data"
     advice = " ".join(advised.sentences)
-    if advised.simplest is None:
+    if not any(each.temperature is not None for each in found if each.method != "none"):
         advice = " ".join(filter(None, (_NO_TEMPERATURE, advice)))
     # The page says these at its top.
-    shown = {*advised.sentences, found.about_classes, found.about_groups}
+    shown = {*advised.sentences, found.about_classes, found.about_groups, found.same_rows}
     return {
         "status": status,
         "headline": f"Zeros at true classes; {headline.lower()}" if found.caveat else headline,
-        "summary": " ".join(filter(None, (FLATTERS if found.flatters else "", found.caveat, _summary(card, gap, error)))),
+        "summary": " ".join(filter(None, (_first_of_all(found), found.caveat, _summary(card, gap, error)))),
         "advice": advice,
         "classes": found.about_classes,
         "groups": found.about_groups,
@@ -50,6 +52,11 @@ def verdict_of(found: Comparison) -> dict[str, Any]:
         "gap": gap,
         "gap_se": error,
     }
+
+
+def _first_of_all(found: Comparison) -> str:
+    """That methods were measured on what they were fitted to, if so."""
+    return found.same_rows or (FLATTERS if found.flatters else "")
 
 
 _HEADLINES = {

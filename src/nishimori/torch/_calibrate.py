@@ -19,9 +19,9 @@ from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._exchange import Exchange
-from nishimori.torch._memory import INSTEAD, KEEP_UP_TO, Memory
+from nishimori.torch._memory import INSTEAD, KEEP_UP_TO, Memory, guard_for
 from nishimori.torch._ranks import joint, ranks_in
-from nishimori.torch._reading import LoaderReading
+from nishimori.torch._reading import NO_SOFTMAX, LoaderReading
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -126,7 +126,10 @@ def _calibrate_network(
         label = rule.labelling
         own = f"{chosen!r}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}, class_axis={rule.class_axis}"
         _refuse_other_calls(ranks, own)
-        data = joint(ranks, network, lambda: memory.read(reading(rule), chosen, progress))
+        guard = guard_for(chosen)
+        data = joint(ranks, network, lambda: memory.read(reading(rule), chosen, progress, guard and "defer"), guard)
+        if isinstance(data, Sketch):
+            data.check_range(remedy=NO_SOFTMAX)
     try:
         fitted, found = _fit(chosen, data)
     except (InputError, NotConvergedError) as error:
@@ -162,7 +165,7 @@ def _new_calibrator(method: "str | Calibrator") -> "Calibrator":
     if not isinstance(method, Calibrator):
         return nishimori.calibrator(method)
     check_constructor(method)
-    if method.input != "logits":
+    if method.input not in (None, "logits"):
         raise InputError(
             "method",
             "take logits, as the network returns them",

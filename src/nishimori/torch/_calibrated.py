@@ -386,7 +386,7 @@ def _map_in(value: Any) -> Map:
                     f"`floor={value.floor_!r}`, to which it raises probabilities before it calibrates them; logits of a "
                     "network are not raised"
                 ),
-                remedy="Fit it without `floor`.",
+                remedy="Fit it to logits, or with `floor=None`.",
             )
         return value.map_
     if hasattr(value, "maps_"):

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from nishimori._rows.labelling import Labelling
-from nishimori._rows.scores import scores, warn_if_probabilities
+from nishimori._rows.score_range import warn_of_probabilities
+from nishimori._rows.scores import scores
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import show_progress
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._kept import join_rows
-from nishimori.torch._reading import NO_SOFTMAX, READING, LoaderReading
+from nishimori.torch._reading import READING, WITHOUT_SOFTMAX, LoaderReading
 
 
 class _LogitsAndLabels(NamedTuple):
@@ -121,7 +122,7 @@ def _collect_rows(reading: LoaderReading, progress: bool | None) -> Collected:
             parts.append(rows.copy_to_cpu())
             report(READING, rows.number + 1, reading.n_batches)
     found = join_rows(parts)
-    warn_if_probabilities(scores(found.logits), NO_SOFTMAX)
+    warn_of_probabilities(scores(found.logits), WITHOUT_SOFTMAX)
     collected = Collected(found.logits, found.labels)
     collected.clusters, collected.groups = found.clusters, found.groups
     return collected

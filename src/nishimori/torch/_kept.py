@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nishimori._rows.entry import open_rows
+from nishimori._rows.options import Guard
 from nishimori._rows.rows import Rows
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
@@ -23,9 +24,17 @@ class KeptLogits(NamedTuple):
     groups: HostArray | None
     clusters: HostArray | None
 
-    def rows(self, clusters: HostArray | None) -> Rows:
-        """What was kept as `Rows`; ``clusters`` are the names of their clusters, if they have any."""
-        return open_rows(self.logits, self.labels, clusters=clusters, groups=self.groups, probability_remedy=NO_SOFTMAX)
+    def rows(self, clusters: HostArray | None, guard: Guard) -> Rows:
+        """What was kept as `Rows`; ``clusters`` are the names of their clusters, if any; ``guard`` is for `open_rows`."""
+        return open_rows(
+            self.logits,
+            self.labels,
+            clusters=clusters,
+            groups=self.groups,
+            input=None if guard else "logits",
+            guard=guard,
+            probability_remedy=NO_SOFTMAX,
+        )
 
 
 class Summed(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows, clusters_of
 from nishimori._rows.batch import Clusters, Groups
-from nishimori._rows.options import ReadOptions
+from nishimori._rows.options import Guard, ReadOptions
 from nishimori._rows.pieces import Pieces
 from nishimori._rows.stream_rows import in_batch
 from nishimori._support.arrays import HostArray
@@ -30,8 +30,10 @@ class LoaderRows(Pieces[BatchRows]):
         "loader once."
     )
 
-    def __init__(self, reading: LoaderReading, n_classes: int, *, has_names: bool, progress: bool | None) -> None:
-        """``has_names`` says whether there are groups or clusters."""
+    def __init__(
+        self, reading: LoaderReading, n_classes: int, *, has_names: bool, progress: bool | None, guard: Guard = "refuse"
+    ) -> None:
+        """``has_names`` says whether there are groups or clusters; ``guard`` is that of `ReadOptions`."""
         if isinstance(reading.batches, Iterator):
             raise InputError(
                 "loader",
@@ -39,7 +41,7 @@ class LoaderRows(Pieces[BatchRows]):
                 got=f"an object of type {type(reading.batches).__name__}, which is used up after one pass",
                 remedy="Pass a DataLoader.",
             )
-        super().__init__(ReadOptions(probability_remedy=NO_SOFTMAX), progress=progress, read_ahead=False)
+        super().__init__(ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX), progress=progress, read_ahead=False)
         self._loader = reading
         self._n_classes = n_classes
         if not has_names:

@@ -12,8 +12,8 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
+from nishimori._rows.options import Guard
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import warn_if_probabilities
 from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._sums.sketch.stream import Stream
@@ -55,12 +55,15 @@ class Memory:
 
     def data(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> Rows:
         """What ``chosen`` can be fitted to: the rows, a sketch of them, or rows that read the loader again."""
-        found = self.read(reading, chosen, progress)
+        found = self.read(reading, chosen, progress, guard_for(chosen))
         if isinstance(found, Summed):
+            found.sketch.check_range(remedy=NO_SOFTMAX)
             return cast("Rows", found.sketch)
-        return found.rows(found.clusters) if isinstance(found, KeptLogits) else found
+        return found.rows(found.clusters, guard_for(chosen)) if isinstance(found, KeptLogits) else found
 
-    def read(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> KeptLogits | Summed | Rows:
+    def read(
+        self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None, guard: Guard
+    ) -> KeptLogits | Summed | Rows:
         """The logits kept from a loader, a sketch of them, or rows that read it again, with the names of clusters."""
         parts: list[BatchRows] = []
         n_bytes = 0
@@ -78,12 +81,13 @@ class Memory:
                 parts.append(rows)
                 observables = _observables(chosen, rows.scores.n_classes)
                 del rows
-                return _sketch_rows(parts, batches, reading.n_batches, observables, report)
+                sketch = _empty_sketch(observables, parts[0].scores.n_classes, chosen)
+                return _sketch_rows(sketch, parts, batches, reading.n_batches, report)
         if n_bytes > self.keep_up_to:
             n_classes, has_names = rows.scores.n_classes, rows.groups is not None or rows.clusters is not None
             del rows  # or its logits would be in memory during all passes
             parts.clear()
-            return LoaderRows(reading, n_classes, has_names=has_names, progress=progress)
+            return LoaderRows(reading, n_classes, has_names=has_names, progress=progress, guard=guard)
         return join_rows(parts)
 
     def _refuse(self, chosen: "Calibrator", number: int) -> None:
@@ -109,17 +113,20 @@ def _observables(chosen: "Calibrator", n_classes: int) -> list[Observable]:
     return known if own in known else [*known, own]
 
 
+def guard_for(chosen: "Calibrator") -> Guard:
+    """What happens to outputs that look like probabilities: nothing if the method says that they are logits."""
+    return "refuse" if chosen.input is None else None
+
+
+def _empty_sketch(observables: list[Observable], n_classes: int, chosen: "Calibrator") -> Sketch:
+    return Sketch(observables, input=chosen.input, **(_FINE_GRID if n_classes >= _MANY_CLASSES else {}))
+
+
 def _sketch_rows(
-    parts: list[BatchRows],
-    others: Iterable[BatchRows],
-    n_batches: int | None,
-    observables: list[Observable],
-    report: Report,
+    sketch: Sketch, parts: list[BatchRows], others: Iterable[BatchRows], n_batches: int | None, report: Report
 ) -> Summed:
     """The sums of the rows that were kept so far, which are forgotten, and of all others."""
-    grid = _FINE_GRID if parts[0].scores.n_classes >= _MANY_CLASSES else {}
-    stream = Stream(Sketch(observables, **grid), remedy=f"Do not shuffle the loader. {INSTEAD}")
-    warn_if_probabilities(parts[0].scores, NO_SOFTMAX, parts[0].weights)
+    stream = Stream(sketch, remedy=f"Do not shuffle the loader. {INSTEAD}")
     for rows in chain(_pop_all(parts), others):
         with rows.naming_batch():
             stream.add(rows.rows(), rows.clusters)

@@ -19,14 +19,17 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import open_rows
-from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, T, without_rows
+from nishimori._rows.options import Guard, ReadOptions, RowOptions, takes_rows
+from nishimori._rows.rows import Rows, T, input_in, without_rows
+from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.scores import Input
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError
 from nishimori.torch._exchange import Exchange
 from nishimori.torch._kept import KeptLogits, Summed
 from nishimori.torch._loader_rows import LoaderRows
+from nishimori.torch._reading import NO_SOFTMAX
 from nishimori.torch._reduced import sum_of_sketches, without_its_rows
 from nishimori.torch._shared_names import check_apart, share_clusters, share_groups
 
@@ -83,7 +86,7 @@ def across_ranks(
     clusters, own = options.get("clusters"), options.copy()
     own["clusters"] = None  # which are numbered alike on all ranks
     rows = ranks.here(lambda: _own(logits, labels, own))
-    return RankRows(ranks, rows, share_clusters(ranks, rows, clusters), share_groups(ranks, rows))
+    return RankRows(ranks, rows, share_clusters(ranks, rows, clusters), share_groups(ranks, rows), guard="refuse")
 
 
 def _own(logits: Any, labels: Any, options: RowOptions) -> Rows | None:
@@ -91,7 +94,7 @@ def _own(logits: Any, labels: Any, options: RowOptions) -> Rows | None:
     if isinstance(logits, Sketch):
         raise InputError("logits", "not be a sketch", remedy="Add the sketches of all ranks with `nishimori.torch.reduced`.")
     try:
-        return None if logits is None else open_rows(logits, labels, **options)
+        return None if logits is None else open_rows(logits, labels, guard="defer", **options)
     except NoRowsError:
         return None
 
@@ -105,7 +108,7 @@ def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
     return Exchange(None if isinstance(group, bool) else group)
 
 
-def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summed | Rows]) -> Rows:
+def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summed | Rows], guard: Guard) -> Rows:
     """What all ranks have together. ``own`` makes what this one has, with ``model``: rows, or a sketch.
 
     If one of them has a sketch, so do all: rows are added to an empty one. A rank without rows takes part.
@@ -139,9 +142,9 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summ
         check_apart(ranks, summed.sketch.n_samples, summed.clusters)
         return cast("Rows", sum_of_sketches(ranks, summed.sketch))
     assert not isinstance(mine, Summed), "no rank has a sketch"
-    rows = ranks.here(lambda: mine.rows(None) if isinstance(mine, KeptLogits) else mine)
+    rows = ranks.here(lambda: mine.rows(None, guard and "defer") if isinstance(mine, KeptLogits) else mine)
     clusters = share_clusters(ranks, rows, mine.clusters if isinstance(mine, KeptLogits) else None)
-    return RankRows(ranks, rows, clusters, share_groups(ranks, rows))
+    return RankRows(ranks, rows, clusters, share_groups(ranks, rows), guard=guard, probability_remedy=NO_SOFTMAX)
 
 
 def _sketch_of_rank(mine: KeptLogits | Summed | Rows | None, kind: Sketch) -> Summed:
@@ -157,15 +160,27 @@ def _sketch_of_rank(mine: KeptLogits | Summed | Rows | None, kind: Sketch) -> Su
 
 
 class RankRows(Rows):
-    """The rows of all ranks. ``rows`` are those of this one, or None; ``clusters`` and ``groups`` are those of all."""
+    """The rows of all ranks. ``rows`` are those of this one, or None; ``clusters`` and ``groups`` are those of all.
+
+    ``guard`` and ``probability_remedy`` are as in `ReadOptions`: only the scores of all ranks tell what they are.
+    """
 
     def __init__(
-        self, ranks: Exchange, rows: Rows | None, clusters: Clusters | None = None, groups: Groups | None = None
+        self,
+        ranks: Exchange,
+        rows: Rows | None,
+        clusters: Clusters | None = None,
+        groups: Groups | None = None,
+        *,
+        guard: Guard = None,
+        probability_remedy: str = "",
     ) -> None:
         self._ranks = ranks
         self._rows = rows
+        self._meaning = ReadOptions(guard=guard, probability_remedy=probability_remedy)
         facts = list(ranks.values(lambda: _Facts.of(rows)))
         self._n_classes = _common_number([each.n_classes for each in facts])
+        self.input = next((each.input for each in facts if each.n_classes is not None), "logits")
         self._n_rows = _total([each.n_rows for each in facts])
         self.clusters = clusters
         self.groups = groups
@@ -188,27 +203,31 @@ class RankRows(Rows):
         """The sum of ``pass_`` over the rows of all ranks. ``report`` is told about those of the first rank, on that rank."""
         shown = report if self._ranks.rank == 0 else _unseen
 
-        def own() -> tuple[str, int | None, T | None]:
+        def own() -> tuple[str, int | None, T | None, ScoreRange | None]:
             if self._rows is None:
-                return _digest_of_pass(pass_), 0, None
+                return _digest_of_pass(pass_), 0, None, ScoreRange()
             try:
                 sums = self._rows.gather(pass_, shown)
             except NoRowsError:
                 sums = None
-            return _digest_of_pass(pass_), self._rows.n_rows, sums
+            return _digest_of_pass(pass_), self._rows.n_rows, sums, getattr(self._rows, "score_range", None)
 
-        first, numbers = "", []
+        first, numbers, ranges = "", [], []
         total: T | None = None
-        for rank, (pass_there, n_rows, sums) in enumerate(self._ranks.values(own)):
+        for rank, (pass_there, n_rows, sums, score_range) in enumerate(self._ranks.values(own)):
             first = first or pass_there
             if pass_there != first:
                 raise _other_pass(rank)
             numbers.append(n_rows)
+            ranges.append(score_range)
             if sums is not None:
                 total = sums if total is None else total + sums
         if total is None:
             raise without_rows()
         self._n_rows = _total(numbers)
+        if None not in ranges:
+            self._meaning.judge(sum(ranges, start=ScoreRange()))
+            self._meaning = ReadOptions()  # once is enough
         return total
 
     def sample(self, size: int) -> "RankRows | None":
@@ -226,12 +245,13 @@ class _Facts:
 
     n_classes: int | None
     n_rows: int | None
+    input: Input = "logits"
 
     @classmethod
     def of(cls, rows: Rows | None) -> "_Facts":
         try:
             if rows is not None:
-                return cls(rows.n_classes, rows.n_rows)
+                return cls(rows.n_classes, rows.n_rows, input_in(rows))
         except NoRowsError:  # a loader without batches says so when it is asked for the number of classes
             pass
         return cls(None, 0)

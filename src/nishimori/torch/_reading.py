@@ -17,8 +17,15 @@ from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, short
 READING = "Reading batches"
 """What is being done, for progress."""
 
-NO_SOFTMAX = "remove the softmax or sigmoid at the end of the network"
+WITHOUT_SOFTMAX = "remove the softmax or sigmoid at the end of the network"
 """What to do where a network returns probabilities."""
+
+NO_SOFTMAX = (
+    "If the network ends in a softmax, pass the network without it. If it ends in a sigmoid per class, several classes can be "
+    "true at once: collect its logits and use nishimori.MultilabelCalibrator. If these are logits, say so: pass a method with "
+    "`input='logits'`, such as `method=nishimori.calibrator('adaptive', input='logits')`."
+)
+"""The same in sentences, with the other ways out."""
 
 
 class LoaderReading:

@@ -9,10 +9,12 @@ import sklearn
 from optional import pd
 from scipy.sparse import csr_array
 from sklearn.base import clone, is_classifier
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -159,6 +161,53 @@ def test_metadata_are_routed_to_those_who_request_them():
     plain = CalibratedClassifier(LogisticRegression(), "none", cv=4, keep_scores=True).fit(scaled, y)  # the same folds
     alone = GroupConsistency(by="groups").fit(plain.out_of_fold_scores_, y, weights, groups=sites)
     np.testing.assert_allclose(fitted.calibrator_.temperatures_, alone.temperatures_, rtol=1e-9)
+
+
+def right_by_hand(model, X, y, groups, folds, *, to_predict=()):
+    """The share of right answers in the test part of each fold, of a model that is fitted to the rest."""
+    shares = []
+    for train, test in folds.split(X, y, groups if isinstance(folds, GroupKFold) else None):
+        fitted = clone(model).fit(X[train], y[train], groups=groups[train])
+        p = fitted.predict_proba(X[test], **dict.fromkeys(to_predict, groups[test]))
+        shares.append(np.mean(fitted.classes_[p.argmax(axis=1)] == y[test]))
+    return shares
+
+
+@pytest.mark.parametrize("calibrator", ["best", "ts", "group", "vector+ec"])
+def test_a_grouped_cross_validation_with_routing_has_the_scores_of_its_folds(calibrator):
+    X, y = three_classes()
+    groups, folds = np.arange(400) // 5, GroupKFold(3)
+    model = CalibratedClassifier(LogisticRegression(), calibrator, cv=GroupKFold(3))
+    expected = right_by_hand(model, X, y, groups, folds)
+    with sklearn.config_context(enable_metadata_routing=True):
+        found, theirs = (
+            cross_validate(each, X, y, cv=folds, params={"groups": groups}, error_score="raise")["test_score"]
+            for each in (model, CalibratedClassifierCV(LogisticRegression(), cv=GroupKFold(3)))
+        )
+        search = GridSearchCV(model, {"estimator__C": [0.5, 1.0]}, cv=folds, error_score="raise").fit(X, y, groups=groups)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(found, theirs, atol=0.05)
+    assert search.cv_results_["mean_test_score"][1] == pytest.approx(np.mean(expected), rel=1e-12)
+
+
+def test_a_cross_validation_passes_groups_on_to_a_temperature_per_group():
+    X, y = three_classes()
+    groups, folds = np.arange(400) % 4, StratifiedKFold(3)
+    with sklearn.config_context(enable_metadata_routing=True):
+        calibrator = GroupConsistency(by="groups").set_fit_request(groups=True).set_predict_proba_request(groups=True)
+        model = CalibratedClassifier(LogisticRegression(), calibrator)
+        expected = right_by_hand(model, X, y, groups, folds, to_predict=["groups"])
+        found = cross_validate(model, X, y, cv=folds, params={"groups": groups}, error_score="raise")["test_score"]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_temperature_per_group_needs_a_request_for_its_groups():
+    X, y = three_classes()
+    groups = np.arange(400) % 4
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = CalibratedClassifier(LogisticRegression(), GroupConsistency(by="groups"), cv=GroupKFold(3))
+        with pytest.raises(UnsetMetadataPassedError, match="groups"):
+            model.fit(X, y, groups=groups)
 
 
 @pytest.mark.parametrize("ensemble", [False, True])

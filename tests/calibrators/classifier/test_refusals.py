@@ -264,7 +264,7 @@ def test_weights_that_the_classifier_does_not_take_are_used_for_calibration_only
     weights = 1.0 + np.arange(400) % 3
     with pytest.warns(InputWarning, match=r"`sample_weight` is used for the calibration only: KNeighborsClassifier.fit"):
         fitted = CalibratedClassifier(KNeighborsClassifier(30), "ts", floor=None, keep_scores=True).fit(X, Y, weights)
-    alone = nishimori.TemperatureScaling(input="probabilities").fit(fitted.out_of_fold_scores_, Y, weights)
+    alone = nishimori.TemperatureScaling(input="probabilities", floor=None).fit(fitted.out_of_fold_scores_, Y, weights)
     assert fitted.calibrator_.temperature_ == alone.temperature_
 
 

@@ -243,7 +243,7 @@ def test_fits_of_single_labels_read_a_file_a_few_labels_at_a_time(tmp_path, monk
     monkeypatch.setattr(stored_rows, "rows_per_piece", lambda _: 250)
     monkeypatch.setattr(decisions, "_MOST_SCORES", 2 * len(X))
     found = MultilabelCalibrator("ts", parameters="per_label").fit(tmp_path / "logits.npy", Y)
-    assert len(readings) == 1 + 2  # to check all values, and for two labels at a time
+    assert len(readings) == 1 + 1 + 2  # for a negative score, to check all values, and for two labels at a time
     expected = [reference.ts_temperature(*stacked(X[:, i], Y[:, i])) for i in range(3)]
     np.testing.assert_allclose(found.temperatures_, expected, rtol=1e-8)
 
@@ -303,7 +303,7 @@ def test_every_method_does_to_each_label_what_it_does_to_its_binary_score(method
 
 def test_probabilities_as_input_are_logits_of_the_same_decisions():
     expected = MultilabelCalibrator().fit(X, Y)
-    found = MultilabelCalibrator(input="probabilities").fit(sigmoid(X), Y)
+    found = MultilabelCalibrator(input="probabilities", floor=None).fit(sigmoid(X), Y)
     np.testing.assert_allclose(found.temperatures_, expected.temperatures_, rtol=1e-6)
     np.testing.assert_allclose(found.predict_proba(sigmoid(X)), expected.predict_proba(X), rtol=1e-6)
     raised = MultilabelCalibrator(input="probabilities", floor=0.01).fit(sigmoid(X), Y)

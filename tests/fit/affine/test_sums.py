@@ -146,7 +146,7 @@ def test_weights_that_float32_cannot_hold_are_no_reason_for_other_sums():
 
 def test_logits_far_from_zero_lose_no_digits_in_float32():
     point = somewhere((N_CLASSES, N_CLASSES))
-    moved_up = open_rows(LOGITS + 1e7, LABELS, WEIGHTS)
+    moved_up = open_rows(LOGITS + 1e7, LABELS, WEIGHTS, input="logits")
     quick = moved_up.gather(Loss(point, single=True))
     np.testing.assert_allclose(flat_sums(quick), flat_sums(DATA.gather(Loss(point))), rtol=1e-5, atol=1e-4)
 

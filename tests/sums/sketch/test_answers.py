@@ -235,9 +235,40 @@ def test_a_sketch_that_was_pickled_goes_on():
     assert temperatures(copy).ec == pytest.approx(temperatures(SKETCH).ec, rel=1e-12)
 
 
-def test_logits_that_look_like_probabilities_give_the_usual_warning():
-    with pytest.warns(nishimori.errors.InputWarning, match="as probabilities do"):
-        Sketch().update(reference.softmax(LOGITS), LABELS)
+P = reference.softmax(LOGITS)
+USES = {
+    "temperatures": temperatures,
+    "fit": lambda sketch: ExpectationConsistency().fit(sketch),
+    "evaluate": nishimori.evaluate,
+    "curve": nishimori.temperature_curve,
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_sketch_of_what_looks_like_probabilities_is_refused_where_it_is_used(use):
+    sketch = Sketch().update(P[:100], LABELS[:100]) + Sketch().update(P[100:], LABELS[100:])
+    for each in (sketch, Sketch.from_bytes(sketch.to_bytes())):
+        with pytest.raises(
+            nishimori.errors.InputError, match=r"^`(X|logits)` must be said to be logits or probabilities, got numbers"
+        ):
+            use(each)
+    use(Sketch(input="logits").update(P, LABELS))
+
+
+def test_one_negative_score_in_the_last_part_makes_a_sketch_one_of_logits():
+    last = P[-50:].copy()
+    last[7, 3] = -0.1
+    sketch = Sketch().update(P[:-50], LABELS[:-50]) + Sketch().update(last, LABELS[-50:])
+    assert temperatures(sketch).n_samples == len(P)
+    assert temperatures(Sketch.from_bytes(sketch.to_bytes())).n_samples == len(P)
+
+
+def test_a_sketch_of_probabilities_needs_a_floor_and_says_how_to_choose_it():
+    with pytest.raises(
+        nishimori.errors.InputError, match=r"^`floor` must be a number or None .*input='probabilities'\)\.floor`"
+    ):
+        Sketch(input="probabilities")
+    assert Sketch(input="probabilities", floor=None).floor is None
 
 
 def test_few_wrong_answers_give_the_usual_warning():

@@ -119,7 +119,7 @@ def test_a_state_of_another_kind_is_refused():
             "both in the same way.",
         ),
         (
-            Sketch(input="probabilities"),
+            Sketch(input="probabilities", floor=None),
             "Sketches merge only if they have the same `input`, got logits and probabilities. Make both in the same way.",
         ),
         (

@@ -13,7 +13,7 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.classifier.folds import FoldScores
 from nishimori._calibrators.classifier.response import Scorer
 from nishimori._calibrators.methods import new_calibrator
-from nishimori._calibrators.rescue import fit_always, rescue
+from nishimori._calibrators.rescue import fit_always, with_frequencies
 from nishimori._rows.labels import class_labels, first_names
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._support.arrays import HostArray
@@ -53,10 +53,11 @@ def prepare(given: Any, scorer: Scorer, floor: Floor) -> Calibrator:
 
 def _floor(made: Calibrator, known: Mapping[str, Any], scorer: Scorer, floor: Any) -> dict[str, Any]:
     """The floor that the calibrator gets, if any. "auto" is for calibrators that learn something from probabilities."""
+    is_open = known.get("floor", 0.0) in (None, "auto")
     if floor is None:
-        return {}
+        return {"floor": None} if is_open else {}
     if is_auto(floor):
-        chooses = scorer.input == "probabilities" and not made.is_fixed and known.get("floor", 0.0) is None
+        chooses = scorer.input == "probabilities" and not made.is_fixed and is_open
         return {"floor": "auto"} if chooses else {}
     if isinstance(floor, bool) or not isinstance(floor, Real):
         raise InputError("floor", "be a number, 'auto' or None", got=repr(floor))
@@ -69,7 +70,7 @@ def _floor(made: Calibrator, known: Mapping[str, Any], scorer: Scorer, floor: An
         )
     if "floor" not in known:
         raise InputError("floor", "be left out: the `calibrator` does not take it")
-    if known["floor"] not in (None, floor):
+    if not is_open and known["floor"] != floor:
         raise InputError("floor", "be passed once", got=f"{floor!r}, and {known['floor']!r} of the `calibrator`")
     return {"floor": floor}
 
@@ -93,21 +94,24 @@ class Calibration:
     y: HostArray
 
     def fit_to(self, part: FoldScores) -> Calibrator:
-        """A calibrator that is fitted to the scores of some rows: a copy, or one of smoothed labels if it has no solution."""
+        """A calibrator that is fitted to the scores of some rows: a copy, or what `fit_always` gives if it has no solution."""
         made: Calibrator = clone(self.calibrator)
         data, params = (part.scores, self.y[part.rows]), self._params_of(part)
         if isinstance(made, Best):
             made.limit_folds(len(part.rows), params)
         try:
-            if part.is_constant and not made.is_fixed:
+            if not made.is_fixed and part.is_constant(as_logarithms=made.input == "probabilities"):
                 error = NoTemperatureError("The classifier gives every sample the same score.", end="flat")
-                return rescue(made, error, *data, where=part.name, **params)
-            return fit_always(made, *data, where=part.name, **params)
+                fitted = with_frequencies(made, error, *data, where=part.name, **params)
+            else:
+                fitted = fit_always(made, *data, where=part.name, **params)
         except InputError as error:
             if not part.name:
                 raise
             about = f"This is about the test part of {part.name}."
             raise error.changed(remedy=f"{error.remedy} {about}".strip()) from None
+        fitted.data_digest_ = None  # who measures on these scores has asked for them by `keep_scores`
+        return fitted
 
     def _params_of(self, part: FoldScores) -> dict[str, Any]:
         """The arguments of `fit` for some rows. The test part of a fold that is a single cluster says nothing about errors."""

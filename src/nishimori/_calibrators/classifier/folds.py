@@ -12,9 +12,12 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from nishimori._calibrators.classifier.response import Scorer, known_classes
 from nishimori._rows.labels import first_names
-from nishimori._support.arrays import HostArray
+from nishimori._support.arrays import HostArray, smallest_normal
 from nishimori._support.sklearn import method_params_of_rows, safe_split
 from nishimori.errors import InputError
+
+# Scores that differ by this many roundings at most count as equal: a sum over some hundred features has as many.
+_ROUNDINGS = 64
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,21 @@ class FoldScores:
     name: str = ""
     parts: tuple[HostArray, ...] = ()  # if these are the scores of several folds, those of each
 
-    @property
-    def is_constant(self) -> bool:
-        """Whether each classifier gives all its samples the same score; a fold of one sample does not tell."""
+    def is_constant(self, *, as_logarithms: bool) -> bool:
+        """Whether each classifier gives all its samples the same score, but for rounding; a fold of one sample does not tell.
+
+        ``as_logarithms`` if the scores are probabilities, of which small ones may differ by little and by orders of magnitude.
+        """
         several = [scores for scores in self.parts or (self.scores,) if len(scores) > 1]
-        return bool(several) and all(bool((scores == scores[:1]).all()) for scores in several)
+        return bool(several) and all(_is_constant(each, as_logarithms=as_logarithms) for each in several)
+
+
+def _is_constant(scores: HostArray, *, as_logarithms: bool) -> bool:
+    """Whether no score differs from that of another sample by more than rounding."""
+    precise = scores if scores.dtype.kind == "f" else scores.astype(float)
+    logits = np.log(np.maximum(precise, smallest_normal(precise))) if as_logarithms else precise
+    # A sum that cancels, as that of a balanced linear model, has the rounding of its terms: take these for 1 at least.
+    return bool(np.ptp(logits, axis=0).max() <= _ROUNDINGS * np.finfo(precise.dtype).eps * max(1.0, np.abs(logits).max()))
 
 
 def folds_of(cv: Any, X: Any, y: HostArray, split: Mapping[str, Any]) -> list[Fold]:

@@ -19,7 +19,8 @@ from nishimori._rows.entry import in_pieces, stored_scores
 from nishimori._rows.file_rows import load_if_npy
 from nishimori._rows.labels import checked_weights
 from nishimori._rows.rows import Rows, is_rows, most_copied
-from nishimori._rows.scores import LARGEST, Input, Scores, check_input, warn_if_probabilities
+from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.scores import LARGEST, Input, Scores, check_input
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
@@ -32,9 +33,6 @@ _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 2**13, 2**18, 64
 # This many scores are in memory at once where each label is fitted by itself, 16 MB in float64. If there are more, some labels
 # are read after the others.
 _MOST_SCORES = 2**21
-
-# This many rows are looked at to see whether logits look like probabilities.
-_LOOKED_AT = 100
 
 
 class Column(NamedTuple):
@@ -209,7 +207,7 @@ def decisions(
     return Decisions(scores, targets, weights, names, together)
 
 
-def scores_in(X: Any, input: Input, floor: float | None, name: str = "X") -> Scores:
+def scores_in(X: Any, input: Input | None, floor: float | None, name: str = "X") -> Scores:
     """A table of scores, one column per label, whose type and shape have been checked; it may lie outside the memory."""
     check_input(input, floor)
     if arrays.is_lazy(X):
@@ -240,16 +238,18 @@ def scores_in(X: Any, input: Input, floor: float | None, name: str = "X") -> Sco
             "have at least one sample and one label",
             got=f"{shape[0]} sample(s) and {shape[1]} feature(s) (shape={shape}) while a minimum of 1 is required",
         )
-    return Scores(array, input, name, floor)
+    return Scores(array, input or "logits", name, floor)
 
 
-def warn_of_probabilities(scores: Scores, remedy: str = "") -> None:
-    """Warn when logits look like probabilities."""
-    if isinstance(scores.array, Stored):
-        return
-    some = scores.array[: min(_LOOKED_AT, scores.n_samples), ...]
-    flat = namespace(some).reshape(some, (-1,))
-    warn_if_probabilities(replace(scores, array=flat), remedy)
+def refuse_probabilities(scores: Scores, weights: HostArray) -> None:
+    """Refuse scores that nobody has said anything about and that look like probabilities."""
+    score_range, first = ScoreRange(), 0
+    for block in scores.array.blocks() if isinstance(scores.array, Stored) else [scores.array]:
+        score_range += ScoreRange.of(replace(scores, array=block), weights[first : first + int(block.shape[0])])
+        first += int(block.shape[0])
+        if score_range.is_settled:
+            return
+    score_range.check(scores.name, of_labels=True)
 
 
 def check_values(values: Array, scores: Scores, places: HostArray, n_labels: int) -> None:

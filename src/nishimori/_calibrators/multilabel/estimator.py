@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import nishimori
 from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, TransformerMixin
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.multilabel.decisions import Decisions, check_values, decisions, scores_in, warn_of_probabilities
+from nishimori._calibrators.multilabel.decisions import Decisions, check_values, decisions, refuse_probabilities, scores_in
 from nishimori._calibrators.multilabel.label_fits import Sharing, binary_method, check_parameters, fit_labels
 from nishimori._calibrators.multilabel.label_maps import LabelMaps
 from nishimori._calibrators.multilabel.label_record import LabelRecord
@@ -18,6 +18,7 @@ from nishimori._calibrators.multilabel.targets import check_missing, label_names
 from nishimori._fit.floors import choose_floor
 from nishimori._rows.file_rows import load_if_npy
 from nishimori._rows.labels import Classes, column_names
+from nishimori._rows.score_range import warn_of_probabilities
 from nishimori._rows.scores import Floor, Input, Scores, check_input, is_auto
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
@@ -50,11 +51,11 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     missing : float, optional
         What stands for a label that is not known in ``y``, such as -1 or NaN. Such decisions do not count. By default all
         entries of ``y`` must be 0 or 1.
-    input : {"logits", "probabilities"}
-        What ``X`` holds.
+    input : {"logits", "probabilities"}, optional
+        What ``X`` holds: by default logits, but numbers that all lie between 0 and 1 are refused until you say what they are.
     floor : float, "auto" or None
         Smaller probabilities, and those above 1 - ``floor``, are moved to this distance from 0 and 1, with
-        ``input="probabilities"``. By default only exact zeros are, to the smallest number of their dtype. "auto" chooses one
+        ``input="probabilities"``. None moves only exact zeros, to the smallest number of their dtype. "auto" chooses one
         floor for all labels, from the decisions about all of them, as for `ExpectationConsistency`: all decisions about a
         sample are in the same fold.
 
@@ -126,14 +127,14 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         parameters: Sharing = "shrunk",
         labels: Classes = None,
         missing: float | None = None,
-        input: Input = "logits",
-        floor: Floor = None,
+        input: Input | None = None,
+        floor: Floor = "auto",
     ) -> None:
         self.calibrator = calibrator
         self.parameters = parameters
         self.labels = labels
         self.missing = missing
-        self.input: Input = input
+        self.input: Input | None = input
         self.floor: Floor = floor
 
     def __sklearn_tags__(self) -> Any:
@@ -173,6 +174,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         rows = self._decisions(X, y, sample_weight, clusters)
         found = fit_labels(method, self.parameters, rows)
         self.maps_, self.calibrators_, self.floor_ = found.maps, found.calibrators, rows.floor
+        self.input_ = rows.scores.input
         self.temperatures_, self.temperatures_se_ = LabelMaps(found.maps).temperatures, found.errors
         self.temperature_, self.temperature_se_ = found.common, found.common_se
         self.spread_, self.used_spread_ = found.spread, found.used_spread
@@ -192,9 +194,10 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         y = load_if_npy(y)
         targets = label_table(y, (int(n_samples), int(n_labels)), missing)
         names = label_names(self.labels, X, y, int(n_labels))
-        warn_of_probabilities(scores)
         rows = decisions(targets, names, sample_weight, clusters, scores)
-        return rows.with_floor(choose_floor(rows, "X")) if is_auto(self.floor) else rows
+        if self.input is None:
+            refuse_probabilities(scores, rows.weights)
+        return rows.with_floor(choose_floor(rows, "X")) if is_auto(self.floor) and scores.input == "probabilities" else rows
 
     def _name_columns(self, names: list[str] | None) -> None:
         if names is not None:
@@ -205,7 +208,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     def check_columns(self, X: Any, name: str = "X") -> Scores:
         """The scores, whose number and names of columns must be those that the calibrator was fitted to."""
         check_is_fitted(self, "maps_")
-        scores = scores_in(X, self.input, self.floor_, name)
+        scores = scores_in(X, self.input_, self.floor_, name)
         if int(scores.array.shape[1]) != self.n_features_in_:
             raise InputError(
                 f"X has {int(scores.array.shape[1])} features, but MultilabelCalibrator is expecting {self.n_features_in_} "
@@ -243,7 +246,9 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         given = self.check_columns(X)
         if isinstance(given.array, Stored):  # results are in memory, so the scores may be too
             given = replace(given, array=numeric(X, "X"))
-        warn_of_probabilities(given, "fit a calibrator with `input='probabilities'`")
+        if self.input is None:
+            flat = namespace(given.array).reshape(given.array, (-1,))
+            warn_of_probabilities(replace(given, array=flat), "fit a calibrator with `input='probabilities'`")
         maps = LabelMaps(self.maps_)
 
         def of_rows(rows: slice | None) -> Array:
@@ -283,7 +288,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         record = LabelRecord(
             maps=self.maps_,
             names=tuple(self.classes_.tolist()),
-            input=self.input,
+            input=self.input_,
             floor=None if self.floor_ is None else float(self.floor_),
             missing=check_missing(self.missing),
             method=method.method_name,
@@ -309,9 +314,10 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
             parameters=record.parameters,
             labels=list(record.names),
             missing=record.missing,
-            input=record.input,
+            input=None if record.input == "logits" else record.input,
             floor=record.floor,
         )
+        made.input_ = record.input
         made.maps_, made.calibrators_, made.floor_ = record.maps, None, record.floor
         made.temperatures_ = LabelMaps(record.maps).temperatures
         made.temperatures_se_ = None if record.errors is None else np.array(record.errors, dtype=float)

@@ -63,7 +63,7 @@ def binary_method(calibrator: Any) -> Calibrator:
     """An unfitted calibrator of binary scores, from its name or from another."""
     made = new_calibrator(calibrator, "calibrator")
     for name in ("input", "classes", "floor"):
-        if getattr(made, name) != ("logits" if name == "input" else None):
+        if getattr(made, name) not in (None, {"input": "logits", "floor": "auto"}.get(name)):
             raise InputError(
                 "The calibrator inside",
                 f"leave out `{name}`",
@@ -123,8 +123,8 @@ def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
     names = _names_where(rows, match.is_open)
     if names:
         notice(
-            f"{_which(names)} fewer than two known decisions, or only decisions on which a temperature has hardly any effect: "
-            f"the temperature of all decisions, {common:.4g}, is used.",
+            f"{_which(names)} fewer than two known decisions, or only decisions on which a temperature has hardly any effect, "
+            f"or too few to determine one: the temperature of all decisions, {common:.4g}, is used.",
             InputWarning,
         )
     maps = tuple(map(Temperature, match.temperatures.tolist()))

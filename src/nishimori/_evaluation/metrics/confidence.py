@@ -65,7 +65,8 @@ class OverallGap(Metric):
     name = "gap"
     bounds = (-1.0, 1.0)
     bound_range = (0.0, 1.0)  # of its size
-    in_percent = by_default = of_bins = True
+    in_percent = by_default = True
+    of_bins = "top"
     in_tables = False
     needs = "top"
     order = 4

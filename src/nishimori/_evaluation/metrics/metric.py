@@ -13,6 +13,7 @@ from nishimori._evaluation.metrics.resampling import KeptOutcomes, Resampling
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
 from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.passes import Mean
 from nishimori._sums.predictions import Predictions
 from nishimori._sums.reliability import uniform_edges
@@ -53,7 +54,19 @@ _ROUNDING = 1e-9
 
 # What results hold beside metrics, or bounds are about.
 _TAKEN = {"n_samples", "temperature", "estimates", "reliability", "method", "why", "class_gap", "group_gap", "ece_corrected"}
-_TAKEN |= {"n_at_zeros", "n_clusters", "caveat", "interval", "to_dict", "why_no_se", "names", "bins", "title"}
+_TAKEN |= {
+    "n_at_zeros",
+    "n_clusters",
+    "data_digest",
+    "corrected",
+    "caveat",
+    "interval",
+    "to_dict",
+    "why_no_se",
+    "names",
+    "bins",
+    "title",
+}
 
 
 class Limits(NamedTuple):
@@ -86,6 +99,7 @@ class Estimate:
     why_no_se: str = field(default="", repr=False)
     squares: float = field(default=nan, repr=False)  # Σw²/(Σw)²
     gaps: "BinnedGaps | None" = field(default=None, repr=False)  # of metrics that are made of bins
+    sums: Any = field(default=None, repr=False)  # of metrics that keep them
 
     @cached_property
     def se(self) -> float | None:
@@ -229,7 +243,9 @@ class Metric:
     of_predictions: ClassVar[bool] = False  # whether no temperature changes it
     order: ClassVar[int] = 100  # its place in tables
     why_infinite: ClassVar[str] = "its mean is not finite."
-    of_bins: ClassVar[bool] = False  # whether `sums` are those per bin of the scorecard itself, `Predictions.binned`
+    of_bins: ClassVar[OneClaim | None] = None  # of which claim `sums` are the sums per bin that every scorecard has
+    n_classes: ClassVar[int | None] = None  # the only number of classes that it is for; None for any
+    keeps_sums: ClassVar[bool] = False  # whether its `Estimate` has what it is made of
     score: ClassVar[str | None] = None  # which of the kernel's `SCORES` it is that `of_rows` returns
     bound_range: ClassVar[tuple[float, float] | None] = None  # what a bound can be, where that is not `bounds`
 
@@ -335,7 +351,15 @@ class Metric:
         return estimate.value
 
     def check(self, data: Rows) -> None:
-        """Refuse parameters that do not suit the data."""
+        """Refuse data that the metric is not for, and parameters that do not suit them."""
+        if self.n_classes is not None and not self.suits(data.n_classes):
+            raise InputError(
+                f"The metric {self.name}", f"be left out unless there are {self.n_classes} classes", got=data.n_classes
+            )
+
+    def suits(self, n_classes: int) -> bool:
+        """Whether it is for this number of classes."""
+        return self.n_classes in (None, n_classes)
 
     def of_sketch(self, answer: "NodeScores", census: "Census") -> Estimate | None:  # noqa: ARG002 - for those that can
         """The metric from what a sketch keeps; None if that is not enough."""
@@ -377,6 +401,11 @@ class Metric:
         if isnan(number):
             raise InputError(name, what, got="NaN")
         return number, error
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it is a share that can be negative: a difference, which tables show in points."""
+        return self.in_percent and self.bounds[0] < 0
 
     @property
     def label(self) -> str:

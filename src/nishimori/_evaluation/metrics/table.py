@@ -17,6 +17,7 @@ from nishimori._evaluation import metrics as folder
 from nishimori._evaluation.metrics.functions import as_metric
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._methods.registry import import_object
+from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.optional import entry_points, load_entry_point
 from nishimori.errors import InputError, setting
 
@@ -152,7 +153,7 @@ def asked_metrics(asked: Any, argument: str = "metrics") -> tuple[Metric, ...]:
         metric = find_metric(each, argument) if isinstance(each, str) else as_metric(each)
         if metric is None:
             raise InputError(argument, "hold metrics, their functions or their names", got=f"{each!r:.60}")
-        if metric.of_bins and metric.label != metric.name:
+        if metric.of_bins is not None and metric.label != metric.name:
             said = f"{setting('n_bins')} and {setting('strategy')} choose the bins"
             raise InputError(argument, f"have {metric.name!r} without parameters: {said}", got=repr(metric.label))
         if found.get(metric.label, metric) != metric:
@@ -160,6 +161,23 @@ def asked_metrics(asked: Any, argument: str = "metrics") -> tuple[Metric, ...]:
             raise InputError(argument, "have different names", got=got, remedy="Give one of them another name.")
         found[metric.label] = metric
     return tuple(found.values())
+
+
+def checked_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:
+    """The metrics without those that a sketch does not tell, after a check of those that were asked for.
+
+    Those of every scorecard are not checked: `MetricPlan.suited` leaves them out, and a stream need not be read for that.
+    """
+    known = [each for each in metrics if not (isinstance(data, Sketch) and each.of_bins == "positive")]
+    for each in known:
+        if each.n_classes is None or not each.by_default:
+            each.check(data)
+    return tuple(known)
+
+
+def suited_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:
+    """The metrics that data which have been read can have."""
+    return tuple(each for each in checked_metrics(metrics, data) if each.suits(data.n_classes))
 
 
 def in_tables(metrics: Sequence[Metric]) -> list[Metric]:

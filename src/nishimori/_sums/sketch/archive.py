@@ -15,16 +15,22 @@ import numpy as np
 from nishimori._rows.scores import Input
 from nishimori._sums.sketch.contents import Contents
 from nishimori._sums.sketch.grid import Grid
+from nishimori._sums.sketch.parts import Parts
+from nishimori._sums.sketch.validity import ImpossibleSumsError
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file, new_file
 from nishimori._support.json import JsonError, parse_json
 from nishimori.errors import FormatError, InputError
 
 FORMAT = "nishimori-sketch"
-VERSION = 3
-"""The latest format. The first one has four nodes per octave, and the first two have no crossed products of gaps."""
+_PARTS, _FORGOTTEN = "parts", "n_forgotten_parts"
+VERSION = 4
+"""The latest format. The first one has four nodes per octave, the first two no crossed products of gaps, and the first three no
+ids of parts."""
 
-# A sketch takes 36 kB; a hundred observables would take 28 MB.
+_WITH_CROSSED = 3
+
+# A sketch takes 36 kB, and at most 1.6 MB more for ids of parts; a hundred observables would take 28 MB.
 _LARGEST = 2**26
 
 
@@ -37,6 +43,8 @@ class About:
     input: Input
     classes: list[Any] | None
     floor: float | None
+    score_range: list[Any] | None  # None also in files that were written before there was one
+    parts: Parts | None
 
 
 class SketchArchive(NamedTuple):
@@ -60,13 +68,13 @@ class SketchArchive(NamedTuple):
         return cls(BytesIO(data), "`data`", "Make it again with `Sketch.to_bytes`.")
 
 
-def pack(about: Mapping[str, Any], state: Mapping[str, HostArray]) -> bytes:
+def pack(about: Mapping[str, Any], state: Mapping[str, HostArray], parts: Parts) -> bytes:
     """The archive of some sums."""
     grid: Grid = about["grid"]
     numbers = [grid.first, grid.last, grid.per_octave]
-    header = json.dumps({"format": FORMAT, "version": VERSION, **about, "grid": numbers})
+    header = json.dumps({"format": FORMAT, "version": VERSION, **about, "grid": numbers, _FORGOTTEN: parts.n_forgotten})
     archive = BytesIO()
-    np.savez(archive, **{FORMAT: np.array(header)}, **state)  # type: ignore[arg-type]
+    np.savez(archive, **{FORMAT: np.array(header), _PARTS: parts.array}, **state)  # type: ignore[arg-type]
     return archive.getvalue()
 
 
@@ -98,7 +106,7 @@ def read(archive: SketchArchive) -> tuple[About, dict[str, HostArray]]:
             if f"{FORMAT}.npy" not in members.namelist():
                 raise FormatError(f"{name} is not a sketch.")
         if n_bytes > _LARGEST:
-            raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, and a sketch has less than a million.")
+            raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, and a sketch has a few million at most.")
         with np.load(content, allow_pickle=False) as file:
             arrays = {each: file[each] for each in file.files}
         header = parse_json(str(arrays.pop(FORMAT)[()]))
@@ -107,22 +115,18 @@ def read(archive: SketchArchive) -> tuple[About, dict[str, HostArray]]:
                 f"{name} was written by a newer version of nishimori (format {header['version']}, and this one reads up to "
                 f"{VERSION}). Update nishimori."
             )
-        about = About(**{each: header[each] for each in About.__annotations__ if each != "grid"}, grid=Grid(*header["grid"]))
+        parts = Parts.from_array(arrays.pop(_PARTS), header[_FORGOTTEN]) if _PARTS in arrays else None
+        of_rows = {name: header[name] for name in ("observables", "input", "classes", "floor")}
+        about = About(**of_rows, grid=Grid(*header["grid"]), score_range=header.get("score_range"), parts=parts)
         if not about.grid.is_possible:
             raise ValueError("grid")
         names = about.observables
         if not (names and isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise ValueError("observables")
-        if header["version"] < VERSION:
+        if header["version"] < _WITH_CROSSED:
             shape = Contents.shapes(len(names), len(about.grid.betas))["crossed"]
             arrays["crossed"] = np.full(int(np.prod(shape)), np.nan)
         return about, arrays
-
-
-def refuse_impossible(contents: Contents) -> None:
-    """Refuse counts that no rows have."""
-    if not np.isfinite(contents.counts).all() or (contents.counts < 0).any() or (contents.n_rows and contents.n_classes < 2):
-        raise ValueError("counts")
 
 
 @contextmanager
@@ -132,7 +136,7 @@ def report_damage(archive: SketchArchive) -> Iterator[None]:
         yield
     except (FormatError, FileNotFoundError, IsADirectoryError, PermissionError):
         raise
-    except JsonError as error:
+    except (JsonError, ImpossibleSumsError) as error:
         raise FormatError(f"{archive.name} is a damaged sketch: {error}. {archive.remedy}") from None
     except Exception:  # NumPy, zipfile and zlib each have their own
         raise FormatError(f"{archive.name} is damaged, or not a sketch. {archive.remedy}") from None

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import fields
 from math import exp
 from typing import Any, ClassVar, Literal, NoReturn, Self
@@ -12,23 +13,31 @@ from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Classes, class_labels, cluster_codes
 from nishimori._rows.rows import Rows, clusters_in, is_rows
-from nishimori._rows.scores import Input, check_input, is_auto
+from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.scores import Floor, Input, check_input, is_auto
 from nishimori._sums.census import Census
 from nishimori._sums.moments import GapSums, Moments
 from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._sums.sketch.answers import NodeProducts, NodeScores, at_place, gap_at_node, root_of, scores_at
-from nishimori._sums.sketch.archive import SketchArchive, pack, read, refuse_impossible, report_damage, write
+from nishimori._sums.sketch.archive import SketchArchive, pack, read, report_damage, write
 from nishimori._sums.sketch.clusters import SketchClusters
 from nishimori._sums.sketch.contents import Contents
 from nishimori._sums.sketch.grid import PER_OCTAVE, Grid
 from nishimori._sums.sketch.names import names_of, observables_from
+from nishimori._sums.sketch.parts import Parts
 from nishimori._sums.sketch.survey import Survey
+from nishimori._sums.sketch.validity import ImpossibleSumsError, refuse_impossible
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text, percent
 from nishimori._support.roots import Root
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, MergeError, NishimoriError, NoRowsError
+
+_MAKE_AGAIN = (
+    "Make the sketch again: with `input='probabilities'` and a `floor` if these are probabilities, or with `input='logits'` if "
+    "they are scores before the softmax."
+)
 
 
 class Sketch(Displayed):
@@ -47,7 +56,8 @@ class Sketch(Displayed):
     nodes_per_octave : int
         How many temperatures of the grid a factor of two has, from 4 to 64. A vocabulary of 100,000 or more needs 8.
     input, classes, floor
-        What the rows are, as for `temperatures`.
+        What the rows are, as for `temperatures`. Probabilities need a floor: a number, or None to raise only exact zeros.
+        Without ``input`` they are logits, and whether they can be is judged when something is fitted or measured.
 
     Attributes
     ----------
@@ -57,6 +67,10 @@ class Sketch(Displayed):
         The range, whose ends are temperatures of the grid.
     n_samples : int
         How many samples with a positive weight were added.
+    n_parts : int
+        How many parts it is made of, see the notes.
+    n_forgotten_parts : int
+        How many of them, the oldest, `merge` would not notice if they came again; 0 up to 100,000 parts.
 
     Notes
     -----
@@ -68,6 +82,10 @@ class Sketch(Displayed):
     most 0.005 for 30 of 38 sets of images; near its minimum the ECE is usually too small).
 
     Threads must not update one sketch at the same time: give each its own, and add them.
+
+    A part is what was added until the sketch was saved, sent, pickled or added to another one. A sketch remembers its parts by
+    digests of their sums, so that `merge` notices one that is in already; ``+`` does not mind. The same rows in other blocks
+    have sums with other last digits, which are another part. Beyond 100,000 parts the oldest digests go.
 
     Examples
     --------
@@ -92,29 +110,37 @@ class Sketch(Displayed):
         *,
         temperatures: tuple[float, float] = (1 / 22, 22.0),
         nodes_per_octave: int = PER_OCTAVE,
-        input: Input = "logits",
+        input: Input | None = None,
         classes: Classes = None,
-        floor: float | None = None,
+        floor: Floor = "auto",
     ) -> None:
-        if is_auto(floor):
+        if is_auto(floor) and input == "probabilities":
             raise InputError(
                 "floor",
-                "be a number or None for a sketch",
+                "be a number or None for a sketch of probabilities",
                 got="'auto': sums are made once, for one floor",
                 remedy=(
                     "Choose it on some of the rows: `nishimori.temperatures(probabilities, labels, "
-                    "input='probabilities', floor='auto').floor`."
+                    "input='probabilities').floor`."
                 ),
             )
+        floor = None if is_auto(floor) else floor
         check_input(input, floor)
         self._survey = Survey(Grid.over(temperatures, nodes_per_octave), observables_from(observables))
-        self._contents = self._survey.empty
-        self.input = input
+        self._contents, self._parts = self._survey.empty, Parts()
+        self.input: Input = input or "logits"
+        self._range = ScoreRange() if input is None else None  # of the scores, to be judged; None if it is known what they are
+        self._range_is_fine = False
         self.classes: list[Any] | None = None if classes is None else class_labels(classes).tolist()
-        self.floor = floor
+        self.floor: float | None = floor  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return short_repr(self, n_samples=self.n_samples, observables=tuple(names_of(self.observables)))
+        forgotten = {"n_forgotten_parts": self.n_forgotten_parts} if self.n_forgotten_parts else {}
+        return short_repr(self, n_samples=self.n_samples, observables=tuple(names_of(self.observables)), **forgotten)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._end_part()  # whose sums are then in the pickle once
+        return self.__dict__
 
     @property
     def _display(self) -> Display:
@@ -123,10 +149,20 @@ class Sketch(Displayed):
             ("samples", f"{self.n_samples:,}"),
             *([] if self.n_clusters is None else [("clusters", f"{self.n_clusters:,}")]),
             *([("accuracy", percent(self.census.accuracy))] if self.n_samples else []),
+            ("parts", f"{self.n_parts:,}"),
+            *([("forgotten parts", f"{self.n_forgotten_parts:,}")] if self.n_forgotten_parts else []),
             ("observables", ", ".join(names_of(self.observables))),
             ("temperatures", f"{number_text(low, 3)} to {number_text(high, 3)}"),
         ]
         return Display("Sketch", (Tabular(("what", "value"), rows),))
+
+    @property
+    def n_parts(self) -> int:
+        return self._parts.number
+
+    @property
+    def n_forgotten_parts(self) -> int:
+        return self._parts.n_forgotten
 
     @property
     def observables(self) -> tuple[Observable, ...]:
@@ -164,10 +200,11 @@ class Sketch(Displayed):
         Sketch
             Itself.
         """
-        meaning: dict[str, Any] = {"input": self.input, "classes": self.classes, "floor": self.floor}
+        said = None if self._range is not None else self.input
+        meaning: dict[str, Any] = {"input": said, "classes": self.classes, "floor": self.floor}
         meaning = {} if is_rows(logits) else meaning
         try:
-            data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, **meaning)
+            data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, guard="defer", **meaning)
             if self.n_samples and data.n_classes != self.n_classes:
                 raise InputError("logits", f"have {self.n_classes} classes, as all rows before", got=data.n_classes)
             if clusters is None and isinstance(data, ArrayRows) and data.clusters is not None:
@@ -185,10 +222,27 @@ class Sketch(Displayed):
                 raise
             return self
         self._add(added)
+        self._add_range(getattr(data, "score_range", None))
         return self
 
+    def _add_range(self, more: ScoreRange | None) -> None:
+        """Take over the range of other scores; where that is not known, that of all is not."""
+        self._range_is_fine = False
+        self._range = None if self._range is None or more is None else self._range + more
+
+    def check_range(self, name: str = "logits", remedy: str = _MAKE_AGAIN) -> None:
+        """Refuse scores that nobody has said anything about and that look like probabilities."""
+        if self._range is not None and not self._range_is_fine:
+            self._range.check(name, remedy)
+            self._range_is_fine = True
+
     def _add(self, sums: Contents) -> None:
-        self._contents = self._contents + sums
+        self._contents, self._parts = self._contents + sums, self._parts.extended(sums)
+
+    def _end_part(self) -> Parts:
+        """Give an id to what was added since the last part, and return all parts."""
+        self._parts = self._parts.closed
+        return self._parts
 
     def _contents_of_clusters(self, data: Rows, clusters: Any) -> Contents:
         if not isinstance(data, ArrayRows):
@@ -207,14 +261,41 @@ class Sketch(Displayed):
             total = total + self._survey.with_clusters(batch, groups)
         return total + self._survey.of_squares(groups.last())
 
-    def merge(self, other: "Sketch") -> Self:
-        """Add the rows of another sketch to this one, and return it.
+    def merge(self, other: "Sketch", *, allow_repeated: bool = False) -> Self:
+        """Add the rows of another sketch to this one, and return it; if that fails, it stays as it was.
+
+        Parameters
+        ----------
+        other : Sketch
+            What to add; it is not changed.
+        allow_repeated : bool
+            Add it even if one of its parts is in this sketch already, as with ``+``: different samples may have the same sums.
 
         Raises
         ------
         MergeError
-            If the two have other observables, another range of temperatures, or rows of another kind.
+            If the two have other observables, another range of temperatures, or rows of another kind; if a part would be
+            counted twice; or if a sum is one that no rows have, such as NaN.
         """
+        self._check_kind_of(other)
+        parts = self._end_part(), other._end_part()
+        repeated = set(parts[1].ids).intersection(parts[0].ids)
+        if repeated and not allow_repeated:
+            raise MergeError(
+                f"A part is added only once, got a sketch with {len(repeated)} of {other.n_parts} parts that are in already. "
+                "Leave it out, or pass `allow_repeated=True` if these are other samples."
+            )
+        contents = self._contents + other._contents
+        try:
+            refuse_impossible(contents, self.observables)
+        except ImpossibleSumsError as error:
+            raise MergeError(f"Sketches merge only if their sums are those of rows: {error}.") from None
+        self._contents, self._parts = contents, parts[0] + parts[1]
+        self._add_range(other._range)
+        return self
+
+    def _check_kind_of(self, other: "Sketch") -> None:
+        """Refuse what does not add."""
         if not isinstance(other, Sketch):
             raise MergeError(f"A sketch merges only with a sketch, got {other!r:.60}.")
         for name, mine, theirs in zip(_MUST_AGREE, self._kind(), other._kind(), strict=True):
@@ -224,8 +305,6 @@ class Sketch(Displayed):
                 )
         if self.n_samples and other.n_samples and self.n_classes != other.n_classes:
             raise MergeError(f"Sketches merge only if they have the same classes, got {self.n_classes} and {other.n_classes}.")
-        self._add(other._contents)
-        return self
 
     def _kind(self) -> tuple[Any, ...]:
         low, high = self.temperatures
@@ -233,34 +312,39 @@ class Sketch(Displayed):
         return self.observables, f"{low:.4g} to {high:.4g}", density, self.input, self.classes, self.floor
 
     def __add__(self, other: "Sketch") -> "Sketch":
-        return self._like(self._contents).merge(other) if isinstance(other, Sketch) else NotImplemented
+        return copy(self).merge(other, allow_repeated=True) if isinstance(other, Sketch) else NotImplemented
 
     def __radd__(self, other: Literal[0]) -> "Sketch":
         """So that `sum` adds sketches: it starts with 0."""
-        return self._like(self._contents) if isinstance(other, int) and other == 0 else NotImplemented
-
-    def _like(self, contents: Contents) -> "Sketch":
-        made = Sketch(self.observables, input=self.input, classes=self.classes, floor=self.floor)
-        made._survey, made._contents = self._survey, contents
-        return made
+        return copy(self) if isinstance(other, int) and other == 0 else NotImplemented
 
     @property
     def state(self) -> dict[str, HostArray]:
         """All sums as flat float64 arrays: the arrays of two sketches of the same kind add to those of both.
 
-        Assign the arrays of an all-reduce to it, and the sketch is that of all processes.
+        Assign the arrays of an all-reduce to it, and the sketch is that of all processes, as a single part.
         """
         return {each.name: getattr(self._contents, each.name).flatten() for each in fields(Contents)}
 
     @state.setter
     def state(self, arrays: Mapping[str, HostArray]) -> None:
+        try:
+            self._hold(arrays)
+        except ImpossibleSumsError as error:
+            raise InputError("state", "hold the sums of rows", remedy=f"Among these, {error}.") from None
+
+    def _hold(self, arrays: Mapping[str, HostArray]) -> None:
+        """Take over sums, as a single part."""
         shapes = Contents.shapes(len(self.observables), len(self._survey.grid.betas))
         found = {name: np.shape(array) for name, array in arrays.items()}
         wanted = {name: (int(np.prod(shape)),) for name, shape in shapes.items()}
         if found != wanted:
             raise InputError("state", f"hold arrays of the shapes {wanted}", got=found)
         held = (np.array(arrays[name], dtype=np.float64).reshape(shape) for name, shape in shapes.items())
-        self._contents = Contents(*held)
+        contents = Contents(*held)
+        refuse_impossible(contents, self.observables)
+        self._contents, self._parts = contents, Parts.whole(contents)
+        self._range = None  # which does not add
 
     def to_bytes(self) -> bytes:
         """The sketch as bytes, to send or to store; `Sketch.from_bytes` reads them. `save` writes the same bytes to a file."""
@@ -270,8 +354,9 @@ class Sketch(Displayed):
             "input": self.input,
             "classes": self.classes,
             "floor": self.floor,
+            "score_range": None if self._range is None else self._range.numbers,
         }
-        return pack(about, self.state)
+        return pack(about, self.state, self._end_part())
 
     @classmethod
     def from_bytes(
@@ -327,8 +412,9 @@ class Sketch(Displayed):
         with report_damage(archive):
             made = cls(held, input=about.input, classes=about.classes, floor=about.floor)
             made._survey = Survey(about.grid, held)
-            made.state = state
-            refuse_impossible(made._contents)
+            made._hold(state)
+            made._parts = made._parts if about.parts is None else about.parts.checked(made.n_samples)
+            made._range = None if about.score_range is None else ScoreRange.from_numbers(about.score_range)
         return made
 
     # What follows makes it a kind of rows, so that everything that takes rows takes it and `gather` says what it cannot do.

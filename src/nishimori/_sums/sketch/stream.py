@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.score_range import ScoreRange
 from nishimori._sums.sketch.clusters import SketchClusters
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
@@ -32,9 +33,11 @@ class Stream:
         counted = np.flatnonzero(data.weights)
         if not len(counted):
             return
+        data.score_range = ScoreRange.of(data.scores, data.weights)
         if clusters is None:
             self.sketch.update(data)
             return
+        self.sketch._add_range(data.score_range)
         codes = self._encode_clusters(clusters[counted])
         order = np.argsort(codes, kind="stable")
         if (np.diff(codes) < 0).any():

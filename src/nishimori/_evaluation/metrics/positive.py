@@ -1,0 +1,159 @@
+"""Two classes: whether the probability of the second one is right, on average and bin by bin.
+
+Confidence can equal accuracy while the probability of the positive class is far off: where that class is rare, a model that
+gives it too much is not right less often than it says. So every scorecard of two classes has both.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nishimori._evaluation.limits import limits_of_gaps, one_sided
+from nishimori._evaluation.metrics.ece import Ece, PairedGaps
+from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
+from nishimori._sums.predictions import BinSums, Predictions
+from nishimori._sums.spread import ClusterSpread, Spread, spread
+from nishimori._support.intervals import Interval
+
+# A gap is off if it exceeds this many standard errors, and a point or this part of the share of the rarer class: of a million
+# samples smaller ones are significant, too, and matter to nobody.
+_REACH, _POINT, _PART = 3.29, 0.01, 0.1
+
+if TYPE_CHECKING:
+    from nishimori._evaluation.scorecard import Scorecard
+
+
+class PositiveGap(Metric):
+    """Mean probability of the positive class, the second of two, minus its share of the samples.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.positive_gap([[0.0, 2.0], [2.0, 0.0]], [0, 0]), 4)
+    0.5
+    """
+
+    name = "positive_gap"
+    title = "positive gap"
+    bounds = (-1.0, 1.0)
+    bound_range = (0.0, 1.0)  # of its size
+    in_percent = by_default = True
+    of_bins = "positive"
+    n_classes = 2
+    order = 8
+
+    def sums(self, predictions: Predictions) -> BinSums:
+        """Sums per bin of the probability of the positive class."""
+        return predictions.positive.binned
+
+    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
+        """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
+        return float(sums.gaps.gaps.sum()), sums.gaps.total_se
+
+    def pair(self, first: Predictions, second: Predictions) -> Spread | ClusterSpread:
+        """How the differences of the probabilities of both calibrations vary from sample to sample."""
+        return spread(first.batch, [second.positive.misses - first.positive.misses], counts=first.counts)
+
+    def difference(self, first: BinSums, second: BinSums, pair: Spread | ClusterSpread, *, alone: bool) -> Difference:
+        """The difference of two means over the same samples."""
+        value = self.of_sums(second)[0] - self.of_sums(first)[0]
+        variance = float(pair.around(np.array([value]))[0])
+        return Difference.normal(value, np.nan if alone else sqrt(variance) / float(first.bins.weight.sum()))
+
+    def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:  # noqa: ARG002 - others need it
+        """The limits of its size, and its sign in words."""
+        side = "above" if estimate.value > 0 else "below"
+        return Limits(*_limits_of_size(estimate, level), f"mean p(1) is {side} the share of class 1")
+
+    def for_gate(self, estimate: Estimate) -> float:
+        """The size of the gap, on which a bound is one."""
+        return abs(estimate.value)
+
+
+class PositiveEce(Metric):
+    """Expected calibration error of the positive class, the second of two: how far its probability is from its frequency.
+
+    It has 15 bins of equal width, as ``ece(of="positive")`` has.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.positive_ece([[0.0, 2.0], [2.0, 0.0]], [0, 0]), 4)
+    0.5
+    """
+
+    name = "positive_ece"
+    title = "positive ECE"
+    bounds = (0.0, 1.0)
+    in_percent = by_default = True
+    of_bins = "positive"
+    n_classes = 2
+    order = 9
+
+    def sums(self, predictions: Predictions) -> BinSums:
+        """Sums per bin of the probability of the positive class."""
+        return predictions.positive.binned
+
+    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
+        """The mean of abs(gap) over bins, for bins with fixed edges."""
+        return sums.curve.error(), partial(getattr, sums.gaps, "se")  # which takes a search
+
+    def interval(self, estimate: Estimate, level: float) -> Interval:
+        """The interval for bins with fixed edges, as that of the ECE."""
+        return Ece().interval(estimate, level)
+
+    def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
+        """The limits of the ECE, which is at least the positive gap, whose limits know few samples of a class."""
+        low, high = self.interval(estimate, one_sided(level))
+        gap = card["positive_gap"]
+        return Limits(low, max(high, _limits_of_size(gap, level)[1]), f"{100 * estimate.value:.2f} % as measured")
+
+    def for_gate(self, estimate: Estimate) -> float:
+        """The bias-corrected ECE."""
+        return Ece().for_gate(estimate)
+
+    def pair(self, first: Predictions, second: Predictions) -> PairedGaps:
+        """Products of the gaps of both calibrations, per pair of bins."""
+        return Ece().pair(first.positive, second.positive)
+
+    def difference(self, first: BinSums, second: BinSums, pair: PairedGaps, *, alone: bool) -> Difference:
+        """The difference, whose limits are not symmetric."""
+        return Ece().difference(first, second, pair, alone=alone)
+
+
+def about_one_temperature(gaps: Mapping[str, Estimate]) -> str:
+    """That one temperature leaves the second class off; empty if not. The `PositiveGap` are given by the names of methods."""
+    names = [name for name, each in gaps.items() if _is_off(each)]
+    if not names:
+        return ""
+    worst = max((gaps[name] for name in names), key=lambda each: abs(each.value))
+    assert worst.gaps is not None, "which is made of bins"
+    share = worst.gaps.true_share
+    return (
+        f"After {', '.join(names)} the mean probability of the second class is {100 * (share + worst.value):.3g} %, but its "
+        f"share of the samples is {100 * share:.3g} %: one temperature cannot correct that. Use the method best or platt."
+    )
+
+
+def _is_off(gap: Estimate) -> bool:
+    """Whether the gap is significant, p < 0.001, and large enough to matter."""
+    assert gap.gaps is not None, "which is made of bins"
+    share = gap.gaps.true_share
+    return (
+        bool(gap.se)
+        and abs(gap.value) > _REACH * (gap.se or 0.0)
+        and abs(gap.value) > min(_POINT, _PART * min(share, 1 - share))
+    )
+
+
+def _limits_of_size(gap: Estimate, level: float) -> tuple[float, float]:
+    """The limits of abs(mean p(1) - share of class 1) of all samples."""
+    assert gap.se is not None, "whose absence has a reason"
+    assert gap.gaps is not None, "which is made of bins"
+    share = gap.gaps.true_share
+    measured = np.array([[share + gap.value], [share], [gap.se], [1 / gap.squares]])
+    low, high = limits_of_gaps(measured, level, level)
+    return float(low[0]), float(high[0])
