@@ -52,6 +52,8 @@ error: MetricFunction
 gap: MetricFunction
 ks: MetricFunction
 nll: MetricFunction
+positive_ece: MetricFunction
+positive_gap: MetricFunction
 smooth_ece: MetricFunction
 top_n_accuracy: MetricFunction
 

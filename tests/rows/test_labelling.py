@@ -136,7 +136,12 @@ def test_every_function_of_logits_and_labels_ends_with_the_same_keywords_and_exp
             assert all(re.search(rf"^{each} : ", found.__doc__, re.MULTILINE) for each in said), name
             assert "**options" not in found.__doc__, name
             takes.add(name)
-    assert takes == {*FUNCTIONS, "rows", "positive_gap", "positive_ece"}  # which are for two classes, and read bins as `ece` does
+    assert takes == {
+        *FUNCTIONS,
+        "rows",
+        "positive_gap",
+        "positive_ece",
+    }  # which are for two classes, and read bins as `ece` does
 
 
 def test_every_calibrator_can_ignore_labels():

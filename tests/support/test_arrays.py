@@ -247,9 +247,7 @@ def test_jax_reads_small_probabilities_as_numpy_does():
     assert ((p > 0) & (p < np.finfo(float).smallest_normal)).any()
     with jax.enable_x64(True):
         q = jax.numpy.asarray(p)
-        one, other = (
-            ExpectationConsistency(input="probabilities", floor=None).fit(each, LABELS + 1) for each in (p, q)
-        )
+        one, other = (ExpectationConsistency(input="probabilities", floor=None).fit(each, LABELS + 1) for each in (p, q))
         assert one.fit_info_.n_zeros == other.fit_info_.n_zeros == (p == 0).sum()
         assert other.temperature_ == pytest.approx(one.temperature_, rel=1e-12)
         probabilities = other.predict_proba(q)
