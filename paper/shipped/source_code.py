@@ -1,4 +1,4 @@
-"""Logits of VS Code's detector of programming languages (``@vscode/vscode-languagedetection``) on pieces of ten lines.
+"""Logits of guesslang, as VS Code ships it (``@vscode/vscode-languagedetection``), on pieces of ten lines.
 
     python source_code.py CACHE NPM_PACKAGE
 
@@ -90,7 +90,7 @@ def main(folder, package):
         classes,
         None,
         {
-            "title": "VS Code, programming languages",
+            "title": "guesslang in VS Code, programming languages",
             "package": "@vscode/vscode-languagedetection (npm)",
             "version": json.loads((Path(package) / "package.json").read_text())["version"],
             "licence": "MIT",
@@ -100,7 +100,7 @@ def main(folder, package):
             "from the file's name (code blocks are taken out of Markdown first). Logits: the input of the model's softmax. "
             f"At most {PER_PACKAGE} files of a language from a package and {PER_LANGUAGE} of a language",
             "document": "source package",
-            "note": "The class dm (DreamMaker) does not occur",
+            "note": "The model is that of guesslang (Y. Somda), which VS Code ships. The class dm (DreamMaker) does not occur",
         },
     )
     return rows, classes, logits

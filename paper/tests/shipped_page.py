@@ -17,7 +17,6 @@ PAGES = {
     "page.md": PAPER.parent / "docs" / "shipped_models.md",
     "details.md": PAPER.parent / "bench" / "results" / "shipped.md",
 }
-SHOWN = ("none", "ts", "ec", "adaptive", "best", "classwise", "bias", "vector", "vector+ec")
 RAW = {"none": "", "ts": ", TS", "ec": ", EC"}
 CHANGES = {
     "as shipped": "nothing",
@@ -53,11 +52,12 @@ def page(stored, template="page.md"):
 
 
 def with_differences(content):
-    """A model's numbers, with NLLs minus that of TS, and shares of log T_TS/T_EC that go with a change."""
+    """A model's numbers, with differences from TS in NLL and in errors, and shares of log T_TS/T_EC that go with a change."""
     if "mechanisms" not in content:
         return content
+    nll = content["methods"]["ts"]["nll"]
     methods = {
-        name: found and found | {"against_ts": found["against_ts"] | {"nll": found["nll"] - content["methods"]["ts"]["nll"]}}
+        name: found and found | {"against_ts": with_ratio(found["against_ts"] | {"nll": found["nll"] - nll})}
         for name, found in content["methods"].items()
     }
     found = content["mechanisms"]
@@ -70,6 +70,11 @@ def with_differences(content):
     difference = content["difference"]
     in_errors = abs(difference["difference"]) / larger_error(difference)
     return content | {"methods": methods, "shares": shares, "difference": difference | {"in_errors": in_errors}}
+
+
+def with_ratio(against):
+    """A difference of ECEs, with its size in standard errors by document."""
+    return against | {"in_document_errors": abs(against["ece"]) / against["se"] if against["se"] else 0.0}
 
 
 def errors(found, document, by_class, form):
@@ -108,7 +113,7 @@ def halves(stored):
                 title(content) if half == "development" else "",
                 half,
                 *(f"{100 * methods[each]['ece']:.1f} %" for each in ("none", "ts", "ec")),
-                f"{100 * against['ece']:+.1f} ± {100 * max(against['se'], against['se_class'] or 0):.1f}",
+                f"{100 * against['ece']:+.1f} ± {100 * max(against['se'], against['se_class']):.1f}",
                 f"{difference['difference']:+.3f} ± {larger_error(difference):.3f}",
                 f"{difference['difference'] / larger_error(difference):+.1f}",
             ]
@@ -120,7 +125,7 @@ def scores(final):
     yield "|---|---|---|---|---|---|---|"
     for content in with_mechanisms(final).values():
         first = f"{title(content)}, {content['n_test']} rows"
-        rows = [(METHODS[method], content["methods"].get(method)) for method in SHOWN]
+        rows = [(METHODS[method], content["methods"][method]) for method in METHODS]
         rows += [(MASKED[method], content["masked"][method]) for method in MASKED]
         if "raw" in content:
             rows += [(f"not divided by √bytes{RAW[method]}", content["raw"][method]) for method in RAW]

@@ -1,7 +1,9 @@
 """What nishimori-paper adds to the library: a command, and networks with their terms."""
 
+import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import entry_points, requires, version
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import nishimori
 import nishimori_paper as paper
 from nishimori import data
 from nishimori.data._folders import IN_PAPER, names_in
+from nishimori_paper import shipped
 from nishimori_paper.cli import app
 
 NETWORKS = Path(paper.__file__).parent / "networks"
@@ -39,6 +42,18 @@ def test_the_terms_of_every_image_set_are_beside_its_logits_and_svhn_is_not_for_
     (svhn,) = (line for line in terms.splitlines() if line.startswith("| `svhn`"))
     assert "non-commercial use only" in svhn
     assert "**The files in `svhn` are for non-commercial use only.**" in terms
+
+
+def test_its_metadata_name_every_licence_with_conditions_of_its_own():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    licences = set(project["license"].split(" AND "))
+    terms = (Path(paper.__file__).parent / "shipped" / "LICENSES.md").read_text(encoding="utf-8")
+    for name in shipped.names():
+        _, _, version = shipped.load(name).provenance["licence"].partition("CC BY-SA ")
+        if version:
+            assert f"CC-BY-SA-{version}" in licences
+            assert re.search(rf"`{name}`[^.|]* are under \[CC-BY-SA-{version}\]", terms)
+    assert licences == {"Apache-2.0", "CC-BY-SA-3.0", "LicenseRef-SVHN-non-commercial-use-only"}
 
 
 def test_the_files_of_its_networks_are_small_together():

@@ -60,7 +60,7 @@ def test_the_terms_of_every_model_are_beside_its_logits():
     terms = (Path(shipped.__file__).parent / "LICENSES.md").read_text(encoding="utf-8").splitlines()
     for name in shipped.names():
         about = shipped.load(name).provenance
-        (line,) = (each for each in terms if f"`{name}`" in each.partition(" | ")[0])
+        (line,) = (each for each in terms if f"`{name}`" in each.partition(" | ")[0] and each.startswith("|"))
         assert f"{about['package'].removesuffix(' (PyPI)').removesuffix(' (npm)')} {about['version']}" in line
         licence = (
             about["licence"]
@@ -190,13 +190,39 @@ def test_resampled_documents_are_repeated_rows():
 
 
 @pytest.mark.parametrize(("k", "has_error"), [(5, False), (25, True)])
-def test_few_classes_have_no_error_by_class(k, has_error):
+def test_scores_of_few_classes_have_no_error_by_class_and_differences_have_one_of_any_number(k, has_error):
     data = generated(n=500, k=k)
     one, other = (measures.confidence_gaps(log_softmax(data.logits / T, axis=1), data.labels) for T in (1, 2))
     found = measures.ece_difference(one, other, data)
-    assert (found["se_class"] is not None) is has_error
     assert found["se"] > 0
+    assert found["se_class"] > 0
+    assert found["se_class"] != found["se"]
     assert (measures.scores_of(log_softmax(data.logits, axis=1), data)["ece_se_class"] is not None) is has_error
+
+
+@pytest.mark.parametrize("method", ["bias", measures.BIAS_BY_TS])
+def test_a_row_with_biases_is_named_after_what_fixes_its_temperature(method):
+    data = generated(n=1500)
+    shifted = measures.replace(data, logits=data.logits + np.array([2.0, 0, 0, 0, -2.0]))
+    p = measures.new_calibrator(method).fit(shifted.logits, shifted.labels).predict_proba(shifted.logits)
+    gap = p.max(axis=1).mean() - (p.argmax(axis=1) == shifted.labels).mean()
+    name, _, rest = measures.METHODS[method].partition(" ")
+    assert rest == "and bias per class"
+    assert name == ("EC" if abs(gap) < 1e-6 else "TS")
+
+
+def test_ec_with_biases_that_has_no_solution_has_no_numbers():
+    model = shipped.load("voice_activity")
+    found = measures.scores(model.part("final", "fit"), model.part("final", "test"), ("bias", measures.BIAS_BY_TS))
+    assert found["bias"] is None
+    assert found[measures.BIAS_BY_TS]["ece"] > 0
+
+
+def test_vs_code_takes_answers_that_lead_by_a_fifth():
+    p = np.array([[0.6, 0.3, 0.1], [0.5, 0.35, 0.15], [0.3, 0.6, 0.1], [0.19, 0.1, 0.71]])
+    data = generated(n=4, k=3)
+    some = measures.replace(data, logits=np.log(p), labels=np.array([0, 0, 0, 2]))
+    assert measures.answered(some) == {"share": 0.75, "accuracy": pytest.approx(2 / 3)}
 
 
 def test_the_difference_of_temperatures_has_the_error_of_a_jackknife_over_documents():
@@ -274,6 +300,41 @@ def test_the_page_has_the_numbers_that_were_measured():
         T = nishimori.TemperatureScaling().fit(fit.logits, fit.labels).temperature_
         assert stored[name]["methods"]["ts"]["temperature"] == pytest.approx(T, rel=1e-4)
     assert sys.modules["shipped_page"].PAPER == ROOT / "paper"
+
+
+def test_in_the_final_half_no_difference_of_eces_is_beyond_two_standard_errors():
+    import shipped_page
+
+    stored = shipped_page.with_mechanisms(shipped_page.results()["final"])
+    against = {name: each["methods"]["ec"]["against_ts"] for name, each in stored.items()}
+    assert all(abs(each["ece"]) < 2 * max(each["se"], each["se_class"]) for each in against.values())
+    # By document alone one would be.
+    assert [name for name, each in against.items() if abs(each["ece"]) > 2 * each["se"]] == ["voice_activity"]
+
+
+def test_numbers_of_the_bundled_logits_are_those_on_the_pages():
+    import shipped_page
+
+    stored = shipped_page.results()["final"]
+    for name in shipped_page.with_mechanisms(stored):
+        test = shipped.load(name).part("final", "test")
+        p = softmax(test.logits.astype(np.float64), axis=1)
+        right = p.argmax(axis=1) == test.labels
+        found = stored[name]["methods"]["none"]
+        assert (found["accuracy"], found["confidence"]) == pytest.approx((right.mean(), p.max(axis=1).mean()), abs=1e-6)
+        if name == "source_code":
+            second, first = np.sort(p, axis=1)[:, -2:].T
+            told = first - second >= 0.2
+            assert stored[name]["answered"] == pytest.approx({"share": told.mean(), "accuracy": right[told].mean()}, abs=1e-6)
+    lingua = stored["lingua"]["methods"]
+    sentence = (
+        f"lingua, which names the language of short texts, is right on {lingua['none']['accuracy']:.0%} of "
+        f"{stored['lingua']['n_test']:,} messages of programs but reports {lingua['none']['confidence']:.0%} confidence; one "
+        f"temperature lowers its ECE, the average gap between them, from {lingua['none']['ece']:.1%} to "
+        f"{lingua['adaptive']['ece']:.1%}"
+    )
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert sentence.replace("%", " %") in readme
 
 
 def test_the_page_of_findings_has_the_numbers_that_were_measured():

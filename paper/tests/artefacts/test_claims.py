@@ -59,7 +59,7 @@ VERDICTS = {
     "5.2: two ways to choose the penalty": HOLDS,
     "5.2, proposition: integral of the ECE": NO,  # half of it
     "5.3, figure: difference grows with misspecification": HOLDS,
-    "5.3, figure: points of that figure": CONDITION,  # the affine points are the curve
+    "5.3, figure: points of that figure": CONDITION,  # not for the affine teacher
     "5.3: temperature difference of the constant teacher": HOLDS,
     "5.3: EC has the lower ECE": HOLDS,
     "5.3 and 6: EC and TS if well specified": HOLDS,

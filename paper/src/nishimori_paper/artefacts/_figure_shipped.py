@@ -110,7 +110,7 @@ def _draw_differences(ax: Any, done: Pieces, names: Sequence[str]) -> None:
 
 def _label(content: Mapping[str, Any]) -> str:
     before = content["methods"]["none"]
-    words = f"right {before['accuracy']:.0%}, claims {before['confidence']:.0%}".replace("%", " %")
+    words = f"right {before['accuracy']:.0%}, confidence {before['confidence']:.0%}".replace("%", " %")
     return f"{fill(content['title'].replace(',', ':', 1), 34)}\n{words}"
 
 

@@ -163,8 +163,8 @@ STATEMENTS = (
         "our DenseNet121: {validation_accuracy:.1%} on validation images, {test_accuracy:.1%} on test images",
         None,
         "the network is needed",
-        paper_data="{validation_accuracy_paper:.1%} on validation images, but the figure's ECE for T → 0 means about "
-        "{test_accuracy_paper:.1%} on test images, so images of the validation set were probably used in training",
+        paper_data="{validation_accuracy_paper:.1%} on validation images; the figure's ECE for T → 0 means about "
+        "{test_accuracy_paper:.1%} on test images",
     ),
     Statement(
         "TS and EC in the reliability diagram",

@@ -246,8 +246,7 @@ STATEMENTS = (
         "5.3, figure",
         "Points are simulations done at d = 200",
         "no point of the paper's coordinates equals the curve in all digits",
-        "equal in {n_same_logit} of {n_points} for logit, {n_same_affine} for affine and {n_same_constant} for constant: "
-        "the affine points are the curve",
+        "equal in {n_same_logit} of {n_points} for logit, {n_same_affine} for affine and {n_same_constant} for constant",
         lambda n: n["n_same_logit"] == n["n_same_affine"] == n["n_same_constant"] == 0,
         "for the logit and the constant teacher",
         lambda n: n["n_same_logit"] == n["n_same_constant"] == 0,
