@@ -10,13 +10,16 @@ from numbers_in_text import filled
 
 PAPER = Path(__file__).resolve().parents[1]
 PAGE = PAPER.parent / "docs" / "findings.md"
+NOT_PLAIN = ("smoothing", "mixup")  # kinds whose labels are not plain, as in bench/population_results.py
 
 
 def results():
     """What the studies have measured, by name."""
     names = ("population", "shipped", "shift")
     found = {name: json.loads((PAPER / f"{name}_results.json").read_text(encoding="utf-8")) for name in names}
-    hypotheses = found["population"]["hypotheses"]
+    kinds, hypotheses = found["population"]["kinds"], found["population"]["hypotheses"]
+    ratios = [each["values"]["log_ratio"]["mean"] for kind, each in kinds.items() if not kind.endswith(NOT_PLAIN)]
+    found["population"]["plain"] = {"kinds": len(ratios), "higher": sum(each < 0 for each in ratios)}
     found["population"]["lower"] = {name: -each["estimate"]["value"] for name, each in hypotheses.items()}
     return found
 
