@@ -21,7 +21,27 @@ def results():
     ratios = [each["values"]["log_ratio"]["mean"] for kind, each in kinds.items() if not kind.endswith(NOT_PLAIN)]
     found["population"]["plain"] = {"kinds": len(ratios), "higher": sum(each < 0 for each in ratios)}
     found["population"]["lower"] = {name: -each["estimate"]["value"] for name, each in hypotheses.items()}
+    found["shift"]["limits"] = limits(found["shift"]["break even"]["networks"])
     return found
+
+
+def limits(networks):
+    """Shares of wrong labels in percent that each method can take: the least and the most of all networks.
+
+    And how many times as many it can take by the NLL as by the ECE.
+    """
+    uniform = [each["uniform"] for each in networks.values()]
+    shares = {
+        method: sorted((each[method]["ece"] for each in uniform), key=lambda each: each["share"]) for method in ("ec", "ts")
+    }
+    found = {
+        method: {
+            which: {key: 100 * value for key, value in each.items()} for which, each in (("least", rows[0]), ("most", rows[-1]))
+        }
+        for method, rows in shares.items()
+    }
+    times = [each[method]["nll"]["share"] / each[method]["ece"]["share"] for each in uniform for method in shares]
+    return found | {"nll": {"least": min(times), "most": max(times)}}
 
 
 def page(stored):

@@ -298,9 +298,7 @@ def test_the_tables_are_made_of_the_stored_numbers(numbers):
 def test_the_page_says_what_was_measured_of_kinds(numbers):
     text = " ".join((BENCH.parent / "docs" / "why_ec_and_ts_agree.md").read_text(encoding="utf-8").split()).replace("−", "-")
     plain = {kind: each for kind, each in numbers["kinds"].items() if not kind.endswith(("smoothing", "mixup"))}
-    grown = {
-        kind: [row["growth of T"] for row in each["growth"]] for kind, each in numbers["kinds"].items() if each["growth"]
-    }
+    grown = {kind: [row["growth of T"] for row in each["growth"]] for kind, each in numbers["kinds"].items() if each["growth"]}
     scales = [np.mean([row["growth of scale"] for row in numbers["kinds"][kind]["growth"]]) for kind in grown]
     means = [np.mean(each) for each in grown.values()]
     assert (len(grown), {len(each) for each in grown.values()}) == (4, {3})
