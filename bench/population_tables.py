@@ -23,7 +23,8 @@ def page(found):
         "measured and tested was declared before in [paper/population.toml](../../paper/population.toml), which also says how "
         "errors are computed. It was amended once, before the first group of networks had finished: how the errors of H8 are "
         "computed, and a remark on augmentation before H6. All numbers are in `paper/population_results.json`. ECE in percent, "
-        f"15 bins of equal mass; 5,000 validation images, 10,000 test images. {len(found['networks'])} networks of {len(found['kinds'])} kinds.",
+        "15 bins of equal mass; 5,000 validation images, 10,000 test images. "
+        f"{len(found['networks'])} networks of {len(found['kinds'])} kinds.",
         "## Hypotheses",
         "H6a, H6b and H6c are means over networks, as declared. Seeds of a kind are alike, so that these errors are too small: "
         "[After interpolation](#after-interpolation) has the mean over kinds.",
