@@ -226,7 +226,7 @@ NOISE = {
 }
 MAXIMISATION = {"n": 4, "off": 0.2, "n_data": 2, "ratio": 0.95, "deviation": 3.0, "fails": "under 0.001"}
 SIMILARITY = {"n": 3, "left_clean": 0.05, "left_noisy": 0.4, "apart_clean": 0.04, "apart_noisy": 0.25}
-SIMILARITY |= {"n_larger": 2, "same_by_chance": "0.12"}
+SIMILARITY |= {"n_larger": 2, "n_sets": 2, "same_by_chance": "0.25"}
 RELATED_WORK = {
     "excess_dropout": -0.2,
     "excess_laplace": 0.25,

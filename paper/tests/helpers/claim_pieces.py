@@ -210,9 +210,9 @@ def gaps(before, after, difference):
 
 
 SIMILARITY = {
-    "gaps a": {"clean": gaps(0.1, 0.01, -0.35), "noisy": gaps(0.2, 0.1, 0.3)},
-    "gaps b": {"clean": gaps(0.2, 0.01, 0.01), "noisy": gaps(0.1, 0.04, -0.25)},
-    "gaps c": {"clean": gaps(0.1, 0.0, 0.04), "noisy": gaps(0.1, 0.03, 0.2)},
+    "gaps a/1": {"clean": gaps(0.1, 0.01, -0.35), "noisy": gaps(0.2, 0.1, 0.3)},
+    "gaps a/2": {"clean": gaps(0.2, 0.01, 0.01), "noisy": gaps(0.1, 0.04, -0.25)},
+    "gaps b/1": {"clean": gaps(0.1, 0.0, 0.04), "noisy": gaps(0.1, 0.03, 0.2)},
 }
 
 

@@ -304,8 +304,8 @@ STATEMENTS = (
         "4",
         "[...] implying a similar ECE and Brier score",
         "on every network the scores after TS and after EC differ by less than a tenth of what TS takes from them, and on "
-        "average over networks the 95 % interval of the difference is within that, {ece_allowed:.2f} points of ECE and "
-        "{brier_allowed:.2f} of 100",
+        "average over networks the 95 % interval of the difference is within that: {ece_allowed:.2f} points of ECE, and "
+        "{brier_allowed:.2f} of 100 for the Brier score",
         "ECE by at most {ece_apart:.2f} points and by {ece_mean:+.2f} ± {ece_error:.2f} on average, Brier score by at most "
         "{brier_apart:.2f} of 100 and by {brier_mean:+.2f} ± {brier_error:.2f}",
         lambda n: _is_equivalent(n) and n["n_similar"] == n["n"],
@@ -353,8 +353,8 @@ STATEMENTS = (
         "EC is not inferior: the 95 % lower limit of the mean of ECE_TS − ECE_EC over networks is above −{margin:.2f} points, "
         "with all validation images and with 100 of them",
         "with all of them {lead:+.2f} ± {lead_error:.2f} points (limit {lead_limit:+.2f}), with 100 {few:+.2f} ± "
-        "{few_error:.2f} (limit {few_limit:+.2f}). With all, ECE after EC is lower on {n_lower} of {n} networks and not "
-        "higher in the digits of Table 1 on {n_not_higher_rounded}",
+        "{few_error:.2f} (limit {few_limit:+.2f}; ± over networks, which share images). With all, ECE after EC is lower on "
+        "{n_lower} of {n} networks and not higher in the digits of Table 1 on {n_not_higher_rounded}",
         lambda n: min(n["lead_limit"], n["few_limit"]) > -n["margin"],
         "with thousands of validation images, as in the paper; with 100, TS has the lower ECE on average",
         lambda n: n["lead_limit"] > -n["margin"],
