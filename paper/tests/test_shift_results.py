@@ -250,11 +250,13 @@ def test_cells_are_counted_for_each_rate():
             change[..., COLUMNS.index("none")] = 0
             if scores == "worse" and self.rates == (0.1,):
                 change[2, :, :, 0] = 1 + 0.01 * np.arange(4)
+            if scores == "unsure":  # better on average, by less than the deviation
+                change[1, 0, :, 0] = [-2, 1, -2, 1]
             return change
 
-    found = counts(["worse", "better", "better"], Given("", "", ("clean",), "clean", "validation", (0.05, 0.1)))
+    found = counts(["worse", "unsure", "better"], Given("", "", ("clean",), "clean", "validation", (0.05, 0.1)))
     assert found["0.05"]["cells"] == found["0.1"]["cells"] == 6
-    assert found["0.1"]["ec"] == {"ece": {"worse": 0, "better": 6}, "nll": {"worse": 2, "better": 4}}
+    assert found["0.1"]["ec"] == {"ece": {"worse": 0, "better": 5}, "nll": {"worse": 2, "better": 4}}
     assert found["0.05"]["ec"]["nll"] == found["0.1"]["ts"]["nll"] == {"worse": 0, "better": 6}
 
 

@@ -68,12 +68,30 @@ def test_the_quick_study_of_new_networks_writes_tables(tmp_path):
     assert "| t²/(t² + 1) |" in written
 
 
+def test_regrets_on_clean_test_labels_are_those_against_the_better_one_of_ec_and_ts(draws):
+    import adaptive_tables
+
+    def cells(ec, ts, adaptive):
+        return {"50": {"ec": [ec], "ts": [ts], "adaptive": [adaptive], "none": [9.0]}}
+
+    kinds = {"clean": cells(1.0, 1.0, 1.0), "half, clean test": cells(1.0, 1.0, 1.0)}
+    networks = {
+        "a": kinds | {"noisy, clean test": cells(1.0, 4.0, 2.0)},  # 1 behind EC
+        "b": kinds | {"noisy, clean test": cells(4.0, 3.0, 3.5)},  # 0.5 behind TS
+    }
+    found = adaptive_tables.clean_test_table(adaptive_tables.Numbers({"sizes": [50], "networks": networks}))
+    rows = table_of(found, "")
+    assert rows["adaptive, Table 2's noise in the validation labels"] == ["2.75, +0.25 (1.00)"]  # 2.5 and 3.5 on average
+    assert rows["TS, Table 2's noise in the validation labels"] == ["3.50, +1.00 (3.00)"]
+    assert rows["no calibration, clean labels"] == ["9.00, +8.00 (8.00)"]
+
+
 # The page.
 
 
 def table_of(text, heading):
     """The rows of the first table after a heading or a sentence, by the first cell."""
-    lines = [line.strip() for line in text.split(heading, 1)[1].splitlines()]
+    lines = [line.strip() for line in text.partition(heading)[2].splitlines()] if heading else text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("|"))
     rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start:])
     cells = [[cell.strip().replace("−", "-") for cell in line.strip("|").split("|")] for line in rows]
