@@ -5,6 +5,7 @@ python paper/tests/findings_page.py
 
 import json
 from pathlib import Path
+from statistics import mean, stdev
 
 from numbers_in_text import filled
 
@@ -21,6 +22,9 @@ def results():
     ratios = [each["values"]["log_ratio"]["mean"] for kind, each in kinds.items() if not kind.endswith(NOT_PLAIN)]
     found["population"]["plain"] = {"kinds": len(ratios), "higher": sum(each < 0 for each in ratios)}
     found["population"]["lower"] = {name: -each["estimate"]["value"] for name, each in hypotheses.items()}
+    few = [{name: each["values"][f"ece {name}, few"]["mean"] for name in ("adaptive", "ts")} for each in kinds.values()]
+    behind = [each["adaptive"] - each["ts"] for each in few]
+    found["population"]["behind_ts"] = {"value": mean(behind), "error": stdev(behind) / len(behind) ** 0.5}
     found["shift"]["limits"] = limits(found["shift"]["break even"]["networks"])
     return found
 

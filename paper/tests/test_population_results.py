@@ -312,3 +312,7 @@ def test_the_page_says_what_was_measured_of_kinds(numbers):
         f"a weight decay of at least {min(each['training']['weight_decay'] for each in numbers['networks'].values()):.0e}",
     ]
     assert [each for each in sentences if each.replace("e-0", "e-") not in text] == []
+    rising = [scale for scale in scales if scale > 0]
+    assert (len(rising), len(scales)) == (1, 4)  # "in one of four kinds, by 1 to 2 %"
+    assert 0.01 < rising[0] < 0.02
+    assert "they grew in one of four kinds, by 1 to 2 %" in text
