@@ -7,8 +7,9 @@
 Random validation sets are drawn with repetition from the validation images of each bundled network, so that these images are
 the population, and a set of n images varies as n new images would. Each is fitted by EC and TS; every form of shrinkage is
 applied to the same fits, and its test ECE (15 bins of equal mass, 5,000 test images), NLL and distance to the population's
-T_EC are averaged. Labels are clean, have Table 2's noise, or half of that noise (on which nothing was chosen). The teachers
-of `nishimori.theory` are a second kind of data: binary, with ECE and T_EC known without sampling error.
+T_EC are averaged. Labels are clean, have Table 2's noise, or half of that noise (on which nothing was chosen), in both sets or
+in the validation set alone. The teachers of `nishimori.theory` are a second kind of data: binary, with ECE and T_EC known
+without sampling error.
 
 Writes numbers to adaptive.json and tables to adaptive.md in the folder of results, and pictures to the folder of images.
 """
@@ -28,7 +29,10 @@ from nishimori._fit.adaptive import Adapted, kept_share
 
 ROOT = Path(__file__).parent.parent
 SIZES = (50, 100, 200, 400, 1000, 2000, 5000)
-LABELS = {"clean": 0.0, "noisy": 1.0, "half": 0.5}
+# How much of Table 2's noise is in the validation labels, and how much in the test labels.
+LABELS = {"clean": (0.0, 0.0), "noisy": (1.0, 1.0), "half": (0.5, 0.5)}
+CLEAN_TEST = {"noisy, clean test": (1.0, 0.0), "half, clean test": (0.5, 0.0)}
+EVERY = LABELS | CLEAN_TEST
 N_TEST, TEST_DRAWS = 5000, 20
 
 # log T = log T_TS + share·δ; each share is a function of t² = δ²/Var(δ) and has its own values of c.
@@ -72,6 +76,7 @@ def measured(fits, scores, target):
         found = logs + share[exist] * delta
         ece, nll = scores.at(found)
         result[name] = [float(each.mean()) for each in (ece, nll, np.abs(found - target))]
+    result["none"] = [*(float(each) for each in scores.at(0.0)), abs(target)]
     return result
 
 
@@ -87,19 +92,19 @@ class NetworkSubject:
 
     def scores(self, labels):
         """Those of the test images; with noise, their mean over draws of it."""
-        draws = TEST_DRAWS if LABELS[labels] else 1
-        repeated = np.tile(self.test[1], (draws, 1))
-        return Scores.of(self.test[0], drawn_labels(repeated, self.n_classes, self.rng, noise=LABELS[labels]))
+        _, noise = EVERY[labels]
+        repeated = np.tile(self.test[1], (TEST_DRAWS if noise else 1, 1))
+        return Scores.of(self.test[0], drawn_labels(repeated, self.n_classes, self.rng, noise=noise))
 
     def target(self, labels):
         """Log T_EC of all validation images, with the probability that their noisy labels are right."""
-        noise = LABELS[labels] * (self.labels < self.n_classes // 10)
+        noise = EVERY[labels][0] * (self.labels < self.n_classes // 10)
         return self.pool.population((1 - noise) * (self.pool.top == self.labels) + noise / self.n_classes)
 
     def fits(self, labels, n, n_sets):
         """Fits of random validation sets."""
         chosen = self.rng.integers(len(self.labels), size=(n_sets, n))
-        return self.pool.fits(chosen, drawn_labels(self.labels[chosen], self.n_classes, self.rng, noise=LABELS[labels]))
+        return self.pool.fits(chosen, drawn_labels(self.labels[chosen], self.n_classes, self.rng, noise=EVERY[labels][0]))
 
 
 class TeacherSubject:
@@ -192,6 +197,7 @@ def run(options, path):
         if name in COVERED:
             cells = [(labels, n) for labels in ("clean", "half", "noisy") for n in sizes if n in (200, 400, 2000)]
             found["coverage"] += [coverage(subject, labels, n, cover) for labels, n in cells]
+        found["networks"][name] |= {labels: study(subject, labels, sizes, draws) for labels in CLEAN_TEST}
         note(name)
     for teacher in teachers:
         for alpha in ALPHAS:

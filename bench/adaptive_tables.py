@@ -4,6 +4,7 @@ import numpy as np
 
 METRICS = {"ece": 0, "nll": 1, "distance": 2}
 KINDS = {"clean": "clean labels", "noisy": "Table 2's label noise", "half": "half of that noise"}
+CLEAN_TEST = {"noisy, clean test": "Table 2's noise in the validation labels", "half, clean test": "half of that noise there"}
 CRITERION, LARGE = 0.1, 400
 NAMES = {"ec": "EC", "ts": "TS", "adaptive": "adaptive"}
 
@@ -16,7 +17,7 @@ class Numbers:
         self.sizes = [str(n) for n in found["sizes"]]
         self.networks = list(found["networks"])
         first = found["networks"][self.networks[0]]["clean"][self.sizes[0]]
-        self.methods = [name for name in first if name not in ("without", "t", "follow")]
+        self.methods = [name for name in first if name not in ("without", "t", "follow", "none")]
         self.forms = [name for name in self.methods if name not in NAMES]
 
     def of(self, method, labels, metric="ece", networks=None):
@@ -95,6 +96,23 @@ def largest_table(numbers):
         for name, title in NAMES.items()
     ]
     return table(["largest regret, points", *numbers.sizes], rows)
+
+
+def clean_test_table(numbers):
+    """On clean test labels: mean ECE without calibration and of each method, its regret, and the largest of one network."""
+    rows = []
+    for labels, title in ({"clean": "clean labels"} | CLEAN_TEST).items():
+        for name, method in (NAMES | {"none": "no calibration"}).items():
+            cells = zip(
+                numbers.of(name, labels).mean(axis=0), numbers.regret(name, labels), numbers.largest(name, labels), strict=True
+            )
+            rows.append([f"{method}, {title}", *(f"{mean:.2f}, {signed(regret)} ({most:.2f})" for mean, regret, most in cells)])
+    return table(["ECE, regret (largest regret)", *numbers.sizes], rows)
+
+
+def signed(value):
+    """Two digits and a sign."""
+    return f"{value + 0.0:+.2f}"
 
 
 def follow_table(numbers):
@@ -230,11 +248,16 @@ def report(found):
         f"Written by `bench/adaptive.py`. {len(numbers.networks)} networks, {len(found['teachers'])} teachers, "
         f"{found['draws']:,} validation sets per cell, {found['cover']:,} per coverage. ECE in percent: 15 bins of equal "
         "mass, 5,000 test images. Errors are standard errors of means over networks, so they include the differences between "
-        "networks; compare methods by the paired differences. Validation sets without both temperatures are left out: "
+        "networks; compare methods by the paired differences. Most networks are tested on the same images: what other images "
+        "would change in all of them alike is not in these errors. Validation sets without both temperatures are left out: "
         f"{missing_line(numbers)}.",
         *(f"## Test ECE, {title}\n\n{scores_table(numbers, labels, 'ece', 2)}" for labels, title in KINDS.items()),
         f"## Worst regret over clean labels and Table 2's noise\n\n{regret_table(numbers)}\n\n{verdict(numbers)}",
         f"## Largest regret of one network\n\n{largest_table(numbers)}",
+        "## Clean test labels\n\nTest labels are clean, and validation labels are clean or not. ECE in percent, mean over "
+        "networks; by how much it exceeds that of the better one of EC and TS; and the same of the network where it is largest."
+        f"\n\n{clean_test_table(numbers)}",
+        *(f"## Test ECE, {title}\n\n{scores_table(numbers, labels, 'ece', 2)}" for labels, title in CLEAN_TEST.items()),
         "## How log T_TS and δ vary together\n\nCov(log T_TS, δ)/Var(δ), 0 if TS is efficient: mean over networks, and "
         f"the least and largest network, of medians over validation sets.\n\n{follow_table(numbers)}",
         *(f"## NLL, {title}\n\n{scores_table(numbers, labels, 'nll', 4)}" for labels, title in KINDS.items()),

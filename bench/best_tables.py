@@ -12,7 +12,7 @@ from best_results import ONCE, REPEATED, WAYS, WITH_ALL_RULES, Results, holm, no
 from best_rules import RULE, RULES, SET, SETS, members, mixture_loss
 
 CHOSEN = f"{RULE}: {SET}"
-MARGIN, NETWORK_MARGIN = float(np.log(1.02)), float(np.log(1.01))
+MARGIN = float(np.log(1.02))
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -288,16 +288,16 @@ def _networks(networks: dict[str, Measures]) -> list[str]:
         seconds.setdefault(len(measures.candidates), []).append(float(measures.seconds[places].sum()))
     rows = []
     for name, ratios in found.items():
-        test = non_inferiority(np.array(ratios), list(networks), NETWORK_MARGIN)
         shown = f"**{name}**" if name == CHOSEN else name
-        rows.append((shown, percent(np.array(ratios)), f"{100 * np.expm1(test.largest):+.2f}", _small(test.p)))
+        rows.append((shown, percent(np.array(ratios)), f"{100 * np.expm1(max(ratios)):+.2f}"))
     return [
         f"{len(networks)} networks, 5,000 validation images to fit to, and their test images. Changes of the NLL against "
-        f'temperature scaling; p is that of non-inferiority with a margin of 1 %. "{RULE}" chooses '
+        "temperature scaling, ± over networks; ten are ResNet20s and thirteen are tested on the same images, so that these "
+        f'errors are too small and there is no test. "{RULE}" chooses '
         + ", ".join(f"{name} {n} times" for name, n in wins.most_common())
         + ".",
         "",
-        *table(("", "change, %", "largest", "p"), rows),
+        *table(("", "change, %", "largest"), rows),
     ]
 
 

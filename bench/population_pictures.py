@@ -73,15 +73,16 @@ def epochs(axis, kinds):
 
 def growth(axis, kinds):
     """Growth of T against growth of the logits, for networks that interpolate before their last epoch."""
-    top = 0.1
+    low, top = 0.0, 0.1
     for i, each in enumerate(kinds.values()):
         for row in each["growth"]:
             axis.plot(row["growth of scale"], row["growth of T"], "o", color=colour(i))
+            low = min(low, row["growth of scale"], row["growth of T"])
             top = max(top, row["growth of scale"], row["growth of T"])
-    axis.plot([0, top], [0, top], color="0.5", lw=0.8)
+    axis.plot([low, top], [low, top], color="0.5", lw=0.8)
     axis.set_xlabel("growth of log scale of the test logits after interpolation")
     axis.set_ylabel("growth of log T_EC")
-    axis.set_title("After interpolation (line: logits only grow)")
+    axis.set_title("After interpolation (line: equal changes)")
 
 
 def colour(i):

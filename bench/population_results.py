@@ -276,6 +276,8 @@ def results(population, declared):
             for last in [[*each["epochs"].values()][-1]]
         ),
     }
+    if "estimate" in shown["H6a"]:
+        found["growth"] = growth_over_kinds(found["kinds"], shown["H6a"]["estimate"]["error_of_images"])
     if any(population.kind(name) == "c10-cosine" for name in population.values):
         found["ensemble"] = {
             key: {"value": float(each[0]), "error_of_images": float(np.std(each[1:], ddof=1))}
@@ -283,6 +285,23 @@ def results(population, declared):
             if key.split()[-1] in ("none", "ts", "ec")
         }
     return rounded(found)
+
+
+def growth_over_kinds(kinds, error_of_images):
+    """The growth of log T after interpolation with kinds as the unit, and how it follows the growth of the logits.
+
+    Seeds of a kind grow alike, so that the networks of a kind are little more than one observation. ``error_of_images`` is
+    that of the mean over networks. None with fewer than three kinds of which networks interpolate before their last epoch.
+    """
+    groups = [each["growth"] for each in kinds.values() if each["growth"]]
+    if len(groups) < 3:
+        return None
+    T, scale = (
+        np.array([np.mean([row[key] for row in group]) for group in groups]) for key in ("growth of T", "growth of scale")
+    )
+    estimate = Estimate(float(T.mean()), error_of_images, float(T.std(ddof=1)) / len(T) ** 0.5, len(T) - 1)
+    follows = {"correlation": float(np.corrcoef(T, scale)[0, 1]), "slope": float(np.polyfit(scale, T, 1)[0])}
+    return {"kinds": len(T)} | estimate.numbers() | follows
 
 
 def rounded(tree):

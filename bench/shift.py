@@ -2,11 +2,13 @@
 
     python bench/shift.py logits DATA --folder build/shift --device cuda      # DATA: folders cifar10, svhn and weights
     python bench/shift.py study --folder build/shift
+    python bench/shift.py shares                                              # needs no data but the bundled networks
 
 `logits` computes the logits of the paper authors' networks on corrupted images, in blocks of 1,000 images; blocks whose files
 are in the folder already are left out. On one core of a CPU it takes about half an hour. `study` measures what the blocks
 allow, and writes bench/results/shift.md, paper/shift_results.json and docs/images/shift.png. Scores of a network that were
-computed before are read from the folder.
+computed before are read from the folder. `shares` measures again at which share of wrong labels calibration stops to pay: this
+is about clean images, on which logits of the same networks are bundled. It takes half a minute.
 """
 
 import argparse
@@ -16,11 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from shift_conditions import CONDITIONS
-from shift_logits import BLOCK, NETWORKS, block_file, compute
-from shift_measures import SPLITS, Scores, measure
+from nishimori import data
+from shift_conditions import CLEAN, CONDITIONS
+from shift_logits import BLOCK, NETWORKS, block_file, compute, image_order
+from shift_measures import SHARE_SPLITS, SPLITS, Scores, measure, measure_shares
 from shift_pictures import draw
-from shift_situations import break_even, by_condition, by_network, curves, situations, summary
+from shift_situations import break_even, by_condition, by_network, counts, curves, situations, summary
 from shift_tables import page
 
 ROOT = Path(__file__).parents[1]
@@ -49,6 +52,17 @@ def measured(folder, network, n_blocks):
         return Scores(**content)
 
 
+def shares():
+    """Where calibration stops to pay, from the networks' bundled logits on the same clean images, in the same order."""
+    found = {}
+    for network in NETWORKS:
+        test = data.load(f"{network.dataset}/{network.model}-authors").test
+        index = image_order(len(test.labels))[: BLOCKS * BLOCK]
+        logits, labels = test.logits[index], test.labels[index].astype(np.int64)
+        found[network.name] = measure_shares(logits, labels), float((logits.argmax(axis=1) != labels).mean())
+    return {"splits": SHARE_SPLITS, "networks": break_even(found)}
+
+
 def results(networks, n_images):
     """Everything that is published, from the scores of each network by name."""
     names, scores = list(networks), list(networks.values())
@@ -58,8 +72,11 @@ def results(networks, n_images):
         "conditions": list(CONDITIONS),
         "without temperature": float(np.mean([np.isnan(each.logs).mean() for each in scores])),
         "situations": {name: asdict(each) | summary(scores, each) for name, each in situations().items()},
+        "counts": {
+            name: counts(scores, each) for name, each in situations().items() if each.rates and each.conditions == (CLEAN,)
+        },
         "curves": curves(scores),
-        "break even": break_even(scores, names),
+        "break even": shares(),
         "networks": by_network(scores, names),
         "by condition": by_condition(scores),
     }
@@ -69,11 +86,21 @@ def study(options):
     """Measure all networks and write page, numbers and picture."""
     n_blocks = min(len(blocks(options.folder, each)) for each in NETWORKS)
     networks = {each.name: measured(options.folder, each, n_blocks) for each in NETWORKS}
-    found = results(networks, n_blocks * BLOCK)
+    draw(write(results(networks, n_blocks * BLOCK), options), options.picture)
+
+
+def study_shares(options):
+    """Measure the shares again, and write page and numbers."""
+    found = json.loads(options.numbers.read_text(encoding="utf-8"))
+    write(found | {"break even": shares()}, options)
+
+
+def write(found, options):
+    """Write numbers and page, and return the numbers as they are written."""
     options.numbers.write_text(json.dumps(rounded(found), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     found = json.loads(options.numbers.read_text(encoding="utf-8"))
     options.page.write_text(page(found), encoding="utf-8")
-    draw(found, options.picture)
+    return found
 
 
 def rounded(value, digits=5):
@@ -96,10 +123,13 @@ def main():
     logits.add_argument("--device", default="cpu", help="a PyTorch device")
     logits.set_defaults(run=lambda o: compute(o.data, o.folder, range(o.blocks), o.networks, o.device))
     measuring = verbs.add_parser("study", help="measure, and write page, numbers and picture")
-    measuring.add_argument("--page", type=Path, default=ROOT / "bench" / "results" / "shift.md")
-    measuring.add_argument("--numbers", type=Path, default=ROOT / "paper" / "shift_results.json")
     measuring.add_argument("--picture", type=Path, default=ROOT / "docs" / "images" / "shift.png")
     measuring.set_defaults(run=study)
+    sharing = verbs.add_parser("shares", help="measure again where calibration stops to pay, and write page and numbers")
+    sharing.set_defaults(run=study_shares)
+    for each in (measuring, sharing):
+        each.add_argument("--page", type=Path, default=ROOT / "bench" / "results" / "shift.md")
+        each.add_argument("--numbers", type=Path, default=ROOT / "paper" / "shift_results.json")
     for each in (logits, measuring):
         each.add_argument("--folder", type=Path, default=ROOT / "build" / "shift", help="where blocks are kept")
     chosen = parser.parse_args()

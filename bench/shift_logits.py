@@ -41,6 +41,11 @@ def block_file(folder, network, number):
     return Path(folder) / f"{network.dataset}-{network.model}-{number:02}.npz"
 
 
+def image_order(n):
+    """The numbers of all test images, in the order of the blocks."""
+    return np.random.default_rng(0).permutation(n)
+
+
 def compute(data, folder, numbers, names=(), device="cpu"):
     """Write the logits of some blocks of images, of the named networks or of all."""
     torch.set_num_threads(1)
@@ -61,7 +66,7 @@ def compute(data, folder, numbers, names=(), device="cpu"):
             start = time.perf_counter()
             # Validation and test images are halves of the public test set, so that nothing differs but what is changed here.
             images = sets[network.dataset].test
-            index = np.random.default_rng(0).permutation(len(images))[number * BLOCK : (number + 1) * BLOCK]
+            index = image_order(len(images))[number * BLOCK : (number + 1) * BLOCK]
             chosen = images.at(index)
             found = of_conditions(frozen[network], chosen.pixels, network.dataset, number, device)
             part = path.with_suffix(".part")

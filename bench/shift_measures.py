@@ -10,9 +10,12 @@ import numpy as np
 
 from adaptive_draws import Pool
 from nishimori._fit.adaptive import kept_share
-from shift_conditions import CLEAN, CONDITIONS, VARIANTS, kind_of, noisy, transitions
+from shift_conditions import CLEAN, CONDITIONS, NOISES, VARIANTS, kind_of, noisy, transitions
 
 SPLITS = 10
+# Of wrong validation labels, among which is the one at which calibration stops to pay; in more splits, because these are quick.
+SHARES = tuple(i / 100 for i in range(21))
+SHARE_SPLITS = 40
 BINS = 15
 METHODS = ("ec", "ts", "adaptive")
 COLUMNS = (*METHODS, "none", "oracle")
@@ -51,9 +54,14 @@ def halves(n, split):
     return order[: n // 2], order[n // 2 :]
 
 
-def label_draws(labels, confusion, n_splits=SPLITS):
+def confusions(labels, top, n_classes):
+    """How often images of a class (row) are predicted as another (column)."""
+    return np.histogram2d(labels, top, bins=n_classes, range=[[-0.5, n_classes - 0.5]] * 2)[0]
+
+
+def label_draws(labels, confusion, n_splits=SPLITS, variants=VARIANTS):
     """Labels of all images, of shape (splits, variants, images); the noise is drawn anew in each split."""
-    matrices = [transitions(*variant, confusion) if variant[1] else np.eye(len(confusion)) for variant in VARIANTS]
+    matrices = [transitions(*variant, confusion) if variant[1] else np.eye(len(confusion)) for variant in variants]
     rng = np.random.default_rng(1)
     return np.array([[noisy(labels, matrix, rng) for matrix in matrices] for _ in range(n_splits)])
 
@@ -125,9 +133,8 @@ def table(test, labels, positions):
 def measure(logits, labels, n_splits=SPLITS):
     """All scores of a network, from its logits of shape (conditions, images, classes)."""
     n = len(labels)
-    top, n_classes = logits.argmax(axis=2), logits.shape[2]
-    confusion = np.histogram2d(labels, top[0], bins=n_classes, range=[[-0.5, n_classes - 0.5]] * 2)[0]
-    draws = label_draws(labels, confusion, n_splits)
+    top = logits.argmax(axis=2)
+    draws = label_draws(labels, confusions(labels, top[0], logits.shape[2]), n_splits)
     parts = [halves(n, split) for split in range(n_splits)]
     validations = [each for each, _ in parts]
     fitted = {condition: fit(logits[i], validations, draws) for i, condition in enumerate(CONDITIONS)}
@@ -145,6 +152,19 @@ def measure(logits, labels, n_splits=SPLITS):
         test, positions = _at(logits[0, chosen], from_all[split])
         unshifted[:, :, split] = table(test, labels[chosen], positions)[:, :, 0]
     return Scores(shifted, unshifted, all_logs, (top != labels).mean(axis=1))
+
+
+def measure_shares(logits, labels, n_splits=SHARE_SPLITS):
+    """Scores of clean images by share of wrong validation labels, of shape (measures, splits, noises, shares, columns)."""
+    variants = [(noise, share) for noise in NOISES for share in SHARES]
+    draws = label_draws(labels, confusions(labels, logits.argmax(axis=1), logits.shape[1]), n_splits, variants)
+    parts = [halves(len(labels), split) for split in range(n_splits)]
+    logs = fit(logits, [each for each, _ in parts], draws)
+    found = []
+    for split, (_, chosen) in enumerate(parts):
+        test, positions = _at(logits[chosen], logs[split])
+        found.append(table(test, labels[chosen], positions))
+    return np.stack(found, axis=1).reshape(len(MEASURES), n_splits, len(NOISES), len(SHARES), len(COLUMNS))
 
 
 def _at(logits, logs):

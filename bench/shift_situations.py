@@ -1,11 +1,11 @@
 """Situations in which people calibrate, and what calibration changes in each: means over networks and cells of the study."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from shift_conditions import CLEAN, CONDITIONS, NOISES, RATES, SEVERITIES, VARIANTS
-from shift_measures import COLUMNS, MEASURES, METHODS, PLACES, SOURCES
+from shift_measures import COLUMNS, MEASURES, METHODS, PLACES, SHARES, SOURCES
 
 LITTLE = (0.05, 0.1)
 MUCH = (0.2, 0.3, 0.4)
@@ -123,6 +123,25 @@ def summary(networks, situation):
     return found
 
 
+def counts(networks, situation):
+    """In how many cells calibration is better and worse than none, for each rate of the noise; as in `summary`."""
+    found = {}
+    for rate in situation.rates:
+        of_networks = [replace(situation, rates=(rate,)).cells(each) for each in networks]
+        cells = np.concatenate(of_networks, axis=1)  # (measures, cells, splits, columns)
+        change = cells[..., : len(METHODS)] - cells[..., [COLUMNS.index("none")]]
+        mean, deviation = change.mean(axis=2), change.std(axis=2, ddof=1)
+        found[f"{rate:g}"] = {"cells": cells.shape[1]} | {
+            method: {
+                measure: {"worse": int((mean > deviation)[i, :, j].sum()), "better": int((mean < -deviation)[i, :, j].sum())}
+                for i, measure in enumerate(MEASURES)
+                if measure != "gap"
+            }
+            for j, method in enumerate(METHODS)
+        }
+    return found
+
+
 def standard_error(rows):
     """The standard error of a mean over networks, from one row of splits per network: of splits and networks together."""
     rows = np.array(rows)
@@ -163,29 +182,38 @@ def columns(rows):
     return {name: {"mean": float(rows[..., j].mean()), "se": standard_error(rows[..., j])} for j, name in enumerate(COLUMNS)}
 
 
-def break_even(networks, names):
-    """For each network, noise and method, the rate at which noise in the validation labels makes calibration as bad as none.
+def break_even(networks):
+    """For each network, noise and method, the share of wrong validation labels that makes calibration as bad as none.
 
-    Interpolated between rates; 0 if calibration does not pay without noise, and the largest rate if it always does. A rule of
-    thumb stands beside them: EC sets confidence to the noisy accuracy, so that it is off by what the noise takes from the
-    accuracy, and without calibration confidence is off by the gap.
+    ``networks`` has, by name, the scores of `measure_shares` and the share of wrong predictions. The share is where the mean
+    score over splits is that of no calibration, interpolated between shares; 0 if calibration does not pay without noise, and
+    the largest share if it always does. Its standard deviation is that of the shares of single splits, which is about the
+    standard error for one validation and one test set of this size. A rule of thumb stands beside them: EC sets confidence to
+    the noisy accuracy, so that it is off by what the noise takes from the accuracy, and without calibration confidence is off
+    by the gap.
     """
+    none = COLUMNS.index("none")
     found = {}
-    for name, scores in zip(names, networks, strict=True):
-        found[name] = {"rule": rule_of_thumb(scores)}
-        for noise in NOISES:
-            variants = [0, *(VARIANTS.index((noise, rate)) for rate in RATES)]
-            means = scores.shifted[1, 0, :, 0, PLACES.index("validation")][:, variants].mean(axis=0)  # (rates, columns)
-            changes = means[:, : len(METHODS)] - means[:, [COLUMNS.index("none")]]
-            found[name][noise] = {method: crossing((0.0, *RATES), changes[:, j]) for j, method in enumerate(METHODS)}
+    for name, (scores, error) in networks.items():
+        found[name] = {"rule": rule_of_thumb(scores[MEASURES.index("gap"), ..., none].mean() / 100, error)}
+        for i, noise in enumerate(NOISES):
+            changes = scores[:, :, i, :, : len(METHODS)] - scores[:, :, i][..., [none]]  # (measures, splits, shares, methods)
+            found[name][noise] = {
+                method: {measure: break_even_share(changes[MEASURES.index(measure), ..., j]) for measure in ("ece", "nll")}
+                for j, method in enumerate(METHODS)
+            }
     return found
 
 
-def rule_of_thumb(scores, n_classes=10):
+def break_even_share(changes):
+    """Where the mean change over splits becomes positive, and the standard deviation over splits."""
+    each = [crossing(SHARES, row) for row in changes]
+    return {"share": crossing(SHARES, changes.mean(axis=0)), "sd": float(np.std(each, ddof=1))}
+
+
+def rule_of_thumb(gap, error, n_classes=10):
     """The rate of uniform noise that takes as much from the accuracy as clean test images have of overconfidence."""
-    accuracy = 1 - scores.errors[0]
-    gap = scores.shifted[MEASURES.index("gap"), 0, :, 0, 0, 0, COLUMNS.index("none")].mean() / 100
-    return float(gap / (accuracy - (1 - accuracy) / (n_classes - 1)))
+    return float(gap / (1 - error - error / (n_classes - 1)))
 
 
 def crossing(rates, changes):

@@ -34,8 +34,10 @@ def page(found):
         "deviation over splits.",
         versus(found),
         "## How much noise is too much",
-        "The share of wrong validation labels at which the ECE on clean test images is as large as without calibration. Rule: "
-        "the rate at which uniform noise takes as much from the accuracy as the network is overconfident by.",
+        "The share of wrong validation labels, in percent, at which ECE or NLL on clean test images is as large as without "
+        f"calibration, ± its standard deviation over {found['break even']['splits']} splits, which is about the standard error "
+        "for one validation and one test set of this size. Interpolated between shares from 0 to 20 % in steps of 1 %. Rule: "
+        "the share at which uniform noise takes as much from the accuracy as the network is overconfident by.",
         break_even(found),
         "## The paper's noise in the validation labels only",
         "Random labels in a tenth of the classes, the true one included; ECE on clean test labels, in percent ± standard "
@@ -126,14 +128,25 @@ def versus(found):
 
 
 def break_even(found):
-    """Rates of noise."""
+    """Shares of wrong labels."""
     rows = [
-        [name, NOISES[noise], *(f"{each[method]:.1%}" for method in METHODS), f"{noises['rule']:.1%}"]
-        for name, noises in found["break even"].items()
+        [
+            name,
+            NOISES[noise],
+            *(share(each[method][measure]) for measure in ("ece", "nll") for method in METHODS),
+            f"{100 * noises['rule']:.1f}",
+        ]
+        for name, noises in found["break even"]["networks"].items()
         for noise, each in noises.items()
         if noise != "rule"
     ]
-    return table(["network", "wrong labels are", *METHODS.values(), "rule"], rows)
+    ece, *others = METHODS.values()
+    return table(["network", "wrong labels are", f"ECE: {ece}", *others, f"NLL: {ece}", *others, "rule"], rows)
+
+
+def share(row):
+    """A share in percent with its standard deviation."""
+    return f"{100 * row['share']:.1f} ± {100 * row['sd']:.1f}"
 
 
 def papers_noise(found):

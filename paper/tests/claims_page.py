@@ -40,7 +40,8 @@ and not of our data, or the reverse, says so. "Networks" are the authors' three 
 images, unless the line says otherwise; the statements on the cost of calibration and on the minimum of the ECE are about all 19
 bundled networks. *Judgement* is what was decided by reading, and not by a number. *Chance* is the probability that the
 criterion fails although the statement is true, or passes although it is not, computed from the standard errors of what is
-compared; without such a line nothing is random: theory, equations, printed numbers, counts.
+compared, as if networks were independent, although those of a data set share images; without such a line nothing is random:
+theory, equations, printed numbers, counts.
 
 | statement | section | verdict |
 |---|---|---|

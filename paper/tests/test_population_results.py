@@ -96,6 +96,24 @@ def test_holms_correction_by_hand():
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.9}) == pytest.approx({"a": 0.04, "b": 0.09, "c": 0.09, "d": 0.9})
 
 
+def test_seeds_of_a_kind_count_once_in_the_growth_over_kinds():
+    from population_results import growth_over_kinds
+
+    grown = {"a": [(0.1, 0.2), (0.3, 0.4)], "b": [(-0.4, -0.8)], "c": [(-0.1, -0.3), (-0.2, -0.1), (-0.3, -0.2)], "d": []}
+    kinds = {
+        kind: {"growth": [{"growth of T": T, "growth of scale": scale} for T, scale in rows]} for kind, rows in grown.items()
+    }
+    T, scale = np.array([0.2, -0.4, -0.2]), np.array([0.3, -0.8, -0.2])
+    found = growth_over_kinds(kinds, 0.05)
+    assert found["kinds"] == 3
+    assert found["value"] == pytest.approx(T.mean())
+    assert found["error"] == pytest.approx(np.hypot(np.std(T, ddof=1) / np.sqrt(3), 0.05))
+    assert found["freedom"] == 2
+    assert found["correlation"] == pytest.approx(np.corrcoef(T, scale)[0, 1])
+    assert found["slope"] == pytest.approx(np.cov(T, scale)[0, 1] / np.var(scale, ddof=1))
+    assert growth_over_kinds({"a": kinds["a"], "b": kinds["b"]}, 0.05) is None
+
+
 # Bootstrap samples.
 
 
@@ -261,3 +279,40 @@ def test_a_run_tests_what_was_declared(monkeypatch, tmp_path):
     monkeypatch.setattr(population_results, "measure", lambda *_: pytest.fail("measured again"))
     population_results.main()
     assert paths["--page"].read_text(encoding="utf-8") == before
+
+
+# The pages.
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return json.loads((BENCH.parent / "paper" / "population_results.json").read_text(encoding="utf-8"))
+
+
+def test_the_tables_are_made_of_the_stored_numbers(numbers):
+    from population_tables import page
+
+    assert (BENCH / "results" / "population.md").read_text(encoding="utf-8") == page(numbers)
+
+
+def test_the_page_says_what_was_measured_of_kinds(numbers):
+    text = " ".join((BENCH.parent / "docs" / "why_ec_and_ts_agree.md").read_text(encoding="utf-8").split()).replace("−", "-")
+    plain = {kind: each for kind, each in numbers["kinds"].items() if not kind.endswith(("smoothing", "mixup"))}
+    grown = {kind: [row["growth of T"] for row in each["growth"]] for kind, each in numbers["kinds"].items() if each["growth"]}
+    scales = [np.mean([row["growth of scale"] for row in numbers["kinds"][kind]["growth"]]) for kind in grown]
+    means = [np.mean(each) for each in grown.values()]
+    assert (len(grown), {len(each) for each in grown.values()}) == (4, {3})
+    assert numbers["growth"]["value"] == pytest.approx(np.mean(means), rel=1e-3)
+    higher = sum(each["values"]["log_ratio"]["mean"] < 0 for each in plain.values())
+    sentences = [
+        f"T_EC is slightly higher in {higher} of {len(plain)} kinds",
+        f"log T changed by {np.mean(means):.2f} ± {numbers['growth']['error']:.2f} over kinds",
+        f"(r = {np.corrcoef(means, scales)[0, 1]:.2f}, slope {np.polyfit(scales, means, 1)[0]:.2f})",
+        f"otherwise (r² = {np.mean([row['r2'] for each in plain.values() for row in each['growth']]):.2f})",
+        f"a weight decay of at least {min(each['training']['weight_decay'] for each in numbers['networks'].values()):.0e}",
+    ]
+    assert [each for each in sentences if each.replace("e-0", "e-") not in text] == []
+    rising = [scale for scale in scales if scale > 0]
+    assert (len(rising), len(scales)) == (1, 4)  # "in one of four kinds, by 1 to 2 %"
+    assert 0.01 < rising[0] < 0.02
+    assert "they grew in one of four kinds, by 1 to 2 %" in text

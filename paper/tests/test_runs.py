@@ -6,11 +6,12 @@ import re
 
 import pytest
 import shell
+from scipy.stats import t as student
 
 import nishimori_paper as paper
 from nishimori._support import json as json_module
 from nishimori.errors import FormatError, InputError
-from nishimori_paper._artefact import Artefact, Finding, Scale, compared
+from nishimori_paper._artefact import Artefact, Finding, Scale, compared, compared_mean
 from nishimori_paper._printed import printed
 from nishimori_paper._runs import check, run
 from nishimori_paper.artefacts import ARTEFACTS
@@ -240,6 +241,16 @@ def test_check_uses_what_a_run_left_and_otherwise_computes_what_it_compares(tmp_
 def test_a_difference_counts_as_explained_only_if_the_papers_method_reproduces_its_number(ours, paper_method, verdict):
     found = compared("x", ours, 1.0, 0.005, paper_method=paper_method, explanation="so")
     assert found.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("seeds", "mean", "verdict"),
+    [(20, 1.5, "agrees"), (20, 1.52, "differs"), (7, 1.5, "agrees"), (6, 1.5, "too few seeds"), (6, 3.0, "differs")],
+)
+def test_a_mean_over_few_seeds_does_not_agree_with_anything(seeds, mean, verdict):
+    found = compared_mean("x", mean, 0.1, seeds, 1.0)
+    assert found.verdict == verdict
+    assert found.tolerance == pytest.approx(0.1 * student.ppf(1 - 3e-5, seeds - 1))
 
 
 def test_a_claim_in_words_has_no_difference():

@@ -1,6 +1,7 @@
 """The study of shift and label noise: its noise, its fits and scores, its summaries, and the page that tells them."""
 
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -196,6 +197,69 @@ def test_the_rate_at_which_calibration_stops_to_pay_is_interpolated():
     assert crossing((0, 0.1, 0.2), [-3, -2, -1]) == 0.2
 
 
+def test_a_break_even_share_is_where_the_mean_over_splits_crosses_and_has_the_deviation_of_single_splits():
+    from shift_conditions import NOISES
+    from shift_measures import COLUMNS, MEASURES, SHARES
+    from shift_situations import break_even
+
+    # By noise, split and measure, calibration is worse by 100 (share − limit), and without it every score is 7.
+    rng = np.random.default_rng(0)
+    limits = rng.uniform(0.03, 0.15, size=(len(MEASURES), 6, len(NOISES), 1, len(COLUMNS)))
+    scores = 7 + 100 * (np.array(SHARES)[:, None] - limits)
+    scores[..., COLUMNS.index("none")] = 7
+    found = break_even({"a": (scores, 0.1)})["a"]
+    assert found["rule"] == pytest.approx(0.07 / (0.9 - 0.1 / 9))
+    for i, noise in enumerate(NOISES):
+        for j, method in enumerate(("ec", "ts", "adaptive")):
+            for measure, row in found[noise][method].items():
+                expected = limits[MEASURES.index(measure), :, i, 0, j]
+                assert row == pytest.approx({"share": expected.mean(), "sd": np.std(expected, ddof=1)})
+
+
+def test_scores_by_share_are_those_by_hand():
+    from shift_conditions import NOISES
+    from shift_measures import COLUMNS, SHARES, confusions, halves, label_draws, measure_shares
+
+    logits, labels = generated()
+    logits = logits[0]
+    found = measure_shares(logits, labels, n_splits=2)
+    variants = [(noise, share) for noise in NOISES for share in SHARES]
+    draws = label_draws(labels, confusions(labels, logits.argmax(axis=1), 5), 2, variants)
+    validation, test = halves(400, 1)
+    variant = ("pairs", 0.1)
+    drawn = draws[1, variants.index(variant)]
+    assert (drawn != labels).mean() == pytest.approx(0.1, abs=0.04)
+    row = found[:, 1, [*NOISES].index("pairs"), SHARES.index(0.1)]
+    for j, T in enumerate(
+        nishimori.calibrator(name).fit(logits[validation], drawn[validation]).temperature_ for name in ("ec", "ts")
+    ):
+        np.testing.assert_allclose(row[:, j], scores_by_hand(logits[test], labels[test], T), rtol=0.01, atol=0.15)
+    plain = scores_by_hand(logits[test], labels[test], 1.0)
+    np.testing.assert_allclose(row[:, COLUMNS.index("none")], plain, rtol=1e-4)
+
+
+def test_cells_are_counted_for_each_rate():
+    from shift_measures import COLUMNS, MEASURES
+    from shift_situations import Situation, counts
+
+    class Given(Situation):
+        """Two cells per network at each rate: better everywhere, but for the NLL of the first network at 10 %."""
+
+        def cells(self, scores):
+            change = np.full((len(MEASURES), 2, 4, len(COLUMNS)), -1.0) + 0.01 * np.arange(4)[:, None]
+            change[..., COLUMNS.index("none")] = 0
+            if scores == "worse" and self.rates == (0.1,):
+                change[2, :, :, 0] = 1 + 0.01 * np.arange(4)
+            if scores == "unsure":  # better on average, by less than the deviation
+                change[1, 0, :, 0] = [-2, 1, -2, 1]
+            return change
+
+    found = counts(["worse", "unsure", "better"], Given("", "", ("clean",), "clean", "validation", (0.05, 0.1)))
+    assert found["0.05"]["cells"] == found["0.1"]["cells"] == 6
+    assert found["0.1"]["ec"] == {"ece": {"worse": 0, "better": 5}, "nll": {"worse": 2, "better": 4}}
+    assert found["0.05"]["ec"]["nll"] == found["0.1"]["ts"]["nll"] == {"worse": 0, "better": 6}
+
+
 # The page.
 
 
@@ -204,7 +268,8 @@ def test_the_page_says_what_was_measured(numbers):
 
     text = (ROOT / "docs" / "shift_and_noise.md").read_text(encoding="utf-8")
     assert advice(numbers) in text
-    every, rates, by_severity = numbers["situations"], list(numbers["break even"].values()), numbers["curves"]["by_severity"]
+    every, by_severity = numbers["situations"], numbers["curves"]["by_severity"]
+    shares, little = list(numbers["break even"]["networks"].values()), numbers["counts"]["validation noise, little"]
 
     def worse(name, method):
         return f"{100 * every[name][method]['ece']['worse']:.0f} %"
@@ -215,19 +280,29 @@ def test_the_page_says_what_was_measured(numbers):
     def change(name):
         return f"{abs(every[name]['ec']['ece']['change']):.1f} points"
 
-    def listed(values):
-        return "{:.1f}, {:.1f} and {:.1f} %".format(*(100 * each for each in values))
+    def limit(row):
+        return f"{100 * row['share']:.1f} ± {100 * row['sd']:.1f}"
+
+    def limits(method, measure):
+        return "{}, {} and {} %".format(*(limit(each["uniform"][method][measure]) for each in shares))
+
+    def count(method, measure, what, *rates):
+        return sum(little[rate][method][measure][what] for rate in rates or little)
 
     def versus(name):
         each = every[name]["ec − ts"]
         return f"{signed(each['change'], 1)} ± {each['se']:.1f}"
 
     sentences = [
-        f"this rule gives {listed([each['rule'] for each in rates])}",
-        f"no calibration at {listed([each['uniform']['ec'] for each in rates])}",
-        f"and TS at {listed([each['uniform']['ts'] for each in rates])}",
-        f"EC hurts in {worse('validation noise, little', 'ec')} of the cells",
-        f"and TS in {worse('validation noise, little', 'ts')};",
+        "this rule gives {:.1f}, {:.1f} and {:.1f} %".format(*(100 * each["rule"] for each in shares)),
+        f"without calibration at {limits('ec', 'ece')} wrong labels",
+        f"and after TS at {limits('ts', 'ece')} (± standard deviation over {numbers['break even']['splits']} splits",
+        f"only at {limits('ec', 'nll')} (EC) and {limits('ts', 'nll')} (TS)",
+        f"up to {limit(shares[2]['classes']['ec']['ece'])} % where the rule says {100 * shares[2]['rule']:.1f} %",
+        f"EC hurts in {count('ec', 'ece', 'worse')} of {sum(each['cells'] for each in little.values())} cells",
+        f"(all {count('ec', 'ece', 'worse', '0.1')} with 10 %, {count('ec', 'ece', 'worse', '0.05')} of 12 with 5 %)",
+        f"and TS in all {count('ts', 'ece', 'worse')};",
+        f"calibration in {count('ec', 'nll', 'better')} of them and TS in {count('ts', 'nll', 'better')}",
         f"in {100 * every['validation noise, much']['ec − ts']['lower']:.0f} % of the cells, "
         f"by {versus('validation noise, much').removeprefix('−')} points",
         f"TS has the lower ECE in {100 * every['clean with noise, little']['ec − ts']['higher']:.0f} % of the cells",
@@ -245,7 +320,7 @@ def test_the_page_says_what_was_measured(numbers):
         f"EC − TS is {versus('test corrupted')} points with T from clean images",
         f"and {versus('both corrupted')} with T from the same corruption",
         f"on {numbers['images']:,} images of each test set",
-        f"{numbers['splits']} splits, new noise in each",
+        f"{numbers['splits']} splits ({numbers['break even']['splits']} for the shares",
         f"not above chance ({100 * numbers['without temperature']:.1f} % of the fits)",
     ]
     for each in numbers["networks"].values():
@@ -255,7 +330,17 @@ def test_the_page_says_what_was_measured(numbers):
         )
     plain = " ".join(text.split())
     assert [each for each in sentences if each not in plain] == []
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    least, most = ({method: shares[i]["uniform"][method] for method in ("ec", "ts")} for i in (2, 1))
+    times = [row["nll"]["share"] / row["ece"]["share"] for each in shares for row in map(each["uniform"].get, ("ec", "ts"))]
+    for each in (
+        f"once {limit(least['ec']['ece'])} to {limit(most['ec']['ece'])} % of them are wrong",
+        f"TS once {limit(least['ts']['ece'])} to {limit(most['ts']['ece'])} % are",
+        f"take {min(times):.1f} to {max(times):.1f} times as many",
+    ):
+        assert each in readme
     # What is said without a number.
+    assert little["0.1"]["cells"] == count("ec", "ece", "worse", "0.1") == 12
     assert every["test corrupted"]["ec"]["ece"]["worse"] * every["test corrupted"]["cells"] == pytest.approx(1, abs=0.01)
     assert all(every["validation noise, much"][method]["ece"]["worse"] == 1 for method in ("ec", "ts"))
     assert every["validation noise, little"]["ec − ts"]["higher"] == every["validation noise, much"]["ec − ts"]["higher"] == 0
@@ -284,6 +369,7 @@ def test_a_study_reads_blocks_and_writes_all_files(scores, monkeypatch, tmp_path
             np.savez(block_file(tmp_path, network, number), logits=part, labels=np.full(4, number), index=np.arange(4))
     seen = []
     monkeypatch.setattr(shift, "measure", lambda logits, labels: seen.append((logits[0, 0, 0], *labels)) or scores)
+    monkeypatch.setattr(shift, "measure_shares", partial(shift.measure_shares, n_splits=2))
     paths = {"page": tmp_path / "page.md", "numbers": tmp_path / "numbers.json", "picture": tmp_path / "picture.png"}
     shift.study(SimpleNamespace(folder=tmp_path, **paths))
     assert seen == [(i, *[0] * 4, *[1] * 4) for i in range(3)]
@@ -293,5 +379,10 @@ def test_a_study_reads_blocks_and_writes_all_files(scores, monkeypatch, tmp_path
     assert [*found["networks"]] == [each.name for each in NETWORKS]
     assert "| CIFAR-10 ResNet56 | paper's noise |" in paths["page"].read_text(encoding="utf-8")
     assert paths["picture"].stat().st_size > 20_000
+    shares = found["break even"]["networks"]
+    assert all(0 < each["uniform"]["ec"]["ece"]["share"] < each["uniform"]["ec"]["nll"]["share"] for each in shares.values())
+    before = json.dumps(shares)
+    shift.study_shares(SimpleNamespace(**paths))
+    assert json.dumps(json.loads(paths["numbers"].read_text(encoding="utf-8"))["break even"]["networks"]) == before
     shift.measured(tmp_path, NETWORKS[0], 2)
     assert len(seen) == 3  # scores are kept

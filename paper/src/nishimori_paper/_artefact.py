@@ -10,11 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from scipy.special import stdtrit
+
 from nishimori_paper._claim import Claim, Judgement
 
 Row = Mapping[str, Any]
 Pieces = Mapping[str, Any]
-Verdict = Literal["agrees", "explained", "differs"] | Judgement
+Verdict = Literal["agrees", "explained", "differs", "too few seeds"] | Judgement
+
+# Probability that a correct mean over seeds is refused: one in 16,000. With many seeds that is four standard errors.
+_RARE = 6e-5
+# Seeds so few that this takes more standard errors would agree with nearly anything.
+_MOST_ERRORS = 10.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,8 @@ class Finding:
         What the paper's method does differently.
     claim : Claim or None
         The statement that the finding is about, for findings of the artefact ``claims``; its verdict is the finding's.
+    too_few_seeds : bool
+        Whether the tolerance is so wide, because our number is a mean over few seeds, that agreement would say nothing.
     """
 
     what: str
@@ -47,6 +56,7 @@ class Finding:
     paper_method: float | None = None
     explanation: str | None = None
     claim: Claim | None = None
+    too_few_seeds: bool = False
 
     @property
     def difference(self) -> float | None:
@@ -61,7 +71,7 @@ class Finding:
         if self.claim is not None:
             return self.claim.verdict
         if self.agrees:
-            return "agrees"
+            return "too few seeds" if self.too_few_seeds else "agrees"
         return "explained" if _near(self.paper_method, self.paper, self.tolerance) else "differs"
 
     @property
@@ -94,6 +104,13 @@ def compared(
 ) -> Finding:
     """A number of ours against a printed one."""
     return Finding(what, ours, paper, _near(ours, paper, tolerance), tolerance, paper_method, explanation)
+
+
+def compared_mean(what: str, mean: float, error: float, seeds: int, paper: float) -> Finding:
+    """A mean over seeds, with its standard error, against a number."""
+    errors = float(stdtrit(seeds - 1, 1 - _RARE / 2))
+    within, tolerance = f"{what} (within {errors:.1f} standard errors)", errors * error
+    return Finding(within, mean, paper, _near(mean, paper, tolerance), tolerance, too_few_seeds=errors > _MOST_ERRORS)
 
 
 def _near(ours: float | str | None, paper: float | str, tolerance: float | None) -> bool:

@@ -182,6 +182,8 @@ def test_subsets_give_the_mean_ece_of_few_samples():
         drawn.append(
             [metrics.ece(network.test.logits, network.test.labels, temperature=T, strategy="quantile") for T in (ts, ec)]
         )
+    before = metrics.ece(network.test.logits, network.test.labels, strategy="quantile")
+    assert found["before"] == pytest.approx(before, rel=0.01)
     assert found["100"] == pytest.approx(np.mean(drawn, axis=0), rel=0.01)
     assert found["1000"][0] < found["100"][0]  # more samples, a lower ECE
     assert found["1000"][1] < found["100"][1]

@@ -56,9 +56,10 @@ def affine_maps(few, many):
     }
 
 
-# Intervals of mean differences within those of Table 1.
-EQUIVALENT = {"ece_limit": 0.49, "ece_apart_paper": 0.5, "brier_limit": 0.29, "brier_apart_paper": 0.3}
-SIZES = {"table_apart_paper": 0.084, "table_ece_paper": 0.5, "size_apart_paper": 0.083}
+# Intervals of mean differences within what is allowed.
+EQUIVALENT = {"ece_limit": 0.49, "ece_allowed": 0.5, "brier_limit": 0.29, "brier_allowed": 0.3, "n": 11}
+FEW_AND_MANY = {"few_allowed": 0.5, "many_allowed": 0.6}
+SIZES = {"size_ece_allowed": 0.5, "size_apart_paper": 0.099}
 SEVEN = {"reduction_claimed": 0.07, "reduction_error": 0.01}  # 1.96 errors are 0.0196
 # By group and statement: the numbers that decide, the verdict, and of whose data alone the statement is true.
 CASES = {
@@ -96,11 +97,11 @@ CASES = {
     },
     _validation: {
         "validation samples": [
-            ({"ratio_median": 1.24, "few_limit": 0.49, "many_limit": 0.49, "ece_margin": 0.5}, HOLDS),
-            ({"ratio_median": 1.26, "few_limit": 0.49, "many_limit": 0.49, "ece_margin": 0.5}, CONDITION),
-            ({"ratio_median": 1.24, "few_limit": 0.51, "many_limit": 0.49, "ece_margin": 0.5}, CONDITION),
-            ({"ratio_median": 1.24, "few_limit": 0.49, "many_limit": 0.51, "ece_margin": 0.5}, NO),
-            ({"ratio_median": 1.26, "few_limit": 0.49, "many_limit": 0.51, "ece_margin": 0.5}, NO),
+            ({"ratio_median": 1.24, "few_limit": 0.49, "many_limit": 0.59, **FEW_AND_MANY}, HOLDS),
+            ({"ratio_median": 1.26, "few_limit": 0.49, "many_limit": 0.59, **FEW_AND_MANY}, CONDITION),
+            ({"ratio_median": 1.24, "few_limit": 0.51, "many_limit": 0.59, **FEW_AND_MANY}, CONDITION),
+            ({"ratio_median": 1.24, "few_limit": 0.49, "many_limit": 0.61, **FEW_AND_MANY}, NO),
+            ({"ratio_median": 1.26, "few_limit": 0.49, "many_limit": 0.61, **FEW_AND_MANY}, NO),
         ],
         "computational cost": [
             ({"passes_ec": 2.19, "passes_ts": 2.0}, HOLDS),
@@ -154,15 +155,15 @@ CASES = {
     },
     _networks: {
         "similar temperatures": [
-            ({"temperature_apart": 0.08, "temperature_apart_paper": 0.09}, HOLDS),
-            ({"temperature_apart": 0.09, "temperature_apart_paper": 0.08}, NO),
+            ({"temperature_apart": 0.099, "temperature_apart_paper": 0.099}, HOLDS),
+            ({"temperature_apart": 0.099, "temperature_apart_paper": 0.101}, HOLDS, OURS),
+            ({"temperature_apart": 0.101, "temperature_apart_paper": 0.099}, NO, PAPER),
         ],
         "similar ECE and Brier score": [
-            ({**EQUIVALENT, "ece_apart": 0.49, "brier_apart": 0.29}, HOLDS),
-            ({**EQUIVALENT, "ece_apart": 0.51, "brier_apart": 0.29}, CONDITION),
-            ({**EQUIVALENT, "ece_apart": 0.49, "brier_apart": 0.31}, CONDITION),
-            ({**EQUIVALENT, "ece_apart": 0.49, "brier_apart": 0.29, "ece_limit": 0.51}, NO),
-            ({**EQUIVALENT, "ece_apart": 0.49, "brier_apart": 0.29, "brier_limit": 0.31}, NO),
+            ({**EQUIVALENT, "n_similar": 11}, HOLDS),
+            ({**EQUIVALENT, "n_similar": 10}, CONDITION),
+            ({**EQUIVALENT, "n_similar": 11, "ece_limit": 0.51}, NO),
+            ({**EQUIVALENT, "n_similar": 11, "brier_limit": 0.31}, NO),
         ],
         "overconfident networks": [
             ({"coldest": 1.01, "n_overconfident": 11, "n": 11, "coldest_paper": 1.01}, HOLDS),
@@ -177,9 +178,9 @@ CASES = {
             ({"n_better_brier": 11, "n": 11, "n_better_brier_paper": 7, "n_paper": 8}, HOLDS, OURS),
         ],
         "EC at least as good as TS": [
-            ({"lead_limit": -0.24, "few_limit": -0.24, "margin": 0.25}, HOLDS),
-            ({"lead_limit": -0.24, "few_limit": -0.26, "margin": 0.25}, CONDITION),
-            ({"lead_limit": -0.26, "few_limit": -0.24, "margin": 0.25}, NO),
+            ({"lead_limit": -0.19, "few_limit": -0.19, "margin": 0.2}, HOLDS),
+            ({"lead_limit": -0.19, "few_limit": -0.21, "margin": 0.2}, CONDITION),
+            ({"lead_limit": -0.21, "few_limit": -0.19, "margin": 0.2}, NO),
         ],
         "parameters of the ResNets": [
             ({"resnet20_here": 0.2749, "resnet56_here": 0.8451}, HOLDS),
@@ -187,10 +188,12 @@ CASES = {
             ({"resnet20_here": 0.2749, "resnet56_here": 0.8449}, NO),
         ],
         "parameters of DenseNet121": [
-            ({"densenet121_here": 7.995}, HOLDS),
-            ({"densenet121_here": 7.805}, HOLDS),
-            ({"densenet121_here": 8.005}, NO),
-            ({"densenet121_here": 7.795}, NO),
+            ({"densenet121_here": 7.995, "densenet121_imagenet": 9.0}, HOLDS),
+            ({"densenet121_here": 7.805, "densenet121_imagenet": 9.0}, HOLDS),
+            ({"densenet121_here": 8.005, "densenet121_imagenet": 8.005}, NO),
+            ({"densenet121_here": 7.795, "densenet121_imagenet": 7.795}, NO),
+            ({"densenet121_here": 6.956, "densenet121_imagenet": 7.995}, SLIP),
+            ({"densenet121_here": 6.956, "densenet121_imagenet": 7.805}, SLIP),
         ],
         "split of SVHN": [
             ({"svhn_train": 65931, "svhn_validation": 7325}, HOLDS),
@@ -214,16 +217,16 @@ CASES = {
             ({"rank_correlation": 0.81, "rank_correlation_paper": 0.79}, HOLDS, OURS),
         ],
         "similarity at every training size": [
-            ({**SIZES, "size_limit": 0.083, "size_ece_limit": 0.49}, HOLDS),
-            ({**SIZES, "size_limit": 0.085, "size_ece_limit": 0.49}, NO, PAPER),
-            ({**SIZES, "size_limit": 0.083, "size_ece_limit": 0.51}, NO, PAPER),
-            ({**SIZES, "size_limit": 0.083, "size_ece_limit": 0.49, "size_apart_paper": 0.085}, HOLDS, OURS),
+            ({**SIZES, "size_limit": 0.099, "size_ece_limit": 0.49}, HOLDS),
+            ({**SIZES, "size_limit": 0.101, "size_ece_limit": 0.49}, NO, PAPER),
+            ({**SIZES, "size_limit": 0.099, "size_ece_limit": 0.51}, NO, PAPER),
+            ({**SIZES, "size_limit": 0.099, "size_ece_limit": 0.49, "size_apart_paper": 0.101}, HOLDS, OURS),
         ],
         "minimum of the ECE": [
-            ({"n_close": 4, "n_minima": 9, "n_close_augmented": 3, "n_augmented": 5, "off_paper": 0.105}, HOLDS),
-            ({"n_close": 5, "n_minima": 9, "n_close_augmented": 2, "n_augmented": 5, "off_paper": 0.105}, CONDITION, PAPER),
-            ({"n_close": 5, "n_minima": 9, "n_close_augmented": 2, "n_augmented": 5, "off_paper": 0.095}, CONDITION),
-            ({"n_close": 5, "n_minima": 9, "n_close_augmented": 3, "n_augmented": 5, "off_paper": 0.095}, NO),
+            ({"n_close": 4, "n_minima": 9, "off_paper": 0.105}, HOLDS),
+            ({"n_close": 4, "n_minima": 9, "off_paper": 0.095}, HOLDS, OURS),
+            ({"n_close": 5, "n_minima": 9, "off_paper": 0.105}, NO, PAPER),
+            ({"n_close": 5, "n_minima": 9, "off_paper": 0.095}, NO),
         ],
     },
     _noise: {
@@ -231,16 +234,16 @@ CASES = {
             ({**SEVEN, "reduction": 0.051, "reduction_paper": 0.0655}, HOLDS),
             ({**SEVEN, "reduction": 0.089, "reduction_paper": 0.0745}, HOLDS),
             ({**SEVEN, "reduction": 0.089, "reduction_paper": 0.0755}, HOLDS, OURS),
-            ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.0745}, CONDITION, PAPER),
-            ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.0655}, CONDITION, PAPER),
+            ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.0745}, NO, PAPER),
+            ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.0655}, NO, PAPER),
             ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.0755}, NO),
             ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.0645}, NO),
             ({**SEVEN, "reduction": 0.050, "reduction_paper": 0.0655}, NO, PAPER),
         ],
         "different temperatures": [
-            ({"noisy_apart": 0.31, "clean_apart_paper": 0.1, "noisy_apart_paper": 0.31}, HOLDS),
-            ({"noisy_apart": 0.29, "clean_apart_paper": 0.1, "noisy_apart_paper": 0.31}, NO, PAPER),
-            ({"noisy_apart": 0.31, "clean_apart_paper": 0.1, "noisy_apart_paper": 0.29}, HOLDS, OURS),
+            ({"noisy_apart": 0.31, "clean_apart": 0.1, "clean_apart_paper": 0.2, "noisy_apart_paper": 0.61}, HOLDS),
+            ({"noisy_apart": 0.29, "clean_apart": 0.1, "clean_apart_paper": 0.2, "noisy_apart_paper": 0.61}, NO, PAPER),
+            ({"noisy_apart": 0.31, "clean_apart": 0.1, "clean_apart_paper": 0.2, "noisy_apart_paper": 0.59}, HOLDS, OURS),
         ],
         "share of corrupted labels": [
             ({"share": 0.079}, NO),

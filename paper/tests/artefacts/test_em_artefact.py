@@ -21,7 +21,7 @@ def test_the_teachers_temperature_is_found_and_calibrates(computed):
     found = paper.check("expectation-maximisation", computed("expectation-maximisation"))
     assert [each.paper for each in found[::2]] == [0.5, 1.0, 2.0, 0.5, 1.0, 2.0, 1.0, 1.0]
     assert {each.paper for each in found[1::2]} == {0.0}
-    assert {each.verdict for each in found} == {"agrees"}
+    assert {each.verdict for each in found} == {"too few seeds"}  # six of them at quick scale
     assert all(abs(each.ours / each.paper - 1) < 0.35 for each in found[::2])
 
 

@@ -229,6 +229,7 @@ _STYLES = {
     "agrees": "green",
     "explained": "yellow",
     "differs": "red",
+    "too few seeds": "yellow",
     "holds": "green",
     "holds with a condition": "blue",
     "contradicted": "red",

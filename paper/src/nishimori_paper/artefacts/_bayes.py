@@ -5,19 +5,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from nishimori.plot._style import TEACHER_COLORS
 from nishimori.theory import bayes_optimal, bayes_temperatures, simulate_bayes
-from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
+from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared, compared_mean
 
 _TEACHERS = {name: TEACHER_COLORS[name] for name in ("logit", "probit", "affine")}
 _STYLES = {"logit": "-", "probit": "--", "affine": "-."}
 _ALPHAS = (1.0, 3.0, 10.0)
 _DRAWN = 3.0
-
-# Probability that a correct mean over seeds is refused: one in 16,000. With many seeds that is four standard errors.
-_RARE = 6e-5
 
 
 class Bayes(Artefact):
@@ -58,9 +54,8 @@ class Bayes(Artefact):
                         found.append(compared(what, row[f"temperature_{name}"], 1.0, 1e-8))
             if key.startswith("GAMP"):
                 for name, theirs in (("excess", 0.0), ("temperature_ts", 1.0), ("temperature_ec", 1.0)):
-                    errors = float(student.ppf(1 - _RARE / 2, row["seeds"] - 1))
-                    what = f"{key}, d = {row['d']}: {name} (within {errors:.1f} standard errors)"
-                    found.append(compared(what, row[name], theirs, errors * row[f"{name}_error"]))
+                    what = f"{key}, d = {row['d']}: {name}"
+                    found.append(compared_mean(what, row[name], row[f"{name}_error"], row["seeds"], theirs))
         return found
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:

@@ -148,6 +148,7 @@ def _counts(findings: "Sequence[Finding]") -> str:
         "agrees": "agree",
         "explained": "explained",
         "differs": "differ",
+        "too few seeds": "with too few seeds",
         "holds": "hold",
         "holds with a condition": "hold with a condition",
         "slip of the pen": "slips of the pen",
