@@ -99,9 +99,9 @@ def difference(row: Row) -> float:
     return abs(row["temperature_ts"] - row["temperature_ec"]) / row["temperature_ts"]
 
 
-def allowed(row: Row, metric: str) -> float:
+def allowed(row: Mapping[str, Any], metric: str) -> float:
     """The largest difference of a metric between TS and EC with which the two are similar."""
-    return SIMILAR * (row[metric] - row[f"{metric}_ts"])
+    return SIMILAR * float(row[metric] - row[f"{metric}_ts"])
 
 
 def is_similar(row: Row) -> bool:
