@@ -206,7 +206,8 @@ def gate(
         count as (Σw)²/Σw². Neither can a model be judged that gives the same probabilities for every sample.
     nll_cap : float
         A bound on the NLL is passed by the mean of min(NLL, ``nll_cap``), in nats: rare losses without a largest one could
-        raise the mean by any amount and not be seen. It fails by the NLL itself. The bound must be below it.
+        raise the mean by any amount and not be seen. The measured NLL must keep the bound, too. A failure is judged on the
+        NLL itself. The bound must be below the cap.
     temperature : float, optional
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
