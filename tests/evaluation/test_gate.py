@@ -365,7 +365,11 @@ REFUSED = {
     "level": ({"bounds": {"gap": 0.1}, "level": 0.3}, "`level` must lie between 0.5 and 1, got 0.3."),
     "a level of one": (
         {"bounds": {"gap": 0.1}, "level": 1.0},
-        "`level` must be below 1, got 1: no data prove anything at that level.",
+        "`level` must be at most 1 - 1e-9, got 1.0, at which no data prove anything. Pass 0.99, say.",
+    ),
+    "a level that rounds to one": (
+        {"bounds": {"gap": 0.1, "error": 0.1}, "level": 0.9999999999999999},
+        "`level` must be at most 1 - 1e-9, got 0.9999999999999999, at which no data prove anything.",
     ),
     "by": ({"bounds": {"gap": 0.1}, "by": "class"}, "`by` must be 'prediction' or 'groups', got 'class'."),
     "no groups": (
@@ -458,6 +462,38 @@ def test_several_checks_fail_at_the_levels_of_holm():
     assert [each.fail_level for each in beside_a_failure.checks] == pytest.approx([0.95, 0.975])
     assert beside_a_pass["gap"].high == gate(LOGITS, LABELS, bounds={"gap": bound})["gap"].high, "a pass needs no correction"
     assert "Bounds that show a failure have a higher level" in str(beside_a_pass)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.5000001, 0.55, 1 - 1e-9])
+@pytest.mark.filterwarnings("error")
+def test_every_level_that_is_allowed_gives_limits_around_the_estimate(level):
+    metrics = ("ece", "gap", "error", "brier", "nll", "group_gap")
+    found = gate(LOGITS, LABELS, groups=np.arange(3000) % 7, level=level, bounds=dict.fromkeys(metrics, 0.2))
+    for check in found.checks:
+        assert 0 <= check.low <= check.value + 1e-12, check.name
+        assert check.value - 1e-12 <= check.high < np.inf, check.name
+
+
+FEW_ERRORS = {
+    "one error": (0.99, 0.999, 1000),
+    "two or three errors": (0.99, 0.995, 500),
+    "three errors": (0.98, 0.99, 300),
+    "six errors": (0.95, 0.98, 300),
+    "twenty errors": (0.98, 0.99, 2000),
+}
+
+
+@pytest.mark.parametrize("name", ["ece", "positive_ece"])
+@pytest.mark.parametrize(("confidence", "accuracy", "n"), FEW_ERRORS.values(), ids=FEW_ERRORS)
+def test_an_underconfident_model_with_few_errors_fails_at_its_true_ece_in_at_most_five_percent(name, confidence, accuracy, n):
+    """200 draws, so at most 10 on average, and 18 in 99 % of cases. The model says about the same of every sample."""
+    rng, failed = np.random.default_rng(0), 0
+    for _ in range(200):
+        z = np.log(confidence / (1 - confidence)) + 0.05 * rng.normal(size=n)
+        labels = (rng.random(n) < accuracy).astype(int)
+        bound = accuracy - (1 / (1 + np.exp(-z))).mean()
+        failed += gate(z, labels, input="logits", bounds={name: bound}).verdict == "fail"
+    assert failed <= 18
 
 
 def test_a_model_that_keeps_all_of_many_bounds_fails_rarely():

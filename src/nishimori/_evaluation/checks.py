@@ -2,9 +2,9 @@
 
 Each check has two one-sided limits. If the metric of infinitely many samples is not within its bound, the upper limit is below
 the bound in at most a share 1 - level of all data sets: the model passes as rarely. If it is within its bound, the lower limit
-exceeds the bound as rarely: the model fails. A pass needs an estimate within the bound, too: the upper limit of the NLL is about
-capped losses. A model passes only if all checks pass, so several of them make a wrong pass rarer; but it fails if one of them
-fails, so their lower limits have higher levels.
+exceeds the bound as rarely: the model fails. A pass needs an estimate within the bound, too: the upper limit of the NLL is
+about capped losses. A model passes only if all checks pass, so several of them make a wrong pass rarer; but it fails if one of
+them fails, so their lower limits have higher levels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori._evaluation.betting import KeptLosses
 from nishimori._evaluation.group_gaps import GroupGaps
-from nishimori._evaluation.limits import limits_of_gaps
+from nishimori._evaluation.limits import limits_of_gaps, shared
 from nishimori._evaluation.metrics.confidence import direction
 from nishimori._evaluation.metrics.functions import as_metric
 from nishimori._evaluation.metrics.metric import Metric
@@ -308,7 +308,7 @@ def check_of_groups(limit: MetricBound, found: GroupGaps, n_samples: int, level:
     groups, bound = found.groups, limit.value
     columns = ("confidence", "accuracy", "se", "n")
     measured = np.array([[getattr(each, name) for each in groups] for name in columns], dtype=float)
-    low, high = limits_of_gaps(measured, 1 - (1 - fail_level) / len(groups), level)
+    low, high = limits_of_gaps(measured, shared(fail_level, len(groups)), level)
     sizes = np.abs([each.gap for each in groups])
     largest, fails = int(sizes.argmax()), bool(low.max() > bound)
     decides = int(low.argmax() if fails else high.argmax())
