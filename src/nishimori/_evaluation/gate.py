@@ -211,7 +211,8 @@ def gate(
     nll_cap : float
         A bound on the NLL is passed by the mean of min(NLL, ``nll_cap``), in nats: rare losses without a largest one could
         raise the mean by any amount and not be seen. The measured NLL must keep the bound, too. A failure is judged on the
-        NLL itself. The bound must be below the cap.
+        NLL itself. The bound must be below the cap. With weights, or clusters of different sizes, these limits assume that
+        none is larger than the largest seen.
     temperature : float, optional
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
