@@ -331,7 +331,7 @@ How often the check passes with n = 10,000, in {power:,} data sets, as the netwo
 
 ## The ECE of models with few errors, with the bound at the truth
 
-{rare_draws:,} data sets per row, 15 bins of equal width. The first models are overconfident, the last three underconfident.
+{rare_draws:,} data sets per row, 15 bins of equal width. Three models are overconfident, the last three underconfident.
 
 | model | n | errors on average | true ECE | pass | fail |
 |---|---|---|---|---|---|

@@ -178,7 +178,7 @@ def counts_in(data: Any, options: Mapping[str, Any] | None = None) -> bool:
 
 
 def digest_in(data: Any) -> str | None:
-    """Which rows these are, if that is known. Rows of somebody's own need not say, and sketches cannot."""
+    """Which rows these are, if that is known. Rows of somebody's own need not say; sketches say which parts they are of."""
     found: str | None = getattr(data, "digest", None)
     return found
 

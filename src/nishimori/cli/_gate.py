@@ -407,4 +407,5 @@ def _judge_sketch(sums: Sketch, calibration: Path | None, wanted: Wanted) -> Gat
     if calibrator is None:
         return judge(sums, Temperature(1.0), wanted, "prediction")
     calibrator.check_columns(sums, "sketch")
+    warn_of_same_rows(sums, {"The calibration": calibrator})
     return judge(sums, calibrator.map_, wanted, "prediction")
