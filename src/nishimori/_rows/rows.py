@@ -57,8 +57,10 @@ class Rows(Protocol):
     counts: bool = False
     """Whether a weight of w stands for w independent samples, for standard errors."""
 
-    digest: str | None = None
-    """Which rows these are, see `digest.RowDigest`; None where that is not known, or not before they have been read."""
+    @property
+    def digest(self) -> str | None:
+        """Which rows these are, see `digest.RowDigest`; None where that is not known, or not before they have been read."""
+        return None
 
     @property
     def n_classes(self) -> int:
@@ -269,7 +271,7 @@ class Reported(Rows):
         return getattr(self._inner, "score_range", None)
 
     @property
-    def digest(self) -> str | None:  # type: ignore[override]
+    def digest(self) -> str | None:
         return digest_in(self._inner)
 
     def tell_digest(self, tell: Callable[[str], None]) -> None:

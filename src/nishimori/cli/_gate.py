@@ -183,8 +183,10 @@ def gate(
     replaced; --force replaces other files, too.
     """
     forms = {"json": as_json, "github": github, "markdown": markdown}
-    named = ([] if junit is None else [(junit, "junit")]) + [(path, None) for path in output or []]
-    outputs = _Outputs(named, [*files, calibration], [name for name, is_chosen in forms.items() if is_chosen], force)
+    asked: list[tuple[Path, str | None]] = ([] if junit is None else [(junit, "junit")]) + [
+        (path, None) for path in output or []
+    ]
+    outputs = _Outputs(asked, [*files, calibration], [name for name, is_chosen in forms.items() if is_chosen], force)
     about = _about(files, calibration, junit)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
     with collect_warnings() as told, _errors_in(outputs, about):
