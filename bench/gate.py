@@ -6,13 +6,13 @@ Four questions, each with bounds that are *at* the truth, where verdicts are wro
   NLL. The losses are those of heavy-tailed logits (normal numbers times exp(2 x normal), 10 % wrong labels) and of the bundled
   ResNet-20 after expectation consistency;
 - power: how often the NLL of each bundled network passes with a bound of 1.1 times its NLL;
-- the ECE where few answers are wrong: how often a bound passes that is the true ECE;
+- the ECE where few answers are wrong: how often a bound passes, or fails, that is the true ECE;
 - all checks of models that are calibrated or off: how often "fail" and "pass" are wrong, and how often "fail" is right with
   half of the true value as bound. "any" is a gate with all bounds at once: of a model that keeps them all it may fail as
   rarely as one check.
 
     python bench/gate.py
-    python bench/gate.py --draws 20 --few-draws 10 --sizes 200 --out small.md
+    python bench/gate.py --draws 20 --rare-draws 20 --few-draws 10 --sizes 200 --out small.md
 
 The tables are written to ``bench/results/gate.md``. It takes about ten minutes on two free cores.
 """
@@ -133,7 +133,7 @@ def power_cell(name: str, draws: int, n: int = 10_000) -> str:
 
 @dataclass(frozen=True)
 class Rare:
-    """A model whose answers are wrong rarely and at random, so that it is overconfident."""
+    """A model whose answers are wrong rarely and at random, whatever its confidence."""
 
     name: str
     n_classes: int
@@ -159,15 +159,21 @@ RARE = (
     Rare("all bins, 1.6 % errors", 10, 60.0, 0.0, 0.016),
     Rare("all bins, 5 % errors", 10, 60.0, 0.0, 0.05),
 )
+UNDERCONFIDENT = (
+    Rare("confidence 99 %, 0.1 % errors", 2, 0.04, 4.6, 0.001),
+    Rare("confidence 98 %, 1 % errors", 2, 0.04, 3.9, 0.01),
+    Rare("all bins, underconfident, 1 % errors", 10, 3.0, 0.0, 0.01),
+)
 
 
 def rare_cell(model: Rare, n: int, draws: int) -> str:
-    """How often the true ECE passes as a bound."""
+    """How often the true ECE passes, and fails, as a bound."""
     rng, true = np.random.default_rng([3, n]), model.ece()
-    passed = 0
-    for _ in range(draws):
-        passed += nishimori.gate(*model.draw(n, rng), bounds={"ece": true}).passed
-    return f"| {model.name} | {n:,} | {100 * true:.2f} % | {100 * passed / draws:.2f} |"
+    verdicts = [
+        nishimori.gate(*model.draw(n, rng), input="logits", bounds={"ece": true}, level=LEVEL).verdict for _ in range(draws)
+    ]
+    shares = [f"{100 * verdicts.count(each) / draws:.2f}" for each in ("pass", "fail")]
+    return f"| {model.name} | {n:,} | {n * model.errors:g} | {100 * true:.2f} % | " + " | ".join(shares) + " |"
 
 
 @dataclass(frozen=True)
@@ -249,11 +255,13 @@ def setting_cell(setting: Setting, n: int, draws: int, size: int, divisor: int) 
 def tasks(options: argparse.Namespace) -> list[list[Callable[[], str]]]:
     """The cells of each table."""
     sizes, draws, few = options.sizes, options.draws, options.few_draws
+    rare = [(model, n) for model in RARE for n in sizes if 20 < n * model.errors < 120]
+    rare += [(model, n) for model in UNDERCONFIDENT for n in sizes if n * model.errors <= 20]
     names = nishimori.data.names() if options.networks is None else options.networks
     return [
         [partial(nll_cell, name, n, draws, options.population) for name in LOSSES for n in sizes],
         [partial(power_cell, name, max(1, draws // 20)) for name in names],
-        [partial(rare_cell, model, n, draws) for model in RARE for n in sizes if 20 < n * model.errors < 120],
+        [partial(rare_cell, model, n, options.rare_draws) for model, n in rare],
         [
             partial(setting_cell, setting, n, few, options.population // 10, divisor)
             for setting in SETTINGS
@@ -274,7 +282,8 @@ def main() -> None:
     """Run the study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 600, 2000, 10_000])
-    parser.add_argument("--draws", type=int, default=10_000, help="data sets per cell of the NLL and of few errors")
+    parser.add_argument("--draws", type=int, default=10_000, help="data sets per cell of the NLL")
+    parser.add_argument("--rare-draws", type=int, default=2_000, help="data sets per cell of few errors")
     parser.add_argument("--few-draws", type=int, default=200, help="data sets per cell of the last table")
     parser.add_argument("--population", type=int, default=2_000_000)
     parser.add_argument("--networks", nargs="*", help="those whose power is measured; all by default")
@@ -285,7 +294,12 @@ def main() -> None:
     tables = tasks(options)
     with ProcessPoolExecutor(options.processes) as pool:
         lines = iter(list(pool.map(call, [each for table in tables for each in table])))
-    values: dict[str, Any] = {"draws": options.draws, "few": options.few_draws, "power": max(1, options.draws // 20)}
+    values: dict[str, Any] = {
+        "draws": options.draws,
+        "rare_draws": options.rare_draws,
+        "few": options.few_draws,
+        "power": max(1, options.draws // 20),
+    }
     for name, table in zip(("nll", "networks", "rare", "settings"), tables, strict=True):
         values[name] = "\n".join(next(lines) for _ in table)
     columns = " | ".join(CHECKS)
@@ -317,10 +331,10 @@ How often the check passes with n = 10,000, in {power:,} data sets, as the netwo
 
 ## The ECE of models with few errors, with the bound at the truth
 
-{draws:,} data sets per row, 15 bins of equal width.
+{rare_draws:,} data sets per row, 15 bins of equal width. Three models are overconfident, the last three underconfident.
 
-| model | n | true ECE | pass |
-|---|---|---|---|
+| model | n | errors on average | true ECE | pass | fail |
+|---|---|---|---|---|---|
 {rare}
 
 ## All checks

@@ -100,6 +100,9 @@ OTHERS = {
     "notes.md": "# Notes\n",
     "more.md": "| check | verdict | what was found |\n| --- | --- | --- |\n\nRead by hand.\n",
     "other.json": '{"temperature": 2}',
+    "tests.json": '{"passed": 12, "failed": 1, "checks": [{"name": "a", "verdict": "pass"}], "verdict": "pass"}',
+    "suite.json": '{"passed": true, "verdict": "pass", "checks": [{"name": "a"}], "files": [], "library_version": "1.0"}',
+    "stopped.json": '{"passed": false, "verdict": "error", "checks": []}',
     "broken.json": "{",
     "empty.xml": "",
     "binary.xml": "\udcff",
@@ -112,11 +115,54 @@ def test_another_existing_file_is_refused_before_any_work_and_replaced_with_forc
     (files / name).write_text(OTHERS[name], encoding="utf-8", errors="surrogateescape")
     before = (files / name).read_bytes()
     code, out, err = run(f"gate nothing.npz --bound gap=0.5 -o new.json -o {name}")
-    assert (code, out, err) == (1, "", f"error: {name} exists. Pass --force to replace it.\n")
+    line = f"{name} exists. Pass --force to replace it."
+    assert (code, out, err) == (1, "", f"Wrote new.json\nerror: {line}\n")
     assert (files / name).read_bytes() == before
-    assert not (files / "new.json").exists()
+    assert json.loads((files / "new.json").read_text())["message"] == line
     assert run(f"gate test.npz --bound gap=0.5 -o {name} --force").code == 0
     assert (files / name).read_bytes() != before
+
+
+EARLY = {
+    "a bound in percent": ("--bound ece=2", 1, "must lie between 0 and 1, got 2."),
+    "an unknown metric": ("--bound foo=1", 1, "must be one of error, accuracy"),
+    "no number": ("--bound gap=small", 2, "'small' is not a number"),
+    "no bound": ("", 2, "name at least one bound"),
+    "a level of one": ("--bound gap=0.5 --level 1", 1, "must be at most 1 - 1e-9"),
+    "no folder": ("--bound gap=0.5 --junit nowhere/g.xml", 1, "There is no folder nowhere"),
+    "another file": ("--bound gap=0.5 -o notes.md", 1, "notes.md exists."),
+    "another ending": ("--bound gap=0.5 -o gate.txt", 1, "must be a file that ends in .json, .md or .xml"),
+    "a file twice": ("--bound gap=0.5 -o gate.md", 1, "gate.md is named twice"),
+    "what is read": ("--bound gap=0.5 --calibration c.json -o c.json --force", 1, "c.json is a file that the gate reads"),
+    "two forms": ("--bound gap=0.5 --json --markdown", 2, "only one of --json, --github and --markdown"),
+}
+
+
+@pytest.mark.parametrize(("words", "code", "message"), EARLY.values(), ids=EARLY)
+def test_no_early_error_leaves_the_pass_of_an_earlier_run(run, files, words, code, message):
+    outputs = "-o gate.md -o gate.json --junit gate.test".removesuffix(" --junit gate.test" if "--junit" in words else "")
+    assert run(f"gate test.npz --bound gap=0.5 {outputs}").code == 0
+    (files / "notes.md").write_text("# Notes")
+    kept = {name: (files / name).read_bytes() for name in ("notes.md", "c.json", "test.npz")}
+    assert run(f"gate test.npz {outputs} {words}").code == code
+    assert "| error |" in (files / "gate.md").read_text()
+    told = json.loads((files / "gate.json").read_text())
+    assert (told["passed"], told["verdict"]) == (False, "error")
+    assert message in told["message"]
+    if "--junit" not in words:
+        assert ElementTree.parse(files / "gate.test").getroot().get("errors") == "1"
+    assert {name: (files / name).read_bytes() for name in kept} == kept
+    assert run(f"gate test.npz --bound gap=0.5 {outputs}").code == 0, "which is replaced"
+
+
+def test_results_of_all_earlier_forms_are_replaced(run, files):
+    """A check that was written before there was `allow_inconclusive`, and an error of that time."""
+    about = {"calibration": None, "junit": None, "files": ["test.npz"], "library_version": "1.0.0"}
+    check = {"name": "gap", "verdict": "inconclusive", "value": 0.1, "bound": 0.1, "low": 0.0, "high": None, "message": "gap"}
+    checks = {"passed": True, "verdict": "inconclusive", "level": 0.95, "strict": False, "checks": [check], "warnings": []}
+    for content in (checks, {"passed": False, "verdict": "error", "message": "There is no file.", "checks": []}):
+        (files / "gate.json").write_text(json.dumps(content | about))
+        assert run("gate test.npz --bound gap=0.5 -o gate.json").code == 0
 
 
 def test_a_file_that_cannot_be_written_does_not_keep_others_from_being_written(run, files, monkeypatch):
@@ -336,4 +382,5 @@ def test_refusals_say_what_to_do(run, files, words, code, message):
     np.savez(files / "one.npz", logits=LOGITS[:1], labels=LABELS[:1])
     ended = run(f"gate {words}")
     assert ended.code == code
-    assert ended.err.startswith(message) if code == 1 else message in " ".join(ended.err.replace("│", " ").split())
+    said = ended.err.removeprefix("Wrote gate.xml\n")
+    assert said.startswith(message) if code == 1 else message in " ".join(said.replace("│", " ").split())

@@ -58,3 +58,42 @@ def test_two_calibrations_of_the_same_rows_are_no_independent_samples(place):
     assert shell.nishimori("fit test.npz -o other.json", place=place).code == 0
     assert shell.nishimori("diff c.json again.json --fail-on-warning", place=place).code == 3
     assert shell.nishimori("diff c.json other.json --fail-on-warning", place=place).code == 0
+
+
+@pytest.fixture
+def sketched(place):
+    """Sketches of two files, a copy and a sum of these, and a fit to the first."""
+    for name in ("val", "test"):
+        assert shell.nishimori(f"sketch {name}.npz -o s_{name}.npz", place=place).code == 0
+    assert shell.nishimori("merge s_val.npz -o copy.npz", place=place).code == 0
+    assert shell.nishimori("merge s_val.npz s_test.npz -o both.npz", place=place).code == 0
+    assert shell.nishimori("fit s_val.npz -o c.json --force", place=place).code == 0
+    return place
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("eval {} --calibration c.json", FITTED),
+        ("gate {} --calibration c.json --bound gap=0.2", FITTED),
+        ("compare s_val.npz {} --methods none,ec", EQUAL),
+        ("report s_val.npz {} -o r.json --force", EQUAL),
+        ("diff s_val.npz {}", "`old` and `new` are about the same rows"),
+    ],
+)
+def test_the_same_sketch_is_the_first_warning_and_another_one_is_none(line, message, sketched):
+    for file in ("s_val.npz", "copy.npz"):
+        said = shell.nishimori(f"{line.format(file)} --json --fail-on-warning", place=sketched)
+        assert said.code == 3, said.err
+        assert json.loads(said.out)["warnings"][0].startswith(message)
+    for file in ("s_test.npz", "both.npz"):
+        other = json.loads(shell.nishimori(f"{line.format(file)} --json", place=sketched).out)
+        assert not any(each.startswith(message) for each in other["warnings"])
+
+
+def test_the_evaluation_of_a_sketch_says_which_rows_it_is_about(sketched):
+    for name, file in (("a", "s_val.npz"), ("b", "copy.npz"), ("other", "s_test.npz")):
+        (sketched / f"{name}.json").write_text(shell.nishimori(f"eval {file} --json", place=sketched).out)
+    assert shell.nishimori("diff a.json b.json --fail-on-warning", place=sketched).code == 3
+    assert shell.nishimori("diff a.json s_val.npz --fail-on-warning", place=sketched).code == 3
+    assert shell.nishimori("diff a.json other.json --fail-on-warning", place=sketched).code == 0

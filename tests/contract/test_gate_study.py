@@ -14,7 +14,7 @@ def test_the_study_of_the_gate_counts_mistakes_and_detections(monkeypatch, tmp_p
     monkeypatch.setitem(sys.modules, "gate", module)
     spec.loader.exec_module(module)
     out = tmp_path / "gate.md"
-    sizes = ["--draws", "20", "--few-draws", "8", "--sizes", "1000", "--population", "100000"]
+    sizes = ["--draws", "20", "--rare-draws", "20", "--few-draws", "8", "--sizes", "1000", "--population", "100000"]
     words = ["gate", *sizes, "--networks", "cifar10/resnet20", "--processes", "1", "--out", str(out)]
     monkeypatch.setattr(sys, "argv", words)
     monkeypatch.setattr(module, "ProcessPoolExecutor", InProcess)
@@ -25,7 +25,8 @@ def test_the_study_of_the_gate_counts_mistakes_and_detections(monkeypatch, tmp_p
     assert all(float(row[2]) <= 25 for row in nll), "passes at the truth: 5 %, and four standard errors of 20 draws"
     assert all(float(row[3]) <= 25 for row in nll), "failures at the truth"
     assert [row[0] for row in power] == ["cifar10/resnet20"]
-    assert all(float(row[3]) <= 25 for row in rare)
+    assert [row[0].split(",")[0] for row in rare] == ["all bins", "confidence 99 %", "confidence 98 %", "all bins"]
+    assert all(max(float(row[4]), float(row[5])) <= 25 for row in rare)
     assert len(settings) == 3 + 3 * 2
     for row in settings:
         shares = [float(cell.split(" / ")[0]) for cell in row[3:]]

@@ -5,6 +5,7 @@ from math import log
 import numpy as np
 import pytest
 
+from nishimori._evaluation import betting
 from nishimori._evaluation.betting import LARGEST_RISK, Game, KeptLosses, Losses
 
 RNG = np.random.default_rng(0)
@@ -91,6 +92,29 @@ def test_counts_are_as_many_samples_and_weights_are_not():
     assert found.upper_limit(10.0, 0.95, 5.0) == pytest.approx(repeated.upper_limit(10.0, 0.95, 5.0), rel=1e-12)
     scaled = Losses.of(SKEWED, 7 * counts, counts=False)
     assert scaled.upper_limit(10.0, 0.95, 5.0) == Losses.of(SKEWED, counts, counts=False).upper_limit(10.0, 0.95, 5.0)
+
+
+@pytest.mark.parametrize("factor", [10**4, 10**10, 10**14])
+def test_counts_beyond_memory_have_the_limits_of_as_many_samples_as_it_holds(factor, monkeypatch):
+    """The counts sum to so much that no array could hold the samples; 70,000 that are spread evenly have their mean."""
+    monkeypatch.setattr(betting, "_MOST_SAMPLES", 70_000)
+    counts = np.arange(700) % 3 + 1.0
+    found = Losses.of(SKEWED, factor * counts, counts=True)
+    mean = counts @ SKEWED / counts.sum()
+    error = np.sqrt(counts @ (SKEWED - mean) ** 2 / counts.sum() / 70_000)
+    assert len(found.values) == 70_000
+    assert found.mean == pytest.approx(mean, abs=0.01 * error)
+    assert mean + 1.5 * error < found.upper_limit(10.0, 0.95, 5.0) < mean + 3 * error
+    assert mean - 3 * error < found.lower_limit(0.95, 0.1) < mean - 1.5 * error
+
+
+def test_fractional_counts_are_as_many_samples_as_they_sum_to():
+    found = Losses.of(SKEWED, np.full(700, 0.3), counts=True)
+    assert len(found.values) == 210
+    assert found.mean == pytest.approx(SKEWED.mean(), rel=0.02)
+    assert len(Losses.of(SKEWED, np.full(700, 1e-4), counts=True).values) == 1
+    widths = [each.upper_limit(10.0, 0.95, 5.0) - each.mean for each in (found, equal(SKEWED))]
+    assert 1.4 < widths[0] / widths[1] < 2.4, "0.3 of the samples have limits that are about 1.8 times as far away"
 
 
 def test_copies_in_clusters_are_one_loss_each_and_batches_add():

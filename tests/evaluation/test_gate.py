@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import reference
 from optional import torch
+from scipy.special import logsumexp
 from scipy.stats import binomtest, norm
 
 import nishimori
@@ -121,6 +122,26 @@ def test_the_largest_group_gap_is_named():
     assert "class " in str(by_class)
     assert "of 4 exceed it" in by_class["group_gap"].message
     assert any(f"class {name}, n = " in str(by_class) for name in NAMES)
+
+
+@pytest.mark.parametrize("bound", [0.01, 0.2, 0.9])
+def test_the_largest_group_gap_is_that_of_all_groups_whichever_decides(bound):
+    """Groups of very different sizes: the largest gap is often not that of the group with the furthest limit."""
+    others = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        logits = 3 * rng.normal(size=(400, 3))
+        labels = (logits / 1.5 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+        groups = np.minimum(rng.geometric(0.35, size=400), 8)
+        check = gate(logits, labels, groups=groups, bounds={"group_gap": bound})["group_gap"]
+        scores = reference.scores(logits, labels)
+        gaps = {each: (scores["confidence"] - scores["accuracy"])[groups == each].mean() for each in np.unique(groups)}
+        largest = max(gaps, key=lambda each: abs(gaps[each]))
+        assert check.value == pytest.approx(abs(gaps[largest]), rel=1e-9)
+        assert f"(group {largest}, n = {(groups == largest).sum()}, confidence is " in check.message
+        others += "bound is that of group " in check.message
+        assert f"bound is that of group {largest}," not in check.message
+    assert others > 3
 
 
 def test_groups_that_rows_bring_are_checked_as_those_of_an_argument():
@@ -344,7 +365,11 @@ REFUSED = {
     "level": ({"bounds": {"gap": 0.1}, "level": 0.3}, "`level` must lie between 0.5 and 1, got 0.3."),
     "a level of one": (
         {"bounds": {"gap": 0.1}, "level": 1.0},
-        "`level` must be below 1, got 1: no data prove anything at that level.",
+        "`level` must be at most 1 - 1e-9, got 1.0, at which no data prove anything. Pass 0.99, say.",
+    ),
+    "a level that rounds to one": (
+        {"bounds": {"gap": 0.1, "error": 0.1}, "level": 0.9999999999999999},
+        "`level` must be at most 1 - 1e-9, got 0.9999999999999999, at which no data prove anything.",
     ),
     "by": ({"bounds": {"gap": 0.1}, "by": "class"}, "`by` must be 'prediction' or 'groups', got 'class'."),
     "no groups": (
@@ -439,6 +464,38 @@ def test_several_checks_fail_at_the_levels_of_holm():
     assert "Bounds that show a failure have a higher level" in str(beside_a_pass)
 
 
+@pytest.mark.parametrize("level", [0.5, 0.5000001, 0.55, 1 - 1e-9])
+@pytest.mark.filterwarnings("error")
+def test_every_level_that_is_allowed_gives_limits_around_the_estimate(level):
+    metrics = ("ece", "gap", "error", "brier", "nll", "group_gap")
+    found = gate(LOGITS, LABELS, groups=np.arange(3000) % 7, level=level, bounds=dict.fromkeys(metrics, 0.2))
+    for check in found.checks:
+        assert 0 <= check.low <= check.value + 1e-12, check.name
+        assert check.value - 1e-12 <= check.high < np.inf, check.name
+
+
+FEW_ERRORS = {
+    "one error": (0.99, 0.999, 1000),
+    "two or three errors": (0.99, 0.995, 500),
+    "three errors": (0.98, 0.99, 300),
+    "six errors": (0.95, 0.98, 300),
+    "twenty errors": (0.98, 0.99, 2000),
+}
+
+
+@pytest.mark.parametrize("name", ["ece", "positive_ece"])
+@pytest.mark.parametrize(("confidence", "accuracy", "n"), FEW_ERRORS.values(), ids=FEW_ERRORS)
+def test_an_underconfident_model_with_few_errors_fails_at_its_true_ece_in_at_most_five_percent(name, confidence, accuracy, n):
+    """200 draws, so at most 10 on average, and 18 in 99 % of cases. The model says about the same of every sample."""
+    rng, failed = np.random.default_rng(0), 0
+    for _ in range(200):
+        z = np.log(confidence / (1 - confidence)) + 0.05 * rng.normal(size=n)
+        labels = (rng.random(n) < accuracy).astype(int)
+        bound = accuracy - (1 / (1 + np.exp(-z))).mean()
+        failed += gate(z, labels, input="logits", bounds={name: bound}).verdict == "fail"
+    assert failed <= 18
+
+
 def test_a_model_that_keeps_all_of_many_bounds_fails_rarely():
     """Ten bounds at the truth, each of which alone fails in 5 %; 120 draws have a standard error of 2 %."""
     rng, failed = np.random.default_rng(0), 0
@@ -471,15 +528,41 @@ def heavy_tails(n, seed):
     return logits, np.where(rng.random(n) < 0.1, rng.integers(5, size=n), logits.argmax(axis=1))
 
 
-def test_a_heavy_tailed_loss_passes_a_bound_that_it_breaks_in_at_most_five_percent():
-    """With normal limits it passes in more than 25 % of data sets."""
-    with np.errstate(divide="ignore"):
-        losses = reference.scores(*heavy_tails(1_000_000, 0))["nll"]
-    capped = np.minimum(losses, 10).mean()
-    verdicts = [gate(*heavy_tails(600, seed), bounds={"nll": capped}).verdict for seed in range(1, 101)]
+def heavy_losses(n, seed):
+    """The losses of these, also those whose true class has a probability that underflows."""
+    logits, labels = heavy_tails(n, seed)
+    return logsumexp(logits, axis=1) - logits[np.arange(n), labels]
+
+
+HEAVY = heavy_losses(500_000, 0)
+
+
+def test_a_heavy_tailed_loss_passes_at_its_true_capped_mean_in_at_most_five_percent():
+    """The bound is the true mean of min(NLL, 10), of which the upper limit is one."""
+    bound = np.minimum(HEAVY, 10).mean()
+    verdicts = [gate(*heavy_tails(600, seed), bounds={"nll": bound}).verdict for seed in range(1, 101)]
     assert verdicts.count("pass") <= 5
     over = gate(*heavy_tails(600, 1), bounds={"nll": 1.2})["nll"]
     assert "of min(NLL, 10)" in over.message
+
+
+def test_no_model_passes_whose_measured_nll_exceeds_the_bound():
+    """The bound is 3 % below the true NLL, far above the mean of min(NLL, 10), so that the limits alone would let it pass."""
+    bound, above = 0.97 * HEAVY.mean(), []
+    for seed in range(1, 61):
+        check = gate(*heavy_tails(600, seed), bounds={"nll": bound})["nll"]
+        if check.value > bound:
+            above.append(check)
+    assert sum(each.high <= bound for each in above) > 5
+    assert {each.verdict for each in above} <= {"inconclusive", "fail"}
+    lasting = [each.needed_samples for each in above if each.verdict == "inconclusive"]
+    assert all(each is None or each > 600 for each in lasting)
+
+
+def test_the_table_names_the_cap_of_the_nll():
+    found = gate(LOGITS, LABELS, bounds={"nll": 2.0, "gap": 0.9}, nll_cap=12)
+    assert "NLL: the upper bound is that of min(NLL, 12)." in str(found)
+    assert "min(" not in str(gate(LOGITS, LABELS, bounds={"gap": 0.9}))
 
 
 def test_the_check_of_the_nll_names_the_cap():

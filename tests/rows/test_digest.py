@@ -89,6 +89,10 @@ def test_two_values_of_opposite_sign_that_change_places_are_noticed():
     assert digest(logits, [0, 1]) != digest(logits[:, [1, 0, 2]], [0, 1])
 
 
-def test_a_sketch_has_no_digest():
+def test_the_digest_of_a_sketch_is_not_that_of_its_rows():
     logits, labels = drawn()
-    assert digest_in(nishimori.Sketch().update(logits, labels)) is None
+    sketched, of_rows = (
+        digest_in(each) for each in (nishimori.Sketch().update(logits, labels), nishimori.rows(logits, labels))
+    )
+    assert sketched is not None
+    assert sketched != of_rows

@@ -1,4 +1,4 @@
-"""Limits of a mean loss that hold for every distribution: what a gambler would have won who bet against the mean.
+"""Limits of a mean loss, whatever its distribution: what a gambler would have won who bet against the mean.
 
 Bets of λ(m - x) on losses x in [0, B] do not pay if their mean is at least m, whatever else is true of them: the capital grows
 from 1 to 1/(1 - level) in at most a share 1 - level of data sets. So the means m that such a capital disproves are above an
@@ -6,10 +6,17 @@ upper limit of the mean; with bets of λ(x - m) they are below a lower limit, fo
 limit holds for losses without one (R. R. Bahadur and L. J. Savage, Ann. Math. Stat. 27 (1956) 1115), so an upper limit is
 about the mean of min(x, B). I. Waudby-Smith and A. Ramdas, J. R. Stat. Soc. B 86 (2024) 1.
 
+The same is true of weights: a bet on a loss of weight w is λw(m - x), and bets are as large as the largest weight allows. So
+limits with weights, or with clusters of different sizes, assume that no weight, or cluster, is larger than the largest seen;
+where rare heavy rows have other losses, and the data have none of them, the limits are wrong. Without weights and clusters they
+hold for every distribution.
+
 A bet may depend on all losses before it: here on their variance, and on how much of the capital is still missing, as in V.
 Voráček and F. Orabona, "STaR-Bets" (2025), with limits that are close to normal ones. The losses are bet on in several random
 orders, and what counts is the mean capital. The losses are sorted first, and a digest of them is the seed of the orders: rows
-in another order have the same limits.
+in another order have the same limits. Limits are wrong as rarely as is said on average over these orders. They are fixed by the
+losses, which is as good as random unless few data sets are possible: with losses of two values only, as of a model with two
+outputs, one size of data sets was found at which a limit of 95 % is wrong for 8.7 % of them.
 """
 
 from collections.abc import Callable
@@ -29,8 +36,9 @@ from nishimori._support.arrays import HostArray
 _FEWEST_ORDERS, _MOST_ORDERS = 8, 32
 _LOSSES_IN_ORDERS, _LOSSES_IN_MEMORY = 2**16, 2**22
 
-# Of weights that are counts, at most so many samples are bet on: half a gigabyte.
-_MOST_SAMPLES = 2**26
+# Of weights that are counts, at most so many samples are bet on, with a third of a gigabyte. Limits of more would be
+# closer by less than a thousandth of a standard deviation.
+_MOST_SAMPLES = 2**22
 
 # Bets change this many times.
 _ROUNDS = 100
@@ -58,7 +66,7 @@ class LossOfSamples(Metric):
 
     def of_sums(self, sums: "KeptLosses") -> tuple[float, None]:
         """Their mean; its standard error is that of the NLL."""
-        return sums.losses().mean, None
+        return sums.mean, None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +78,11 @@ class KeptLosses:
 
     def __add__(self, other: "KeptLosses") -> "KeptLosses":
         return KeptLosses(self.parts + other.parts, self.counts)
+
+    @property
+    def mean(self) -> float:
+        """The weighted mean of all."""
+        return float(sum(weights @ values for values, weights, _ in self.parts) / sum(part[1].sum() for part in self.parts))
 
     def losses(self, cap: float = inf) -> "Losses":
         """The independent losses, each at most ``cap``: those of rows, or the means of clusters."""
@@ -96,7 +109,7 @@ class Losses:
         order = np.lexsort((weights, values))
         values, weights = values[order], weights[order]
         if counts:  # copies are bet on at different times, as other samples are
-            values = np.repeat(values, _whole_counts(weights))
+            values = _samples(values, weights)
             return cls(values, np.ones(len(values)))
         return cls(values, weights / weights.mean())
 
@@ -189,12 +202,17 @@ class Game:
         return capital
 
 
-def _whole_counts(counts: HostArray) -> HostArray:
-    """The numbers of samples; of more than memory holds, those of as many as it does, drawn at random."""
-    found = np.maximum(np.rint(counts), 1).astype(np.int64)
-    if found.sum() <= _MOST_SAMPLES:
-        return found
-    return np.random.default_rng(0).multivariate_hypergeometric(found, _MOST_SAMPLES, method="marginals")
+def _samples(values: HostArray, counts: HostArray) -> HostArray:
+    """Each of some sorted losses as often as its count says.
+
+    Of counts that are not whole, or are more than `_MOST_SAMPLES`, these are the losses at even steps through all of them, as
+    many as the counts sum to: their mean is that of all, and they vary less than as many random ones.
+    """
+    ends = counts.cumsum()
+    number = int(min(max(round(float(ends[-1])), 1), _MOST_SAMPLES))
+    places = np.searchsorted(ends, (np.arange(number) + 0.5) * (ends[-1] / number), side="right")
+    found: HostArray = values[np.minimum(places, len(values) - 1)]
+    return found
 
 
 def _crossing(excess: Callable[[float], float], estimate: float, end: float, se: float) -> float:

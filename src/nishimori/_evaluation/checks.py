@@ -2,8 +2,9 @@
 
 Each check has two one-sided limits. If the metric of infinitely many samples is not within its bound, the upper limit is below
 the bound in at most a share 1 - level of all data sets: the model passes as rarely. If it is within its bound, the lower limit
-exceeds the bound as rarely: the model fails. A model passes only if all checks pass, so several of them make a wrong pass
-rarer; but it fails if one of them fails, so their lower limits have higher levels.
+exceeds the bound as rarely: the model fails. A pass needs an estimate within the bound, too: the upper limit of the NLL is
+about capped losses. A model passes only if all checks pass, so several of them make a wrong pass rarer; but it fails if one of
+them fails, so their lower limits have higher levels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ import numpy as np
 
 from nishimori._evaluation.betting import KeptLosses
 from nishimori._evaluation.group_gaps import GroupGaps
-from nishimori._evaluation.limits import limits_of_gaps
+from nishimori._evaluation.limits import limits_of_gaps, shared
 from nishimori._evaluation.metrics.confidence import direction
 from nishimori._evaluation.metrics.functions import as_metric
 from nishimori._evaluation.metrics.metric import Metric
@@ -80,8 +81,8 @@ class Check:
         One-sided limits: the true value is below ``low``, or above ``high``, in at most a share 1 - level of data sets each.
         For the NLL, ``high`` is about the mean of min(NLL, ``cap``): no upper limit holds without a largest loss.
     verdict : {"pass", "inconclusive", "cannot be judged", "fail"}
-        Pass if ``high`` is at most the bound, fail if ``low`` exceeds it, inconclusive if the bound lies between them; where
-        higher values are better, the other way round. Where there is a ``reason``, it cannot be judged.
+        Fail if ``low`` exceeds the bound, pass if neither ``high`` nor ``value`` does, otherwise inconclusive; where higher
+        values are better, the other way round. Where there is a ``reason``, it cannot be judged.
     level : float
         That of the limit that shows a pass.
     fail_level : float
@@ -112,7 +113,7 @@ class Check:
     caveat: str = ""
     reason: str = ""
     cap: float | None = None
-    capped: float = field(default=nan, repr=False)  # the estimate that belongs to the cap
+    of_pass: float = field(default=nan, repr=False)  # the estimate of the limit that shows a pass, where `value` is another one
 
     @property
     def name(self) -> str:
@@ -127,22 +128,27 @@ class Check:
         if self.reason:
             return "cannot be judged"
         if self.limit.is_lowest:
-            return "fail" if self.high < self.bound else "pass" if self.low >= self.bound else "inconclusive"
-        return "fail" if self.low > self.bound else "pass" if self.high <= self.bound else "inconclusive"
+            fails, passes = self.high < self.bound, self.low >= self.bound
+        else:
+            fails, passes = self.low > self.bound, self.high <= self.bound
+        return "fail" if fails else "pass" if passes and self._is_kept else "inconclusive"
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether the estimate is within the bound."""
+        return self.value >= self.bound if self.limit.is_lowest else self.value <= self.bound
 
     @property
     def needed_samples(self) -> float | None:
         if self.verdict != "inconclusive":
             return None
-        best = self.value if self.cap is None else self.capped
-        sides = ((self.bound - best, self.high - best), (self.value - self.bound, self.value - self.low))
-        if self.limit.is_lowest:
-            sides = ((self.value - self.bound, self.value - self.low), (self.bound - self.value, self.high - self.value))
         if isclose(self.value, self.bound, rel_tol=1e-9):
             return inf
         # Limits come closer to the estimate as 1/√n. Which of the two settles it is the one that the estimate is beyond.
-        numbers = [self.n_samples * (width / room) ** 2 for room, width in sides if room > 0]
-        found = min(numbers, default=inf)
+        end = self.high if self._is_kept != self.limit.is_lowest else self.low
+        best = self.of_pass if self._is_kept and isfinite(self.of_pass) else self.value
+        room, width = abs(self.bound - best), abs(end - best)
+        found = self.n_samples * (width / room) ** 2
         return _two_digits(max(found, self.n_samples + 1)) if isfinite(found) else None
 
     @property
@@ -198,8 +204,10 @@ class Check:
     @property
     def remark(self) -> str:
         """What the row of a table leaves out, as a sentence; may be empty."""
-        said = self.reason or self.about
-        return " ".join(filter(None, (self.caveat, f"{self.limit.shown}: {said}." if said else "")))
+        name = self.limit.shown
+        cap = "" if self.cap is None else f"the upper bound is that of min({name}, {self.cap:g})"
+        said = self.reason or "; ".join(filter(None, (self.about, cap)))
+        return " ".join(filter(None, (self.caveat, f"{name}: {said}." if said else "")))
 
     def _text(self, value: float, *, exact: bool = False) -> str:
         """A number as people read it; a bound is shown as it was given."""
@@ -288,7 +296,7 @@ def check_of_losses(
         return Check(limit, inf, inf, inf, level, fail_level, n_samples, "a true class has probability 0")
     capped = kept.losses(cap)
     low, high = kept.losses().lower_limit(fail_level, bound), capped.upper_limit(cap, level, bound)
-    return Check(limit, value, low, high, level, fail_level, n_samples, caveat=card.caveat, cap=cap, capped=capped.mean)
+    return Check(limit, value, low, high, level, fail_level, n_samples, caveat=card.caveat, cap=cap, of_pass=capped.mean)
 
 
 def check_of_groups(limit: MetricBound, found: GroupGaps, n_samples: int, level: float, fail_level: float) -> Check:
@@ -300,15 +308,23 @@ def check_of_groups(limit: MetricBound, found: GroupGaps, n_samples: int, level:
     groups, bound = found.groups, limit.value
     columns = ("confidence", "accuracy", "se", "n")
     measured = np.array([[getattr(each, name) for each in groups] for name in columns], dtype=float)
-    low, high = limits_of_gaps(measured, 1 - (1 - fail_level) / len(groups), level)
-    place = int(low.argmax() if low.max() > bound else high.argmax())
-    largest, what = groups[place], "class" if found.by == "prediction" else "group"
-    n_above = int((low > bound).sum())
-    parts = [f"{what} {printable(str(largest.name))}, n = {largest.n}", direction(largest.gap)]
-    if n_above > 1:
+    low, high = limits_of_gaps(measured, shared(fail_level, len(groups)), level)
+    sizes = np.abs([each.gap for each in groups])
+    largest, fails = int(sizes.argmax()), bool(low.max() > bound)
+    decides = int(low.argmax() if fails else high.argmax())
+    what = "class" if found.by == "prediction" else "group"
+
+    def name(place: int) -> str:
+        return f"{what} {printable(str(groups[place].name))}, n = {groups[place].n}"
+
+    parts = [name(largest), direction(groups[largest].gap)]
+    if (n_above := int((low > bound).sum())) > 1:
         parts.append(f"{n_above} of {len(groups)} exceed it")
     about = ", ".join(filter(None, parts))
-    return Check(limit, abs(largest.gap), float(low.max()), float(high.max()), level, fail_level, n_samples, about)
+    if decides != largest:
+        about += f"; the {'lower' if fails else 'upper'} bound is that of {name(decides)}"
+    ends = (float(low.max()), float(high.max()))
+    return Check(limit, float(sizes[largest]), *ends, level, fail_level, n_samples, about, of_pass=float(sizes[high.argmax()]))
 
 
 def to_dicts(checks: Sequence[Check]) -> list[dict[str, Any]]:

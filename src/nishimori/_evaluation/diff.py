@@ -315,7 +315,7 @@ def _values(source: Any, name: str) -> _Measured:
         (card,) = scorecards(source, [Temperature(1.0)])
         found = temperatures(source)
         fitted = {"ec": (found.ec, found.ec_se), "ts": (found.ts, found.ts_se)}
-        return _Measured(_of_numbers(_numbers_of(card), ""), _known(fitted), source.n_samples)
+        return _Measured(_of_numbers(_numbers_of(card), ""), _known(fitted), source.n_samples, data_digest=source.digest)
     if isinstance(source, Mapping):
         for kind in (_of_report, _of_evaluation, _of_calibration, _of_card):
             try:

@@ -23,6 +23,7 @@ from nishimori._evaluation.checks import (
     worst,
 )
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
+from nishimori._evaluation.limits import shared
 from nishimori._evaluation.metrics.nll import Nll
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.output_range import is_constant
@@ -50,6 +51,9 @@ MIN_SAMPLES = 100
 
 NLL_CAP = 10.0
 """In nats: a larger loss, of a true class of probability 5e-5 or less, counts as this one where a pass is judged."""
+
+MOST_LEVEL = 1 - 1e-9
+"""The largest level: those of several checks, and of many groups, must not round to 1."""
 
 _STATES: dict[Verdict, State] = {
     "pass": "passed",
@@ -198,7 +202,7 @@ def gate(
         2 % is 0.02.
     level : float
         A model that does not keep all bounds passes in at most a share 1 - ``level`` of data sets, and one that keeps them all
-        fails as rarely. From 0.5 to below 1.
+        fails as rarely. From 0.5 to 1 - 1e-9.
     allow_inconclusive : bool
         Whether the model may pass although a check is inconclusive, neither pass nor fail. It may not if one cannot be judged.
     min_samples : int
@@ -206,7 +210,9 @@ def gate(
         count as (Σw)²/Σw². Neither can a model be judged that gives the same probabilities for every sample.
     nll_cap : float
         A bound on the NLL is passed by the mean of min(NLL, ``nll_cap``), in nats: rare losses without a largest one could
-        raise the mean by any amount and not be seen. It fails by the NLL itself. The bound must be below it.
+        raise the mean by any amount and not be seen. The measured NLL must keep the bound, too. A failure is judged on the
+        NLL itself. The bound must be below the cap. With weights, or clusters of different sizes, these limits assume that
+        none is larger than the largest seen.
     temperature : float, optional
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
@@ -261,8 +267,10 @@ class Wanted:
 
     def __post_init__(self) -> None:
         whole("min_samples", self.min_samples, 1)
-        if between("level", self.level, 0.5, 1) == 1:
-            raise InputError("level", "be below 1", got="1: no data prove anything at that level", remedy="Pass 0.99, say.")
+        if between("level", self.level, 0.5, 1) > MOST_LEVEL:
+            raise InputError(
+                "level", "be at most 1 - 1e-9", got=f"{self.level!r}, at which no data prove anything", remedy="Pass 0.99, say."
+            )
         positive("nll_cap", self.nll_cap)
         for each in self.limits:
             if isinstance(each.metric, Nll) and each.value >= self.nll_cap:
@@ -334,7 +342,7 @@ def _all_checks(limits: Sequence[MetricBound], check: Callable[[MetricBound, flo
     found: dict[MetricBound, Check] = {}
     left = list(limits)
     while left:
-        made = {each: check(each, 1 - (1 - level) / len(left)) for each in left}
+        made = {each: check(each, shared(level, len(left))) for each in left}
         found |= made
         still = [each for each in left if made[each].verdict != "fail"]
         if len(still) == len(left):

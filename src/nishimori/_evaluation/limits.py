@@ -4,15 +4,20 @@ An interval of 90 % has a one-sided limit of 95 % at each end. What these limits
 where a size |x| cannot be smaller, and for few right or few wrong answers, of which a normal distribution knows too little.
 """
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
 
+from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, normal_quantile
 
 # With fewer wrong or right answers, sums are not close enough to normal to say that a bound is exceeded, or that it is not.
 FEW = 10
+
+# At lower levels limits are as much further away than normal ones as at this one: at 0.5 these have no distance.
+_LEAST_LEVEL = 0.6
 
 # Bisection to 2**-60 of the width.
 _HALVINGS = 60
@@ -21,6 +26,11 @@ _HALVINGS = 60
 def one_sided(level: float) -> float:
     """The level of the two-sided interval whose ends are one-sided limits of ``level``, from 0.5 to 1."""
     return 2 * level - 1
+
+
+def shared(level: float, number: int) -> float:
+    """The level at which each of so many limits is wrong so rarely that any of them is as rarely as ``level`` says."""
+    return min(1 - (1 - level) / number, 1 - 1e-15)  # no level is 1
 
 
 def limits_of_share(share: float, number: float, level: float) -> Interval:
@@ -43,12 +53,31 @@ def limits_of_gaps(measured: HostArray, level_low: float, level_high: float) -> 
     sizes, below, above = np.abs(confidences - accuracies), 1 - level_low, 1 - level_high
     low = _lowest_sizes(sizes, errors * stretch(accuracies, numbers, level_low), below)
     high = sizes + normal_quantile(one_sided(level_high)) * errors * stretch(accuracies, numbers, level_high)
-    rarer = numbers * np.minimum(accuracies, 1 - accuracies) * (1 + 1e-9)  # which rounding must not decide
+    few = are_few(accuracies, numbers)
     least, most = _shares(accuracies, numbers, below)
-    low = np.where(rarer < FEW, np.minimum(low, np.maximum(confidences - most, least - confidences)), low)
+    low = np.where(few, np.minimum(low, np.maximum(confidences - most, least - confidences)), low)
     least, most = _shares(accuracies, numbers, above)
-    high = np.where(rarer < FEW, np.maximum(high, np.maximum(confidences - least, most - confidences)), high)
+    high = np.where(few, np.maximum(high, np.maximum(confidences - least, most - confidences)), high)
     return np.clip(low, 0, 1), np.clip(high, 0, 1)
+
+
+def are_few(shares: HostArray, numbers: HostArray) -> HostArray:
+    """Whether shares of so many samples are of so few, or of all but so few, that exact limits are needed."""
+    found: HostArray = numbers * np.minimum(shares, 1 - shares) * (1 + 1e-9) < FEW  # which rounding must not decide
+    return found
+
+
+def limits_of_ece(gaps: BinnedGaps, gap: tuple[float, float], share: float, level: float) -> tuple[float, float]:
+    """Limits of an ECE from its bins and from the limits of the gap of all samples; ``share`` is that of claims that came true.
+
+    They are further away the fewer claims are true, or false. The ECE is at least the size of the gap, so its upper limit is at
+    least that of the gap. Where hardly any claims are true, or false, the errors of bins are not known, and only what the lower
+    limit of the gap proves is proven.
+    """
+    shares, numbers = np.array([share]), np.array([1 / gaps.squares])
+    further = stretch(shares, numbers, level)[0]
+    low, high = replace(gaps, products=gaps.products * further**2).interval(one_sided(level))
+    return min(low, gap[0]) if are_few(shares, numbers)[0] else low, max(high, gap[1])
 
 
 def stretch(shares: HostArray, numbers: HostArray, level: float) -> HostArray:
@@ -56,6 +85,7 @@ def stretch(shares: HostArray, numbers: HostArray, level: float) -> HostArray:
 
     A normal limit forgets that few wrong answers are rarely many by chance, but many rarely few. Where none is wrong it is 1.
     """
+    level = max(level, _LEAST_LEVEL)
     rarer, reach = np.minimum(shares, 1 - shares), normal_quantile(one_sided(level))
     normal = reach * np.sqrt(rarer * (1 - rarer) / numbers)
     far = _shares(rarer, numbers, 1 - level)[1] - rarer

@@ -96,7 +96,7 @@ class ArrayRows(Rows):
         return self.scores.input
 
     @property
-    def digest(self) -> str | None:  # type: ignore[override]
+    def digest(self) -> str | None:
         return digest_of(self.scores, self.labels, self.weights)
 
     def with_floor(self, floor: float | None) -> "ArrayRows":

@@ -56,7 +56,7 @@ class DeviceRows(Rows):
         return self.scores.n_samples
 
     @property
-    def digest(self) -> str | None:  # type: ignore[override]
+    def digest(self) -> str | None:
         return digest_of(self.scores, self.labels, self.weights)
 
     @cached_property

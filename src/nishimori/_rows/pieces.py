@@ -161,7 +161,7 @@ class Pieces(Rows, Generic[P]):
         return self.meaning.input
 
     @property
-    def digest(self) -> str | None:  # type: ignore[override]
+    def digest(self) -> str | None:
         return self._digest
 
     def tell_digest(self, tell: Callable[[str], None]) -> None:

@@ -60,8 +60,10 @@ class Rows(Protocol):
     counts: bool = False
     """Whether a weight of w stands for w independent samples, for standard errors."""
 
-    digest: str | None = None
-    """Which rows these are, see `digest.RowDigest`; None where that is not known, or not before they have been read."""
+    @property
+    def digest(self) -> str | None:
+        """Which rows these are, see `digest.RowDigest`; None where that is not known, or not before they have been read."""
+        return None
 
     @property
     def n_classes(self) -> int:
@@ -181,7 +183,7 @@ def counts_in(data: Any, options: Mapping[str, Any] | None = None) -> bool:
 
 
 def digest_in(data: Any) -> str | None:
-    """Which rows these are, if that is known. Rows of somebody's own need not say, and sketches cannot."""
+    """Which rows these are, if that is known. Rows of somebody's own need not say; sketches say which parts they are of."""
     found: str | None = getattr(data, "digest", None)
     return found
 
@@ -272,7 +274,7 @@ class Reported(Rows):
         return getattr(self._inner, "score_range", None)
 
     @property
-    def digest(self) -> str | None:  # type: ignore[override]
+    def digest(self) -> str | None:
         return digest_in(self._inner)
 
     def tell_digest(self, tell: Callable[[str], None]) -> None:

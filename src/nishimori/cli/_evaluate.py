@@ -250,11 +250,12 @@ def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
     with collect_warnings() as told:
         if calibrator is not None:
             calibrator.check_columns(sums, "sketch")
+            warn_of_same_rows(sums, {"The calibration": calibrator})
         how: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "metrics": wanted.metrics}
         found = scorecards(sums, list(maps.values()), **how)
     results = _Results(dict(zip(maps, found, strict=True)), None, getattr(calibrator, "temperature_se_", None))
     about: dict[str, Any] = {"input": sums.input, "floor": sums.floor, "classes": sums.classes}
-    about |= dict.fromkeys(("columns", "label_column", "group_column", "data_digest"))
+    about |= dict.fromkeys(("columns", "label_column", "group_column")) | {"data_digest": sums.digest}
     _show(results, about | {"warnings": told}, wanted)
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from nishimori._evaluation.checks import Verdict
 from nishimori._evaluation.gate import SUITE, TABLE_HEADERS
 from nishimori._methods.record import FORMAT, MULTILABEL_FORMAT
 from nishimori._rows.file_rows import SUFFIXES
@@ -23,7 +24,7 @@ UNREADABLE = "JSON that cannot be read"
 
 # What the JSON of a command has, by which it is told from that of others; the first that fits.
 _RESULTS: dict[str, set[str]] = {
-    GATE: {"passed", "checks"},
+    GATE: {"passed", "verdict", "checks"},
     "the result of eval": {"before", "n_bins"},
     "the result of compare": {"methods", "verdicts", "n_validation"},
     "the result of diff": {"changes", "different"},
@@ -84,7 +85,10 @@ def kind_of_content(content: Any) -> str:
 def is_gate_result(path: Path, form: str) -> bool:
     """Whether a file is what the gate writes in this form, "json", "markdown" or "junit", and nothing else."""
     if form == "json":
-        return _kind_of_json(path) == GATE
+        try:
+            return _is_gate_content(read_json(path))
+        except (JsonError, OSError):
+            return False
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError):
@@ -94,6 +98,19 @@ def is_gate_result(path: Path, form: str) -> bool:
     lines = text.splitlines()
     is_table = all(line.startswith("|") for line in lines)
     return is_table and lines[:1] == Tabular(TABLE_HEADERS, []).markdown().splitlines()[:1]
+
+
+def _is_gate_content(content: Any) -> bool:
+    """Whether this is what the command gate writes as JSON: checks, or the error that kept them from being made."""
+    if not isinstance(content, Mapping) or not isinstance(content.get("passed"), bool):
+        return False
+    files, checks, verdict = (content.get(name) for name in ("files", "checks", "verdict"))
+    if not (isinstance(content.get("library_version"), str) and isinstance(files, list) and isinstance(checks, list)):
+        return False
+    if verdict == "error":
+        return isinstance(content.get("message"), str) and not checks
+    verdicts = [each.get("verdict") if isinstance(each, Mapping) else None for each in checks]
+    return bool(checks) and all(each in get_args(Verdict) for each in (verdict, *verdicts))
 
 
 def refuse_other(path: Path, wanted: str, *kinds: str) -> None:

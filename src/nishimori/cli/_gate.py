@@ -182,14 +182,17 @@ def gate(
     Each check ends with pass or fail if the data prove it, and is otherwise inconclusive. Results of an earlier gate are
     replaced; --force replaces other files, too.
     """
-    wanted = Wanted(_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
-    refuse_swapped("gate", files, calibration)
-    outputs = _Outputs(
-        _targets(output or [], junit, [*files, calibration]), _form(json=as_json, github=github, markdown=markdown), force
-    )
+    forms = {"json": as_json, "github": github, "markdown": markdown}
+    asked: list[tuple[Path, str | None]] = ([] if junit is None else [(junit, "junit")]) + [
+        (path, None) for path in output or []
+    ]
+    outputs = _Outputs(asked, [*files, calibration], [name for name, is_chosen in forms.items() if is_chosen], force)
     about = _about(files, calibration, junit)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
     with collect_warnings() as told, _errors_in(outputs, about):
+        wanted = Wanted(_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
+        refuse_swapped("gate", files, calibration)
+        outputs.check()
         if (sums := _files.open_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
             found = _judge_sketch(sums, calibration, wanted)
         else:
@@ -243,34 +246,7 @@ def _number(limit: MetricBound, text: str) -> float:
     return value / 100
 
 
-def _form(**chosen: bool) -> str:
-    """What goes to standard output: text unless one of the others is chosen."""
-    names = [name for name, is_chosen in chosen.items() if is_chosen]
-    if len(names) > 1:
-        raise typer.BadParameter(
-            "only one of --json, --github and --markdown can go to standard output. Write the others to files, such as "
-            "-o gate.json or -o gate.md."
-        )
-    return names[0] if names else "text"
-
-
 _ENDINGS = {".json": "json", ".md": "markdown", ".xml": "junit"}
-
-
-def _targets(outputs: Sequence[Path], junit: Path | None, read: Sequence[Path | None]) -> list[tuple[Path, str]]:
-    """The files to write, each with its form; none may be a file that is read."""
-    targets = [] if junit is None else [(junit, "junit")]
-    for path in outputs:
-        if (form := _ENDINGS.get(path.suffix.lower())) is None:
-            raise InputError("path", "be a file that ends in .json, .md or .xml", got=path)
-        targets.append((path, form))
-    paths = [path for path, _ in targets]
-    for path in paths:
-        if paths.count(path) > 1:
-            raise InputError(f"{path} is named twice as a file to write. Choose another name for one of them.")
-        if path.is_file() and any(each is not None and each.exists() and path.samefile(each) for each in read):
-            raise InputError(f"{path} is a file that the gate reads itself. Choose another name.")
-    return targets
 
 
 def _about(files: Sequence[Path], calibration: Path | None, junit: Path | None) -> dict[str, Any]:
@@ -331,17 +307,45 @@ class _Shown:
 
 
 class _Outputs:
-    """Where the result goes, checked before any work is done: some files, and one form for standard output."""
+    """Where the result goes: the files that may be written, and one form for standard output."""
 
-    def __init__(self, targets: Sequence[tuple[Path, str]], form: str, force: bool) -> None:
+    def __init__(
+        self, named: Sequence[tuple[Path, str | None]], read: Sequence[Path | None], forms: Sequence[str], force: bool
+    ) -> None:
         self._targets: list[tuple[Path, str, bool]] = []
-        for path, form_of_file in targets:
-            _files.refuse_folder(path, f"gate{path.suffix}" if path.suffix.lower() in _ENDINGS else "gate.xml")
-            # A pipeline must not publish the result of an earlier run because that was there already.
-            overwrite = force or (path.is_file() and is_gate_result(path, form_of_file))
-            check_target(path, overwrite=overwrite)
-            self._targets.append((path, form_of_file, overwrite))
-        self._form = form
+        self._refused: list[Exception] = []
+        if len(forms) > 1:
+            self._refused.append(
+                typer.BadParameter(
+                    "only one of --json, --github and --markdown can go to standard output. Write the others to files, such as "
+                    "-o gate.json or -o gate.md."
+                )
+            )
+        self._form = forms[0] if len(forms) == 1 else "text"
+        for path, form in named:
+            try:
+                self._targets.append(self._target(path, form, read, force))
+            except (InputError, OSError) as error:
+                self._refused.append(error)
+
+    def _target(self, path: Path, form: str | None, read: Sequence[Path | None], force: bool) -> tuple[Path, str, bool]:
+        """A file to write, its form, which follows from its ending if that is None, and whether to replace an existing one."""
+        if (form := form or _ENDINGS.get(path.suffix.lower())) is None:
+            raise InputError("path", "be a file that ends in .json, .md or .xml", got=path)
+        if path in [target[0] for target in self._targets]:
+            raise InputError(f"{path} is named twice as a file to write. Choose another name for one of them.")
+        if path.is_file() and any(each is not None and each.exists() and path.samefile(each) for each in read):
+            raise InputError(f"{path} is a file that the gate reads itself. Choose another name.")
+        _files.refuse_folder(path, f"gate{path.suffix}" if path.suffix.lower() in _ENDINGS else "gate.xml")
+        # A pipeline must not publish the result of an earlier run because that was there already.
+        overwrite = force or (path.is_file() and is_gate_result(path, form))
+        check_target(path, overwrite=overwrite)
+        return path, form, overwrite
+
+    def check(self) -> None:
+        """Refuse what cannot be written, before any work is done. The error is written to the other files."""
+        if self._refused:
+            raise self._refused[0]
 
     def write(self, shown: _Shown) -> None:
         """Write the files and print the rest; a file that cannot be written is an error after all others are written."""
@@ -369,10 +373,8 @@ def _errors_in(outputs: _Outputs, about: dict[str, Any]) -> Iterator[None]:
     """Let a pipeline read why the checks could not be made, where it reads the checks."""
     try:
         yield
-    except typer.BadParameter:
-        raise
     except Exception as error:
-        message = error_text(error)
+        message = error.format_message() if isinstance(error, typer.BadParameter) else error_text(error)
         content = {"passed": False, "verdict": "error", "message": message, "checks": []}
         with suppress(OSError):  # such as a full disk, which is not what went wrong first
             outputs.write(_Shown(content | about, "", _Unmade(message)))
@@ -407,4 +409,5 @@ def _judge_sketch(sums: Sketch, calibration: Path | None, wanted: Wanted) -> Gat
     if calibrator is None:
         return judge(sums, Temperature(1.0), wanted, "prediction")
     calibrator.check_columns(sums, "sketch")
+    warn_of_same_rows(sums, {"The calibration": calibrator})
     return judge(sums, calibrator.map_, wanted, "prediction")

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import shutil
+import warnings
 from io import BytesIO
 
 import numpy as np
@@ -15,7 +16,7 @@ import shell
 import nishimori
 from nishimori import Sketch
 from nishimori._sums.sketch import parts
-from nishimori.errors import FormatError, MergeError
+from nishimori.errors import FormatError, InputWarning, MergeError
 
 LOGITS, LABELS = reference.drawn(900, 4)
 
@@ -57,6 +58,33 @@ def test_the_same_rows_in_other_blocks_may_have_another_id():
     again = Sketch().update(LOGITS[:100], LABELS[:100]).update(LOGITS[100:300], LABELS[100:300])
     np.testing.assert_allclose(again.state["moments"], MONDAY.state["moments"], rtol=1e-9, atol=1e-9)
     assert ids(again) != ids(MONDAY)
+
+
+def test_the_digest_is_that_of_all_parts_in_any_order(monkeypatch):
+    both = MONDAY + TUESDAY
+    assert both.digest == (part(300, 500) + part(0, 300)).digest == Sketch.from_bytes(both.to_bytes()).digest
+    assert len({each.digest for each in (MONDAY, TUESDAY, both, both + MONDAY)}) == 4
+    assert Sketch().digest is None
+    monkeypatch.setattr(parts, "MOST", 1)
+    assert (MONDAY + TUESDAY).digest is None, "a part was forgotten"
+
+
+def test_to_ask_for_the_digest_does_not_end_a_part():
+    sketch = part(0, 100)
+    first = sketch.digest
+    sketch.update(LOGITS[100:300], LABELS[100:300])
+    assert sketch.n_parts == 1
+    assert sketch.digest != first
+
+
+def test_a_fit_to_a_sketch_is_recognised_where_it_is_measured_on_it():
+    fitted = nishimori.ExpectationConsistency().fit(part(0, 300))
+    assert fitted.data_digest_ == MONDAY.digest
+    with pytest.warns(InputWarning, match="was fitted to the rows that are measured here"):
+        nishimori.evaluate(MONDAY, calibrator=fitted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nishimori.evaluate(TUESDAY, calibrator=fitted)
 
 
 def test_no_rows_are_no_part():

@@ -103,6 +103,32 @@ def test_a_sum_with_the_wrong_sign_is_refused_wherever_a_sign_is_known(kind):
             assert refuses(sketch, name, changed), (name, np.unravel_index(place, SHAPES[name]))
 
 
+@pytest.mark.parametrize("kind", ["plain", "weights", "clusters"])
+@pytest.mark.parametrize(("which", "least"), [(1, 0.5), (2, np.log(2))], ids=["Brier score", "loss"])
+def test_wrong_answers_have_a_least_brier_score_and_loss(kind, which, least):
+    """The true class of a wrong answer has a probability of at most 1/2, at every T."""
+    sketch = SKETCHES[kind]
+    wrong = sketch.census.wrong
+    curves = sketch.state["curves"].reshape(SHAPES["curves"])
+    assert (curves[which, 0] > least * wrong).all()
+    for node in (0, 18, -1):
+        changed = curves.copy()
+        changed[which, 0, node] = 0.99 * least * wrong
+        assert refuses(sketch, "curves", changed.ravel()), node
+
+
+@pytest.mark.parametrize("kind", ["plain", "weights", "clusters"])
+def test_what_is_observed_of_ts_is_minus_its_gap_at_zero_temperature(kind):
+    observed = SKETCHES[kind].state["observed"]
+    observed[1] *= 1.001
+    assert refuses(SKETCHES[kind], "observed", observed)
+
+
+def test_ties_of_wrong_answers_have_just_the_least_brier_score_and_loss():
+    made = Sketch().update(np.ones((50, 2)), np.ones(50, dtype=int), 10.0 ** np.linspace(-9, 9, 50))
+    assert Sketch.from_bytes(made.to_bytes()).census.right == 0
+
+
 @pytest.mark.parametrize("kind", list(SKETCHES))
 def test_bins_that_do_not_sum_to_the_weights_are_refused(kind):
     bins = SKETCHES[kind].state["bins"].reshape(SHAPES["bins"])

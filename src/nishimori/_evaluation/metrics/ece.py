@@ -1,13 +1,13 @@
 """The expected calibration error."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nishimori._evaluation.ece_difference import EceDifference
-from nishimori._evaluation.limits import one_sided, stretch
+from nishimori._evaluation.limits import limits_of_ece
 from nishimori._evaluation.metrics.confidence import gaps_of_sketch, limits_of_size
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
 from nishimori._rows.rows import Rows
@@ -88,11 +88,10 @@ class Ece(Metric):
         return estimate.gaps.interval(level)
 
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
-        """The limits of the ECE, which is at least the gap, whose limits know what hardly any wrong answers leave open."""
+        """The limits of the ECE, which know what hardly any wrong answers leave open."""
         assert estimate.gaps is not None, "whose absence has a reason"
-        further = stretch(np.array([card.accuracy]), np.array([1 / estimate.squares]), level)[0]
-        low, high = replace(estimate.gaps, products=estimate.gaps.products * further**2).interval(one_sided(level))
-        return Limits(low, max(high, limits_of_size(card, level)[1]), f"{100 * estimate.value:.2f} % as measured")
+        ends = limits_of_ece(estimate.gaps, limits_of_size(card, level), card.accuracy, level)
+        return Limits(*ends, f"{100 * estimate.value:.2f} % as measured")
 
     def of_sketch(self, answer: "NodeScores", census: "Census") -> Estimate:  # noqa: ARG002 - others need both
         """The ECE between the temperatures that the sketch keeps."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nishimori._evaluation.limits import limits_of_gaps, one_sided
+from nishimori._evaluation.limits import limits_of_ece, limits_of_gaps
 from nishimori._evaluation.metrics.ece import Ece, PairedGaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
 from nishimori._sums.predictions import BinSums, Predictions
@@ -106,10 +106,11 @@ class PositiveEce(Metric):
         return Ece().interval(estimate, level)
 
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
-        """The limits of the ECE, which is at least the positive gap, whose limits know few samples of a class."""
-        low, high = self.interval(estimate, one_sided(level))
+        """The limits of the ECE, which know what hardly any samples of a class leave open."""
         gap = card["positive_gap"]
-        return Limits(low, max(high, _limits_of_size(gap, level)[1]), f"{100 * estimate.value:.2f} % as measured")
+        assert gap.gaps is not None, "which is made of bins"
+        ends = limits_of_ece(gap.gaps, _limits_of_size(gap, level), gap.gaps.true_share, level)
+        return Limits(*ends, f"{100 * estimate.value:.2f} % as measured")
 
     def for_gate(self, estimate: Estimate) -> float:
         """The bias-corrected ECE."""

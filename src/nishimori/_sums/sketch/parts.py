@@ -68,6 +68,12 @@ class Parts:
         new = (_digest(self.open),) if self.open.n_rows else ()
         return Parts(self.ids, self.n_forgotten) + Parts(new)
 
+    @property
+    def digest(self) -> str | None:
+        """Which parts these are, in any order; None if there are none, or some were forgotten."""
+        ids = self.closed.ids
+        return None if self.n_forgotten or not ids else blake2b(b"".join(sorted(ids)), digest_size=_N_BYTES).hexdigest()
+
     def extended(self, sums: Contents) -> "Parts":
         """The same with more sums in the last part."""
         return replace(self, open=sums if self.open is None else self.open + sums)

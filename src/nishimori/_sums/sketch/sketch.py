@@ -1,7 +1,7 @@
 """A summary of rows that can be kept, sent and added in place of the rows."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import fields
 from math import exp
@@ -436,6 +436,16 @@ class Sketch(Displayed):
     @property
     def n_rows(self) -> int:
         return self.n_samples
+
+    @property
+    def digest(self) -> str | None:
+        """Which parts it is made of: what was fitted to it is known by that, as by the digest of rows."""
+        return self._parts.digest
+
+    def tell_digest(self, tell: Callable[[str], None]) -> None:
+        """Call ``tell`` with the digest, if there is one."""
+        if (digest := self.digest) is not None:
+            tell(digest)
 
     def gather(self, pass_: Any, report: Any = None) -> NoReturn:  # noqa: ARG002
         """Refuse: a sketch has no rows to read."""

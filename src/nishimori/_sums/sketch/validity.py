@@ -4,6 +4,7 @@ Files are checked by it when they are read, and sketches before they are added: 
 """
 
 from collections.abc import Iterator, Sequence
+from math import log
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,11 @@ def _claims_of(i: int, observable: Observable, sums: Contents) -> Iterator[tuple
         yield "observed", "not be positive for 'ts'", observed <= 0
         if is_finite:
             yield "moments", "agree with the loss in `curves`", _equal(gap[1:-1], sums.curves[2, 1], size[1:-1])
+            yield (
+                "observed",
+                "be minus the gap of 'ts' at T = 0, where only the top class counts",
+                _equal(-observed, gap[-1], size[-1]),
+            )
     if observable._is_monotone:
         yield "moments", "have slopes that are not negative", slope >= -_ROUNDING * slope.max()
 
@@ -113,6 +119,9 @@ def _claims_of_metrics(sums: Contents) -> Iterator[tuple[str, str, Any]]:
     yield "curves", "have a confidence from 0 to 1, which rises with 1/T", _share(confidence, weight) & (steepness >= 0)
     yield "curves", "have a Brier score from 0 to 2", _share(brier, 2 * weight)
     yield "curves", "have a loss that is not negative", loss >= -_ROUNDING * weight
+    # The true class of a wrong answer has a probability of at most 1/2.
+    yield "curves", "have a loss of at least log 2 for each wrong answer", loss >= log(2) * census.wrong - _ROUNDING * weight
+    yield "curves", "have a Brier score of at least 1/2 for each wrong answer", brier >= census.wrong / 2 - _ROUNDING * weight
     weights, claimed, correct, in_squares, misses = sums.bins
     yield "bins", "be finite", np.isfinite(sums.bins)
     yield (
