@@ -182,7 +182,7 @@ def gate(
     Each check ends with pass or fail if the data prove it, and is otherwise inconclusive. Results of an earlier gate are
     replaced; --force replaces other files, too.
     """
-    wanted = Wanted(_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
+    wanted = Wanted(typed_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
     refuse_swapped("gate", files, calibration)
     outputs = _Outputs(
         _targets(output or [], junit, [*files, calibration]), _form(json=as_json, github=github, markdown=markdown), force
@@ -207,7 +207,7 @@ def gate(
         raise typer.Exit(3 if found.verdict == "fail" else 4)
 
 
-def _bounds(typed: Sequence[str]) -> dict[Any, float]:
+def typed_bounds(typed: Sequence[str]) -> dict[Any, float]:
     """The bounds as they were typed, by metric."""
     if not typed:
         raise typer.BadParameter("name at least one bound, such as --bound ece=0.02.", param_hint="--bound")

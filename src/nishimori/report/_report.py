@@ -20,11 +20,11 @@ from nishimori._support.disk import new_file
 from nishimori._support.escape import html_text, printable
 from nishimori._support.numbers import between, whole
 from nishimori.errors import InputError
-from nishimori.report._content import worst
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
 from nishimori.report._results import FORMAT, Asked, results_of
 from nishimori.report._schema import brief, check_results, with_present_names
+from nishimori.report._top import lines
 
 # More bins than this are not readable in a diagram, and make the file large.
 _MOST_BINS = 100
@@ -50,9 +50,12 @@ class Report:
     methods : sequence, or mapping of names to methods
         Further methods for the tables of the page, as for `compare`: names, calibrators of your own, or temperatures.
     title : str
-        The heading of the page, such as the name of the model.
+        What the page is about, such as the name of the model: part of its heading.
     metrics : sequence, optional
         What the table of methods shows besides, as for `evaluate`.
+    bounds : dict of metrics to numbers, optional
+        What the model must keep to be shipped, as for `gate`: the page then says whether it does, as it is and after the
+        methods to use.
     level : float
         The level of all intervals.
     n_bins : int
@@ -79,12 +82,13 @@ class Report:
         test_labels: Any = None,
         *,
         methods: Methods = (),
-        title: str = "Model",
+        title: str = "",
         test_weight: Any = None,
         test_clusters: Any = None,
         test_groups: Any = None,
         ids: Any = None,
         metrics: Sequence[Any] | None = None,
+        bounds: Mapping[Any, float] | None = None,
         level: float = 0.95,
         n_bins: int = 15,
         **options: Unpack[RowOptions],
@@ -97,7 +101,7 @@ class Report:
         test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
         validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, test_options)
         kind, classes = options.get("input") or input_in(validation), options.get("classes")
-        asked = Asked(classes, kind, used, counts_in(validation, options), float(level), n_bins, methods, metrics)
+        asked = Asked(classes, kind, used, counts_in(validation, options), float(level), n_bins, methods, metrics, bounds)
         found = results_of(validation, test, ids, asked)
         found["verdict"]["sentences"] += floor_verdicts(logits, options, used)
         names = ("logits, labels", "logits, labels" if test is None else "test_logits, test_labels")
@@ -138,11 +142,8 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """What the page says at its top."""
-        told = self._results["verdict"]
-        return " ".join(
-            [f"{told['headline']}. {told['summary']}", told["advice"], *(" ".join(each) for each in worst(self._results))]
-        )
+        """What the page says at its top, a line each: what is wrong, what to do, what stays wrong, and whether to ship."""
+        return "\n".join(lines(self._results))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
@@ -181,7 +182,7 @@ class Report:
         return made()
 
     def __str__(self) -> str:
-        return printable(self.verdict)
+        return "\n".join(map(printable, lines(self._results)))
 
     def __repr__(self) -> str:
         about = self._results["data"]
