@@ -13,6 +13,7 @@ from nishimori._support.escape import xml_text
 from nishimori._support.intervals import normal_quantile
 from nishimori.plot._style import COLORS
 from nishimori.report._content import by_samples, other_places, slider_place
+from nishimori.report._text import short_name
 
 WIDTH = 380
 _WIDE = 560
@@ -241,8 +242,7 @@ def _labels_of(rows: Sequence[Mapping[str, Any]], *, narrow: bool = False) -> li
 
 def _short_name(text: str, longest: int) -> str:
     """A name from the data as a picture can hold it: a control character in a picture ends the whole process."""
-    name = xml_text(text)
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+    return short_name(xml_text(text), longest)
 
 
 def _ends(found: Mapping[str, Any], z: float) -> Spec:

@@ -204,8 +204,10 @@ def _check_metrics(results: Mapping[str, Any]) -> None:
             in_percent = next(metric["in_percent"] for metric in listed if metric["name"] == name)
             needed = numbers if in_percent else numbers | {f"{name}{what}_se": _UNKNOWN}
             _record(needed, limits)(each, place)
-    for number, each in enumerate(results["slider"]["places"]):
-        _record({metric["name"]: _UNKNOWN for metric in scores_of_slider(results)})(each, f"slider.places[{number}]")
+    scores = _record({metric["name"]: _UNKNOWN for metric in scores_of_slider(results)})
+    for key in ("places", "methods"):
+        for number, each in enumerate(results["slider"].get(key, [])):
+            scores(each, f"slider.{key}[{number}]")
 
 
 def _gaps(value: Any, place: str) -> None:

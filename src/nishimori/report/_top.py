@@ -5,9 +5,12 @@ from typing import Any
 
 from nishimori._support.formatting import signed
 from nishimori._support.intervals import normal_quantile
-from nishimori.report._text import format_measurement, four, gap, percent, rounded, share
+from nishimori.report._text import format_measurement, four, gap, percent, rounded, share, short_name
 
 _INCONCLUSIVE = ("inconclusive", "cannot be judged")
+
+# Characters of a name in a cell of before and after.
+_LONGEST = 20
 
 
 def heading(results: Mapping[str, Any]) -> str:
@@ -35,7 +38,7 @@ def lines(results: Mapping[str, Any]) -> list[str]:
     """All of it in words, a line each."""
     said = [f"{results['verdict']['headline']}."]
     said += actions(results)
-    said += [f"{title}: {text}" for title, text in stays_wrong(results)]
+    said += [f"{title}: {text}" for title, text in filter(None, [stays_wrong(results)])]
     if (found := shipping(results)) is not None:
         said.append(f"{found['decision']}. {found['text']}")
     return said
@@ -84,23 +87,28 @@ def _what_it_does(method: Mapping[str, Any]) -> str:
 # What stays wrong
 
 
-def stays_wrong(results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is significantly wrong after the method to use, or as it is where none is: a title and a sentence each."""
+def stays_wrong(results: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What is significantly wrong after the method to use, or as it is where there is none: a title, and sentences.
+
+    None if it is not known.
+    """
     rows = {each["method"]: each for each in results["methods"]}
     one, verdict = rows[results["recommended"] or "none"], results["verdict"]
     title = f"Still wrong {after_name(results)}" if results["recommended"] else "Wrong as it is"
     if "worst_class" not in one:  # of reports that were made before their rows had one
-        return [("What is left", each) for each in (verdict["classes"], verdict.get("groups", "")) if each]
+        known = " ".join(filter(None, (verdict["classes"], verdict.get("groups", ""))))
+        return ("What is left", known) if known else None
     if one["gap_se"] is None:
-        return []
+        return None
     other = rows.get(other_method(results) or "")
     said = [*_means_off(one, results), *(_about_worst(one, other, key, results) for key in ("class", "group"))]
-    found = [(title, each) for each in said if each]
+    found = list(filter(None, said))
     if not found and one.get("ece_low"):
-        found = [(title, f"the ECE, {percent(one['ece'])}, is significantly above that of a calibrated model.")]
+        found = [f"the ECE, {percent(one['ece'])}, is significantly above that of a calibrated model."]
     classes = one["worst_class"]
     among = "" if classes is None else f", neither over all samples nor in {classes['n_all']} predicted classes"
-    return found or [(title, f"nothing that is significant{among}.")]
+    first, *others = found or [f"nothing that is significant{among}."]
+    return title, " ".join([first, *(f"{each[0].upper()}{each[1:]}" for each in others)])
 
 
 def _means_off(row: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
@@ -166,7 +174,7 @@ def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("class", "group"):
         found = [each.get(f"worst_{key}") for each in shown]
         if all(found):
-            rows.append((f"Largest {key} gap", [(gap(each["gap"], None), str(each["name"]), "") for each in found]))
+            rows.append((f"Largest {key} gap", [(gap(each["gap"], None), short_name(each["name"], _LONGEST), "") for each in found]))
             plural = "Classes" if key == "class" else "Groups"
             rows.append((f"{plural} off", [_plain(f"{each['n_off']} of {each['n_all']}") for each in found]))
     return {"heads": ["before", *(f"after {name}" for name in names)], "rows": rows}
