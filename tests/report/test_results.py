@@ -149,9 +149,10 @@ def test_gaps_have_one_sign_which_is_the_real_minus(results):
 
 def test_data_that_methods_were_fitted_to_are_mentioned_first():
     found = Report(X, Y)
-    said = "All methods were measured on the data that they were fitted to, which flatters them. Mean confidence is "
-    assert found.to_dict()["verdict"]["summary"].startswith(said)
-    assert found.to_dict()["verdict"]["sentences"][0] == said.removesuffix(" Mean confidence is ")
+    said = "All methods were measured on the data that they were fitted to, which flatters them."
+    assert found.verdict.splitlines()[1] == said
+    assert found.verdict.splitlines()[0].endswith(", on the same data.")
+    assert found.to_dict()["verdict"]["sentences"][0] == said
     assert "flatters" not in str(made())
 
 

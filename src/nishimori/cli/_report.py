@@ -180,9 +180,12 @@ def _made(
         if options["classes"] is None and isinstance(last, FileRows):
             options["classes"] = last.class_names
         found = nishimori.Report(data[0], test_logits=data[1] if len(data) > 1 else None, ids=names, **options)
+    from nishimori.report._report import method_of_code  # noqa: PLC0415 - with which scikit-learn comes
+
     about = found.to_dict()
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}
-    return nishimori.Report.from_dict(about | {"code": python_lines(sets, roles, **about_rows), "warnings": warned})
+    code = python_lines(sets, roles, method_of_code(about["recommended"]), **about_rows)
+    return nishimori.Report.from_dict(about | {"code": code, "warnings": warned})
 
 
 def _refuse_other_classes(data: Sequence[Any], sets: Sequence[list[Path]]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 import nishimori
 from nishimori._evaluation.compare import Methods, data_sets, floor_verdicts
+from nishimori._evaluation.usual_methods import CHANGING, ONE_TEMPERATURE
 from nishimori._fit.floors import MAY_BE_AUTO
 from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_options
 from nishimori._rows.rows import counts_in, input_in
@@ -31,7 +32,7 @@ _MOST_BINS = 100
 
 _CODE = """import nishimori
 
-calibrator = nishimori.calibrator("adaptive").fit({val})
+calibrator = nishimori.calibrator({method!r}).fit({val})
 card = nishimori.evaluate({measured}, calibrator=calibrator)
 print(calibrator.temperature_, card.ece, card.nll)"""
 
@@ -117,7 +118,7 @@ class Report:
                     "files": [],
                     "command": "",
                 },
-                "code": _CODE.format(val=names[0], measured=names[1]),
+                "code": _CODE.format(val=names[0], measured=names[1], method=method_of_code(found["recommended"])),
             }
         )
 
@@ -194,6 +195,11 @@ class Report:
             '<iframe title="Calibration report" style="width:100%;height:50rem;border:0" '
             f'srcdoc="{html_text(self.to_html())}"></iframe>'
         )
+
+
+def method_of_code(recommended: str | None) -> str:
+    """The method of the lines of Python on the page: the one to use, if its name is all that is needed for it."""
+    return recommended if recommended in (*ONE_TEMPERATURE, *CHANGING) else "adaptive"
 
 
 Report.__doc__ = with_options(Report.__doc__ or "", OPTIONS)

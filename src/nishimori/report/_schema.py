@@ -274,7 +274,7 @@ _REPORT = _record(
         **_same("title code", _text),
         "verdict": _record(
             {**_same("status headline summary advice classes", _text), "sentences": _list(_text)},
-            {"groups": _text, "headlines": _list(_HEADLINE, 1)},
+            {**_same("groups caveats", _text), "headlines": _list(_HEADLINE, 1)},
         ),
         "data": _record(
             {

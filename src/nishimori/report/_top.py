@@ -36,7 +36,7 @@ def other_method(results: Mapping[str, Any]) -> str | None:
 
 def lines(results: Mapping[str, Any]) -> list[str]:
     """All of it in words, a line each."""
-    said = [f"{results['verdict']['headline']}."]
+    said = [f"{results['verdict']['headline']}.", *filter(None, [results["verdict"].get("caveats")])]
     said += actions(results)
     said += [f"{title}: {text}" for title, text in filter(None, [stays_wrong(results)])]
     if (found := shipping(results)) is not None:
@@ -174,7 +174,9 @@ def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("class", "group"):
         found = [each.get(f"worst_{key}") for each in shown]
         if all(found):
-            rows.append((f"Largest {key} gap", [(gap(each["gap"], None), short_name(each["name"], _LONGEST), "") for each in found]))
+            rows.append(
+                (f"Largest {key} gap", [(gap(each["gap"], None), short_name(each["name"], _LONGEST), "") for each in found])
+            )
             plural = "Classes" if key == "class" else "Groups"
             rows.append((f"{plural} off", [_plain(f"{each['n_off']} of {each['n_all']}") for each in found]))
     return {"heads": ["before", *(f"after {name}" for name in names)], "rows": rows}
