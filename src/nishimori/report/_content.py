@@ -92,7 +92,8 @@ def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
         for each in results["methods"]
         if each.get("nll_difference") is not None
     ]
-    return {"heads": [f"{each['title']} in points" if each["in_percent"] else each["title"] for each in shown], "rows": rows}
+    in_points = [each["in_percent"] and not each["is_signed"] for each in shown]  # the title of a signed one says so
+    return {"heads": [each["title"] + " in points" * adds for each, adds in zip(shown, in_points, strict=True)], "rows": rows}
 
 
 def _difference(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str, str]:

@@ -175,7 +175,10 @@ def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
         found = [each.get(f"worst_{key}") for each in shown]
         if all(found):
             rows.append(
-                (f"Largest {key} gap", [(gap(each["gap"], None), short_name(each["name"], _LONGEST), "") for each in found])
+                (
+                    f"Largest {key} gap",
+                    [(gap(each["gap"], None), f"{key} {short_name(each['name'], _LONGEST)}", "") for each in found],
+                )
             )
             plural = "Classes" if key == "class" else "Groups"
             rows.append((f"{plural} off", [_plain(f"{each['n_off']} of {each['n_all']}") for each in found]))
