@@ -145,7 +145,7 @@ def test_names_from_the_data_are_shown_and_not_run(page):
     assert sorted(names) == sorted(report_case.CLASSES)
     groups = page.eval_on_selector_all("#groups tbody th", "all => all.map(each => each.textContent)")
     assert sorted(groups) == sorted(report_case.GROUPS)
-    assert page.text_content("h1") == "<b>model</b>"
+    assert page.text_content("h1") == "Calibration report: <b>model</b>"
     assert page.evaluate("window.broken") is None
     assert page.eval_on_selector_all("img, h1 b, td i", "all => all.length") == 0
 
@@ -197,4 +197,60 @@ def test_paper_is_white_and_shows_everything(browser, address):
     ink = found.page.evaluate("getComputedStyle(document.body).color")
     assert np.mean([int(each) for each in ink.removeprefix("rgb(").removesuffix(")").split(",")]) < 60
     assert found.page.evaluate("getComputedStyle(document.querySelector('.tall')).overflowY") == "visible"
+    found.context.close()
+
+
+@pytest.fixture(scope="module")
+def rare_address(tmp_path_factory):
+    with pytest.warns(nishimori.errors.InputWarning, match="one temperature cannot correct that"):
+        report = nishimori.Report(*report_case.rare(0), *report_case.rare(1), bounds={"ece": 0.02})
+    path = tmp_path_factory.mktemp("rare") / "report.html"
+    report.save(path)
+    return path.as_uri()
+
+
+def test_a_method_without_a_temperature_is_shown_first_and_the_slider_leaves_it(browser, rare_address):
+    (val, val_labels), (z, labels) = report_case.rare(0), report_case.rare(1)
+    found = Opened(browser, rare_address, viewport={"width": 1100, "height": 900})
+    found.page.wait_for_selector(LIVE)
+    used = found.page.text_content("#now")
+    card = nishimori.evaluate(z, labels, calibrator=nishimori.calibrator(used).fit(val, val_labels))
+    names = ("accuracy", "positive_ece", "positive_gap")
+    cells = {name: found.page.text_content(f"#scores [data-score={name}]") for name in names}
+    assert cells["accuracy"] == f"{100 * card.accuracy:.2f} %"
+    assert cells["positive_ece"] == f"{100 * card.positive_ece:.2f} %"
+    assert cells["positive_gap"] == f"{100 * card.positive_gap:+.2f}".replace("-", "−")
+    wanted = sorted(f"{100 * each:.1f}%" for each in card.positive_reliability.confidence)
+    labels_of = "all => all.map(each => each.getAttribute('aria-label'))"
+    shown_bins = found.page.eval_on_selector_all("#reliability [aria-label*='mean P(class 1)']", labels_of)
+    assert all(any(f"mean P(class 1): {each};" in label for label in shown_bins) for each in wanted)
+    move_to(found.page, 3)
+    assert found.page.text_content("#now").startswith("T = ")
+    found.page.click(f"button:text-is('{used}')")
+    assert found.page.text_content("#now") == used
+    assert cells["accuracy"] == found.page.text_content("#scores [data-score=accuracy]")
+    found.page.wait_for_timeout(200)
+    assert found.said == []
+    found.context.close()
+
+
+@pytest.mark.parametrize("which", ["address", "rare_address"])
+def test_a_phone_shows_what_decides_and_the_marks_of_the_worst_classes(browser, request, axe, which):
+    found = Opened(browser, request.getfixturevalue(which), viewport={"width": 390, "height": 844})
+    found.page.wait_for_selector(LIVE)
+    script = "all => all.map(each => each.getBoundingClientRect()).map(box => [box.left, box.right, box.width])"
+    marks = found.page.eval_on_selector_all(".on-narrow .mark-symbol path", script)
+    assert len(marks) >= 4  # before and after, of each class
+    cells = found.page.eval_on_selector_all(".glance td, .glance th", script)
+    gaps = found.page.eval_on_selector_all("#classes tbody td:nth-child(5)", script)
+    for left, right, width in (*marks, *cells, *gaps):
+        assert left >= 0
+        assert right <= 390
+        assert width > 0
+    (action, *_) = found.page.eval_on_selector_all(".action", "all => all.map(each => each.getBoundingClientRect().bottom)")
+    assert action <= 844  # on the first screen
+    assert not found.page.locator(".wide .on-wide").first.is_visible()
+    sizes = found.page.eval_on_selector_all(".glance tbody td", "all => all.map(each => getComputedStyle(each).fontSize)")
+    assert len(set(sizes)) == 1  # before and after are of equal size
+    assert axe.run(found.page).response["violations"] == []
     found.context.close()

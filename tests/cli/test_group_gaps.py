@@ -177,7 +177,7 @@ def test_compare_takes_groups_by_name(place):
     assert found["methods"][2]["temperature"] is None
     assert found["recommendation"]["best"]["method"] == "group"
     assert expected.about_groups in found["verdicts"]
-    assert "; after group none of 2 gaps is significant (the largest, group " in expected.about_groups
+    assert ": after group none of 2 gaps is significant (the largest, group " in expected.about_groups
     (place / "east.csv").write_text((place / "t.csv").read_text().replace(",site", ",hospital", 1))
     ended = shell.nishimori("compare t.csv east.csv --classes ant,bee,cat --groups site --methods none,group", place=place)
     assert (ended.code, ended.out) == (1, "")

@@ -37,10 +37,12 @@ def table(path, data, *, photos=False):
 def test_a_page_is_written_and_the_verdict_printed(run, files):
     ended = run("report val.npz test.npz")
     assert (ended.code, ended.err) == (0, "Wrote report.html\n")
-    assert ended.out.startswith("Overconfident. Mean confidence is ")
+    expected = nishimori.Report(VALIDATION["logits"], VALIDATION["codes"], TEST["logits"], TEST["codes"])
+    assert ended.out.splitlines() == expected.verdict.splitlines()
+    assert 3 <= len(ended.out.splitlines()) <= 5
     page = (files / "report.html").read_text()
     assert hashlib.sha256((files / "test.npz").read_bytes()).hexdigest() in page
-    assert "<h1>test.npz</h1>" in page
+    assert "<h1>Calibration report: test.npz</h1>" in page
     assert "nishimori report val.npz test.npz" in page
 
 
@@ -78,8 +80,37 @@ def test_json_is_the_dictionary_and_writes_no_file(run, files):
 
 def test_markdown_is_printed(run, files):
     ended = run("report val.npz --markdown --title", "mine")
-    assert ended.out.startswith("# Calibration report: mine\n\n**Overconfident.**")
+    assert ended.out.startswith("# Calibration report: mine\n\n**Overconfident by ")
     assert not (files / "report.html").exists()
+
+
+def test_bounds_are_typed_and_judged_as_those_of_gate(run, files):
+    assert run("fit val.npz -o calibration.json").code == 0
+    for bounds in ("--bound ece=10%", "--bound ece=0.001 --bound nll=2", "--bound group_gap=0.01"):
+        found = json.loads(run(f"report val.npz test.npz --json {bounds}").out)["gate"]["methods"]
+        expected = [
+            json.loads(run(f"gate test.npz --json {bounds} {more}").out) for more in ("", "--calibration calibration.json")
+        ]
+        assert [each["method"] for each in found[:2]] == ["none", "adaptive"]
+        for mine, theirs in zip(found, expected, strict=False):
+            assert mine["verdict"] == theirs["verdict"]
+            assert [each["bound"] for each in mine["checks"]] == [each["bound"] for each in theirs["checks"]]
+    ended = run("report val.npz test.npz --bound ece=10%")
+    assert ended.code == 0  # a report is no gate
+    assert re.match(r"(Ship it|Do not ship it|Not decided).*ECE at most 10 %: ", ended.out.splitlines()[-1])
+    assert "--bound ece must lie between 0 and 1, got 2." in run("report val.npz test.npz --json --bound ece=2").err
+    assert run("report val.npz --json --bound ece").code == 2
+
+
+def test_the_lines_of_python_fit_the_method_to_use(run, files, monkeypatch, capsys):
+    for name, seed in (("v", 0), ("t", 1)):
+        z, labels = report_case.rare(seed)
+        np.savez(files / f"{name}.npz", logits=z, labels=labels)
+    found = json.loads(run("report v.npz t.npz --json").out)
+    used = next(each for each in found["methods"] if each["method"] == found["recommended"])
+    assert used["temperature"] is None
+    code = found["code"].replace("calibrator.temperature_, ", "")
+    assert printed_by(code, files, monkeypatch, capsys) == pytest.approx([used["ece"], used["nll"]], rel=1e-6)
 
 
 def printed_by(code, folder, monkeypatch, capsys):
@@ -230,7 +261,7 @@ def test_large_files_let_another_process_draw_the_page(run, files, monkeypatch):
     assert run("report val.npz").code == 0
     page = (files / "report.html").read_text()
     assert "<script>window.made = 1</script>" in page
-    assert page.count(">another</svg>") == 5
+    assert page.count(">another</svg>") == 6
     assert _vega._running.get() is None
 
 

@@ -126,7 +126,7 @@ def test_reports_that_are_compared_share_no_samples(files):
             "data": results["data"] | {"measured_on": measured, "data_digest": None},
         }
 
-    others = ["accuracy", "gap", "ece", "nll", "ece_after", "nll_after"]
+    others = ["accuracy", "gap", "ece", "nll", "gap_after", "ece_after", "nll_after"]
     same_fit = nishimori.diff(about(validation="a", test="b"), about(validation="a", test="c"))
     assert [each.name for each in same_fit.changes] == others
     found = nishimori.diff(about(validation="a", test="b"), about(validation="d", test="e"))

@@ -1,5 +1,6 @@
 """Files of every kind that an earlier commit of `main` wrote stay readable; see ``written/README.md``."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,18 @@ def test_sketches_can_be_merged_with_new_ones(rows, tmp_path):
 def test_show_reads_every_file(name):
     ended = shell("show", WRITTEN / name)
     assert ended.code == 0, ended.err
+
+
+def test_a_report_is_shown_with_a_choice_and_before_beside_after():
+    report = nishimori.Report.from_dict(json.loads((WRITTEN / "report.json").read_text(encoding="utf-8")))
+    told = report.to_dict()
+    rows = {each["method"]: each for each in told["methods"]}
+    first, use = str(report).splitlines()[:2]
+    assert first == f"{told['verdict']['headline']}."
+    assert use.startswith(f"Use {told['recommended']}: one temperature, T = ")
+    for text in (report.to_markdown(), report.to_html()):
+        for name in ("none", told["recommended"]):
+            assert f"{100 * rows[name]['ece']:.2f} %" in text
 
 
 @pytest.mark.parametrize("name", ["report.json", "eval.json"])

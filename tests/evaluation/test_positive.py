@@ -110,7 +110,8 @@ def rare(seed):
     return (z[4000:8000], labels[4000:8000]), (z[8000:], labels[8000:])
 
 
-WARNING = "one temperature cannot correct that. Use the method best or platt"
+OFF = "one temperature cannot correct that."
+WARNING = f"{OFF} Use the method best or platt"
 
 
 def test_one_temperature_that_leaves_the_positive_class_off_is_a_warning_that_names_what_helps():
@@ -131,10 +132,14 @@ def test_compare_and_reports_warn_of_it_as_well():
     validation, test = rare(0)
     with pytest.warns(InputWarning, match=WARNING):
         found = nishimori.compare(*validation, *test)
-    assert any(WARNING in each for each in found.verdicts)
+    assert found.recommendation.choice in ("platt", "beta", "vector")
+    assert any(each.endswith(OFF) for each in found.verdicts)  # what helps is recommended already
     with pytest.warns(InputWarning, match=WARNING):
         report = nishimori.Report(*validation, *test)
-    assert any(WARNING in each for each in report.to_dict()["verdict"]["sentences"])
+    assert any(each.endswith(OFF) for each in report.to_dict()["verdict"]["sentences"])
+    with pytest.warns(InputWarning, match=WARNING):
+        found = nishimori.compare(*validation, *test, methods=("none", "adaptive"))
+    assert any(WARNING in each for each in found.verdicts)
 
 
 def test_a_calibrated_model_of_two_classes_brings_no_warning():

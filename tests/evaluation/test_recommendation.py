@@ -72,10 +72,9 @@ def contradictions(sentences):
     says = {
         "nothing to do": "Nothing has to be done" in text,
         "leave": "Leave the model as it is" in text,
-        "best": re.search(r"\bBest( of [^:]*)?: ", text) is not None,
-        "no gain": re.search(r"(^|\. )(None of [^.]* has|\S+ does not have) a significantly lower NLL than no cal", text)
-        is not None,
-        "the same": re.search(r"\bBest of [^:]*: the same", text) is not None,
+        "use": re.search(r"(^|[.,] )[Uu]se ", text) is not None,
+        "no gain": "Inconclusive: " in text,
+        "the same": re.search(r"(None of [^.:]* has|\S+ does not have) a significantly lower NLL\.", text) is not None,
         "lower than the simplest": "Its NLL is significantly lower than that of" in text,
         "a gap": re.search(r"[1-9]\d* of \d+ gaps? (is|are) significant|which is significant", text) is not None,
         "not enough": "not enough" in text,
@@ -85,10 +84,10 @@ def contradictions(sentences):
     }
     excluded = [
         ("nothing to do", "leave"),
-        ("nothing to do", "best"),
+        ("nothing to do", "use"),
         ("nothing to do", "no gain"),
         ("nothing to do", "a gap"),
-        ("leave", "best"),
+        ("leave", "use"),
         ("leave", "no gain"),
         ("the same", "lower than the simplest"),
         ("not enough", "not rejected"),
@@ -126,6 +125,16 @@ def test_nothing_is_contradicted_and_no_row_is_significantly_better_than_the_bes
     assert any(each.startswith("Nothing has to be done") for each in found.verdicts) == (advised.action == "nothing")
     if advised.best is not None and advised.simplest is not None and advised.best.method != advised.simplest.method:
         assert own[advised.best.method].mean() < own[advised.simplest.method].mean()
+    moved = {name: methods[name].predict_proba(test[0]).argmax(axis=1) != test[0].argmax(axis=1) for name in ("bias", "vector")}
+    assert advised.choice == "none" or advised.choice is None or own[advised.choice].mean() <= own["none"].mean()
+    if advised.other is not None:
+        assert moved[advised.other].any()
+        assert advised.choice == advised.simplest.method
+        assert own[advised.other].mean() < own[advised.choice].mean()
+    elif advised.action in ("calibrate", "open") and advised.best is not None:
+        # The choice is the best of all, and where that changes predictions no temperature is as good.
+        assert advised.choice == advised.best.method
+        assert advised.simplest is None or not moved.get(advised.choice, np.zeros(1)).any()
 
 
 @pytest.mark.parametrize("n", [60, 1500])
@@ -216,15 +225,16 @@ def test_numbers_are_those_of_the_probabilities_in_any_order_of_methods(biased, 
     share = 100 * moved.mean()
     among = [name for name in ("none", "adaptive", "ec", "ts") if name in methods]
     assert found.verdicts[1].startswith(
-        f"Best of {', '.join(among)} and vector: vector, "
+        f"If predictions may change, use vector, the best of {', '.join(among)} and vector: "
         f"error {MINUS}{-best.error_points:.{0 if best.error_points <= -10 else 1}f} points, NLL "
         f"{MINUS}{-best.nll_percent:.0f} %, ECE {MINUS}"
     )
     assert f"; it changes {share:{'.0f' if share >= 10 else '.2g'}} % of the predictions. Its NLL is" in found.verdicts[1]
     se = found["adaptive"].temperature_se
     T = f"{advised.simplest.temperature:.{1 - int(np.floor(np.log10(se)))}f}"
-    assert found.verdicts[0].startswith(f"Simplest: adaptive, T = {T} ± ")
-    assert "; compared with no calibration: NLL " in found.verdicts[0]
+    assert found.verdicts[0].startswith(f"Use adaptive (T = {T} ± ")
+    assert found.verdicts[0].endswith(" points compared with no calibration; it changes no prediction.")
+    assert (advised.choice, advised.other, advised.methods) == ("adaptive", "vector", ("adaptive", "vector"))
     told = found.to_dict()["recommendation"]
     assert (told["best"]["method"], told["best"]["nll_percent"]) == ("vector", best.nll_percent)
     assert told["sentences"] == list(found.verdicts[:2])
@@ -261,14 +271,17 @@ def test_without_no_calibration_changes_are_those_from_the_first_method_and_it_i
     advised = found.recommendation
     assert (advised.reference, advised.as_is, advised.action) == ("vector", None, None)
     assert (advised.simplest.method, advised.best.method) == ("ec", "vector")
-    assert "; compared with vector: error +" in found.verdicts[0] or "; compared with vector: NLL +" in found.verdicts[0]
+    assert re.match(r"Use ec \(T = \S+ ± \S+\): NLL \+.* compared with vector; it changes no prediction\.$", found.verdicts[0])
+    assert (advised.choice, advised.other) == ("ec", "vector")
     assert advised.best.nll_percent is None
     assert advised.simplest.nll_percent == pytest.approx(100 * (found["ec"].scorecard.nll / found["vector"].scorecard.nll - 1))
     turned = compare(*biased[0], *biased[1], methods=("ts", "vector"))
-    assert re.match(r"Simplest: ts, T = \S+ ± \S+\.$", turned.verdicts[0])
-    assert turned.verdicts[1].startswith("Best of ts and vector: vector; compared with ts: error −")
+    assert re.match(r"Use ts \(T = \S+ ± \S+\); it changes no prediction\.$", turned.verdicts[0])
+    best = "use vector, the best of ts and vector: error −"
+    assert re.match(rf"If predictions may change, {best}.* compared with ts; it changes", turned.verdicts[1])
     alone = compare(*biased[0], *biased[1], methods=("none", "vector"))
-    assert alone.verdicts[0].startswith("Best of none and vector: vector; compared with no calibration: error −")
+    assert re.match(r"Use vector, the best of none and vector: error −.* compared with no calibration; it", alone.verdicts[0])
+    assert (alone.recommendation.choice, alone.recommendation.other) == ("vector", None)
 
 
 def test_a_calibrated_model_needs_nothing_and_a_shifted_method_makes_it_worse():
@@ -281,11 +294,12 @@ def test_a_calibrated_model_needs_nothing_and_a_shifted_method_makes_it_worse():
     assert (simplest is None) == all(
         found[each].scorecard.nll > found["none"].scorecard.nll for each in ("adaptive", "ec", "ts")
     )
-    assert simplest is None or "(not significant)" in found.verdicts[1]
-    assert not any(each.startswith("Best") for each in found.verdicts)
+    assert simplest is None or "(not significant)" in simplest.changes(LEVEL)
+    assert (found.recommendation.choice, found.recommendation.other) == ("none", None)
+    assert not any(re.match("Use|If", each) for each in found.verdicts)
     harmful = compare(*validation[:2], *test[:2], methods=("none", 3.0))
     assert harmful.recommendation.action == "leave"
-    assert harmful.recommendation.best is None
+    assert (harmful.recommendation.best, harmful.recommendation.choice) == (None, "none")
     assert harmful.verdicts[0] == (
         "Leave the model as it is: no calibration has a significantly lower NLL than T=3, and T=3 does not have a "
         "significantly lower one."
@@ -307,7 +321,10 @@ def test_several_parameters_are_not_judged_on_the_data_that_they_were_fitted_to(
 
 def test_without_test_data_the_best_is_known_of_temperatures_only(biased):
     validation, _ = biased
-    unknown = "Best: not known, because methods were measured on the data that they were fitted to. Pass test data."
+    unknown = (
+        "Whether another method is better is not known, because methods were measured on the data that they were fitted to. "
+        "Pass test data."
+    )
     advised = compare(*validation, methods=("none", "adaptive", "vector")).recommendation
     assert (advised.best, advised.sentences[-1]) == (None, unknown)
     assert compare(*validation, methods=("none", "ts", "ec")).recommendation.best is not None
@@ -322,13 +339,16 @@ def test_a_sketch_does_not_tell_the_best():
     assert advised.simplest.nll_percent == pytest.approx(
         100 * (reference.nll(logits, labels, advised.simplest.temperature) / reference.nll(logits, labels) - 1), rel=1e-3
     )
-    assert "Best: not known, because the differences between methods have no standard errors." in found.verdicts
+    assert (advised.choice, advised.other) == ("ec", None)
+    unknown = "Whether another method is better is not known, because the differences between methods have no standard errors."
+    assert unknown in found.verdicts
 
 
 def stub(method, nll, temperature=None, se=0.1, gap=0.0):
     """A row of a comparison of which only the NLL is known."""
     metric = SimpleNamespace(value=0.1)
-    numbers = {"nll": nll, "gap": gap, "gap_se": 0.01, "ece_se": None, "__getitem__": lambda self, name: metric}
+    estimates = {"gap": SimpleNamespace(value=gap, se=0.01)}
+    numbers = {"nll": nll, "ece_se": None, "estimates": estimates, "__getitem__": lambda self, name: metric}
     row = {"method": method, "temperature": temperature, "temperature_se": se, "changed_predictions": 0.0}
     return SimpleNamespace(**row, scorecard=type("Card", (), numbers)(), by_class=None, by_group=None)
 
@@ -367,8 +387,8 @@ def test_nothing_has_to_be_done_only_where_confidence_equals_accuracy_too(gap, o
     else:
         where = " on the validation data" if off_in_validation else ""
         assert said == (
-            "ts does not have a significantly lower NLL than no calibration, although mean confidence differs significantly "
-            f"from accuracy{where}."
+            "Inconclusive: ts does not have a significantly lower NLL than no calibration, although mean confidence differs "
+            f"significantly from accuracy{where}."
         )
 
 
@@ -379,7 +399,8 @@ def test_a_lower_loss_with_a_higher_calibration_error_is_said():
         sign = 1 if (first, second) == ("ts", "b") else -1
         return Difference(sign * (-0.1 if metric == "nll" else 0.034), 0.001, 1e-5)
 
-    said = recommend(rows, difference, 0.95, off_in_validation=False).sentences[-1]
+    (said,) = recommend(rows, difference, 0.95, off_in_validation=False).sentences
+    assert said.startswith("Use b, the best of ts and b: ")  # which changes no prediction either
     assert said.endswith("But its ECE is significantly higher than that of ts, by 3.4 points.")
 
 
@@ -400,11 +421,13 @@ def group_gaps(p, labels, groups):
     return {name: (found[name][0], adjusted[name]) for name in names}
 
 
-def test_named_groups_are_judged_after_the_simplest_and_the_best_method():
+def test_named_groups_are_judged_after_the_methods_to_use():
     validation, test = drawn("group-biased", 3000, 0), drawn("group-biased", 3000, 1)
     options = {"groups": validation[2], "test_groups": test[2]}
     found = compare(*validation[:2], *test[:2], methods=("none", "adaptive", "group"), **options)
     assert (found.recommendation.simplest.method, found.recommendation.best.method) == ("adaptive", "group")
+    # It changes no prediction either, so it is the one to use.
+    assert found.recommendation.methods == ("group",)
     group = nishimori.GroupConsistency(by="groups").fit(*validation[:2], groups=validation[2])
     p = {
         "adaptive": reference.softmax(test[0], found["adaptive"].temperature),
@@ -419,6 +442,8 @@ def test_named_groups_are_judged_after_the_simplest_and_the_best_method():
         worst = max(off or gaps, key=lambda one: abs(gaps[one][0]))
         size, side = 100 * abs(gaps[worst][0]), "above" if gaps[worst][0] >= 0 else "below"
         number = f"{len(off) or 'none'} of 3 gaps {'are' if len(off) > 1 else 'is'} significant"
+        if name != "group":
+            continue
         parts.append(f"after {name} {number} (the largest, group {worst}: confidence {size:.1f} points {side} accuracy)")
     assert found.about_groups == f"Groups, with Holm's correction: {'; '.join(parts)}."
     assert found.about_groups in found.verdicts

@@ -95,12 +95,12 @@ def test_a_report_says_first_that_test_data_are_the_validation_data():
     with pytest.warns(InputWarning, match=EQUAL):
         report = nishimori.Report(*VALIDATION, *VALIDATION)
     found = report.to_dict()
-    assert found["verdict"]["summary"].startswith(EQUAL)
+    assert found["verdict"]["caveats"].startswith(EQUAL)
     assert found["warnings"][0].startswith(EQUAL)
     assert EQUAL in report.to_html()
     other = nishimori.Report(*VALIDATION, *TEST).to_dict()
     assert other["warnings"] == []
-    assert EQUAL not in other["verdict"]["summary"]
+    assert EQUAL not in other["verdict"]["caveats"]
 
 
 def test_a_gate_warns_on_the_rows_of_the_fit():

@@ -118,13 +118,19 @@ def test_the_verdict_recommends_what_the_table_shows_to_be_best():
     points = 100 * (rows[best]["error"] - rows["none"]["error"])
     assert max(points, percent) < -10  # which are shown without decimals
     among = "none, adaptive, ec, ts, class temperatures, bias and vector"
-    assert better.startswith(f"Best of {among}: {best}, error −{-points:.0f} points, NLL −{-percent:.0f} %, ECE −")
+    start = f"If predictions may change, use {best}, the best of {among}"
+    assert better.startswith(f"{start}: error −{-points:.0f} points, NLL −{-percent:.0f} %, ECE −")
     assert told["metrics"][0]["name"] == "error"
     assert f"{best} none of 4 gaps is significant" in told["verdict"]["classes"]
     page, text = report.to_html(), report.to_markdown()
-    assert f'<p class="advice">{better}</p>' in html.unescape(page)
-    assert page.count('<span class="tag">best</span>') == 2
-    assert page.count('<span class="tag">simplest</span>') == 3
+    assert f"<li>{better}</li>" in html.unescape(page)
+    assert page.count('<span class="tag">if predictions may change</span>') == 2
+    assert page.count('<span class="tag">use</span>') == 3
+    use, change = report.verdict.splitlines()[1:3]
+    assert use.startswith("Use adaptive: one temperature, T = ")
+    assert change.startswith(f"If predictions may change, use {best}: error −{-points:.0f} points, NLL −{-percent:.0f} %; it ")
+    assert f'<p class="action">{use}</p>' in page
+    assert f'<p class="action second">{change}</p>' in page
     assert better in html.unescape(text)
     assert told["verdict"]["classes"].replace("'", "&#39;") in page
 
@@ -133,7 +139,8 @@ def test_gaps_have_one_sign_which_is_the_real_minus(results):
     page, text = (getattr(Report.from_dict(results), name)() for name in ("to_html", "to_markdown"))
     gaps = [row[when]["gap"] for row in results["classes"]["rows"] for when in ("before", "one", "several")]
     assert min(gaps) < 0 < max(gaps)
-    for shown in (page[page.index("<main>") : page.index("</main>")], text):
+    plain = page[page.index("<main>") : page.index("</main>")].replace('<span class="on-wide"> ±', " ±")
+    for shown in (plain, text):
         signs = [each[1] for each in re.finditer(r"([^\w\s>|]+)\d+\.?\d* ± ", shown)]
         assert {"+", "−"} <= set(signs)
         assert "+−" not in shown
@@ -142,9 +149,10 @@ def test_gaps_have_one_sign_which_is_the_real_minus(results):
 
 def test_data_that_methods_were_fitted_to_are_mentioned_first():
     found = Report(X, Y)
-    said = "All methods were measured on the data that they were fitted to, which flatters them. Mean confidence is "
-    assert found.to_dict()["verdict"]["summary"].startswith(said)
-    assert found.to_dict()["verdict"]["sentences"][0] == said.removesuffix(" Mean confidence is ")
+    said = "All methods were measured on the data that they were fitted to, which flatters them."
+    assert found.verdict.splitlines()[1] == said
+    assert found.verdict.splitlines()[0].endswith(", on the same data.")
+    assert found.to_dict()["verdict"]["sentences"][0] == said
     assert "flatters" not in str(made())
 
 
@@ -283,7 +291,7 @@ def test_without_a_temperature_the_report_says_why():
     logits[np.arange(200), labels] = 2.0
     results = Report(logits, labels, input="logits").to_dict()
     assert results["recommended"] is None
-    assert results["verdict"]["advice"] == "No temperature could be fitted; the table below says why."
+    assert results["verdict"]["advice"] == "No temperature could be fitted; the table of methods says why."
     assert all("all 200 samples" in each["why"] for each in results["temperatures"])
     assert results["mistakes"] == []
 
@@ -356,17 +364,215 @@ def test_weights_and_batches_leave_errors_as_copies_would():
     np.testing.assert_allclose(weighted["risk_coverage"]["before"], repeated["risk_coverage"]["before"], atol=1e-5)
 
 
-def test_the_verdict_names_the_class_that_most_answers_are_affected_by(results):
-    predicted, claimed = X.argmax(axis=1), reference.softmax(X).max(axis=1)
-    right = predicted == Y
+def after_choice(calibrator, logits):
+    """The probabilities after a fitted calibrator, and those of the predicted classes."""
+    p = calibrator.predict_proba(logits)
+    return p, p.max(axis=1)
+
+
+def cells_of(report):
+    """The table of before and after: the texts of each row."""
+    from nishimori.report import _top
+
+    return {name: [text for text, _, _ in cells] for name, cells in _top.before_and_after(report.to_dict())["rows"]}
+
+
+@pytest.fixture(scope="module")
+def biased():
+    """Data of which vector scaling is better than any temperature, which leaves single classes off."""
+    rng = np.random.default_rng(0)
+    truth = 2 * rng.normal(size=(4000, 4))
+    logits, labels = 1.5 * truth + np.array([2.0, 0, 0, -2]), (truth + rng.gumbel(size=truth.shape)).argmax(axis=1)
+    return (logits[:2000], labels[:2000]), (logits[2000:], labels[2000:])
+
+
+def test_the_top_has_the_numbers_of_the_model_as_it_is_and_after_the_methods_to_use(biased):
+    validation, (logits, labels) = biased
+    report = Report(*validation, logits, labels)
+    told = report.to_dict()
+    use, other = told["recommendation"]["choice"], told["recommendation"]["other"]
+    assert (use, told["recommended"]) == ("adaptive", "adaptive")
+    assert other in ("bias", "vector")
+    cells = cells_of(report)
+    columns = [nishimori.calibrator(name).fit(*validation) for name in ("none", use, other)]
+    for place, calibrator in enumerate(columns):
+        p, claimed = after_choice(calibrator, logits)
+        predicted = p.argmax(axis=1)
+        right = predicted == labels
+        assert cells["Accuracy"][place] == f"{100 * right.mean():.2f} %"
+        assert cells["Mean confidence"][place] == f"{100 * claimed.mean():.2f} %"
+        assert cells["ECE"][place] == f"{100 * reference.ece(claimed, right, np.linspace(0, 1, 16)):.2f} %"
+        assert cells["NLL"][place] == f"{-np.log(p[np.arange(2000), labels]).mean():.4f}"
+        gaps = [(claimed - right)[predicted == k].mean() for k in range(4)]
+        if place < 2:  # where the largest gaps are significant
+            largest = max(gaps, key=abs)
+            assert cells["Largest class gap"][place] == f"{100 * largest:+.2f}".replace("-", "−")
+    p, claimed = after_choice(columns[1], logits)
+    before = 100 * (reference.softmax(logits).max(axis=1) - (logits.argmax(axis=1) == labels)).mean()
+    after = 100 * (claimed - (p.argmax(axis=1) == labels)).mean()
+    assert told["verdict"]["headline"] == f"Overconfident by {before:.1f} points; after calibration {abs(after):.1f}"
+    assert all(f">{text}</td>" in report.to_html() or f">{text} <small>" in report.to_html() for text in cells["NLL"])
+
+
+def test_what_stays_wrong_names_the_largest_significant_gap_after_the_method_to_use(biased):
+    validation, (logits, labels) = biased
+    report = Report(*validation, logits, labels)
+    p, claimed = after_choice(nishimori.calibrator("adaptive").fit(*validation), logits)
+    predicted = p.argmax(axis=1)
     parts = [predicted == k for k in range(4)]
-    total = [abs((claimed[part] - right[part]).sum()) for part in parts]
-    worst = int(np.argmax(total))
-    part = parts[worst]
+    gaps = [(claimed - (predicted == labels))[part].mean() for part in parts]
+    worst = int(np.argmax(np.abs(gaps)))
+    right = (predicted == labels)[parts[worst]].mean()
+    (said,) = (line for line in report.verdict.splitlines() if line.startswith("Still wrong"))
+    gap = 100 * (claimed - (predicted == labels)).mean()
+    assert re.match(rf"Still wrong after adaptive: mean confidence is {gap:.1f}\d* ± \S+ points above accuracy\. Class", said)
     assert (
-        f"Worst predicted class {worst}: {100 * part.mean():.0f} % of the answers, {100 * right[part].mean():.0f} % right at "
-        in (Report.from_dict(results).verdict)
-    )
+        f" Class {worst} is {100 * right:.0f} % right at {100 * claimed[parts[worst]].mean():.0f} % mean confidence "
+        f"({100 * parts[worst].mean():.1f} % of the answers); "
+    ) in said
+    found = nishimori.compare(*validation, logits, labels)
+    numbers = [found[name].by_class for name in found.recommendation.methods]
+    counts = [f"{len(each.off) or 'none'} of 4" for each in numbers]
+    assert said.endswith(f"; {counts[0]} predicted classes are off, after {found.recommendation.other} {counts[1]}.")
+
+
+@pytest.fixture(scope="module")
+def rare():
+    """A report on two classes of which one is rare: the top class is right on average, the probability of class 1 is not."""
+    validation, test = report_case.rare(0), report_case.rare(1)
+    with pytest.warns(nishimori.errors.InputWarning, match="one temperature cannot correct that"):
+        return validation, test, Report(*validation, *test)
+
+
+def test_a_rare_class_with_too_high_probabilities_is_not_presented_as_fine(rare):
+    validation, (z, labels), report = rare
+    told = report.to_dict()
+    p = 1 / (1 + np.exp(-z))
+    assert abs(np.maximum(p, 1 - p).mean() - ((p > 0.5) == labels).mean()) < 0.01
+    used = told["recommendation"]["choice"]
+    assert used in ("platt", "beta", "vector")
+    after = nishimori.calibrator(used).fit(*validation).predict_proba(z)[:, 1]
+    start = f"P(class 1) is too high: mean {100 * p.mean():.3g} %, prevalence {100 * labels.mean():.3g} %"
+    assert told["verdict"]["headline"].startswith(f"{start}; after calibration {100 * after.mean():.3g} %")
+    assert {"platt", "beta"} <= {each["method"] for each in told["methods"]}
+    cells = cells_of(report)
+    means = [f"{100 * each.mean():.2f} %" for each in (p, after)]
+    assert cells[f"Mean P(class 1); prevalence {100 * labels.mean():.2f} %"] == means
+    assert f"prevalence of class 1: {100 * labels.mean():.2f} %" in report.to_html()
+    assert told["data"]["positive"] == {"name": "1", "share": pytest.approx(labels.mean())}
+
+
+def test_two_classes_that_are_right_have_the_mean_probability_beside_the_prevalence():
+    rng = np.random.default_rng(3)
+    z = 2 * rng.normal(size=2000)
+    labels = np.where(rng.random(2000) < 1 / (1 + np.exp(-z)), "spam", "ham")
+    verdict = Report(z, labels, classes=["ham", "spam"]).to_dict()["verdict"]
+    mean, share = (1 / (1 + np.exp(-z))).mean(), (labels == "spam").mean()
+    assert (verdict["status"], verdict["headlines"][1]["off"]) == ("calibrated", False)
+    said = f"No miscalibration found. Mean P(class spam) {100 * mean:.3g} %, prevalence {100 * share:.3g} %"
+    assert verdict["headline"] == said
+
+
+def test_the_diagram_of_two_classes_has_the_probability_of_the_second_one_from_0_to_1(rare):
+    from nishimori.report import _charts
+
+    validation, (z, labels), report = rare
+    told = report.to_dict()
+    slider = told["slider"]
+    assert [each["names"] for each in slider["methods"]] == [[told["recommended"]]]
+    assert slider["start"] == len(slider["places"])  # the method to use, which has no temperature
+    as_is = next(each for each in slider["places"] if each["temperature"] == 1)
+    after = nishimori.calibrator(told["recommended"]).fit(*validation).predict_proba(z)[:, 1]
+    for place, p in ((as_is, 1 / (1 + np.exp(-z))), (slider["methods"][0], after)):
+        for lower, upper, mean, share, _, _, _, n in place["positive_bins"]:
+            inside = (p > lower) & (p <= upper)
+            assert (mean, share, n) == pytest.approx((p[inside].mean(), labels[inside].mean(), inside.sum()), abs=1e-7)
+        assert sum(each[-1] for each in place["positive_bins"]) == len(z)
+    assert slider["methods"][0]["accuracy"] == pytest.approx(((after > 0.5) == labels).mean())
+    upper, lower = _charts.reliability(told)["vconcat"]
+    for layer in upper["layer"] + lower["layer"]:
+        assert layer["encoding"]["x"]["scale"]["domain"] == [0, 1]
+    assert upper["layer"][2]["encoding"]["y"]["axis"]["title"] == "share of class 1"
+    shown = _charts.datasets(told)
+    assert [each["accuracy"] for each in shown["bins"] if each["place"] == slider["start"]] == [
+        each[3] for each in slider["methods"][0]["positive_bins"]
+    ]
+    assert len(shown["curve"]) == len(slider["places"])
+
+
+def test_errors_are_shown_after_the_method_to_use_even_if_it_has_no_temperature(rare):
+    validation, (z, labels), report = rare
+    told = report.to_dict()
+    p = nishimori.calibrator(told["recommended"]).fit(*validation).predict_proba(z)
+    for each in told["mistakes"]:
+        assert each["confidence_after"] == pytest.approx(p[each["row"]].max(), rel=1e-9)
+    order = np.argsort(-p.max(axis=1), kind="stable")
+    wrong = np.cumsum(p.argmax(axis=1)[order] != labels[order])
+    for coverage, error in told["risk_coverage"]["one"]:
+        n = round(coverage * len(z))
+        assert error == pytest.approx(wrong[n - 1] / n, abs=2 / n)
+
+
+BOUNDS = [
+    ({"ece": 0.09}, "Ship it with adaptive"),
+    ({"ece": 0.05}, "Ship it with vector"),
+    ({"nll": 1.02, "error": 0.9}, "Ship it with adaptive"),
+    ({"error": 0.9}, "Ship it with adaptive"),
+    ({"group_gap": 0.02}, "Do not ship it"),
+    ({"gap": 0.03, "error": 0.9}, "Not decided"),
+]
+
+
+@pytest.mark.parametrize(("bounds", "decision"), BOUNDS)
+def test_bounds_are_judged_as_gate_judges_them(biased, bounds, decision):
+    validation, test = biased
+    report = Report(*validation, *test, bounds=bounds)
+    told = report.to_dict()
+    advised = told["recommendation"]
+    assert [each["method"] for each in told["gate"]["methods"]] == ["none", advised["choice"], advised["other"]]
+    for each in told["gate"]["methods"]:
+        fitted = nishimori.calibrator(each["method"]).fit(*validation)
+        expected = nishimori.gate(*test, bounds=bounds, calibrator=fitted)
+        assert each["verdict"] == expected.verdict
+        for check, wanted in zip(each["checks"], expected.to_dict()["checks"], strict=True):
+            assert (check["low"], check["high"]) == pytest.approx((wanted["low"], wanted["high"]), rel=1e-6, abs=1e-9)
+    said = report.verdict.splitlines()[-1]
+    assert said.startswith(f"{decision}. ")
+    assert f"<strong>{decision}</strong>" in report.to_html()
+    assert said in html.unescape(report.to_markdown())
+    assert "would settle it" not in said
+
+
+def test_without_bounds_nothing_is_said_about_shipping(biased):
+    report = Report(*biased[0], *biased[1])
+    assert report.to_dict()["gate"] is None
+    assert "hip it" not in report.to_html()[: report.to_html().index("</main>")]
+
+
+def test_a_method_is_not_judged_on_the_data_that_it_was_fitted_to(biased):
+    validation, _ = biased
+    report = Report(*validation, bounds={"ece": 0.05})
+    assert [each["method"] for each in report.to_dict()["gate"]["methods"]] == ["none"]
+    assert report.verdict.splitlines()[-1].startswith("Not decided. ECE at most 5 %: fail as it is (")
+    assert report.verdict.endswith(" adaptive was fitted to these samples: pass test data to judge it.")
+    fine = Report(*validation, bounds={"error": 0.9})
+    assert fine.verdict.splitlines()[-1].startswith("Ship it as it is. ")
+
+
+def test_no_sentence_plans_further_validation_samples(biased):
+    validation, test = biased
+    found, report = nishimori.compare(*validation, *test), Report(*validation, *test)
+    assert "required_samples" not in {**found.tests, **report.to_dict()["tests"]}
+    for text in (*found.verdicts, report.to_markdown(), report.to_html()):
+        assert "more validation samples" not in text
+
+
+def test_the_heading_says_what_the_page_is(biased):
+    untitled, titled = (Report(*biased[0], **options) for options in ({}, {"title": "ResNet-20"}))
+    assert untitled.to_markdown().startswith("# Calibration report\n")
+    assert titled.to_markdown().startswith("# Calibration report: ResNet-20\n")
+    assert "<h1>Calibration report: ResNet-20</h1>" in titled.to_html()
+    assert "<title>Calibration report: ResNet-20</title>" in titled.to_html()
 
 
 def test_the_brier_score_of_two_classes_is_that_of_scikit_learn():
@@ -383,10 +589,11 @@ def test_the_brier_score_of_two_classes_is_that_of_scikit_learn():
     assert "half the sum over both" in report.to_html()
 
 
-def test_the_diagram_of_two_classes_begins_at_one_half():
+def test_the_diagram_of_a_sketch_of_two_classes_begins_at_one_half():
     from nishimori.report import _charts
 
-    results = Report((X[:, 1] - X[:, 0])[Y < 2], Y[Y < 2]).to_dict()
+    results = Report(nishimori.Sketch().update((X[:, 1] - X[:, 0])[Y < 2], Y[Y < 2])).to_dict()
+    assert results["data"]["positive"] is None
     upper, lower = _charts.reliability(results)["vconcat"]
     for layer in upper["layer"] + lower["layer"]:
         assert layer["encoding"]["x"]["scale"]["domain"] == [0.5, 1]

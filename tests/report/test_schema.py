@@ -22,10 +22,28 @@ VALIDATION, TEST = report_case.rows(120)
 @pytest.fixture(scope="module")
 def results():
     """A whole report with few places of its slider: the first one, T = 1, and that of the recommended method."""
-    found = report_case.report(VALIDATION, TEST, "title").to_dict()
-    places, start = found["slider"]["places"], found["slider"]["start"]
-    kept = [places[0], next(each for each in places if each["temperature"] == 1), places[start]]
-    found["slider"] = {"places": [each | {"bins": each["bins"][:2]} for each in kept], "start": 2}
+    return shortened(report_case.report(VALIDATION, TEST, "title"))
+
+
+@pytest.fixture(scope="module")
+def rare():
+    """The same of two classes, with a bound, and with a method to use that has no temperature."""
+    validation, test = report_case.rare(0), report_case.rare(1)
+    with pytest.warns(nishimori.errors.InputWarning, match="one temperature cannot correct that"):
+        report = Report(*validation, *test, bounds={"ece": 0.02, "group_gap": 0.1}, groups=validation[1], test_groups=test[1])
+    found = shortened(report)
+    assert found["slider"]["methods"]
+    assert found["slider"]["start"] == 3
+    return found
+
+
+def shortened(report):
+    found = report.to_dict()
+    slider = found["slider"]
+    places, start = slider["places"], slider["start"]
+    kept = [places[0], next(each for each in places if each["temperature"] == 1), places[min(start, len(places) - 1)]]
+    few = [each | {name: each[name][:2] for name in ("bins", "positive_bins") if name in each} for each in kept]
+    found["slider"] = slider | {"places": few, "start": 2 if start < len(places) else 3 + start - len(places)}
     for name in ("classes", "groups"):
         found[name]["rows"] = found[name]["rows"][:1]
     found["mistakes"], found["confusions"] = found["mistakes"][:1], found["confusions"][:1]
@@ -123,11 +141,22 @@ def refusal(found, shown):
 
 
 # A value elsewhere may refer to what was damaged.
-REFER = {"slider.start", "slider.places", "recommended", "best", "methods"}
+REFER = {
+    "slider.start",
+    "slider.places",
+    "recommended",
+    "best",
+    "methods",
+    "recommendation.other",
+    "gate.methods",
+    "gate.methods[1].checks",
+}
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_every_damage_is_refused_by_its_place_or_can_be_shown(results, shown, change):
+@pytest.mark.parametrize("of", ["results", "rare"])
+def test_every_damage_is_refused_by_its_place_or_can_be_shown(request, of, shown, change):
+    results = request.getfixturevalue(of)
     refused = 0
     for way in places_in(results):
         error = refusal(damaged(results, way, change), shown)
@@ -141,15 +170,16 @@ def test_every_damage_is_refused_by_its_place_or_can_be_shown(results, shown, ch
     assert refused > 20
 
 
-def test_a_refusal_names_the_place_what_it_must_be_and_what_it_is(results):
+def test_a_refusal_names_the_place_what_it_must_be_and_what_it_is(results, rare):
     cases = [
         (("slider", "start"), "3", "slider.start must be a whole number of at least 0, got '3'."),
         (("slider", "start"), 3, "slider.start must be a whole number from 0 to 2, got 3."),
         (("slider", "places", 0, "bins", 0), [1.0], "slider.places[0].bins[0] must be a list of 7 to 8 values, got [1.0]."),
         (("slider", "places", 1, "temperature"), 2, "slider.places must be a list of which one has the temperature 1, got [0"),
-        (("methods", 0, "method"), "x", "methods must be a list of which one has the method 'none', got ['x'"),
-        (("recommended",), "x", "recommended must be None or one of the methods that have a temperature, 'ts', "),
-        (("best",), "x", "best must be None or one of the methods 'none', 'ts', "),
+        (("methods", 0, "method"), "x", "methods must be a list of which one has the method 'none' and its numbers, got ['x'"),
+        (("recommended",), "x", "recommended must be None or one of the methods that have numbers, 'ts', "),
+        (("best",), "x", "best must be None or one of the methods that have numbers, 'ts', "),
+        (("recommendation", "other"), "x", "recommendation.other must be None or one of the methods that have numbers, 'ts', "),
         (("recommendation", "action"), "x", "recommendation.action must be one of 'calibrate', 'nothing', "),
         (("recommendation", "simplest", "changed_predictions"), 2, "recommendation.simplest.changed_predictions must be a n"),
         (("classes", "rows", 0, "before", "gap"), None, "classes.rows[0].before.gap must be a finite number, got None."),
@@ -161,6 +191,19 @@ def test_a_refusal_names_the_place_what_it_must_be_and_what_it_is(results):
         with pytest.raises(FormatError) as refused:
             Report.from_dict(damaged(results, way, replaced_by(value)))
         assert str(refused.value).startswith(f"`results` is damaged: {message}"), way
+    more = [
+        (("slider", "methods", 0, "temperature"), 2.0, "slider.methods[0].temperature must be None, got 2.0."),
+        (("gate", "methods", 0, "method"), "x", "gate.methods must be a list of which one has the method 'none', got ['x'"),
+        (("gate", "methods", 1, "checks"), [], "gate.methods[1].checks must be a list that is not empty, got []."),
+    ]  # fmt: skip
+    for way, value, message in more:
+        with pytest.raises(FormatError) as refused:
+            Report.from_dict(damaged(rare, way, replaced_by(value)))
+        assert str(refused.value).startswith(f"`results` is damaged: {message}"), way
+    for way, name in ((("slider", "places", 1), "positive_bins"), (("methods", 0), "positive_gap")):
+        place = place_of((*way, name))
+        with pytest.raises(FormatError, match=rf"^`results` is damaged: {re.escape(place)} is missing\."):
+            Report.from_dict(damaged(rare, (*way, name), removed))
     with pytest.raises(FormatError, match=r"^`results` is damaged: data\.n_classes is missing\. Make the report again\.$"):
         Report.from_dict(damaged(results, ("data", "n_classes"), removed))
 
@@ -189,6 +232,9 @@ KINDS = {
     "no temperature": lambda: Report(9 * np.eye(4)[Y], Y),
     "few rows": lambda: Report(X[:5], Y[:5]),
     "clusters": lambda: Report(X, Y, clusters=np.arange(80) // 4, sample_weight=np.arange(80.0)),
+    "two classes": lambda: Report(X[:, 0], Y > 1, bounds={"ece": 0.1}),
+    "a sketch of two classes": lambda: Report(nishimori.Sketch().update(X[:, 0], Y > 1)),
+    "a method without a temperature": lambda: Report(*report_case.rare(0), *report_case.rare(1), bounds={"gap": 0.01}),
 }
 
 
@@ -225,11 +271,16 @@ def test_a_report_that_calls_the_adaptive_method_auto_is_read():
 
 
 def test_a_report_that_was_made_before_there_was_a_recommendation_is_read(results, shown):
-    before = {name: each for name, each in results.items() if name not in ("best", "recommendation")}
-    before["verdict"] = {name: each for name, each in results["verdict"].items() if name != "groups"}
+    before = copy.deepcopy({name: each for name, each in results.items() if name not in ("best", "recommendation", "gate")})
+    for name in ("groups", "headlines"):
+        del before["verdict"][name]
+    del before["slider"]["methods"], before["data"]["positive"]
+    for each in before["methods"]:
+        for name in ("worst_class", "worst_group", "gap", "gap_se"):
+            del each[name]
     before["verdict"]["advice"] = "Divide the logits by T = 1.6."
     again = Report.from_dict(before)
     assert again.to_dict() == before
     shown(again)
-    assert '<span class="tag">recommended</span>' in again.to_html()
-    assert '<p class="advice">Divide the logits by T = 1.6.</p>' in again.to_html()
+    assert '<span class="tag">use</span>' in again.to_html()
+    assert '<p class="action">Divide the logits by T = 1.6.</p>' in again.to_html()

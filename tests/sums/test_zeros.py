@@ -1,5 +1,6 @@
 """True classes of probability zero decide the loss: every verdict that rests on them says so first, with the remedy."""
 
+import html
 import json
 import warnings
 
@@ -111,10 +112,15 @@ def test_the_report_begins_with_zeros():
     report = nishimori.Report(P, LABELS, input="probabilities", floor=None)
     sentence = FIT.format("1 of 431 validation samples", "the T of ts and adaptive and every NLL")
     flatters = "All methods were measured on the data that they were fitted to, which flatters them."
-    assert report.verdict.startswith(f"Zeros at true classes; overconfident. {flatters} {sentence} Mean confidence is ")
+    first, second = report.verdict.splitlines()[:2]
+    assert first.startswith("Zeros at true classes. Overconfident by ")
+    assert second == f"{flatters} {sentence}"
+    assert html.unescape(report.to_html()).count(f'<p class="warning">{second}</p>') == 1
     assert report.to_dict()["verdict"]["sentences"][:2] == [flatters, sentence]
     floored = nishimori.Report(P, LABELS, input="probabilities")
-    assert floored.verdict.startswith(f"Overconfident. {flatters} Mean confidence")
+    first, second = floored.verdict.splitlines()[:2]
+    assert first.startswith("Overconfident by ")
+    assert second == flatters
 
 
 @pytest.fixture
@@ -131,7 +137,7 @@ def test_the_shell_says_so_first_and_names_its_options(place):
     sentence = FIT.format("1 of 431 validation samples", "the T of ts and adaptive and every NLL")
     sentence = sentence.replace("`floor='auto'`", "--floor auto").replace("`floor`", "--floor")
     assert sentence in text
-    assert text.index(sentence) < text.index("Simplest: ec")
+    assert text.index(sentence) < text.index("use ec (T = ")
     told = json.loads(
         shell.nishimori("compare v.npz --methods none,ts,ec --input probabilities --floor none --json", place=place).out
     )

@@ -23,10 +23,10 @@ from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.differences import Differences, differences_of
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
 from nishimori._evaluation.metrics.metric import Difference, Metric
+from nishimori._evaluation.metrics.positive import BEYOND_ONE_TEMPERATURE
 from nishimori._evaluation.metrics.table import asked_metrics, suited_metrics
 from nishimori._evaluation.p_value import is_rejected
 from nishimori._evaluation.recommendation import join_names, recommend
-from nishimori._evaluation.required_samples import RequiredSamples, required_samples
 from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
 from nishimori._evaluation.usual_methods import ONE_TEMPERATURE, UsualMethods, fit_usual
 from nishimori._fit.adaptive import match_both
@@ -52,9 +52,6 @@ from nishimori.maps.map import Map
 Methods = Sequence[str | float | Calibrator] | Mapping[str, str | float | Calibrator]
 """What `compare` compares; a float is a temperature."""
 
-# The first of these that has a standard error is the one that the number of samples is estimated for.
-_PILOTS = ("ec", "adaptive", "ts")
-
 FLATTERS = "All methods were measured on the data that they were fitted to, which flatters them."
 """The first verdict where it is so."""
 
@@ -77,7 +74,6 @@ def compare(
     test_groups: Any = None,
     metrics: Sequence[Any] | None = None,
     level: float = 0.95,
-    target: float = 0.02,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
     **options: Unpack[RowOptions],
@@ -109,8 +105,8 @@ def compare(
     metrics : sequence, optional
         What to measure besides: names such as "ks" or "top_n_accuracy(top_n=3)", functions of `nishimori.metrics`, or a
         `Metric` of your own.
-    level, target : float
-        The level of intervals; a test rejects if its p-value is below 1 - level. The relative error of T to plan samples for.
+    level : float
+        The level of intervals; a test rejects if its p-value is below 1 - level.
     n_bins : int
         Number of bins of the calibration error.
     strategy : {"uniform", "quantile"}
@@ -154,7 +150,7 @@ def compare(
     for each in filter(_is_fitted, chosen.values()):
         each.check_columns(validation, "logits")
     how = _How(wanted, n_bins, strategy, counts_in(validation, options))
-    found = _compare_methods(chosen, validation, test, how, level, target, with_usual=None if methods is not None else meaning)
+    found = _compare_methods(chosen, validation, test, how, level, with_usual=None if methods is not None else meaning)
     return replace(found, verdicts=(*found.verdicts, *floor_verdicts(logits, options, used)))
 
 
@@ -175,7 +171,6 @@ def _compare_methods(
     test: Rows | None,
     how: _How,
     level: float,
-    target: float,
     *,
     with_usual: Mapping[str, Any] | None,
 ) -> Comparison:
@@ -184,7 +179,7 @@ def _compare_methods(
     ``with_usual`` is what the scores are, where the usual methods of several parameters are to be tried too.
     """
     counts = how.counts
-    level, target = between("level", level, 0, 1), between("target", target, 1e-6, 0.5)
+    level = between("level", level, 0, 1)
     equal = [] if test is None else warn_of_equal_data(validation, test)
     same = warn_of_same_rows(test or validation, {name: each for name, each in methods.items() if _is_fitted(each)})
     matched = match_both(validation, counts=counts)
@@ -203,7 +198,7 @@ def _compare_methods(
         maps = {name: _floored(each, how.zero) for name, each in fitted.items()}
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
     measured = _MeasuredMethod(data, maps, how, classes, level, groups_name=groups_name)
-    tests = _tests(validation, matched, fitted, target, counts=counts)
+    tests = _tests(validation, matched, counts=counts)
     flatters = flatters or bool(equal)
     caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
     off = warn_of_one_temperature({name: measured.cards[name] for name, each in fitted.items() if not each.is_fixed})
@@ -238,7 +233,7 @@ def _compare_methods(
             *filter(None, [caveat]),
             *([_NO_ERRORS] if isinstance(measured.data, Sketch) and of_several else []),
             *(found.recommendation.sentences if found.recommendation else ()),
-            *filter(None, [off]),
+            *filter(None, [_with_remedy(off, found)]),
             *(_about_choice(name, each) for name, each in fitted.items() if isinstance(each, Best)),
             *filter(None, [found.about_classes, found.about_groups] if of_several else []),
             *(measured.about_scores(level) if of_several else []),
@@ -254,6 +249,13 @@ def _floored(method: Calibrator, floor: float | None) -> Map:
     if floor is None or isinstance(method, Uncalibrated | FixedTemperature):
         return method.map_
     return Floored(method.map_, floor)
+
+
+def _with_remedy(off: str, found: Comparison) -> str:
+    """That one temperature leaves the second class off, with what helps unless that is what is recommended."""
+    choice = None if found.recommendation is None else found.recommendation.choice
+    is_solved = choice is not None and found[choice].temperature is None
+    return off if is_solved or not off else f"{off} {BEYOND_ONE_TEMPERATURE}"
 
 
 def _about_choice(name: str, best: Best) -> str:
@@ -564,13 +566,12 @@ def _row(name: str, fitted: Calibrator | None, why: str | None, measured: _Measu
         by_group=measured.by_group.get(name),
         changed_predictions=measured.changed[name],
         metrics=measured.metrics,
+        map=fitted.map_,
     )
 
 
-def _about_test(test: CalibrationTest | RequiredSamples, level: float) -> str:
+def _about_test(test: CalibrationTest, level: float) -> str:
     """What a test found, in words that say nothing about which method to use: that is for the recommendation."""
-    if isinstance(test, RequiredSamples):
-        return test.verdict
     significant, p = is_rejected(test.p_value, level), format_p_value(test.p_value)
     if test.statistic != "temperatures":
         side = "above" if test.value >= 0 else "below"
@@ -585,15 +586,11 @@ def _about_test(test: CalibrationTest | RequiredSamples, level: float) -> str:
     return f"The temperatures of EC and TS, {test.ec:.4g} and {test.ts:.4g}, {differ} ({p})."
 
 
-def _tests(data: Rows, matched: Match, fitted: Mapping[str, Calibrator], target: float, *, counts: bool) -> dict[str, Any]:
+def _tests(data: Rows, matched: Match, *, counts: bool) -> dict[str, CalibrationTest]:
     """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
-    found: dict[str, Any] = {}
+    found: dict[str, CalibrationTest] = {}
     with suppress(NishimoriError):
         found["score_test"] = calibration_test(as_passed(data), statistic="confidence", counts=counts)
     with suppress(NishimoriError):
         found["temperature_test"] = temperatures_test(data, matched, counts=counts)
-    for pilot in (fitted[name] for name in _PILOTS if name in fitted):
-        with suppress(NishimoriError):  # it may have no standard error, and adaptive no temperature of EC
-            found["required_samples"] = required_samples(target, pilot)
-            break
     return found

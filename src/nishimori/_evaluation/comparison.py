@@ -17,6 +17,7 @@ from nishimori._support.intervals import Interval
 from nishimori._support.optional import require
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
+from nishimori.maps.map import Map
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Compared:
         not be fitted.
     metrics : tuple of Metric
         What was measured.
+    map : Map or None
+        What the fitted method does to logits; None where it could not be fitted.
     """
 
     method: str
@@ -58,6 +61,7 @@ class Compared:
     by_group: GroupGaps | None = None
     changed_predictions: float | None = None
     metrics: tuple[Metric, ...] = ()
+    map: Map | None = None
 
     def numbers(self, level: float) -> dict[str, Any]:
         """Everything in one flat dictionary; what is not known is None."""
@@ -109,8 +113,7 @@ class Comparison(Displayed):
         What the numbers say, one sentence each.
     tests : dict
         What is behind the verdicts, as far as the data could give it: the `CalibrationTest` "score_test" asks whether T = 1 is
-        rejected, by the statistic "confidence", and "temperature_test" whether EC and TS choose the same temperature;
-        "required_samples".
+        rejected, by the statistic "confidence", and "temperature_test" whether EC and TS choose the same temperature.
     floor : float or None
         The floor of probabilities that was used: the one that was passed, or that ``floor="auto"`` chose.
     caveat : str
@@ -122,7 +125,7 @@ class Comparison(Displayed):
         Which data are the same rows although they were passed as different ones, or which calibrator was fitted to the rows
         that it is measured on. It is then the first of the verdicts, and a warning; empty otherwise.
     recommendation : Recommendation or None
-        The simplest method and the best one, with what they change: what the first verdicts say in words.
+        Which method to use, and what it changes: what the first verdicts say in words.
     left_out : dict of str to str
         Which of the usual methods were not compared, where the user named none, and why.
     """

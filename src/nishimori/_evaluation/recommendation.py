@@ -1,4 +1,4 @@
-"""Which of the compared methods to use: the simplest one, and the best one if that is another.
+"""Which of the compared methods to use: one choice, and another one for those whose predictions may change.
 
 This is the one place where a comparison becomes advice: the verdicts of `compare`, the report, the shell and JSON all take it
 from here, so that none of them can contradict another. Methods are told apart by what was measured; only the order of
@@ -6,11 +6,12 @@ simplicity knows names.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
 from nishimori._evaluation.metrics.metric import Difference
+from nishimori._evaluation.metrics.positive import is_off
 from nishimori._support.formatting import format_p_value, signed, value_with_error
 from nishimori._support.intervals import normal_quantile
 
@@ -99,6 +100,12 @@ class Recommendation:
         The method of the lowest NLL if that is significantly lower than the NLL of the simplest one, otherwise the simplest
         one. No method that was compared has a significantly lower NLL. None where differences are not known, if no calibration
         is better, and if a method of several parameters was measured on the data that it was fitted to.
+    choice : str or None
+        The method to use. That is `simplest`, unless `best` changes no prediction either, or `simplest` leaves the mean
+        probability of the second of two classes off and `best` does not; without a `simplest` it is `best`. No calibration if
+        nothing has to be done, or if the model is better left as it is. None where no method can be recommended.
+    other : str or None
+        The method to use instead if predictions may change: `best`, if it changes some and is not the choice.
     p_value : float or None
         That of the difference between the NLLs of `best` and `simplest`; None if they are the same, and where it is not known.
     action : {"calibrate", "nothing", "leave", "open"} or None
@@ -114,17 +121,16 @@ class Recommendation:
     as_is: str | None
     simplest: RecommendedMethod | None
     best: RecommendedMethod | None
+    choice: str | None
+    other: str | None
     p_value: float | None
     action: Action | None
     sentences: tuple[str, ...]
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods to speak about: what is recommended, simplest first."""
-        found = tuple(dict.fromkeys(each.method for each in (self.simplest, self.best) if each is not None))
-        if self.as_is is not None and (self.action in ("nothing", "leave") or not found):
-            return (self.as_is,)
-        return found
+        """The methods to speak about: the choice and the other one, or no calibration where there is no choice."""
+        return tuple(filter(None, (self.choice or self.as_is, self.other)))
 
 
 def recommend(
@@ -157,9 +163,9 @@ def recommend(
         action = "leave" if leaves else found.action(as_is, off_in_validation=off_in_validation)
     best = None if end in (None, as_is) or not found.is_complete else found.advice(end, reference)
     p_value = None if best is None or simple in (None, best.method) else found.p_value(simple or "", best.method)
-    made = Recommendation(reference, as_is, simplest, best, p_value, action, ())
-    sentences = tuple(_sentences(made, found)) if len(rows) > 1 else ()
-    return Recommendation(reference, as_is, simplest, best, p_value, action, sentences)
+    choice, other = (as_is, None) if action in ("nothing", "leave") else found.choose(simplest, best)
+    made = Recommendation(reference, as_is, simplest, best, choice, other, p_value, action, ())
+    return replace(made, sentences=tuple(_sentences(made, found))) if len(rows) > 1 else made
 
 
 def is_as_is(row: "Compared") -> bool:
@@ -167,19 +173,30 @@ def is_as_is(row: "Compared") -> bool:
     return row.temperature == 1 and row.temperature_se is None
 
 
-def miscalibration(row: "Compared", level: float) -> str:
-    """What is significantly wrong with the confidence after a method, in words; empty if nothing is."""
+OFF_IN_WORDS = {
+    "gap": "mean confidence differs significantly from accuracy",
+    "positive_gap": "the mean probability of the second class differs significantly from its share of the samples",
+    "ece": "the ECE is significantly larger than that of a calibrated model",
+    "classes": "the confidence of some predicted classes differs significantly from their accuracy",
+    "groups": "the confidence of some groups differs significantly from their accuracy",
+}
+"""What can be significantly wrong with confidence, in the order in which it is looked for."""
+
+
+def what_is_off(row: "Compared", level: float) -> str:
+    """What is significantly wrong with the confidence after a method: a key of `OFF_IN_WORDS`, or empty if nothing is."""
     card = row.scorecard
     assert card is not None, "which every fitted method has"
-    if card.gap_se is not None and abs(card.gap) > normal_quantile(level) * card.gap_se:
-        return "mean confidence differs significantly from accuracy"
+    z = normal_quantile(level)
+    for name in ("gap", "positive_gap"):
+        each = card.estimates.get(name)
+        if each is not None and each.se is not None and abs(each.value) > z * each.se:
+            return name
     if card.ece_se is not None and card.interval("ece", level).low > 0:
-        return "the ECE is significantly larger than that of a calibrated model"
+        return "ece"
     if row.by_class is not None and row.by_class.off:
-        return "the confidence of some predicted classes differs significantly from their accuracy"
-    if row.by_group is not None and row.by_group.off:
-        return "the confidence of some groups differs significantly from their accuracy"
-    return ""
+        return "classes"
+    return "groups" if row.by_group is not None and row.by_group.off else ""
 
 
 def _nll(row: "Compared") -> float:
@@ -243,7 +260,22 @@ class _Choice:
     def action(self, as_is: str, *, off_in_validation: bool) -> Action:
         if self.lower(as_is, list(self.rows)):
             return "calibrate"
-        return "open" if off_in_validation or miscalibration(self.rows[as_is], self.level) else "nothing"
+        return "open" if off_in_validation or what_is_off(self.rows[as_is], self.level) else "nothing"
+
+    def choose(self, simplest: RecommendedMethod | None, best: RecommendedMethod | None) -> tuple[str | None, str | None]:
+        """The method to use, and the one to use instead if predictions may change."""
+        if simplest is None or best is None or best.method == simplest.method:
+            only = simplest or best
+            return None if only is None else only.method, None
+        if not best.changed_predictions or (self._is_second_off(simplest.method) and not self._is_second_off(best.method)):
+            return best.method, None
+        return simplest.method, best.method
+
+    def _is_second_off(self, name: str) -> bool:
+        """Whether a method leaves the mean probability of the second of two classes off."""
+        card = self.rows[name].scorecard
+        gap = None if card is None else card.estimates.get("positive_gap")
+        return gap is not None and is_off(gap)
 
     def advice(self, name: str, reference: str) -> RecommendedMethod:
         """What a method changes compared with the reference."""
@@ -273,23 +305,13 @@ class _Choice:
 
 
 def _sentences(made: Recommendation, found: _Choice) -> list[str]:
-    """What to do, the simplest method and the best one, as far as they are known."""
-    # The first sentence that has changes says what they are compared with.
-    reference = "no calibration" if made.reference == made.as_is else made.reference
-    simplest, best = made.simplest, made.best
-    first = "" if simplest is None else simplest.changes(found.level)
-    second = "" if best is None else best.changes(found.level)
-    first, second = (f"; compared with {reference}: {first}", f", {second}") if first else ("", second)
-    if second and not first:
-        second = f"; compared with {reference}: {second}"
+    """What to do, what the methods to use change, and what is not known."""
     said = [_about_action(made, found)]
-    if simplest is not None and simplest.temperature is not None:
-        T = value_with_error(simplest.temperature, simplest.temperature_se)
-        said.append(f"Simplest: {simplest.method}, T = {T}{first}.")
-    elif made.action not in ("nothing", "leave") and (temperatures := _of_one_temperature(made, found)):
-        said.append(f"{_none_of(temperatures)} a lower NLL than no calibration, so no temperature is recommended.")
     if made.action not in ("nothing", "leave"):
-        said.append(_about_best(made, found, second))
+        said += _about_methods(made, found)
+        if made.simplest is None and (temperatures := _of_one_temperature(made, found)):
+            said.append(f"{_none_of(temperatures)} a lower NLL than no calibration, so no temperature is recommended.")
+        said.append(_about_others(made, found))
     return list(filter(None, said))
 
 
@@ -307,10 +329,52 @@ def _about_action(made: Recommendation, found: _Choice) -> str:
             f"{_of_one_temperature(made, found)[0]}, and {_none_of(others, start=False)} a significantly lower one."
         )
     if made.action == "open" and made.as_is is not None:
-        why = miscalibration(found.rows[made.as_is], found.level)
+        why = OFF_IN_WORDS.get(what_is_off(found.rows[made.as_is], found.level))
         why = why or "mean confidence differs significantly from accuracy on the validation data"
-        return f"{_none_of(others)} a significantly lower NLL than no calibration, although {why}."
+        return f"Inconclusive: {_none_of(others, start=False)} a significantly lower NLL than no calibration, although {why}."
     return ""
+
+
+def _about_methods(made: Recommendation, found: _Choice) -> list[str]:
+    """A sentence for the choice and one for the other method; the first that has changes says what they are compared with."""
+    by_name = {each.method: each for each in (made.simplest, made.best) if each is not None}
+    starts = {made.choice: "If you calibrate, use" if made.action == "open" else "Use"}
+    starts |= {made.other: "If predictions may change, use"}
+    compared, said = f" compared with {'no calibration' if made.reference == made.as_is else made.reference}", []
+    for name, start in starts.items():
+        if name is None:
+            continue
+        its = by_name[name]
+        T = "" if its.temperature is None else f" (T = {value_with_error(its.temperature, its.temperature_se)})"
+        among = f", the best of {join_names(found.names)}" if its is made.best and its != made.simplest else ""
+        if changes := its.changes(found.level):
+            changes, compared = f": {changes}{compared}", ""
+        said.append(f"{start} {name}{T}{among}{changes}; {its.about_predictions}.{_against_simplest(its, made, found)}")
+    return said
+
+
+def _against_simplest(its: RecommendedMethod, made: Recommendation, found: _Choice) -> str:
+    """What is significantly lower or higher after the best method than after the simplest one; empty of the same method."""
+    if made.simplest is None or its.method == made.simplest.method:
+        return ""
+    said, first = "", made.simplest.method
+    if made.p_value is not None and made.p_value < 1 - found.level:
+        said += f" Its NLL is significantly lower than that of {first} ({format_p_value(made.p_value)})."
+    ece = found.difference(first, its.method, "ece")
+    if ece is not None and ece.value > 0 and ece.p_value is not None and ece.p_value < 1 - found.level:
+        said += f" But its ECE is significantly higher than that of {first}, by {100 * ece.value:.2g} points."
+    return said
+
+
+def _about_others(made: Recommendation, found: _Choice) -> str:
+    """That no other method is better than the choice, or why that is not known."""
+    unknown = "Whether another method is better is not known, because "
+    if not found.is_complete:
+        return f"{unknown}methods were measured on the data that they were fitted to. Pass test data."
+    if made.best is None:
+        return "" if made.simplest is None else f"{unknown}the differences between methods have no standard errors."
+    others = [name for name in found.names if name not in (made.best.method, made.as_is)]
+    return f"{_none_of(others)} a significantly lower NLL." if others and made.best == made.simplest else ""
 
 
 def _of_one_temperature(made: Recommendation, found: _Choice) -> list[str]:
@@ -323,26 +387,6 @@ def _none_of(names: Sequence[str], *, start: bool = True) -> str:
     if len(names) == 1:
         return f"{names[0]} does not have"
     return f"{'None' if start else 'none'} of {join_names(names)} has"
-
-
-def _about_best(made: Recommendation, found: _Choice, changes: str) -> str:
-    best, simplest = made.best, made.simplest
-    if not found.is_complete:
-        return "Best: not known, because methods were measured on the data that they were fitted to. Pass test data."
-    if best is None:
-        return "" if simplest is None else "Best: not known, because the differences between methods have no standard errors."
-    among = f"Best of {join_names(found.names)}"
-    if simplest is not None and best.method == simplest.method:
-        return f"{among}: the same; none of the others has a significantly lower NLL."
-    said = f"{among}: {best.method}{changes}; {best.about_predictions}."
-    if simplest is None:
-        return said
-    if made.p_value is not None and made.p_value < 1 - found.level:
-        said += f" Its NLL is significantly lower than that of {simplest.method} ({format_p_value(made.p_value)})."
-    ece = found.difference(simplest.method, best.method, "ece")
-    if ece is not None and ece.value > 0 and ece.p_value is not None and ece.p_value < 1 - found.level:
-        said += f" But its ECE is significantly higher than that of {simplest.method}, by {100 * ece.value:.2g} points."
-    return said
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._evaluation.metrics.metric import Estimate, Metric
-from nishimori._evaluation.metrics.positive import about_one_temperature
+from nishimori._evaluation.metrics.positive import BEYOND_ONE_TEMPERATURE, about_one_temperature
 from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics, default_metrics
 from nishimori._evaluation.scores import ONE_SAMPLE, MeasureScores, MetricPlan, ScoreSums
 from nishimori._rows.options import RowOptions, takes_rows
@@ -82,6 +82,9 @@ class Scorecard(Displayed):
         Mean negative log-likelihood of the true class; NaN for top-k log-probabilities that do not give it for all samples.
     reliability : Reliability
         Confidence against accuracy, bin by bin.
+    positive_reliability : Reliability or None
+        The probability of the second class against its share of the samples, in 15 bins; None for more than two classes, and
+        from a sketch.
     why_no_se : dict
         For each standard error that is not known, by the name of the metric, a sentence that says why.
     n_at_zeros : int
@@ -100,6 +103,7 @@ class Scorecard(Displayed):
     n_at_zeros: int = 0
     n_clusters: int | None = None
     data_digest: str | None = None
+    positive_reliability: Reliability | None = None
 
     def __getattr__(self, name: str) -> Any:
         known = self.__dict__.get("estimates", {})  # which a copy does not have yet
@@ -347,11 +351,11 @@ def evaluate(
 
 
 def warn_of_one_temperature(cards: Mapping[str, Scorecard]) -> str:
-    """Warn where calibrators of one temperature, by their names, leave the second of two classes off; says what was said."""
+    """Warn where calibrators of one temperature, by their names, leave the second of two classes off; gives that sentence."""
     known = {name: each for name, each in cards.items() if each.temperature is not None and "positive_gap" in each.estimates}
     said = about_one_temperature({name: each["positive_gap"] for name, each in known.items()})
     if said:
-        notice(said, InputWarning)
+        notice(f"{said} {BEYOND_ONE_TEMPERATURE}", InputWarning)
     return said
 
 
@@ -430,6 +434,7 @@ def card_of(sums: ScoreSums, temperature: float | None, plan: MetricPlan) -> Sco
         reliability=sums.binned.curve,
         n_at_zeros=sums.n_at_zeros,
         n_clusters=sums.binned.n_clusters,
+        positive_reliability=next((each.curve for each in sums.positive.items), None),
     )
 
 

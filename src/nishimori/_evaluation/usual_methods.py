@@ -29,7 +29,8 @@ ONE_TEMPERATURE = ("none", "ts", "ec", "adaptive")
 BY_GROUP: dict[str, By] = {"class temperatures": "prediction", "group temperatures": "groups"}
 """What the method "group" is called by what it has temperatures for, because both may be compared."""
 
-_CHANGING = ("platt", "bias", "beta", "vector")
+CHANGING = ("platt", "bias", "beta", "vector")
+"""The methods that may change predictions, as far as they are for the number of classes."""
 
 MOST_SECONDS = 5.0
 """What the fit of one of them may cost by the formulas, on one core of 2020."""
@@ -62,7 +63,7 @@ def fit_usual(
             wanted[name] = GroupConsistency(by=by, **meaning)
         elif groups_in(validation) is not None:
             left_out[name] = "the test data do not name the group of each sample"
-    wanted |= {name: calibrator(name, **meaning) for name in _CHANGING if candidate(name).is_for(n_classes)}
+    wanted |= {name: calibrator(name, **meaning) for name in CHANGING if candidate(name).is_for(n_classes)}
     for name, each in wanted.items():
         if name in without:
             continue

@@ -52,9 +52,6 @@ MethodsOption = Annotated[
         metavar="NAMES",
     ),
 ]
-TargetOption = Annotated[
-    float, typer.Option(help="Relative precision of T that further samples should bring.", metavar="SHARE")
-]
 LatexOption = Annotated[bool, typer.Option("--latex", help="Print the table as LaTeX.", metavar=FLAG, rich_help_panel=OUTPUT)]
 TestLevelOption = Annotated[float, typer.Option(help="Level of intervals and, as 1 - level, of tests.", metavar="SHARE")]
 
@@ -69,7 +66,6 @@ def compare(
     methods: MethodsOption = None,
     metrics: MetricsOption = None,
     level: TestLevelOption = 0.95,
-    target: TargetOption = 0.02,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
     input: InputOption = None,
@@ -115,7 +111,6 @@ def compare(
             metrics=None if metrics is None else metric_names(metrics),
             floor="auto" if is_auto(used) else None,  # the data know a number
             level=level,
-            target=target,
             n_bins=n_bins,
             strategy=strategy,
         )

@@ -190,7 +190,7 @@ def gate(
     about = _about(files, calibration, junit)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
     with collect_warnings() as told, _errors_in(outputs, about):
-        wanted = Wanted(_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
+        wanted = Wanted(typed_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
         refuse_swapped("gate", files, calibration)
         outputs.check()
         if (sums := _files.open_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
@@ -210,7 +210,7 @@ def gate(
         raise typer.Exit(3 if found.verdict == "fail" else 4)
 
 
-def _bounds(typed: Sequence[str]) -> dict[Any, float]:
+def typed_bounds(typed: Sequence[str]) -> dict[Any, float]:
     """The bounds as they were typed, by metric."""
     if not typed:
         raise typer.BadParameter("name at least one bound, such as --bound ece=0.02.", param_hint="--bound")

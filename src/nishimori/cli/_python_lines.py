@@ -12,8 +12,8 @@ from nishimori._sums.sketch.archive import is_sketch_file
 _LAST = "print(calibrator.temperature_, card.ece, card.nll)"
 
 
-def python_lines(sets: Sequence[Sequence[Path]], roles: Roles, *, floor: Floor, counts: bool) -> str:
-    """Open the files, fit the adaptive method to the validation data, and measure it on the test data."""
+def python_lines(sets: Sequence[Sequence[Path]], roles: Roles, method: str, *, floor: Floor, counts: bool) -> str:
+    """Open the files, fit a method to the validation data, and measure it on the test data."""
     named = list(zip(("val", "test"), sets, strict=False))
     none = ", floor=None" if floor is None and roles.input == "probabilities" else ""
     return "\n".join(
@@ -24,7 +24,7 @@ def python_lines(sets: Sequence[Sequence[Path]], roles: Roles, *, floor: Floor, 
                 f"{variable} = {_call(files, roles, None if is_auto(floor) else floor, counts=counts)}"
                 for variable, files in named
             ),
-            f'calibrator = nishimori.calibrator("adaptive"{none}).fit(val)',
+            f"calibrator = nishimori.calibrator({method!r}{none}).fit(val)",
             f"card = nishimori.evaluate({named[-1][0]}, calibrator=calibrator)",
             _LAST,
         ]

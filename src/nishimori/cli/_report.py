@@ -19,6 +19,7 @@ from nishimori._support.disk import check_target
 from nishimori._support.optional import require
 from nishimori.cli import _files
 from nishimori.cli._files import DataSets, data_set, data_sets
+from nishimori.cli._gate import BoundOption, typed_bounds
 from nishimori.cli._help import FLAG, MEASURES, OUTPUT, ForceOption, JsonOption, epilog
 from nishimori.cli._modules import method_names, metric_names
 from nishimori.cli._options import (
@@ -65,7 +66,7 @@ PageOption = Annotated[
 TitleOption = Annotated[
     str | None,
     typer.Option(
-        help="Heading of the page; by default the name of the last file.",
+        help="What the page is about, such as the name of the model; by default the name of the last file.",
         show_default=False,
         metavar="TEXT",
         rich_help_panel=OUTPUT,
@@ -94,7 +95,11 @@ MarkdownOption = Annotated[
     bool, typer.Option("--markdown", help="Print the report as Markdown.", metavar=FLAG, rich_help_panel=OUTPUT)
 ]
 
-EPILOG = epilog("nishimori report val.npz test.npz -o report.html", "nishimori report val.npz --markdown")
+EPILOG = epilog(
+    "nishimori report val.npz test.npz -o report.html",
+    "nishimori report val.npz test.npz --bound ece=0.02 --title ResNet-20",
+    "nishimori report val.npz --markdown",
+)
 
 
 def report(
@@ -104,6 +109,7 @@ def report(
     ids: IdsOption = None,
     methods: MethodsOption = None,
     metrics: MetricsOption = None,
+    bound: BoundOption = None,
     level: LevelOption = 0.95,
     input: InputOption = None,
     floor: FloorToFitOption = None,
@@ -152,6 +158,7 @@ def report(
     options: dict[str, Any] = {"classes": known, "level": level, "n_bins": n_bins}
     options["methods"] = () if methods is None else method_names(methods)
     options["metrics"] = None if metrics is None else metric_names(metrics)
+    options["bounds"] = typed_bounds(bound) if bound else None
     options["floor"] = "auto" if is_auto(used) else None  # the data know a number
     with _preparing(target, files):
         about_rows = {"floor": used, "counts": counts}
@@ -173,9 +180,12 @@ def _made(
         if options["classes"] is None and isinstance(last, FileRows):
             options["classes"] = last.class_names
         found = nishimori.Report(data[0], test_logits=data[1] if len(data) > 1 else None, ids=names, **options)
+    from nishimori.report._report import method_of_code  # noqa: PLC0415 - with which scikit-learn comes
+
     about = found.to_dict()
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}
-    return nishimori.Report.from_dict(about | {"code": python_lines(sets, roles, **about_rows), "warnings": warned})
+    code = python_lines(sets, roles, method_of_code(about["recommended"]), **about_rows)
+    return nishimori.Report.from_dict(about | {"code": code, "warnings": warned})
 
 
 def _refuse_other_classes(data: Sequence[Any], sets: Sequence[list[Path]]) -> None:
@@ -204,7 +214,8 @@ def _show(found: "nishimori.Report", target: Path | None, *, as_json: bool, as_m
     elif as_markdown:
         print_lines(found.to_markdown())
     else:
-        print_text(found.verdict)
+        for line in found.verdict.splitlines():
+            print_text(line)
     if target is not None:
         note(f"Wrote {target}")
 

@@ -12,11 +12,16 @@ from typing import Any
 from nishimori._support.escape import xml_text
 from nishimori._support.intervals import normal_quantile
 from nishimori.plot._style import COLORS
-from nishimori.report._content import by_samples
+from nishimori.report._content import by_samples, other_places, slider_place
+from nishimori.report._text import short_name
 
 WIDTH = 380
 _WIDE = 560
 _SMALL = 112
+
+# The chart of classes on a phone: the marks, and the longest name beside them.
+_NARROW = 230
+_NARROW_NAME = 14
 
 # A share of fewer samples says little: its point is faint.
 FEW = 10
@@ -63,28 +68,49 @@ _SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 
 def datasets(results: Mapping[str, Any], places: list[int] | None = None) -> dict[str, list[Spec]]:
     """The rows behind the charts; ``places`` are those whose bins are wanted, by default all of them."""
-    found = places_with_counts(results)
+    found = shown_places(results)
     wanted = range(len(found)) if places is None else places
     bins = [{"place": i, **dict(zip(BIN_NAMES, each, strict=True))} for i in wanted for each in found[i]["bins"]]
     # Other keys, such as the names of methods, are not numbers.
-    curve = [{key: value for key, value in each.items() if key not in ("names", "bins")} for each in found]
-    return {"bins": bins, "curve": [{"place": i, **each} for i, each in enumerate(curve)]}
+    curve = [
+        {"place": i, **{key: value for key, value in each.items() if key not in ("names", "bins")}}
+        for i, each in enumerate(found)
+        if each["temperature"] is not None
+    ]
+    return {"bins": bins, "curve": curve}
 
 
-def places_with_counts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The places of the slider; bins of earlier reports, which have shares only, get their number of samples."""
-    n = results["data"]["n_measured"]
+def shown_places(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The places of the slider and what the page can show besides, with the bins of the diagram: of two classes the second's.
+
+    Bins of earlier reports, which have shares only, get their number of samples.
+    """
+    n, key = results["data"]["n_measured"], "bins" if second_class(results) is None else "positive_bins"
     return [
-        {**each, "bins": [bin_ if len(bin_) == len(BIN_NAMES) else [*bin_, bin_[-1] * n] for bin_ in each["bins"]]}
-        for each in results["slider"]["places"]
+        {
+            **{name: value for name, value in each.items() if name != "positive_bins"},
+            "bins": [bin_ if len(bin_) == len(BIN_NAMES) else [*bin_, bin_[-1] * n] for bin_ in each[key]],
+        }
+        for each in (*results["slider"]["places"], *other_places(results))
     ]
 
 
+def second_class(results: Mapping[str, Any]) -> str | None:
+    """The name of the second of two classes, if the diagram is about it; None otherwise."""
+    found = results["data"].get("positive")
+    return None if found is None else _short_name(found["name"], _LONGEST)
+
+
 def reliability(results: Mapping[str, Any]) -> Spec:
-    """Accuracy against confidence with error bars, before and at the chosen T, and the histogram of the confidence below it."""
+    """Accuracy against confidence with error bars, before and at the chosen T, and the histogram of the confidence below it.
+
+    Of two classes it is the share of the second one against its probability.
+    """
     as_is = next(i for i, each in enumerate(results["slider"]["places"]) if each["temperature"] == 1)
+    second = second_class(results)
+    names = ("confidence", "accuracy") if second is None else (f"P(class {second})", f"share of class {second}")
     # The largest of two probabilities is never below one half.
-    scale = {"domain": [0.5 if results["data"]["n_classes"] == 2 else 0, 1]}
+    scale = {"domain": [0.5 if results["data"]["n_classes"] == 2 and second is None else 0, 1]}
     x = {"field": "confidence", "type": "quantitative", "scale": scale, "axis": {"title": None, "format": "%"}}
     low = scale["domain"][0]
     diagonal = {
@@ -98,21 +124,22 @@ def reliability(results: Mapping[str, Any]) -> Spec:
     now, before = [{"filter": "datum.place === place"}], [{"filter": f"datum.place === {as_is}"}]
     triangle = {"type": "point", "shape": "triangle-up", "filled": True, "color": COLORS["before"], "size": 65}
     diamond = {"type": "point", "shape": "diamond", "filled": True, "color": COLORS["after"], "size": 90}
-    marks = [diagonal, *_points(before, triangle, x, 1.5), *_points(now, diamond, x, 2)]
+    marks = [diagonal, *_points(before, triangle, x, 1.5, names), *_points(now, diamond, x, 2, names)]
+    what = "accuracy against confidence" if second is None else "share of the second class against its probability"
     return _chart(
-        "Reliability diagram: accuracy against confidence in each bin, and below it how many samples have each confidence.",
+        f"Reliability diagram: {what} in each bin, and below it how many samples each bin has.",
         results["slider"]["start"],
-        [{"width": WIDTH, "height": WIDTH - 60, "layer": marks}, _histogram(now, before, scale)],
+        [{"width": WIDTH, "height": WIDTH - 60, "layer": marks}, _histogram(now, before, scale, names[0])],
     )
 
 
-def _points(which: list[Spec], mark: Spec, x: Spec, width: float) -> list[Spec]:
-    """Bars and points of the bins at one temperature; bins of few samples are faint."""
-    y = {"type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": "accuracy", "format": "%"}}
+def _points(which: list[Spec], mark: Spec, x: Spec, width: float, names: tuple[str, str]) -> list[Spec]:
+    """Bars and points of the bins at one temperature; bins of few samples are faint. ``names`` are those of the axes."""
+    y = {"type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": names[1], "format": "%"}}
     few = {"condition": {"test": f"datum.n < {FEW}", "value": 0.3}, "value": 1}
     tip = [
-        {"field": "confidence", "type": "quantitative", "format": ".1%", "title": "mean confidence"},
-        {"field": "accuracy", "type": "quantitative", "format": ".1%", "title": "accuracy"},
+        {"field": "confidence", "type": "quantitative", "format": ".1%", "title": f"mean {names[0]}"},
+        {"field": "accuracy", "type": "quantitative", "format": ".1%", "title": names[1]},
         {"field": "n", "type": "quantitative", "format": ",.0f", "title": "samples"},
         {"field": "share", "type": "quantitative", "format": ".1%", "title": "share of samples"},
     ]
@@ -128,12 +155,12 @@ def _points(which: list[Spec], mark: Spec, x: Spec, width: float) -> list[Spec]:
     ]
 
 
-def _histogram(now: list[Spec], before: list[Spec], scale: Spec) -> Spec:
-    """How many samples have each confidence, on a logarithmic scale, so that bins of few samples can be seen."""
+def _histogram(now: list[Spec], before: list[Spec], scale: Spec, name: str) -> Spec:
+    """How many samples each bin has, on a logarithmic scale, so that bins of few samples can be seen."""
     low = scale["domain"][0]
     start = [{"calculate": f"max(datum.lower, {low})", "as": "start"}, {"calculate": f"{_BASE}", "as": "base"}]
     bar_x: Spec = {"field": "start", "type": "quantitative", "scale": scale}
-    bar_x["axis"] = {"title": "confidence (mean of each bin)", "format": "%"}
+    bar_x["axis"] = {"title": f"{name} (mean of each bin)", "format": "%"}
     y: Spec = {"field": "n", "type": "quantitative", "scale": {"type": "log", "domainMin": _BASE, "nice": False}}
     y["axis"] = {"title": "samples", "format": "~s", "values": [10**power for power in range(13)], "labelOverlap": True}
     common = {"x": bar_x, "x2": {"field": "upper"}, "y": y, "y2": {"field": "base"}}
@@ -149,33 +176,33 @@ def _histogram(now: list[Spec], before: list[Spec], scale: Spec) -> Spec:
     }
 
 
-def gaps(table: Mapping[str, Any], after: str, level: float) -> Spec | None:
+def gaps(table: Mapping[str, Any], after: str, level: float, *, narrow: bool = False) -> Spec | None:
     """Confidence minus accuracy of the classes or groups that most samples are affected by, before and after.
 
-    None if there is none.
+    None if there is none; without ``after``, only before. ``narrow`` is for phones.
     """
     rows = sorted(table["rows"], key=by_samples, reverse=True)[:MOST_GAPS]
     if not rows:
         return None
     z = normal_quantile(level)
-    names = _labels_of(rows)
+    names, shown = _labels_of(rows, narrow=narrow), [("before", "before"), *([("one", after)] if after else [])]
     values = [
         {"name": name, "when": when, "gap": 100 * row[key]["gap"], **_ends(row[key], 100 * z)}
         for name, row in zip(names, rows, strict=True)
-        for key, when in (("before", "before"), ("one", after))
+        for key, when in shown
     ]
     y = {"field": "name", "type": "nominal", "sort": names, "axis": {"title": None, "labelLimit": 230, "grid": True}}
     offset = {"field": "when", "type": "nominal", "sort": ["before", after], "scale": {"paddingOuter": 0.4}}
     x: Spec = {"field": "gap", "type": "quantitative"}
-    x["axis"] = {"title": "confidence − accuracy, in percentage points", "tickCount": 8}
+    x["axis"] = {"title": "confidence − accuracy, in points", "tickCount": 4 if narrow else 8}
     x["axis"]["labelExpr"] = "datum.value === 0 ? '0' : format(datum.value, '+~g')"
     scale = {"domain": ["before", after], "range": [COLORS["before"], COLORS["after"]]}
     color = {"field": "when", "type": "nominal", "scale": scale, "legend": None}
     shapes = {"domain": ["before", after], "range": ["triangle-up", "diamond"]}
     places = {"y": y, "yOffset": offset, "color": color}
     spec = {
-        "width": _WIDE,
-        "height": {"step": 11},
+        "width": _NARROW if narrow else _WIDE,
+        "height": {"step": 11 if after else 20},
         "data": {"values": values},
         "layer": [
             {
@@ -199,19 +226,23 @@ def gaps(table: Mapping[str, Any], after: str, level: float) -> Spec | None:
     }
     description = "Confidence minus accuracy of the worst classes or groups, before and after calibration."
     # A browser may have a wider font than the one that the picture was measured with.
-    padding = {"left": 10 + 2 * max(map(len, names)), "right": 15, "top": 5, "bottom": 5}
+    padding = {"left": (1 if narrow else 10) + 2 * max(map(len, names)), "right": 15, "top": 5, "bottom": 5}
     return {**_chart(description, 0, [spec]), "padding": padding}
 
 
-def _labels_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _labels_of(rows: Sequence[Mapping[str, Any]], *, narrow: bool = False) -> list[str]:
     """What an axis calls classes or groups: their names, shortened, with their numbers of samples; no two are equal."""
     names: list[str] = []
     for row in rows:
-        name = xml_text(row["name"])  # a control character in a picture ends the whole process
-        name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-        text = f"{name}  (n = {row['n']:,})"
+        name = _short_name(row["name"], _NARROW_NAME if narrow else _LONGEST)
+        text = name if narrow else f"{name}  (n = {row['n']:,})"
         names.append(text if text not in names else f"{text} {len(names) + 1}")
     return names
+
+
+def _short_name(text: str, longest: int) -> str:
+    """A name from the data as a picture can hold it: a control character in a picture ends the whole process."""
+    return short_name(xml_text(text), longest)
 
 
 def _ends(found: Mapping[str, Any], z: float) -> Spec:
@@ -227,7 +258,7 @@ def risk_coverage(results: Mapping[str, Any], after: str) -> Spec | None:
         return None
     values = [
         {"coverage": coverage, "error": error, "when": when}
-        for key, when in (("before", "before"), ("one", after))
+        for key, when in (("before", "before"), *([("one", after)] if after else []))
         for coverage, error in found[key]
     ]
     x = {"field": "coverage", "type": "quantitative", "scale": {"domain": [0, 1]}}
@@ -276,7 +307,7 @@ def curves(results: Mapping[str, Any]) -> Spec:
     return _chart(
         "Mean confidence, expected calibration error and negative log-likelihood against the temperature. The dashed line is "
         "the accuracy; vertical lines mark the temperatures of EC and TS and the current one.",
-        results["slider"]["start"],
+        slider_place(results),
         panels,
     )
 

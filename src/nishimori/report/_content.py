@@ -5,6 +5,7 @@ from typing import Any
 
 from nishimori._rows.labels import first_names
 from nishimori.report._text import digits, format_measurement, four, gap, interval, percent, points, rounded, share, whole
+from nishimori.report._top import after_name, other_method
 
 _SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 
@@ -31,7 +32,15 @@ def metrics_of(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     found: Sequence[Mapping[str, Any]] = results.get("metrics", _FIRST)
     # scikit-learn's `brier_score_loss` sums over classes if there are more than two, and takes the positive class of two.
     half = results["data"]["n_classes"] == 2
-    return [{**each, "factor": 0.5 if half and each["name"] == "brier" else 1} for each in found]
+    return [
+        {
+            **each,
+            "title": f"{each['title']} in points" if each.get("is_signed") else each["title"],
+            "is_signed": each.get("is_signed", False),
+            "factor": 0.5 if half and each["name"] == "brier" else 1,
+        }
+        for each in found
+    ]
 
 
 def about_brier(results: Mapping[str, Any]) -> str:
@@ -63,6 +72,8 @@ def method_table(results: Mapping[str, Any]) -> dict[str, Any]:
 def _cell(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str, str]:
     """A metric of a method, and its interval where that stands in place of the standard error."""
     name = metric["name"]
+    if metric["is_signed"]:
+        return points(row[name]), interval(row, name, "points")
     if metric["in_percent"]:
         return percent(row[name]), interval(row, name, "percent")
     return _scaled(row, name, metric["factor"]), ""
@@ -81,7 +92,8 @@ def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
         for each in results["methods"]
         if each.get("nll_difference") is not None
     ]
-    return {"heads": [f"{each['title']} in points" if each["in_percent"] else each["title"] for each in shown], "rows": rows}
+    in_points = [each["in_percent"] and not each["is_signed"] for each in shown]  # the title of a signed one says so
+    return {"heads": [each["title"] + " in points" * adds for each, adds in zip(shown, in_points, strict=True)], "rows": rows}
 
 
 def _difference(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str, str]:
@@ -93,56 +105,17 @@ def _difference(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str,
     return _scaled(row, name, metric["factor"]), ""
 
 
-def advice(results: Mapping[str, Any]) -> list[str]:
-    """What to do, a paragraph each; reports that were made before they had a recommendation have one text."""
-    found = results.get("recommendation")
+def sentences(results: Mapping[str, Any]) -> list[str]:
+    """What the numbers say, a sentence each: what to do first, then the worst class and group, then the tests."""
+    verdict, found = results["verdict"], results.get("recommendation")
     said = [] if found is None else found["sentences"]
-    return said if said and results["verdict"]["advice"] == " ".join(said) else [results["verdict"]["advice"]]
-
-
-def action(results: Mapping[str, Any]) -> str:
-    """What to do in a few words; empty where a report has no recommendation, and where it is not known."""
-    found = results.get("recommendation")
-    if found is None or found["simplest"] is None or found["simplest"]["temperature"] is None:
-        return ""
-    simplest, best = found["simplest"], found["best"]
-    one = f"{simplest['method']}, one temperature T = {_temperature(simplest)}, which changes no prediction"
-    if found["action"] == "nothing":
-        return "Nothing has to be done."
-    if found["action"] == "leave":
-        return "Leave the model as it is."
-    if found["action"] == "open":
-        return f"Inconclusive. If you calibrate, use {one}."
-    other = best is not None and best["method"] != simplest["method"]
-    changes = "if predictions may change" if other and best["changed_predictions"] else "which also changes no prediction"
-    return f"Calibrate with {one}" + (f"; or with {best['method']}, which is better, {changes}." if other else ".")
-
-
-def _temperature(found: Mapping[str, Any]) -> str:
-    return format_measurement(found["temperature"], found["temperature_se"])
-
-
-def worst(results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The predicted class and the group with the largest n × |gap| of those with significant gaps: a title and a sentence."""
-    found = []
-    for key, noun in (("classes", "predicted class"), ("groups", "group")):
-        rows = [each for each in (results[key] or {"rows": []})["rows"] if each["before"]["off"]]
-        if rows:
-            found.append((f"Worst {noun}", _about_worst(max(rows, key=by_samples), noun, results)))
-    return found
+    advice = said if said and verdict["advice"] == " ".join(said) else [verdict["advice"]]
+    return [each for each in (*advice, verdict["classes"], verdict.get("groups", ""), *verdict["sentences"]) if each]
 
 
 def by_samples(row: Mapping[str, Any]) -> float:
     """How many answers the confidence of a class or group is off by: n × |gap|."""
     return float(row["n"] * abs(row["before"]["gap"]))
-
-
-def _about_worst(row: Mapping[str, Any], noun: str, results: Mapping[str, Any]) -> str:
-    part = rounded(min(row["n"] / max(results["data"]["n_measured"], 1), 1.0))
-    of = "answers" if noun == "predicted class" else "samples"
-    before, after = row["before"]["confidence"], row["one"]["confidence"]
-    text = f"{row['name']}: {part} of the {of}, {rounded(row['accuracy'])} right at {rounded(before)} mean confidence"
-    return f"{text} ({rounded(after)} after {results['recommended']})." if results["recommended"] else f"{text}."
 
 
 def about_risk(results: Mapping[str, Any]) -> str:
@@ -166,59 +139,61 @@ def confusions(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 def tags(results: Mapping[str, Any], method: str) -> list[str]:
     """What the tables mark a method as."""
-    best = results.get("best")
-    if "best" not in results:  # reports that were made before they had one
-        return ["recommended"] if method == results["recommended"] else []
-    return ["simplest"] * (method == results["recommended"]) + ["best"] * (method == best)
-
-
-def tiles(results: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The four numbers below the verdict."""
-    methods = {each["method"]: each for each in results["methods"]}
-    before, after = methods["none"], methods.get(results["recommended"] or "none", methods["none"])
-    later = results["recommended"] is not None
-    return [
-        {"name": "Accuracy", "value": percent(results["data"]["accuracy"]), "note": ""},
-        {
-            "name": "Mean confidence",
-            "value": percent(before["confidence"]),
-            "note": f"after: {percent(after['confidence'])}" if later else "",
-        },
-        {"name": "ECE", "value": percent(before["ece"]), "note": f"after: {percent(after['ece'])}" if later else ""},
-        {
-            "name": "Temperature",
-            "value": format_measurement(after["temperature"], after["temperature_se"]) if later else "none found",
-            "note": after["title"] if later else "",
-        },
-    ]
+    return ["use"] * (method == results["recommended"]) + ["if predictions may change"] * (method == other_method(results))
 
 
 def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The places of the slider that have a name."""
+    """The places of the slider that have a name, and the methods to use that have none on it."""
+    places = results["slider"]["places"]
     found = []
     for name in ("none", "ts", "ec", "adaptive"):
-        for i, each in enumerate(results["slider"]["places"]):
+        for i, each in enumerate(places):
             if name in each["names"]:
                 text = _SHORT[name] if name == "none" else f"{_SHORT[name]}: {digits(each['temperature'])}"
                 found.append({"place": i, "name": text})
+    return found + [{"place": i, "name": each["names"][0]} for i, each in enumerate(other_places(results), len(places))]
+
+
+def other_places(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What the page can show besides the places of the slider: methods to use that have no temperature."""
+    found: list[Mapping[str, Any]] = results["slider"].get("methods", [])
     return found
+
+
+def start_place(results: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the page shows first."""
+    found: Mapping[str, Any] = [*results["slider"]["places"], *other_places(results)][results["slider"]["start"]]
+    return found
+
+
+def slider_place(results: Mapping[str, Any]) -> int:
+    """Where the slider is at first: at what the page shows, or at T = 1 if that has no temperature."""
+    places, start = results["slider"]["places"], int(results["slider"]["start"])
+    return start if start < len(places) else next(i for i, each in enumerate(places) if each["temperature"] == 1)
+
+
+def place_name(place: Mapping[str, Any]) -> str:
+    """What the page calls what it shows."""
+    return place["names"][0] if place["temperature"] is None else f"T = {digits(place['temperature'])}"
 
 
 def scores(results: Mapping[str, Any]) -> list[dict[str, str]]:
     """A row for each score: at the chosen place, and of the model as it is. The accuracy does not depend on T."""
-    places, accuracy = results["slider"]["places"], percent(results["data"]["accuracy"])
-    start = places[results["slider"]["start"]]
-    as_is = next(each for each in places if each["temperature"] == 1)
-    shown = {"now": start, "before": as_is}
+    accuracy = results["data"]["accuracy"]
+    as_is = next(each for each in results["slider"]["places"] if each["temperature"] == 1)
+    shown = {"now": start_place(results), "before": as_is}
     rows = [
         {"name": each["name"], "title": each["title"], **{when: _score(place, each) for when, place in shown.items()}}
         for each in scores_of_slider(results)
     ]
-    return [rows[0], {"name": "", "title": "accuracy", "now": accuracy, "before": accuracy}, *rows[1:]]
+    of_accuracy = {when: percent(place.get("accuracy", accuracy)) for when, place in shown.items()}
+    return [rows[0], {"name": "accuracy", "title": "accuracy", **of_accuracy}, *rows[1:]]
 
 
 def _score(place: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
     value = place[metric["name"]]
+    if metric["is_signed"]:
+        return points(value)
     if metric["in_percent"]:
         return percent(value)
     return four(None if value is None else metric["factor"] * value)
@@ -231,16 +206,11 @@ def gap_tables(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [_gap_table(key, *names, results[key], after) for key, names in named.items() if results[key] is not None]
 
 
-def after_name(results: Mapping[str, Any]) -> str:
-    """What the gaps after one temperature are called."""
-    return f"after {results['recommended']}" if results["recommended"] else "after no calibration"
-
-
 def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any], after: str) -> dict[str, Any]:
     several = "several" in table
-    heads = [noun, "n", "accuracy", "confidence", "gap before", f"gap {after}"]
+    heads = [noun, "n", "accuracy", "confidence", "gap before", *([f"gap {after}"] if after else [])]
     heads += [f"T of the {noun}", f"gap with T per {noun}"] if several else []
-    rows = [_cells(each, several=several) for each in table["rows"][:_MOST_ROWS]]
+    rows = [_cells(each, several=several, later=bool(after)) for each in table["rows"][:_MOST_ROWS]]
     hidden = len(table["rows"]) - len(rows)
     more = f"{whole(hidden)} more are in the JSON of the report (nishimori report --json)." if hidden else ""
     return {
@@ -257,14 +227,14 @@ def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any], after:
     }
 
 
-def _cells(row: Mapping[str, Any], *, several: bool) -> list[dict[str, Any]]:
+def _cells(row: Mapping[str, Any], *, several: bool, later: bool) -> list[dict[str, Any]]:
     cells = [
         {"text": row["name"], "value": row["name"]},
         {"text": whole(row["n"]), "value": row["n"]},
         {"text": percent(row["accuracy"]), "value": row["accuracy"]},
         {"text": percent(row["before"]["confidence"]), "value": row["before"]["confidence"]},
         _gap_cell(row["before"]),
-        _gap_cell(row["one"]),
+        *([_gap_cell(row["one"])] if later else []),
     ]
     if several:
         T = row["temperature"]
@@ -276,7 +246,8 @@ def _cells(row: Mapping[str, Any], *, several: bool) -> list[dict[str, Any]]:
 
 
 def _gap_cell(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {"text": gap(found["gap"], found["se"]), "value": abs(found["gap"]), "off": found["off"]}
+    text, sign, error = gap(found["gap"], found["se"]).partition(" ± ")
+    return {"text": text, "error": f"{sign}{error}", "value": abs(found["gap"]), "off": found["off"]}
 
 
 def _about(table: Mapping[str, Any], noun: str, after: str, *, several: bool) -> str:
@@ -292,6 +263,8 @@ def _about(table: Mapping[str, Any], noun: str, after: str, *, several: bool) ->
     text = f"Before calibration {off} {plural} have a significant gap, and the mean absolute gap is {mean}."
     later = {"one": after, **({"several": f"with a temperature per {noun}"} if several else {})}
     for key, when in later.items():
+        if not when:
+            continue
         off, mean = numbers(key)
         text += f" {when[0].upper()}{when[1:]}: {off} and {mean}."
     if alike := table.get("of_one_class"):

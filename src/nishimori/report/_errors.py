@@ -1,4 +1,4 @@
-"""The pass over the errors of a model: what the report shows of them takes one call of the kernel per batch."""
+"""The pass over the errors of a model: what the report shows of them takes one call of the kernel per batch and map."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,8 @@ from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.passes import Sums
+from nishimori._sums.predictions import apply_map
+from nishimori.maps.map import Map
 from nishimori.report._confusions import confusions_of
 from nishimori.report._mistakes import mistakes_of
 from nishimori.report._risk_coverage import risk_of
@@ -13,21 +15,22 @@ from nishimori.report._risk_coverage import risk_of
 
 @dataclass(frozen=True)
 class ErrorsPass:
-    """Finds `Mistakes`, `Confusions`, and `Risk` before and after calibration with one temperature."""
+    """Finds `Mistakes`, `Confusions`, and `Risk` before and after calibration."""
 
     most_mistakes: int
-    temperature: float
+    map: Map
     n_classes: int
 
     def __call__(self, batch: Batch) -> Sums:
-        betas = (1.0, 1 / self.temperature)
-        known = row_sums(batch, betas, 0)
-        before, after = (Gibbs(batch, beta, known) for beta in betas)
+        mapped, beta = apply_map(self.map, batch)
+        known = row_sums(batch, (1.0, beta), 0)
+        before = Gibbs(batch, 1.0, known)
+        after = Gibbs(mapped, beta, known if mapped is batch else row_sums(mapped, (beta,), 0))
         return Sums(
             (
                 mistakes_of(known, before, after, self.most_mistakes),
                 confusions_of(known, before, self.n_classes),
-                risk_of(known, before),
-                risk_of(known, after),
+                risk_of(before),
+                risk_of(after),
             )
         )

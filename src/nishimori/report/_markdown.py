@@ -5,7 +5,7 @@ from typing import Any
 
 from nishimori._support.escape import markdown_code, markdown_text
 from nishimori._support.tables import Tabular
-from nishimori.report import _content
+from nishimori.report import _content, _top
 from nishimori.report._text import format_measurement, interval, level, share, whole
 
 # Rows of a table of classes or groups: more are in the JSON.
@@ -14,13 +14,14 @@ _ROWS = 20
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The whole text."""
-    verdict, about = results["verdict"], results["data"]
-    worst = [" ".join(each) for each in _content.worst(results)]
-    top = [verdict["summary"], verdict["advice"], *worst, verdict["classes"], verdict.get("groups", "")]
+    headline, *said = _top.lines(results)
+    about = results["data"]
     fitted = f", fitted to {whole(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
     parts = [
-        f"# Calibration report: {markdown_text(results['title'])}",
-        f"**{markdown_text(verdict['headline'])}.** {' '.join(markdown_text(each) for each in top if each)}",
+        f"# {markdown_text(_top.heading(results))}",
+        f"**{markdown_text(headline)}** {markdown_text(results['verdict']['summary'])}",
+        "\n".join(f"- {markdown_text(each)}" for each in said),
+        _glance(results).markdown(),
         f"{whole(about['n_measured'])} {about['measured_on']} samples{fitted}, {whole(about['n_classes'])} classes. "
         f"± is one standard error; intervals have a level of {level(results['level'])}. {_content.about_brier(results)}",
         "## Temperatures",
@@ -28,7 +29,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         "## Before and after",
         _methods(results).markdown(),
         *_differences(results),
-        "\n".join(f"- {markdown_text(each)}" for each in verdict["sentences"]),
+        "\n".join(f"- {markdown_text(each)}" for each in _content.sentences(results)),
         *(part for table in _content.gap_tables(results) for part in _gaps(table)),
         *_risk(results),
         *_confusions(results),
@@ -39,6 +40,12 @@ def markdown(results: Mapping[str, Any]) -> str:
         markdown_code(results["code"], "python"),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _glance(results: Mapping[str, Any]) -> Tabular:
+    table = _top.before_and_after(results)
+    rows = [(name, *(f"{text} ({small})" if small else text for text, small, _ in cells)) for name, cells in table["rows"]]
+    return Tabular(("", *table["heads"]), rows)
 
 
 def _temperatures(results: Mapping[str, Any]) -> Tabular:
@@ -67,7 +74,10 @@ def _join(cell: tuple[str, str]) -> str:
 
 
 def _gaps(table: Mapping[str, Any]) -> list[str]:
-    rows = [[cell["text"] + (" off" if cell.get("off") else "") for cell in row] for row in table["rows"][:_ROWS]]
+    rows = [
+        [cell["text"] + cell.get("error", "") + " off" * cell.get("off", False) for cell in row]
+        for row in table["rows"][:_ROWS]
+    ]
     left = len(table["rows"]) - len(rows)
     return [
         f"## {table['title']}",

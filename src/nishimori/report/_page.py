@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from nishimori._support.optional import require
-from nishimori.report import _charts, _content
+from nishimori.report import _charts, _content, _top
 from nishimori.report._text import FILTERS
 from nishimori.report._vega import draw
 
@@ -20,17 +20,19 @@ def page(results: Mapping[str, Any]) -> str:
     markup = require("markupsafe", extra="report", for_="The report").Markup
     specs = {"reliability": _charts.reliability(results), "curves": _charts.curves(results)}
     (vega, pictures), script = _draw_charts(results, specs), _asset("page.js")
-    places = results["slider"]["places"]
-    after = results["recommended"]
     return str(
         template.render(
             results=results,
-            start=places[results["slider"]["start"]],
-            action=_content.action(results),
-            advice=_content.advice(results),
-            worst=_content.worst(results),
+            heading=_top.heading(results),
+            headlines=_top.headlines(results),
+            actions=_top.actions(results),
+            wrong=_top.stays_wrong(results),
+            shipping=_top.shipping(results),
+            glance=_top.before_and_after(results),
+            start=_content.place_name(_content.start_place(results)),
+            slider_place=_content.slider_place(results),
+            second=_charts.second_class(results),
             tags=partial(_content.tags, results),
-            tiles=_content.tiles(results),
             buttons=_content.buttons(results),
             scores=_content.scores(results),
             tables=_content.gap_tables(results),
@@ -41,12 +43,12 @@ def page(results: Mapping[str, Any]) -> str:
             about_risk=_content.about_risk(results),
             confusions=_content.confusions(results),
             confusion_heads=_content.CONFUSION_HEADS,
-            after_name=_content.after_name(results),
+            after_name=_top.after_name(results),
+            sentences=_content.sentences(results),
             most_gaps=_charts.MOST_GAPS,
             few=_charts.FEW,
             mistake_heads=_mistake_heads(results),
             has_ids=_has_ids(results),
-            after=next((each["temperature"] for each in results["methods"] if each["method"] == after), 1.0),
             pictures={name: markup(each) for name, each in pictures.items()},
             scroll=lambda label: markup(' tabindex="0" role="region" aria-label="{}"').format(label),
             style=markup(_asset("page.css")),
@@ -80,10 +82,12 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
     slider = results["slider"]
     as_is = next(i for i, each in enumerate(slider["places"]) if each["temperature"] == 1)
     rows = _charts.datasets(results, sorted({slider["start"], as_is}))
-    after = _content.after_name(results)
+    after = _top.after_name(results)
     others = {"temperatures": _charts.temperatures(results), "risk_coverage": _charts.risk_coverage(results, after)}
     for key in ("classes", "groups"):
-        others[key] = None if results[key] is None else _charts.gaps(results[key], after, results["level"])
+        table, level = results[key], results["level"]
+        others[key] = None if table is None else _charts.gaps(table, after, level)
+        others[f"narrow_{key}"] = None if table is None else _charts.gaps(table, after, level, narrow=True)
     charts = dict(specs) | {name: spec for name, spec in others.items() if spec is not None}
     found = draw([{**spec, "datasets": rows} for spec in charts.values()])
     pictures = dict.fromkeys(others, "")
@@ -96,7 +100,9 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
 def _payload(results: Mapping[str, Any], specs: Mapping[str, Any]) -> dict[str, Any]:
     """What the script of the page reads."""
     return {
-        "places": _charts.places_with_counts(results),
+        "places": _charts.shown_places(results),
+        "start": results["slider"]["start"],
+        "accuracy": results["data"]["accuracy"],
         "bins": _charts.BIN_NAMES,
         "specs": specs,
         "scores": _content.scores_of_slider(results),
@@ -109,7 +115,7 @@ def _has_ids(results: Mapping[str, Any]) -> bool:
 
 def _mistake_heads(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     texts = ["id"] if _has_ids(results) else []
-    numbers = ("confidence", "after calibration", "of the true class")
+    numbers = ("confidence", *([_top.after_name(results)] if results["recommended"] else []), "of the true class")
     heads = [{"name": "row", "number": True}, *({"name": each, "number": False} for each in (*texts, "predicted", "label"))]
     return heads + [{"name": each, "number": True, "sorted": each == "confidence"} for each in numbers]
 

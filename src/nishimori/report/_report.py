@@ -12,6 +12,7 @@ import numpy as np
 
 import nishimori
 from nishimori._evaluation.compare import Methods, data_sets, floor_verdicts
+from nishimori._evaluation.usual_methods import CHANGING, ONE_TEMPERATURE
 from nishimori._fit.floors import MAY_BE_AUTO
 from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_options
 from nishimori._rows.rows import counts_in, input_in
@@ -20,24 +21,24 @@ from nishimori._support.disk import new_file
 from nishimori._support.escape import html_text, printable
 from nishimori._support.numbers import between, whole
 from nishimori.errors import InputError
-from nishimori.report._content import worst
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
 from nishimori.report._results import FORMAT, Asked, results_of
 from nishimori.report._schema import brief, check_results, with_present_names
+from nishimori.report._top import lines
 
 # More bins than this are not readable in a diagram, and make the file large.
 _MOST_BINS = 100
 
 _CODE = """import nishimori
 
-calibrator = nishimori.calibrator("adaptive").fit({val})
+calibrator = nishimori.calibrator({method!r}).fit({val})
 card = nishimori.evaluate({measured}, calibrator=calibrator)
 print(calibrator.temperature_, card.ece, card.nll)"""
 
 
 class Report:
-    """Everything about the calibration of a model on one page: a verdict, temperatures, a slider over T, classes, errors.
+    """Everything about the calibration of a model on one page: what to do, temperatures, a slider over T, classes, errors.
 
     Parameters
     ----------
@@ -50,9 +51,12 @@ class Report:
     methods : sequence, or mapping of names to methods
         Further methods for the tables of the page, as for `compare`: names, calibrators of your own, or temperatures.
     title : str
-        The heading of the page, such as the name of the model.
+        What the page is about, such as the name of the model: part of its heading.
     metrics : sequence, optional
         What the table of methods shows besides, as for `evaluate`.
+    bounds : dict of metrics to numbers, optional
+        What the model must keep to be shipped, as for `gate`: the page then says whether it does, as it is and after the
+        methods to use.
     level : float
         The level of all intervals.
     n_bins : int
@@ -67,8 +71,11 @@ class Report:
     >>> validation, test = network.validation, network.test
     >>> report = nishimori.Report(validation.logits, validation.labels, test.logits, test.labels, title="ResNet-20")
     >>> print(report)
-    Overconfident. Mean confidence is 90.6 %, accuracy is 83.7 %: confidence is 6.87 ± 0.32 points above accuracy. Simplest: adaptive, T = 1.601 ± 0.039; compared with no calibration: NLL −13 %, ECE −6.0 points. Best of none, adaptive, ec, ts, class temperatures, bias and vector: vector, error −3.1 points, NLL −29 %, ECE −6.1 points; it changes 9.8 % of the predictions. Its NLL is significantly lower than that of adaptive (p < 0.001). Worst predicted class 2: 16 % of the answers, 57 % right at 88 % mean confidence (80 % after adaptive).
-    """  # noqa: E501 - one line is printed
+    Overconfident by 6.9 points; after calibration 0.5.
+    Use adaptive: one temperature, T = 1.601 ± 0.039; it changes no prediction.
+    If predictions may change, use vector: error −3.1 points, NLL −29 %; it changes 9.8 % of the predictions.
+    Still wrong after adaptive: class 2 is 57 % right at 80 % mean confidence (16 % of the answers); 9 of 10 predicted classes are off, after vector none of 10.
+    """  # noqa: E501 - which is printed
 
     @takes_rows(**MAY_BE_AUTO)
     def __init__(
@@ -79,12 +86,13 @@ class Report:
         test_labels: Any = None,
         *,
         methods: Methods = (),
-        title: str = "Model",
+        title: str = "",
         test_weight: Any = None,
         test_clusters: Any = None,
         test_groups: Any = None,
         ids: Any = None,
         metrics: Sequence[Any] | None = None,
+        bounds: Mapping[Any, float] | None = None,
         level: float = 0.95,
         n_bins: int = 15,
         **options: Unpack[RowOptions],
@@ -97,7 +105,7 @@ class Report:
         test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
         validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, test_options)
         kind, classes = options.get("input") or input_in(validation), options.get("classes")
-        asked = Asked(classes, kind, used, counts_in(validation, options), float(level), n_bins, methods, metrics)
+        asked = Asked(classes, kind, used, counts_in(validation, options), float(level), n_bins, methods, metrics, bounds)
         found = results_of(validation, test, ids, asked)
         found["verdict"]["sentences"] += floor_verdicts(logits, options, used)
         names = ("logits, labels", "logits, labels" if test is None else "test_logits, test_labels")
@@ -113,7 +121,7 @@ class Report:
                     "files": [],
                     "command": "",
                 },
-                "code": _CODE.format(val=names[0], measured=names[1]),
+                "code": _CODE.format(val=names[0], measured=names[1], method=method_of_code(found["recommended"])),
             }
         )
 
@@ -138,11 +146,8 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """What the page says at its top."""
-        told = self._results["verdict"]
-        return " ".join(
-            [f"{told['headline']}. {told['summary']}", told["advice"], *(" ".join(each) for each in worst(self._results))]
-        )
+        """What the page says at its top, a line each: what is wrong, what to do, what stays wrong, and whether to ship."""
+        return "\n".join(lines(self._results))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
@@ -181,7 +186,7 @@ class Report:
         return made()
 
     def __str__(self) -> str:
-        return printable(self.verdict)
+        return "\n".join(map(printable, lines(self._results)))
 
     def __repr__(self) -> str:
         about = self._results["data"]
@@ -193,6 +198,11 @@ class Report:
             '<iframe title="Calibration report" style="width:100%;height:50rem;border:0" '
             f'srcdoc="{html_text(self.to_html())}"></iframe>'
         )
+
+
+def method_of_code(recommended: str | None) -> str:
+    """The method of the lines of Python on the page: the one to use, if its name is all that is needed for it."""
+    return recommended if recommended in (*ONE_TEMPERATURE, *CHANGING) else "adaptive"
 
 
 Report.__doc__ = with_options(Report.__doc__ or "", OPTIONS)

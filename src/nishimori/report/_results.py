@@ -13,13 +13,16 @@ import numpy as np
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.groups import GroupConsistency
 from nishimori._evaluation.compare import Methods, calibrators_by_name, compare
-from nishimori._evaluation.comparison import Comparison
+from nishimori._evaluation.comparison import Compared, Comparison
+from nishimori._evaluation.gate import Wanted, judge
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._evaluation.usual_methods import BY_GROUP, ONE_TEMPERATURE, UsualMethods, fit_usual
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows, digest_in, groups_in
+from nishimori._sums.groups import By
+from nishimori._sums.reliability import Reliability
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori.errors import InputError
@@ -28,7 +31,7 @@ from nishimori.report._group_classes import groups_of_one_class
 from nishimori.report._mistakes import rows_with_zeros
 from nishimori.report._rows import confusion_rows, group_table, method_rows, mistake_rows
 from nishimori.report._scores_over_t import scores_over_t
-from nishimori.report._verdict import verdict_of
+from nishimori.report._verdict import second_share, verdict_of
 
 FORMAT = 1
 """The version of the dictionary."""
@@ -49,6 +52,7 @@ class Asked:
     n_bins: int
     methods: Methods = ()
     metrics: Sequence[Any] | None = None
+    bounds: Mapping[Any, float] | None = None
 
     @property
     def meaning(self) -> dict[str, Any]:
@@ -58,6 +62,7 @@ class Asked:
 
 def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> dict[str, Any]:
     """The dictionary: fits to the validation data, and what they do to the test data or, without these, to the same data."""
+    wanted = None if asked.bounds is None else Wanted(asked.bounds, asked.level, n_bins=asked.n_bins)
     data = validation if test is None else test
     by_rows = not isinstance(validation, Sketch) and not isinstance(data, Sketch)
     further = _further_methods(asked, by_groups=groups_in(validation) is not None)
@@ -66,25 +71,26 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
     fitted = {name: each for name, each in usual.fitted.items() if isinstance(each, GroupConsistency)}
     advised = found.recommendation
     assert advised is not None, "which every comparison has"
-    simplest = advised.simplest
-    one, shown = (1.0, "none") if simplest is None else (simplest.temperature or 1.0, simplest.method)
-    chosen = {each.method: each.temperature for each in found if each.temperature is not None and each.method != "none"}
+    one = found[advised.choice or "none"]
+    chosen = [each.temperature for each in found if each.temperature is not None and each.method != "none"]
     methods = method_rows(found)
+    names = class_labels(asked.classes, data.n_classes).tolist()
     return {
         "format": FORMAT,
-        "verdict": verdict_of(found),
-        "data": _about(found, data),
+        "verdict": verdict_of(found, str(names[-1])),
+        "data": _about(found, data, str(names[-1])),
         "level": asked.level,
-        "recommended": None if simplest is None else simplest.method,
+        "recommended": None if one.method == "none" else one.method,
         "best": None if advised.best is None else advised.best.method,
         "recommendation": asdict(advised),
         "temperatures": [_temperature(each) for each in methods if each["method"] in ONE_TEMPERATURE[1:]],
         "metrics": [_about_metric(each) for each in _shown(found.methods[0].metrics, error=found.predictions_differ)],
         "methods": methods,
-        "slider": _slider(data, found, list(chosen.values()), one, asked),
-        "classes": _classes(found, shown, fitted) if by_rows else None,
-        "groups": _groups(data, found, shown, fitted) if by_rows else None,
-        **(_errors(data, one, ids, asked) if by_rows else {"mistakes": None, "confusions": None, "risk_coverage": None}),
+        "slider": _slider(data, found, chosen, one, asked),
+        "classes": _classes(found, one.method, fitted) if by_rows else None,
+        "groups": _groups(data, found, one.method, fitted) if by_rows else None,
+        **(_errors(data, one, ids, names) if by_rows else {"mistakes": None, "confusions": None, "risk_coverage": None}),
+        "gate": None if wanted is None else _gate(found, data, wanted, asked),
         "absent": [*_absent(validation, data), *_not_compared(usual)],
         "tests": found.to_dict()["tests"],
         "warnings": list(filter(None, [found.same_rows])),
@@ -121,10 +127,29 @@ def _shown(metrics: Sequence[Metric], *, error: bool = False) -> list[Metric]:
 
 
 def _about_metric(metric: Metric) -> dict[str, Any]:
-    return {"name": metric.label, "title": metric.shown, "in_percent": metric.in_percent, "direction": metric.direction}
+    names = {"name": metric.label, "title": metric.shown, "direction": metric.direction}
+    return {**names, "in_percent": metric.in_percent, "is_signed": metric.is_signed}
 
 
-def _about(found: Comparison, data: Rows) -> dict[str, Any]:
+def _gate(found: Comparison, data: Rows, wanted: Wanted, asked: Asked) -> dict[str, Any]:
+    """What `gate` says about the model as it is, and after the methods to use unless they were fitted to the same data."""
+    assert found.recommendation is not None, "which every comparison has"
+    used = [each for each in found.recommendation.methods if each != "none"]
+    by: By = "prediction" if groups_in(data) is None else "groups"
+    judged = []
+    for name in ("none", *([] if found.flatters else used)):
+        map_ = found[name].map
+        assert map_ is not None, "which every method to use has"
+        made = judge(data, map_, wanted, by, asked.classes, counts=asked.counts)
+        checks = [
+            {**numbers, "title": each.title, "limits": each.reason or each.cells[3]}
+            for each, numbers in zip(made.checks, made.to_dict()["checks"], strict=True)
+        ]
+        judged.append({"method": name, "verdict": made.verdict, "checks": checks})
+    return {"methods": judged, "unjudged": used if found.flatters else []}
+
+
+def _about(found: Comparison, data: Rows, second: str) -> dict[str, Any]:
     card = found["none"].scorecard
     assert card is not None, "the model as it is needs no fit"
     return {
@@ -136,6 +161,7 @@ def _about(found: Comparison, data: Rows) -> dict[str, Any]:
         "data_digest": digest_in(data),
         "accuracy": card.accuracy,
         "accuracy_se": card.accuracy_se,
+        "positive": None if (share := second_share(card)) is None else {"name": second, "share": share},
     }
 
 
@@ -144,8 +170,11 @@ def _temperature(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in names}
 
 
-def _slider(data: Rows, found: Comparison, chosen: Sequence[float], start: float, asked: Asked) -> dict[str, Any]:
-    """The scores at each place of the slider in order of T; those of the methods have names. It starts at T = ``start``."""
+def _slider(data: Rows, found: Comparison, chosen: Sequence[float], one: Compared, asked: Asked) -> dict[str, Any]:
+    """The scores at each place of the slider in order of T, then those of methods to use that have no T; it starts at ``one``.
+
+    The places of methods have names.
+    """
     cards: dict[float, Scorecard] = {}
     for card in scores_over_t(data, chosen, n_bins=asked.n_bins, counts=asked.counts):
         cards[float(card.temperature or 1.0)] = card
@@ -155,21 +184,35 @@ def _slider(data: Rows, found: Comparison, chosen: Sequence[float], start: float
             cards[each.temperature] = each.scorecard
             names.setdefault(each.temperature, []).append(each.method)
     places = [_place(cards[T], names.get(T, []), asked.level) for T in sorted(cards)]
-    return {"places": places, "start": next(i for i, each in enumerate(places) if each["temperature"] == start)}
+    assert found.recommendation is not None, "which every comparison has"
+    cards_of_methods = {name: found[name].scorecard for name in found.recommendation.methods if found[name].temperature is None}
+    methods = [
+        _place(card, [name], asked.level) | {"accuracy": card.accuracy}
+        for name, card in cards_of_methods.items()
+        if card is not None
+    ]
+    start = next(i for i, each in enumerate([*places, *methods]) if one.method in each["names"])
+    return {"places": places, "methods": methods, "start": start}
 
 
 def _place(card: Scorecard, names: list[str], level: float) -> dict[str, Any]:
-    curve = card.reliability
-    low, high = wilson_limits(curve.accuracy, curve.count, normal_quantile(level))
-    share = curve.weight / curve.weight.sum()
-    columns = (curve.lower, curve.upper, curve.confidence, curve.accuracy, low, high, share, curve.count)
-    return {
+    found = {
         "temperature": card.temperature,
         "names": names,
         **{each.name: card[each.name].value for each in _shown(default_metrics()) if each.name in card.estimates},
-        # Eight digits: what a picture shows, and a file that stays small.
-        "bins": np.round(np.stack(columns, axis=1), 8).tolist(),
+        "bins": _bins(card.reliability, level),
     }
+    return found if card.positive_reliability is None else found | {"positive_bins": _bins(card.positive_reliability, level)}
+
+
+def _bins(curve: Reliability, level: float) -> list[list[float]]:
+    """The rows of a reliability diagram, with Wilson intervals."""
+    low, high = wilson_limits(curve.accuracy, curve.count, normal_quantile(level))
+    share = curve.weight / curve.weight.sum()
+    columns = (curve.lower, curve.upper, curve.confidence, curve.accuracy, low, high, share, curve.count)
+    # Eight digits: what a picture shows, and a file that stays small.
+    rounded: list[list[float]] = np.round(np.stack(columns, axis=1), 8).tolist()
+    return rounded
 
 
 def _classes(found: Comparison, one: str, fitted: Mapping[str, GroupConsistency]) -> dict[str, Any]:
@@ -189,14 +232,14 @@ def _groups(data: Rows, found: Comparison, one: str, fitted: Mapping[str, GroupC
     return {**table, "of_one_class": groups_of_one_class(data)}
 
 
-def _errors(data: Rows, one: float, ids: Any, asked: Asked) -> dict[str, Any]:
+def _errors(data: Rows, one: Compared, ids: Any, names: Sequence[Any]) -> dict[str, Any]:
     """The most confident errors, the classes that are confused most, and the error of the most confident answers.
 
     All are found in one pass.
     """
     checked = _checked_ids(ids, data.n_rows)
-    mistakes, confusions, before, after = data.gather(ErrorsPass(_MISTAKES, one, data.n_classes)).items
-    names = class_labels(asked.classes, data.n_classes).tolist()
+    assert one.map is not None, "which every method to use has"
+    mistakes, confusions, before, after = data.gather(ErrorsPass(_MISTAKES, one.map, data.n_classes)).items
     return {
         "mistakes": mistake_rows(rows_with_zeros(mistakes, data), names, checked),
         "confusions": confusion_rows(confusions, names, _CONFUSIONS),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nishimori._kernels.row_sums import RowSums
 from nishimori._sums.gibbs import Gibbs
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -42,11 +41,11 @@ class Risk:
         return np.round(np.stack([coverage, error], axis=1)[places], 6).tolist()  # type: ignore[no-any-return]
 
 
-def risk_of(known: RowSums, at: Gibbs) -> Risk:
-    """Right and wrong answers of a batch by their confidence at one temperature."""
+def risk_of(at: Gibbs) -> Risk:
+    """Right and wrong answers of a batch by their confidence."""
     doubt = arrays.on_host(at.doubt)
     with np.errstate(divide="ignore"):
         places = np.floor((np.log(doubt).clip(_LOWEST, 0) - _LOWEST) * _PER_E).astype(np.int64)
-    weights = arrays.on_host(known.batch.weights)
-    wrong = ~arrays.on_host(known.right)
+    weights = arrays.on_host(at.batch.weights)
+    wrong = ~arrays.on_host(at.right)
     return Risk(*(np.bincount(places, each, _N_BINS) for each in (weights, weights * wrong)))

@@ -23,8 +23,20 @@ def method_rows(found: Comparison) -> list[dict[str, Any]]:
             numbers |= {f"{name}_difference_low": low, f"{name}_difference_high": high}
         card = each.scorecard
         numbers |= {"ece_corrected": None} if card is None else card.corrected
+        numbers |= {"gap": None, "gap_se": None} if card is None else {"gap": card.gap, "gap_se": card.gap_se}
+        numbers |= {"worst_class": _worst(each.by_class), "worst_group": _worst(each.by_group)}
         rows.append({"title": TITLES.get(each.method, each.method), **numbers})
     return rows
+
+
+def _worst(gaps: GroupGaps | None) -> dict[str, Any] | None:
+    """The class or group with the largest gap, of those with significant gaps if there are any, and how many these are."""
+    if gaps is None:
+        return None
+    one = gaps.worst_first[0]
+    names = ("n", "confidence", "accuracy", "gap", "se")
+    found = {"name": str(one.name), **{name: getattr(one, name) for name in names}, "off": one.is_off}
+    return found | {"n_off": len(gaps.off), "n_all": len(gaps)}
 
 
 def group_table(gaps: Mapping[str, GroupGaps | None], fitted: GroupConsistency | None) -> dict[str, Any]:

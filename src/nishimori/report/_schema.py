@@ -34,7 +34,7 @@ def with_present_names(value: Any, key: str = "") -> Any:
         return {name: with_present_names(each, name) for name, each in value.items()}
     if isinstance(value, list):
         return [with_present_names(each, key) for each in value]
-    return present_name(value) if key in ("method", "recommended", "best", "names") else value
+    return present_name(value) if key in ("method", "recommended", "best", "choice", "other", "names", "unjudged") else value
 
 
 def check_results(results: Mapping[str, Any]) -> None:
@@ -43,10 +43,11 @@ def check_results(results: Mapping[str, Any]) -> None:
     _REPORT(dict(results), "")
     _check_metrics(results)
     _check_slider(results["slider"])
-    methods = {each["method"]: each for each in results["methods"]}
-    _check_recommended(results["recommended"], methods)
-    if results.get("best") is not None and results["best"] not in methods:
-        _refuse("best", f"None or one of the methods {', '.join(map(repr, methods))}", results["best"])
+    _check_recommended(results)
+    if results["data"].get("positive") is not None:
+        _check_second_class(results)
+    if results.get("gate") is not None:
+        _check_gate(results["gate"], results["recommended"])
 
 
 def _refuse(place: str, wanted: str, value: Any) -> NoReturn:
@@ -93,6 +94,11 @@ def _text(value: Any, place: str) -> None:
 def _flag(value: Any, place: str) -> None:
     if not isinstance(value, bool):
         _refuse(place, "true or false", value)
+
+
+def _none(value: Any, place: str) -> None:
+    if value is not None:
+        _refuse(place, "None", value)
 
 
 def _number(value: Any, place: str) -> None:
@@ -177,6 +183,8 @@ _FITTED |= _same("temperature_se temperature_low temperature_high", _UNKNOWN)
 def _method(value: Any, place: str) -> None:
     """A row of the table of methods, which has differences from the model as it is or has none of them."""
     _record(_FITTED | {"confidence": _UNKNOWN})(value, place)
+    if "worst_class" in value:  # which earlier reports lack
+        _record(_same("gap gap_se error", _UNKNOWN) | _same("worst_class worst_group", _or_none(_WORST)))(value, place)
 
 
 def _check_metrics(results: Mapping[str, Any]) -> None:
@@ -196,8 +204,10 @@ def _check_metrics(results: Mapping[str, Any]) -> None:
             in_percent = next(metric["in_percent"] for metric in listed if metric["name"] == name)
             needed = numbers if in_percent else numbers | {f"{name}{what}_se": _UNKNOWN}
             _record(needed, limits)(each, place)
-    for number, each in enumerate(results["slider"]["places"]):
-        _record({metric["name"]: _UNKNOWN for metric in scores_of_slider(results)})(each, f"slider.places[{number}]")
+    scores = _record({metric["name"]: _UNKNOWN for metric in scores_of_slider(results)})
+    for key in ("places", "methods"):
+        for number, each in enumerate(results["slider"].get(key, [])):
+            scores(each, f"slider.{key}[{number}]")
 
 
 def _gaps(value: Any, place: str) -> None:
@@ -210,13 +220,14 @@ def _gaps(value: Any, place: str) -> None:
     _record({"rows": _list(_record(row)), **dict.fromkeys(kinds, total)}, {"of_one_class": _list(_text)})(value, place)
 
 
-_PLACE = _record(
-    {
-        "temperature": _positive,
-        "names": _list(_text),
-        **_same("confidence ece nll", _UNKNOWN),  # which the charts show
-        "bins": _list(_list(_UNKNOWN, _PER_BIN - 1, _PER_BIN)),
-    }
+_BINS = _list(_list(_UNKNOWN, _PER_BIN - 1, _PER_BIN))
+_SCORES = {
+    **_same("confidence ece nll", _UNKNOWN),  # which the charts show
+    "bins": _BINS,
+}
+_PLACE = _record({"temperature": _positive, "names": _list(_text), **_SCORES}, {"positive_bins": _BINS})
+_OTHER_PLACE = _record(
+    {"temperature": _none, "names": _list(_text, 1), "accuracy": _number, **_SCORES}, {"positive_bins": _BINS}
 )
 _MISTAKE = _record(
     {
@@ -228,7 +239,9 @@ _MISTAKE = _record(
 )
 _CONFUSION = _record({**_same("predicted label", _text), "n": _COUNT, **_same("share confidence", _between(0, 1))})
 _CURVE = _list(_list(_between(0, 1), 2, 2))
-_METRIC = _record({**_same("name title", _text), "in_percent": _flag, "direction": _or_none(_one_of("lower", "higher"))})
+_METRIC = _record(
+    {**_same("name title", _text), "in_percent": _flag, "direction": _or_none(_one_of("lower", "higher"))}, {"is_signed": _flag}
+)
 _CHOSEN = _record(
     {
         "method": _text,
@@ -236,6 +249,14 @@ _CHOSEN = _record(
         **_same("temperature_se nll_percent nll_p_value error_points error_p_value ece_points ece_p_value", _UNKNOWN),
         "changed_predictions": _between(0, 1),
     }
+)
+_WORST = _record(
+    {"name": _text, **_same("n n_off n_all", _COUNT), **_same("confidence accuracy gap", _number), "se": _UNKNOWN, "off": _flag}
+)
+_HEADLINE = _record({**_same("now after", _text), **_same("off off_after", _flag)})
+_VERDICT = _one_of("pass", "inconclusive", "cannot be judged", "fail")
+_JUDGED = _record(
+    {"method": _text, "verdict": _VERDICT, "checks": _list(_record({**_same("title limits", _text), "verdict": _VERDICT}), 1)}
 )
 _RECOMMENDATION = _record(
     {
@@ -245,13 +266,15 @@ _RECOMMENDATION = _record(
         "p_value": _UNKNOWN,
         "action": _or_none(_one_of("calibrate", "nothing", "leave", "open")),
         "sentences": _list(_text),
-    }
+    },
+    _same("choice other", _or_none(_text)),
 )
 _REPORT = _record(
     {
         **_same("title code", _text),
         "verdict": _record(
-            {**_same("status headline summary advice classes", _text), "sentences": _list(_text)}, {"groups": _text}
+            {**_same("status headline summary advice classes", _text), "sentences": _list(_text)},
+            {**_same("groups caveats", _text), "headlines": _list(_HEADLINE, 1)},
         ),
         "data": _record(
             {
@@ -260,14 +283,14 @@ _REPORT = _record(
                 "is_sketch": _flag,
                 "accuracy": _number,
             },
-            {"data_digest": _or_none(_text)},
+            {"data_digest": _or_none(_text), "positive": _or_none(_record({"name": _text, "share": _between(0, 1)}))},
         ),
         "level": _between(0, 1),
         "n_bins": _whole(1),
         "recommended": _or_none(_text),
         "temperatures": _list(_record(_FITTED | {"method": _one_of("ts", "ec", "adaptive", "auto")})),
         "methods": _list(_method, 1),
-        "slider": _record({"places": _list(_PLACE, 1), "start": _COUNT}),
+        "slider": _record({"places": _list(_PLACE, 1), "start": _COUNT}, {"methods": _list(_OTHER_PLACE)}),
         "classes": _or_none(_gaps),
         "groups": _or_none(_gaps),
         "mistakes": _or_none(_list(_MISTAKE)),
@@ -287,6 +310,7 @@ _REPORT = _record(
         "metrics": _list(_METRIC),
         "best": _or_none(_text),
         "recommendation": _RECOMMENDATION,
+        "gate": _or_none(_record({"methods": _list(_JUDGED, 1), "unjudged": _list(_text)})),
     },
 )
 
@@ -294,17 +318,47 @@ _REPORT = _record(
 def _check_slider(slider: Mapping[str, Any]) -> None:
     """The slider starts at one of its places, and one of them is the model as it is."""
     places = slider["places"]
-    _whole(0, len(places) - 1)(slider["start"], "slider.start")
+    _whole(0, len(places) + len(slider.get("methods", [])) - 1)(slider["start"], "slider.start")
     if all(each["temperature"] != 1 for each in places):
         temperatures = [each["temperature"] for each in places]
         _refuse("slider.places", "a list of which one has the temperature 1", temperatures)
 
 
-def _check_recommended(recommended: str | None, methods: Mapping[str, Mapping[str, Any]]) -> None:
-    """The model as it is and the method that is recommended are among the methods, and the latter has a temperature."""
-    if "none" not in methods:
-        _refuse("methods", "a list of which one has the method 'none'", list(methods))
-    fitted = [name for name, each in methods.items() if each["temperature"] is not None and name != "none"]
-    if recommended is not None and recommended not in fitted:
-        names = f", {', '.join(map(repr, fitted))}" if fitted else ""
-        _refuse("recommended", f"None or one of the methods that have a temperature{names}", recommended)
+def _check_recommended(results: Mapping[str, Any]) -> None:
+    """The model as it is and the methods to use are among the methods that have numbers."""
+    fitted = [each["method"] for each in results["methods"] if each["confidence"] is not None]
+    if "none" not in fitted:
+        _refuse("methods", "a list of which one has the method 'none' and its numbers", fitted)
+    known = [name for name in fitted if name != "none"]
+    wanted = f"None or one of the methods that have numbers{''.join(f', {name!r}' for name in known)}"
+    if results["recommended"] is not None and results["recommended"] not in known:
+        _refuse("recommended", wanted, results["recommended"])
+    if results.get("best") is not None and results["best"] not in known:
+        _refuse("best", wanted, results["best"])
+    other = (results.get("recommendation") or {}).get("other")
+    if other is not None and other not in known:
+        _refuse("recommendation.other", wanted, other)
+
+
+def _check_second_class(results: Mapping[str, Any]) -> None:
+    """Of two classes, methods have numbers of the second one, and all places have its bins."""
+    needed = _record(_same("positive_gap positive_ece", _number) | {"positive_gap_se": _UNKNOWN})
+    for number, each in enumerate(results["methods"]):
+        if each["confidence"] is not None:
+            needed(each, f"methods[{number}]")
+    for key in ("places", "methods"):
+        for number, each in enumerate(results["slider"].get(key, [])):
+            _record({"positive_bins": _BINS})(each, f"slider.{key}[{number}]")
+
+
+def _check_gate(found: Mapping[str, Any], recommended: str | None) -> None:
+    """The model as it is was judged, and the method to use was or says that it was not, all by the same bounds."""
+    judged = [each["method"] for each in found["methods"]]
+    for name in ("none", *filter(None, [recommended])):
+        if name not in (*judged, *found["unjudged"]):
+            _refuse("gate.methods", f"a list of which one has the method {name!r}", judged)
+    if "none" not in judged:
+        _refuse("gate.methods", "a list of which one has the method 'none'", judged)
+    for number, each in enumerate(found["methods"]):
+        if len(each["checks"]) != len(found["methods"][0]["checks"]):
+            _refuse(f"gate.methods[{number}].checks", "as many checks as those of the first method", len(each["checks"]))

@@ -66,6 +66,11 @@ def gap(value: float, error: float | None) -> str:
     return points_with_error(value, error)
 
 
+def short_name(text: str, longest: int) -> str:
+    """A name from the data, cut where it is too long."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 _UNITS: dict[str, Callable[[float], str]] = {
     "number": digits,
     "percent": lambda value: f"{100 * value:.2f}",

@@ -1,12 +1,14 @@
 """What the numbers mean, in the words at the top of the page."""
 
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nishimori._evaluation.compare import FLATTERS
-from nishimori._evaluation.comparison import Comparison
-from nishimori._evaluation.recommendation import miscalibration
+from nishimori._evaluation.comparison import Compared, Comparison
+from nishimori._evaluation.recommendation import what_is_off
 from nishimori._evaluation.scorecard import Scorecard
-from nishimori._support.formatting import value_with_error
+from nishimori._support.formatting import number_text, value_with_error
 from nishimori._support.intervals import normal_quantile
 
 TITLES = {
@@ -23,34 +25,48 @@ TITLES = {
 }
 """The methods of the page by the names that the dictionary has for them."""
 
-_NO_TEMPERATURE = "No temperature could be fitted; the table below says why."
+_NO_TEMPERATURE = "No temperature could be fitted; the table of methods says why."
 
 
-def verdict_of(found: Comparison) -> dict[str, Any]:
-    """A status, a headline, what to do, and further sentences."""
+@dataclass(frozen=True)
+class Headline:
+    """What is wrong with the model as it is, and what is left of that after calibration; empty where that is not known.
+
+    ``off`` and ``off_after`` say whether it is significant.
+    """
+
+    now: str
+    off: bool
+    after: str = ""
+    off_after: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.now}; {self.after}" if self.after else self.now
+
+
+def verdict_of(found: Comparison, second: str) -> dict[str, Any]:
+    """A status, headlines, what to do, and further sentences; ``second`` is the name of the last class."""
     card, advised = found["none"].scorecard, found.recommendation
     assert card is not None, "the model as it is needs no fit"
     assert advised is not None, "which every comparison has"
-    gap, error = (card.gap, card.gap_se)
-    status = _status(found)
-    headline = _HEADLINES[status]
-    if status == "calibrated" and advised.action == "open":  # the validation data say otherwise
-        headline += " on the test data"
+    headlines = _headlines(found, second)
     advice = " ".join(advised.sentences)
     if not any(each.temperature is not None for each in found if each.method != "none"):
         advice = " ".join(filter(None, (_NO_TEMPERATURE, advice)))
-    # The page says these at its top.
+    # The page says these elsewhere.
     shown = {*advised.sentences, found.about_classes, found.about_groups, found.same_rows}
     return {
-        "status": status,
-        "headline": f"Zeros at true classes; {headline.lower()}" if found.caveat else headline,
-        "summary": " ".join(filter(None, (_first_of_all(found), found.caveat, _summary(card, gap, error)))),
+        "status": _status(found),
+        "headline": ". ".join(["Zeros at true classes"] * bool(found.caveat) + [str(each) for each in headlines]),
+        "headlines": [asdict(each) for each in headlines],
+        "caveats": " ".join(filter(None, (_first_of_all(found), found.caveat))),
+        "summary": _summary(card),
         "advice": advice,
         "classes": found.about_classes,
         "groups": found.about_groups,
         "sentences": [each for each in found.verdicts if each not in shown],
-        "gap": gap,
-        "gap_se": error,
+        "gap": card.gap,
+        "gap_se": card.gap_se,
     }
 
 
@@ -59,30 +75,114 @@ def _first_of_all(found: Comparison) -> str:
     return found.same_rows or (FLATTERS if found.flatters else "")
 
 
-_HEADLINES = {
-    "overconfident": "Overconfident",
-    "underconfident": "Underconfident",
-    "uneven": "Wrong in places, not significantly on average",
-    "calibrated": "No miscalibration found",
-    "unknown": "Measured without error bars",
-}
-
-
 def _status(found: Comparison) -> str:
     """What the model as it is shows, in agreement with what is recommended."""
     card, advised = found["none"].scorecard, found.recommendation
     assert card is not None, "the model as it is needs no fit"
     if card.gap_se is None:
         return "unknown"
-    if abs(card.gap) > normal_quantile(found.level) * card.gap_se:
+    off = what_is_off(found["none"], found.level)
+    if off == "gap":
         return "overconfident" if card.gap > 0 else "underconfident"
-    helps = advised is not None and advised.action == "calibrate"
-    return "uneven" if helps or miscalibration(found["none"], found.level) else "calibrated"
+    return "uneven" if off or (advised is not None and advised.action == "calibrate") else "calibrated"
 
 
-def _summary(card: Scorecard, gap: float, error: float | None) -> str:
+def second_share(card: Scorecard) -> float | None:
+    """The share of the samples that are of the second of two classes; None if there are more classes, and from a sketch."""
+    gap = card.estimates.get("positive_gap")
+    return None if gap is None or gap.gaps is None else gap.gaps.true_share
+
+
+# What is wrong now, and what is left of it
+
+
+def _headlines(found: Comparison, second: str) -> list[Headline]:
+    """Confidence against accuracy, and of two classes the second one, which comes first where it is off."""
+    of_confidence, of_second = _about_confidence(found), _about_second(found, second)
+    if of_second is None:
+        return [of_confidence]
+    if not of_second.off:
+        return [of_confidence, of_second]
+    return [of_second, of_confidence] if _status(found) in ("overconfident", "underconfident") else [of_second]
+
+
+def _about_confidence(found: Comparison) -> Headline:
+    card, status = found["none"].scorecard, _status(found)
+    assert card is not None, "the model as it is needs no fit"
+    if status == "calibrated":
+        is_open = found.recommendation is not None and found.recommendation.action == "open"
+        return Headline("No miscalibration found" + " on the test data" * is_open, off=False)
+    if status == "uneven":
+        return _about_places(found)
+    size = 100 * abs(card.gap)
+    digits = 1 if size >= 1 else 2  # after the point
+    now = f"{status.capitalize()} by {size:.{digits}f} points"
+    if status == "unknown":
+        now = f"Confidence {size:.{digits}f} points {'above' if card.gap >= 0 else 'below'} accuracy, without error bars"
+
+    def left(row: Compared) -> tuple[str, bool]:
+        assert row.scorecard is not None, "which every method to use has"
+        gap, error = row.scorecard.gap, row.scorecard.gap_se
+        off = error is not None and abs(gap) > normal_quantile(found.level) * error
+        turned = off and gap * card.gap < 0
+        return f"{('overconfident by ' if gap > 0 else 'underconfident by ') * turned}{100 * abs(gap):.{digits}f}", off
+
+    return _headline(found, now, left, off=status != "unknown")
+
+
+def _about_places(found: Comparison) -> Headline:
+    """What is wrong where mean confidence is not significantly off."""
+    off = what_is_off(found["none"], found.level)
+    if off in ("classes", "groups"):
+        what, name = ("predicted classes", "by_class") if off == "classes" else ("groups", "by_group")
+        gaps = getattr(found["none"], name)
+        now = f"Wrong in places: {len(gaps.off)} of {len(gaps)} {what} off"
+        return _headline(found, now, lambda row: (str(len(getattr(row, name).off)), bool(getattr(row, name).off)))
+    if off == "ece":
+
+        def left(row: Compared) -> tuple[str, bool]:
+            card = row.scorecard
+            assert card is not None, "which every method to use has"
+            return f"{100 * card.ece:.1f} %", card.ece_se is not None and card.interval("ece", found.level).low > 0
+
+        return _headline(found, f"Wrong in places: ECE {left(found['none'])[0]}", left)
+
+    def loss(row: Compared) -> tuple[str, bool]:
+        return number_text(row.scorecard.nll if row.scorecard is not None else 0.0), False
+
+    return _headline(found, f"Wrong in places: NLL {loss(found['none'])[0]}", loss)
+
+
+def _about_second(found: Comparison, name: str) -> Headline | None:
+    """The mean probability of the second of two classes against its share of the samples; None if there are more classes."""
+    z = normal_quantile(found.level)
+
+    def left(row: Compared) -> tuple[str, bool]:
+        assert row.scorecard is not None, "which every method to use has"
+        gap, share = row.scorecard["positive_gap"], second_share(row.scorecard)
+        return f"{100 * (gap.value + (share or 0)):.3g} %", gap.se is not None and abs(gap.value) > z * gap.se
+
+    card = found["none"].scorecard
+    if card is None or (share := second_share(card)) is None:
+        return None
+    mean, off = left(found["none"])
+    start = f"P(class {name}) is too {'high' if card.positive_gap > 0 else 'low'}: mean" if off else f"Mean P(class {name})"
+    return _headline(found, f"{start} {mean}, prevalence {100 * share:.3g} %", left, off=off)
+
+
+def _headline(found: Comparison, now: str, left: Callable[[Compared], tuple[str, bool]], *, off: bool = True) -> Headline:
+    """What is wrong now and, if a method is to be used, what it leaves of that: as text, and whether that is significant."""
+    choice = None if found.recommendation is None else found.recommendation.choice
+    if choice in (None, "none"):
+        return Headline(now, off)
+    text, is_off = left(found[choice])
+    return Headline(now, off, f"after calibration {text}{', on the same data' * found.flatters}", is_off)
+
+
+def _summary(card: Scorecard) -> str:
     """Confidence against accuracy in a sentence."""
-    size = value_with_error(100 * abs(gap), None if error is None else 100 * error) if error else f"{100 * abs(gap):.2f}"
+    gap, error = card.gap, card.gap_se
+    size = value_with_error(100 * abs(gap), 100 * error) if error else f"{100 * abs(gap):.2f}"
     side = "above" if gap >= 0 else "below"
     return (
         f"Mean confidence is {100 * card.confidence:.1f} %, accuracy is {100 * card.accuracy:.1f} %: confidence is {size} "

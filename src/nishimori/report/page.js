@@ -5,24 +5,33 @@
   const places = found.places;
   const percent = (value) => `${(100 * value).toFixed(2)} %`;
   const plain = (factor) => (value) => (factor * value).toFixed(4);
-  const shown = Object.fromEntries(found.scores.map((each) => [each.name, each.in_percent ? percent : plain(each.factor)]));
-  const temperature = (value) => `T = ${Number(value.toPrecision(4))}`;
+  const points = (value) => {
+    const size = Math.abs(100 * value).toFixed(2);
+    return Number(size) ? `${value < 0 ? "−" : "+"}${size}` : "0";
+  };
+  const written = (each) => (each.is_signed ? points : each.in_percent ? percent : plain(each.factor));
+  const shown = Object.fromEntries(found.scores.map((each) => [each.name, written(each)]));
+  shown.accuracy = percent;
+  const title = (each) => (each.temperature === null ? each.names[0] : `T = ${Number(each.temperature.toPrecision(4))}`);
+  let current = found.start;
 
   // --- charts: the same specifications as the static pictures, with the bins of every place of the slider
   const names = found.bins;
   const row = (place, bin) => Object.fromEntries([["place", place], ...names.map((name, i) => [name, bin[i]])]);
   const datasets = {
     bins: places.flatMap((each, place) => each.bins.map((bin) => row(place, bin))),
-    curve: places.map((each, place) => ({ place, ...each, bins: undefined })),
+    curve: places.map((each, place) => ({ place, ...each, bins: undefined })).filter((each) => each.temperature !== null),
   };
-  const views = [];
+  const views = {};
+  // The curves over T mark the place of the slider, which methods without a temperature leave where it is.
+  const move = (id) => views[id].signal("place", id === "curves" ? Number(slider.value) : current).runAsync();
   for (const [id, spec] of Object.entries(found.specs)) {
     const options = { actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: { theme: "custom" } };
     const target = document.createElement("div");
     window.vegaEmbed(target, { ...spec, datasets }, options).then((drawn) => {
       document.getElementById(id).replaceChildren(target);
-      views.push(drawn.view);
-      drawn.view.signal("place", Number(slider.value)).runAsync();
+      views[id] = drawn.view;
+      move(id);
     });
   }
 
@@ -30,23 +39,27 @@
   const slider = document.getElementById("temperature");
   const buttons = [...document.querySelectorAll("[data-place]")];
   const show = (place) => {
-    const now = places[place];
-    const text = temperature(now.temperature) + (now.names.length ? ` (${now.names.join(", ")})` : "");
-    slider.value = place;
-    slider.setAttribute("aria-valuetext", text);
+    const now = { accuracy: found.accuracy, ...places[place] };
+    const names = now.temperature !== null && now.names.length ? ` (${now.names.join(", ")})` : "";
+    const text = title(now) + names;
+    current = place;
+    if (now.temperature !== null) { // a method without a temperature has no place on the slider
+      slider.value = place;
+      slider.setAttribute("aria-valuetext", text);
+    }
     document.getElementById("shown-temperature").textContent = text;
-    document.getElementById("now").textContent = temperature(now.temperature);
+    document.getElementById("now").textContent = title(now);
     for (const cell of document.querySelectorAll("#scores [data-score]")) {
       const value = now[cell.dataset.score];
       cell.textContent = value === null ? "infinite" : shown[cell.dataset.score](value);
     }
     for (const button of buttons) button.setAttribute("aria-pressed", String(Number(button.dataset.place) === place));
-    for (const view of views) view.signal("place", place).runAsync();
+    for (const id of Object.keys(views)) move(id);
   };
   slider.addEventListener("input", () => show(Number(slider.value)));
   for (const button of buttons) button.addEventListener("click", () => show(Number(button.dataset.place)));
   for (const each of [slider, ...buttons]) each.disabled = false;
-  show(Number(slider.value)); // a browser may remember another place than the page has
+  show(current); // a browser may remember another place than the page has
 
   // --- sorting: numbers by value, texts by their order; the second click turns the order round
   const compare = (a, b) => {

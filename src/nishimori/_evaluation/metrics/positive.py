@@ -125,9 +125,13 @@ class PositiveEce(Metric):
         return Ece().difference(first, second, pair, alone=alone)
 
 
+BEYOND_ONE_TEMPERATURE = "Use the method best or platt."
+"""What to do where one temperature leaves the second class off."""
+
+
 def about_one_temperature(gaps: Mapping[str, Estimate]) -> str:
     """That one temperature leaves the second class off; empty if not. The `PositiveGap` are given by the names of methods."""
-    names = [name for name, each in gaps.items() if _is_off(each)]
+    names = [name for name, each in gaps.items() if is_off(each)]
     if not names:
         return ""
     worst = max((gaps[name] for name in names), key=lambda each: abs(each.value))
@@ -135,11 +139,11 @@ def about_one_temperature(gaps: Mapping[str, Estimate]) -> str:
     share = worst.gaps.true_share
     return (
         f"After {', '.join(names)} the mean probability of the second class is {100 * (share + worst.value):.3g} %, but its "
-        f"share of the samples is {100 * share:.3g} %: one temperature cannot correct that. Use the method best or platt."
+        f"share of the samples is {100 * share:.3g} %: one temperature cannot correct that."
     )
 
 
-def _is_off(gap: Estimate) -> bool:
+def is_off(gap: Estimate) -> bool:
     """Whether the gap is significant, p < 0.001, and large enough to matter."""
     assert gap.gaps is not None, "which is made of bins"
     share = gap.gaps.true_share

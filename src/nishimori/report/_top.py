@@ -1,0 +1,238 @@
+"""The top of the page: what is wrong and what is left of it, what to do, what stays wrong, before and after, ship or not."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nishimori._support.formatting import signed
+from nishimori._support.intervals import normal_quantile
+from nishimori.report._text import format_measurement, four, gap, percent, rounded, share, short_name
+
+_INCONCLUSIVE = ("inconclusive", "cannot be judged")
+
+# Characters of a name in a cell of before and after.
+_LONGEST = 20
+
+
+def heading(results: Mapping[str, Any]) -> str:
+    """What the page is about."""
+    return f"Calibration report: {results['title']}" if results["title"] else "Calibration report"
+
+
+def after_name(results: Mapping[str, Any]) -> str:
+    """What numbers after calibration are called; empty if no method is to be used."""
+    return f"after {results['recommended']}" if results["recommended"] else ""
+
+
+def other_method(results: Mapping[str, Any]) -> str | None:
+    """The method to use if predictions may change; reports that were made before they made a choice may have a best method."""
+    advised = results.get("recommendation") or {}
+    if "other" in advised:
+        found: str | None = advised["other"]
+        return found
+    best = advised.get("best")
+    is_other = best is not None and best["method"] != results["recommended"] and best["changed_predictions"]
+    return best["method"] if is_other else None
+
+
+def lines(results: Mapping[str, Any]) -> list[str]:
+    """All of it in words, a line each."""
+    said = [f"{results['verdict']['headline']}.", *filter(None, [results["verdict"].get("caveats")])]
+    said += actions(results)
+    said += [f"{title}: {text}" for title, text in filter(None, [stays_wrong(results)])]
+    if (found := shipping(results)) is not None:
+        said.append(f"{found['decision']}. {found['text']}")
+    return said
+
+
+def headlines(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What is wrong now and what is left of it; reports that were made before they had both have one text."""
+    verdict = results["verdict"]
+    off = verdict["status"] in ("overconfident", "underconfident", "uneven")
+    plain = [{"now": verdict["headline"], "off": off, "after": "", "off_after": False}]
+    found: list[Mapping[str, Any]] = verdict.get("headlines") or plain
+    return found
+
+
+# What to do
+
+
+def actions(results: Mapping[str, Any]) -> list[str]:
+    """What to do, a sentence for each method; empty where a report has no recommendation."""
+    advised = results.get("recommendation")
+    if advised is None:
+        return [results["verdict"]["advice"]]
+    if advised["action"] == "nothing":
+        return ["Nothing has to be done."]
+    if advised["action"] == "leave":
+        return ["Leave the model as it is: calibration makes it worse."]
+    by_name = {each["method"]: each for each in (advised["simplest"], advised["best"]) if each is not None}
+    start = "Inconclusive. If you calibrate, use" if advised["action"] == "open" else "Use"
+    said = []
+    for name, words in ((results["recommended"], start), (other_method(results), "If predictions may change, use")):
+        if name in by_name:
+            said.append(f"{words} {name}: {_what_it_does(by_name[name])}.")
+    return said or ["No calibration is recommended; the table of methods says why."]
+
+
+def _what_it_does(method: Mapping[str, Any]) -> str:
+    share_moved = method["changed_predictions"]
+    moved = f"changes {rounded(share_moved)} of the predictions" if share_moved else "changes no prediction"
+    if method["temperature"] is not None:
+        return f"one temperature, T = {format_measurement(method['temperature'], method['temperature_se'])}; it {moved}"
+    changes = (("error", method["error_points"] if share_moved else None, "points"), ("NLL", method["nll_percent"], "%"))
+    parts = [f"{name} {signed(value)} {unit}" for name, value, unit in changes if value is not None]
+    return "; ".join(filter(None, (", ".join(parts), f"it {moved}")))
+
+
+# What stays wrong
+
+
+def stays_wrong(results: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What is significantly wrong after the method to use, or as it is where there is none: a title, and sentences.
+
+    None if it is not known.
+    """
+    rows = {each["method"]: each for each in results["methods"]}
+    one, verdict = rows[results["recommended"] or "none"], results["verdict"]
+    title = f"Still wrong {after_name(results)}" if results["recommended"] else "Wrong as it is"
+    if "worst_class" not in one:  # of reports that were made before their rows had one
+        known = " ".join(filter(None, (verdict["classes"], verdict.get("groups", ""))))
+        return ("What is left", known) if known else None
+    if one["gap_se"] is None:
+        return None
+    other = rows.get(other_method(results) or "")
+    said = [*_means_off(one, results), *(_about_worst(one, other, key, results) for key in ("class", "group"))]
+    found = list(filter(None, said))
+    if not found and one.get("ece_low"):
+        found = [f"the ECE, {percent(one['ece'])}, is significantly above that of a calibrated model."]
+    classes = one["worst_class"]
+    among = "" if classes is None else f", neither over all samples nor in {classes['n_all']} predicted classes"
+    first, *others = found or [f"nothing that is significant{among}."]
+    return title, " ".join([first, *(f"{each[0].upper()}{each[1:]}" for each in others)])
+
+
+def _means_off(row: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
+    """Mean confidence, and the mean probability of the second of two classes, where they are significantly off."""
+    z, said, second = normal_quantile(results["level"]), [], results["data"].get("positive")
+    if second is not None and _is_off(row, "positive_gap", z):
+        mean = share(max(0.0, second["share"] + row["positive_gap"]))
+        said.append(f"mean P(class {second['name']}) is {mean}, prevalence {share(second['share'])}.")
+    if _is_off(row, "gap", z):
+        size = format_measurement(100 * abs(row["gap"]), 100 * row["gap_se"])
+        said.append(f"mean confidence is {size} points {'above' if row['gap'] > 0 else 'below'} accuracy.")
+    return said
+
+
+def _is_off(row: Mapping[str, Any], name: str, z: float) -> bool:
+    value, error = row[name], row[f"{name}_se"]
+    return value is not None and error is not None and bool(abs(value) > z * error)
+
+
+def _about_worst(row: Mapping[str, Any], other: Mapping[str, Any] | None, key: str, results: Mapping[str, Any]) -> str:
+    """The class or group that most samples are affected by of those with significant gaps; empty if there is none."""
+    found, plural = row[f"worst_{key}"], "predicted classes" if key == "class" else "groups"
+    if found is None or not found["off"]:
+        return ""
+    part = rounded(min(found["n"] / max(results["data"]["n_measured"], 1), 1.0))
+    text = (
+        f"{key} {found['name']} is {rounded(found['accuracy'])} right at {rounded(found['confidence'])} mean confidence "
+        f"({part} of the {'answers' if key == 'class' else 'samples'}); {_number_off(found)} {plural} "
+        f"{'are' if found['n_off'] > 1 else 'is'} off"
+    )
+    if other is not None and other[f"worst_{key}"] is not None:
+        text += f", after {other['method']} {_number_off(other[f'worst_{key}'])}"
+    return f"{text}."
+
+
+def _number_off(found: Mapping[str, Any]) -> str:
+    return f"{found['n_off'] or 'none'} of {found['n_all']}"
+
+
+# Before and after
+
+Cell = tuple[str, str, str]
+"""A text, a smaller one below it, and "good" or "bad" where it is judged."""
+
+
+def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers that decide, as the model is and after each method to use: bounds first, if there are any."""
+    methods = {each["method"]: each for each in results["methods"]}
+    names = [name for name in (results["recommended"], other_method(results)) if name in methods]
+    shown = [methods["none"], *(methods[name] for name in names)]
+    second = results["data"].get("positive")
+    rows = [
+        *_bounds(results, ["none", *names]),
+        ("Accuracy", [_plain(percent(_accuracy(each, results))) for each in shown]),
+        ("Mean confidence", [_plain(percent(each["confidence"])) for each in shown]),
+        ("ECE", [_plain(percent(each["ece"])) for each in shown]),
+    ]
+    if second is not None:
+        means = [_plain(percent(max(0.0, second["share"] + each["positive_gap"]))) for each in shown]
+        rows.append((f"Mean P(class {second['name']}); prevalence {percent(second['share'])}", means))
+        rows.append((f"ECE of P(class {second['name']})", [_plain(percent(each["positive_ece"])) for each in shown]))
+    rows.append(("NLL", [_plain(four(each["nll"])) for each in shown]))
+    for key in ("class", "group"):
+        found = [each.get(f"worst_{key}") for each in shown]
+        if all(found):
+            rows.append(
+                (
+                    f"Largest {key} gap",
+                    [(gap(each["gap"], None), f"{key} {short_name(each['name'], _LONGEST)}", "") for each in found],
+                )
+            )
+            plural = "Classes" if key == "class" else "Groups"
+            rows.append((f"{plural} off", [_plain(f"{each['n_off']} of {each['n_all']}") for each in found]))
+    return {"heads": ["before", *(f"after {name}" for name in names)], "rows": rows}
+
+
+def _plain(text: str) -> Cell:
+    return text, "", ""
+
+
+def _accuracy(row: Mapping[str, Any], results: Mapping[str, Any]) -> float:
+    error = row.get("error")
+    return float(results["data"]["accuracy"] if error is None else 1 - error)
+
+
+def _bounds(results: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, list[Cell]]]:
+    """A row for each bound: the verdict on each method, and the limits that show it."""
+    found = {each["method"]: each["checks"] for each in (results.get("gate") or {"methods": []})["methods"]}
+    rows = []
+    for number, first in enumerate(found.get("none", [])):
+        checks = [found[name][number] if name in found else None for name in names]
+        rows.append((first["title"], [_unjudged() if each is None else _judged(each) for each in checks]))
+    return rows
+
+
+def _judged(check: Mapping[str, Any]) -> Cell:
+    return check["verdict"], check["limits"], {"pass": "good", "fail": "bad"}.get(check["verdict"], "")
+
+
+def _unjudged() -> Cell:
+    return "not judged", "", ""
+
+
+# Ship or not
+
+
+def shipping(results: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Whether the model keeps its bounds, as it is or after a method to use, with the checks; None if no bound was given."""
+    found = results.get("gate")
+    if found is None:
+        return None
+    verdicts = {each["method"]: each["verdict"] for each in found["methods"]}
+    recommended = results["recommended"]
+    passed = [name for name in (recommended, "none", other_method(results)) if verdicts.get(name) == "pass"]
+    if passed:
+        decision, ok = "Ship it as it is" if passed[0] == "none" else f"Ship it with {passed[0]}", True
+    elif found["unjudged"] or verdicts.get(recommended or "none") in _INCONCLUSIVE:
+        decision, ok = "Not decided", None
+    else:
+        decision, ok = "Do not ship it", False
+    shown = passed[0] if passed else recommended if recommended in verdicts else "none"
+    checks = next(each["checks"] for each in found["methods"] if each["method"] == shown)
+    when = "as it is" if shown == "none" else f"after {shown}"
+    text = "; ".join(f"{each['title']}: {each['verdict']} {when} ({each['limits']})" for each in checks) + "."
+    if found["unjudged"]:
+        text += f" {found['unjudged'][0]} was fitted to these samples: pass test data to judge it."
+    return {"decision": decision, "ok": ok, "text": text}
