@@ -99,3 +99,12 @@ def test_calibrations_that_do_the_same_do_not_differ():
             change = found["group"].differences["nll"]
             assert (change.value, change.se, change.p_value) == (0.0, 0.0, 1.0)
     assert same > 3
+
+
+def test_a_report_shows_the_errors_of_the_model_without_the_floor_and_judges_bounds_on_it():
+    (p, y), (q, t) = sharp_probabilities(zeros=False)
+    page = nishimori.Report(p, y, q, t, input="probabilities", bounds={"gap": 0.5}).to_dict()
+    wrong = q.argmax(axis=1) != t
+    assert page["mistakes"][0]["confidence"] == pytest.approx(q.max(axis=1)[wrong].max(), rel=1e-12)
+    (none, *_) = page["gate"]["methods"]
+    assert none["checks"][0]["value"] == pytest.approx(abs(plain_scores(q, t)[0]), rel=1e-9)

@@ -448,7 +448,7 @@ class _MeasuredMethod:
         *,
         groups_name: str,
     ) -> None:
-        self.data, self._maps, self.metrics = data, maps, how.metrics
+        self.data, self.maps, self.metrics = data, maps, how.metrics
         _check_groups(data, maps, groups_name)
         self._options: dict[str, Any] = vars(how)
         self.cards: dict[str, Scorecard]
@@ -466,7 +466,7 @@ class _MeasuredMethod:
 
     def _differences_from_first(self) -> dict[str, dict[str, Difference]]:
         """What all other methods differ by from the first one; nothing from a sketch."""
-        first, *others = self._maps
+        first, *others = self.maps
         if self._pairs is None:
             return {}
         found = {name: self._pairs.between(0, place) for place, name in enumerate(others, 1)}
@@ -478,24 +478,24 @@ class _MeasuredMethod:
         if self._pairs is None:
             return None
         if (first, second, metric) not in self._known:
-            names = list(self._maps)
+            names = list(self.maps)
             found = self._pairs.in_metric(names.index(first), names.index(second), metric)
             self._known[first, second, metric] = found
         return self._known[first, second, metric]
 
     def _read(self, classes: list[Any], level: float, *, counts: bool) -> None:
         """Scorecards, what any two methods differ by, changed predictions, and the gaps of classes and groups after each."""
-        pairs, maps = list(permutations(range(len(self._maps)), 2)), list(self._maps.values())
+        pairs, maps = list(permutations(range(len(self.maps)), 2)), list(self.maps.values())
         names: dict[By, list[Any]] = {"prediction": classes}
         if groups_in(self.data) is not None:
             names["groups"] = names_of_groups(self.data, "groups", None)
         tallies = [tally_of(self.data, by, each, counts=counts) for by, each in names.items()]
         cards, self._pairs = differences_of(self.data, maps, pairs, tallies=tallies, **self._options)
-        self.cards = dict(zip(self._maps, cards, strict=True))
-        self.changed = dict(zip(self._maps, self._pairs.changed, strict=True))
+        self.cards = dict(zip(self.maps, cards, strict=True))
+        self.changed = dict(zip(self.maps, self._pairs.changed, strict=True))
         for (by, each), sums in zip(names.items(), self._pairs.groups, strict=True):
             gaps = (gaps_in(by, each, own, level) for own in sums)
-            found = dict(zip(self._maps, gaps, strict=True))
+            found = dict(zip(self.maps, gaps, strict=True))
             self.by_class, self.by_group = (found, self.by_group) if by == "prediction" else (self.by_class, found)
 
     def about_scores(self, level: float) -> list[str]:
@@ -517,7 +517,7 @@ class _MeasuredMethod:
 
     def _about_error(self, level: float) -> list[str]:
         """Whether the error is another one where predictions are not those of the first method."""
-        first, said = next(iter(self._maps)), []
+        first, said = next(iter(self.maps)), []
         sure: dict[str, list[str]] = {"lower": [], "higher": []}
         unsure: list[str] = []
         for name, differences in self.differences.items():
@@ -566,7 +566,7 @@ def _row(name: str, fitted: Calibrator | None, why: str | None, measured: _Measu
         by_group=measured.by_group.get(name),
         changed_predictions=measured.changed[name],
         metrics=measured.metrics,
-        map=fitted.map_,
+        map=measured.maps[name],
     )
 
 

@@ -19,6 +19,7 @@ from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._evaluation.usual_methods import BY_GROUP, ONE_TEMPERATURE, UsualMethods, fit_usual
+from nishimori._fit.floors import as_passed
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows, digest_in, groups_in
 from nishimori._sums.groups import By
@@ -89,8 +90,12 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
         "slider": _slider(data, found, chosen, one, asked),
         "classes": _classes(found, one.method, fitted) if by_rows else None,
         "groups": _groups(data, found, one.method, fitted) if by_rows else None,
-        **(_errors(data, one, ids, names) if by_rows else {"mistakes": None, "confusions": None, "risk_coverage": None}),
-        "gate": None if wanted is None else _gate(found, data, wanted, asked),
+        **(
+            _errors(as_passed(data), one, ids, names)
+            if by_rows
+            else {"mistakes": None, "confusions": None, "risk_coverage": None}
+        ),
+        "gate": None if wanted is None else _gate(found, as_passed(data), wanted, asked),
         "absent": [*_absent(validation, data), *_not_compared(usual)],
         "tests": found.to_dict()["tests"],
         "warnings": list(filter(None, [found.same_rows])),
