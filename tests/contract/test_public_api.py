@@ -115,6 +115,27 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = nishimori.TemperatureScalling
 
 
+CLASSES = sorted(name for name in nishimori.__all__ if isinstance(getattr(nishimori, name), type) and name != "Rows")
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_an_unknown_parameter_names_the_class_that_was_typed(name):
+    """``Rows`` is a protocol, which nobody makes."""
+    with pytest.raises(
+        TypeError, match=rf"^{name}(\.__init__)?\(\) got an unexpected keyword argument 'inpt'$|^{name}\(\) takes no"
+    ):
+        getattr(nishimori, name)(inpt="logits")
+
+
+def test_an_unknown_parameter_names_a_class_of_ones_own():
+    class Mine(nishimori.VectorScaling):
+        """It has the parameters of vector scaling."""
+
+    with pytest.raises(TypeError, match=r"\.Mine\.__init__\(\) got an unexpected keyword argument 'penaltys'$"):
+        Mine(penaltys=1)
+    assert Mine(penalty=2.0).get_params() == nishimori.VectorScaling(penalty=2.0).get_params()
+
+
 def test_a_missing_extra_says_how_to_install_it():
     code = """
 import sys
