@@ -19,6 +19,7 @@ import shell
 
 import nishimori
 from nishimori._support.escape import printable
+from nishimori._support.tables import Tabular
 from nishimori.cli import _terminal
 from nishimori.errors import InputError
 
@@ -164,15 +165,38 @@ def test_markup_and_emoji_names_are_printed_as_they_are(capsys):
     assert (told.err, "[red]:smile:[/nonsense]" in told.out) == ("[bold]:smile:[/]\n", True)
 
 
-def test_a_terminal_without_greek_letters_gets_question_marks(monkeypatch):
+def test_a_terminal_that_has_only_ascii_gets_signs_that_it_has(monkeypatch):
     streams = {name: TextIOWrapper(BytesIO(), encoding="ascii") for name in ("stdout", "stderr")}
     for name, stream in streams.items():
         monkeypatch.setattr(sys, name, stream)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     with _terminal.one_line_errors():
-        _terminal.print_text("α\udc80")
-        _terminal.note("α\udc80")
-    assert [stream.buffer.getvalue() for stream in streams.values()] == [rb"?\udc80" + b"\n"] * 2
+        _terminal.print_text("α = −0.031 ± 0.076, 猫\udc80")
+        _terminal.note("α = −0.031 ± 0.076, 猫\udc80")
+    assert [stream.buffer.getvalue() for stream in streams.values()] == [rb"alpha = -0.031 +/- 0.076, ?\udc80" + b"\n"] * 2
+
+
+def test_a_table_in_ascii_is_drawn_for_the_width_that_its_signs_take(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(BytesIO(), encoding="ascii"))
+    _terminal.print_tabular(Tabular(("method", "T", "NLL"), [("ec", "1.61 ± 0.04", "−2"), ("none", "1", "≤ 3")]))
+    shown = sys.stdout.buffer.getvalue().decode().splitlines()
+    assert shown[1:4] == ["------  -------------  ----", "ec      1.61 +/- 0.04  -2", "none    1              <= 3"]
+
+
+@pytest.mark.parametrize(
+    "variables", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+)
+def test_no_sign_is_lost_where_the_locale_has_only_ascii(variables, place):
+    line = [*COMMAND, "compare", "val.npz", "--methods", "none,ts"]
+    told = [
+        subprocess.run(line, cwd=place, env=os.environ | each, capture_output=True, check=True).stdout
+        for each in (variables, {"PYTHONUTF8": "1"})
+    ]
+    assert told[0].isascii()
+    assert b"?" not in told[0]
+    words = [[word for word in each.decode().split() if word.strip("-")] for each in told]  # without the lines of tables
+    assert words[0] == " ".join(words[1]).replace("−", "-").replace("±", "+/-").split()
+    assert told[0].count(b"+/-") > 3
 
 
 @pytest.fixture
