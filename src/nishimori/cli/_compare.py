@@ -128,8 +128,7 @@ def _show(found: Comparison, told: list[str], form: Literal["json", "markdown", 
     elif form != "text":
         print_lines(found.to_markdown() if form == "markdown" else found.to_latex())
     else:
-        for table in (found.table, found.difference_table):
-            if table is not None:
-                print_tabular(table)
+        for table in found.tables.values():
+            print_tabular(table)
         for verdict in found.verdicts:
             print_text(verdict)
