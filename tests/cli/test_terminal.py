@@ -60,15 +60,31 @@ def test_a_narrow_terminal_shows_every_number_in_full(width):
     assert max(len(line) for line in re.sub(r"\x1b\[[0-9;]*m", "", narrow).splitlines()) <= width
 
 
-def test_the_bar_of_a_fit_names_the_pass_and_leaves_nothing_behind(tmp_path):
+@pytest.fixture
+def overconfident(tmp_path):
+    """The path of a file of logits."""
     rng = np.random.default_rng(0)
     logits = 3 * rng.normal(size=(2000, 4))
     np.savez(tmp_path / "val.npz", logits=logits, labels=(logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1))
-    shown = terminal(80, "fit", str(tmp_path / "val.npz"), "-o", str(tmp_path / "c.json"), with_errors=True)
+    return str(tmp_path / "val.npz")
+
+
+def test_the_bar_of_a_fit_leaves_nothing_behind(overconfident, tmp_path):
+    shown = terminal(80, "fit", overconfident, "-o", str(tmp_path / "c.json"), with_errors=True)
     bar, _, after = shown.rpartition("\x1b[2K")  # which clears a line
     last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", bar).split("\r")[-2]
-    assert re.fullmatch(r"━+ 2000/2000 0:00:\d\d Fitting, pass 2 of about 2", last.strip())
+    assert re.fullmatch(r"━+ +0:00:\d\d Fitting", last.strip())
     assert after.startswith("T = ")
+
+
+@pytest.mark.parametrize(("words", "end"), [("compare", "calibration "), ("report -o report.md", "Overconfident")])
+def test_all_the_work_of_a_command_has_one_bar(words, end, overconfident, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command, *options = words.split()
+    shown = terminal(80, command, overconfident, *options, with_errors=True)
+    bars = shown.partition(end)[0]
+    assert bars.count("\x1b[?25l") == 1, "the cursor is hidden once"
+    assert "pass" not in bars
 
 
 ROWS = [

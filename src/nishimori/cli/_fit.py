@@ -149,10 +149,9 @@ def fit(
     _check_output(output, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), known)
     roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
-    with collect_warnings() as told:
+    with collect_warnings() as told, show_progress(None) as report:
         rows = _files.open_files(files, roles, floor=floor)
-        with show_progress(None) as report:
-            _learn(calibrator, Reported(rows, "Fitting", report, calibrator.expected_passes(rows)), counts=counts)
+        _learn(calibrator, Reported(rows, "Fitting", report, calibrator.expected_passes(rows)), counts=counts)
     found = rows.contents
     calibrator.name_columns(found.columns, found.label_column, found.column, groups)
     calibrator.record().write(output, overwrite=force)

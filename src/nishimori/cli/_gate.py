@@ -393,10 +393,10 @@ def _judge_rows(
     if by == "groups" and roles.groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
     map_: Map = Temperature(1.0) if calibrator is None else calibrator.map_
-    rows = _files.open_files(files, roles, floor=meaning[1], counts=counts, calibrator=calibrator)
-    check_groups(rows, [map_])
-    warn_of_same_rows(rows, {} if calibrator is None else {"The calibration": calibrator})
     with show_progress(None) as report:
+        rows = _files.open_files(files, roles, floor=meaning[1], counts=counts, calibrator=calibrator)
+        check_groups(rows, [map_])
+        warn_of_same_rows(rows, {} if calibrator is None else {"The calibration": calibrator})
         return judge(Reported(rows, "Measuring", report), map_, wanted, by, meaning[2])
 
 
