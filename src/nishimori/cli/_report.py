@@ -206,7 +206,8 @@ def _show(found: "nishimori.Report", target: Path | None, *, as_json: bool, as_m
     elif as_markdown:
         print_lines(found.to_markdown())
     else:
-        print_text(found.verdict)
+        for line in found.verdict.splitlines():
+            print_text(line)
     if target is not None:
         note(f"Wrote {target}")
 

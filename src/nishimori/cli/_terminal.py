@@ -90,8 +90,8 @@ def note_columns(columns: Sequence[str] | None) -> None:
 
 
 def print_text(text: str) -> None:
-    """A line of the result."""
-    _print(_console(), Text("\n".join(_lines(text, _width()))))
+    """A line of the result; where the terminal is narrower, what follows its first line is indented."""
+    _print(_console(), Text("\n".join(_lines(text, _width(), indent="  "))))
 
 
 def print_version() -> None:
@@ -101,10 +101,11 @@ def print_version() -> None:
     print_text(f"{nishimori.__version__} ({native.description()})")
 
 
-def _lines(text: str, width: float) -> list[str]:
+def _lines(text: str, width: float, *, indent: str = "") -> list[str]:
     """Lines that are not wider, unless a word is: broken between words, but not at the signs in "T = 1.5 ± 0.1"."""
     joined = " ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in BREAKS.split(_shown(text)))
-    lines = textwrap.wrap(joined, width, break_long_words=False, break_on_hyphens=False)  # type: ignore[arg-type]
+    words_stay = {"break_long_words": False, "break_on_hyphens": False}
+    lines = textwrap.wrap(joined, width, subsequent_indent=indent, **words_stay)  # type: ignore[arg-type]
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
