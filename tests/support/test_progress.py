@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from nishimori._support import progress_bar
-from nishimori._support.progress import begin_step, show_progress, silent
+from nishimori._support.progress import begin_step, say, show_progress, silent
 from nishimori._support.progress_bar import Pace
 from nishimori.errors import InputError
 
@@ -96,7 +96,28 @@ def test_the_numbers_of_a_bar_are_whole_on_a_narrow_terminal(width, last_frame):
 def test_passes_that_are_over_soon_show_neither_their_numbers_nor_their_number(last_frame):
     passes = [(number / 4, f"Reading, pass {number}", done, 50) for number in range(40) for done in (0, 50)]
     assert last_frame(*passes, looked_at=10) == "0:00:10 Reading"
-    assert last_frame(*passes, looked_at=11).endswith("Reading, pass 39")
+    assert last_frame(*passes, looked_at=12) == "0:00:12 Reading", "it is over"
+    assert last_frame(*passes, (10, "Reading, pass 40", 7, 50), looked_at=11.5).endswith("Reading, pass 40")
+
+
+def test_a_note_in_a_file_is_one_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    say("Wrote calibration.json and some other files", label="warning:")
+    assert sys.stderr.getvalue() == "warning: Wrote calibration.json and some other files\n"
+
+
+def test_a_note_on_a_terminal_fits_it(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    say("Wrote the-calibration-of-the-model-that-is-shipped.json and some other files", label="warning:", style="bold")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", sys.stderr.getvalue())
+    assert shown.splitlines() == [
+        "warning: Wrote",
+        "  the-calibration-of-the-model-that-is-shipped.json",
+        "  and some other files",
+    ]
 
 
 def test_a_step_is_named_in_place_of_its_passes(last_frame):

@@ -7,6 +7,7 @@ not, False shows nothing.
 """
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -97,7 +98,10 @@ def say(text: str, *, label: str = "", style: str = "") -> None:
         return
     line = StringIO()  # printing directly, rich would end the program on a closed pipe
     console = Console(file=line, force_terminal=sys.stderr.isatty() or None, soft_wrap=True)
-    console.print(Text.assemble((label, style), " " if label else "", printable(text)))
+    shown = f"{label} {printable(text)}" if label else printable(text)
+    if sys.stderr.isatty():  # which would break lines inside words
+        shown = textwrap.fill(shown, console.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    console.print(Text.assemble((shown[: len(label)], style), shown[len(label) :]))
     with suppress(OSError):
         sys.stderr.write(line.getvalue())
         sys.stderr.flush()

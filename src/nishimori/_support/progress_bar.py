@@ -109,7 +109,8 @@ class Bar:
     @property
     def _long_pass(self) -> Pace | None:
         """The pass that is being made, if it takes long enough to read its numbers."""
-        return None if self._pace is None or monotonic() - self._pace.start < _BRIEF else self._pace
+        pace = self._pace
+        return None if pace is None or pace.done == pace.total or monotonic() - pace.start < _BRIEF else pace
 
     def text(self) -> Text:
         """What is done, without the number of a pass that is over soon."""

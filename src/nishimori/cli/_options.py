@@ -82,7 +82,7 @@ WeightsOption = Annotated[
 ClustersOption = Annotated[
     str | None,
     typer.Option(
-        help="Array or column of what samples share, such as a document; for standard errors.",
+        help="Array or column of what samples share, such as a document; changes standard errors, and T of adaptive.",
         show_default=False,
         metavar="NAME",
         rich_help_panel=DATA,
