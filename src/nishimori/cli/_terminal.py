@@ -7,6 +7,7 @@ nobody reads the output any more.
 
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -103,7 +104,8 @@ def print_version() -> None:
 
 def _lines(text: str, width: float, *, indent: str = "") -> list[str]:
     """Lines that are not wider, unless a word is: broken between words, but not at the signs in "T = 1.5 ± 0.1"."""
-    joined = " ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in BREAKS.split(_shown(text)))
+    parts = re.split(f"({BREAKS.pattern})", _shown(text))  # every other one is where a line can be broken
+    joined = "".join(each if place % 2 else each.replace(" ", "\N{NO-BREAK SPACE}") for place, each in enumerate(parts))
     words_stay = {"break_long_words": False, "break_on_hyphens": False}
     lines = textwrap.wrap(joined, width, subsequent_indent=indent, **words_stay)  # type: ignore[arg-type]
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
