@@ -66,14 +66,17 @@ def test_other_forms_are_printed_as_they_are(place, option, form):
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_every_table_of_a_comparison_is_whole_on_a_terminal_of_80_columns(n_classes, tmp_path, monkeypatch):
-    monkeypatch.setattr("nishimori.cli._terminal._width", lambda: 80)
     logits, labels = reference.drawn(3000, n_classes)
     np.savez(tmp_path / "val.npz", logits=3 * logits, labels=labels)
-    ended = shell.nishimori("compare val.npz", place=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("nishimori.cli._terminal._width", lambda: 80)
+        ended = shell.nishimori("compare val.npz", place=tmp_path)
     lines = ended.out.splitlines()
     assert max(map(len, lines)) <= 80
     names = [line.split("  ")[0] for line in lines if not line.startswith(" ")]
     assert names.count("class temperatures") == 4, "once per table"
+    piped = shell.nishimori("compare val.npz", place=tmp_path)
+    assert max(len(line) for line in piped.out.splitlines() if not line.endswith(".")) <= 80, "tables in a pipe, too"
     assert len([name for name in names if name.startswith(("calibration", "scores", "classes", "minus "))]) == 4
 
 

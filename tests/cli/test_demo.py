@@ -59,7 +59,7 @@ def test_people_see_what_one_temperature_is_for_and_what_best_would_do(run):
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
     headers, _, *rows = (re.split("  +", line) for line in lines[1:7])
-    assert headers[1:] == ["T", "gap in points", "ECE", "NLL"]
+    assert headers[1:] == ["T", "gap", "ECE", "NLL"]
     assert [row[0] for row in rows] == ["before", "after adaptive", "after EC", "after TS"]
     values = np.array([[float(cell.split()[0]) for cell in row[1:]] for row in rows])
     for T, gap, _, nll in values:

@@ -131,14 +131,14 @@ def test_the_table_shows_numbers_with_their_errors(found):
     cells = cells_of(found.tables["calibration"], "ec")
     value, error = map(float, cells["T"].split(" ± "))
     assert (value, error) == pytest.approx((row.temperature, row.temperature_se), rel=0.02)
-    value, error = map(float, cells["gap in points"].replace("−", "-").split(" ± "))
+    value, error = map(float, cells["gap"].replace("−", "-").removesuffix(" %").split(" ± "))
     assert (value, error) == pytest.approx((100 * row.scorecard.gap, 100 * row.scorecard.gap_se), rel=0.02, abs=0.06)
     low, high = row.scorecard.interval("ece")
     assert cells["ECE, 95 % interval"] == f"{100 * row.scorecard.ece:.2f} % ({100 * low:.2f} to {100 * high:.2f})"
     assert found.tables["differences"].headers[0] == "minus adaptive"
     assert [each[0] for each in found.tables["differences"].rows] == ["none", "ts", "ec"]
     low, high = (100 * each for each in row.differences["ece"].interval())
-    assert found.tables["differences"].headers[1] == "ECE in points, 95 % interval"
+    assert found.tables["differences"].headers[1] == "ECE in points, 95 %"
     shown = f"{100 * row.differences['ece'].value:.2f} ({low:.2f} to {high:.2f})".replace("-", "−")
     assert found.tables["differences"].rows[2][1] == shown
 
@@ -329,10 +329,10 @@ def test_the_error_is_shown_and_judged_where_predictions_change():
     assert (error.value, error.se) == pytest.approx((change.mean(), change.std() / np.sqrt(1500)), rel=1e-3)
     headers = {name: table.headers[1:] for name, table in found.tables.items()}
     assert headers == {
-        "calibration": ("T", "gap in points", "ECE, 95 % interval"),
+        "calibration": ("T", "gap", "ECE, 95 % interval"),
         "scores": ("error", "NLL", "Brier score"),
         "classes": ("class gap", "significant"),
-        "differences": ("error in points", "ECE in points, 95 % interval", "NLL"),
+        "differences": ("error in points", "ECE in points, 95 %", "NLL"),
     }
     assert cells_of(found.tables["calibration"], name)["T"] == ""
     assert (

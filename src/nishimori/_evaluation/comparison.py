@@ -214,9 +214,9 @@ class Comparison(Displayed):
                 rows.append((each.method, "-", *[""] * (len(ece) + 1)))
                 continue
             temperature = "" if each.temperature is None else value_with_error(each.temperature, each.temperature_se)
-            gap = points_with_error(card.gap, card.gap_se)
+            gap = _signed_percent(card.gap, card.gap_se)
             rows.append((each.method, temperature, gap, *(self._cell(card[metric.label]) for metric in ece)))
-        return Tabular(("calibration", "T", "gap in points", *map(self._header, ece)), rows)
+        return Tabular(("calibration", "T", "gap", *map(self._header, ece)), rows)
 
     @property
     def _scores(self) -> Tabular:
@@ -244,7 +244,7 @@ class Comparison(Displayed):
             for each in self.methods
             if each.differences
         ]
-        names = (self._header(each, " in points" if each.in_percent else "") for each in metrics)
+        names = (self._header(each, is_difference=True) for each in metrics)
         return {"differences": Tabular((f"minus {self._measured[0][0].method}", *names), rows)} if rows else {}
 
     @property
@@ -260,10 +260,11 @@ class Comparison(Displayed):
         usual = [each for each in in_tables(self.methods[0].metrics) if each.direction is not None or not each.by_default]
         return [each for each in usual if self.predictions_differ or not (each.of_predictions and each.by_default)]
 
-    def _header(self, metric: Metric, unit: str = "") -> str:
+    def _header(self, metric: Metric, *, is_difference: bool = False) -> str:
         """What a column is called; the ECE has an interval, which is not symmetric, in place of a standard error."""
-        unit = " in points" if metric.is_signed and metric.in_percent else unit
-        return f"{metric.shown}{unit}" + (f", {100 * self.level:g} % interval" if _is_ece(metric) else "")
+        unit = " in points" if is_difference and metric.in_percent else ""
+        interval = f", {100 * self.level:g} %" + ("" if is_difference else " interval")
+        return f"{metric.shown}{unit}{interval if _is_ece(metric) else ''}"
 
     def _cell(self, each: Estimate) -> str:
         """A metric with its error."""
@@ -272,7 +273,7 @@ class Comparison(Displayed):
             return f"{percent(each.value)}{interval}"
         if not each.metric.in_percent:
             return value_with_error(each.value, each.se)
-        return (points_with_error if each.metric.is_signed else percent_with_error)(each.value, each.se)
+        return (_signed_percent if each.metric.is_signed else percent_with_error)(each.value, each.se)
 
     def _difference(self, each: Difference, metric: Metric) -> str:
         if each.ece is None or each.se is None:
@@ -337,6 +338,10 @@ def _question(metric: Metric) -> str:
 def _is_ece(metric: Metric) -> bool:
     """Whether it is made of bins, and has an interval that is not symmetric."""
     return metric.of_bins is not None and not metric.is_signed
+
+
+def _signed_percent(gap: float, error: float | None) -> str:
+    return f"{points_with_error(gap, error)} %"
 
 
 def _in_points(interval: Interval) -> str:

@@ -134,14 +134,14 @@ def _table(result: Demo) -> Tabular:
         (
             name,
             "" if card.temperature is None else value_with_error(card.temperature, result.errors.get(name)),
-            points_with_error(card.gap, card.gap_se),
+            f"{points_with_error(card.gap, card.gap_se)} %",
             percent_with_error(card.ece, card.ece_se),
             value_with_error(card.nll, card.nll_se),
         )
         for name, card in result.cards.items()
         if name != _BEST
     ]
-    return Tabular(("", "T", "gap in points", "ECE", "NLL"), rows)
+    return Tabular(("", "T", "gap", "ECE", "NLL"), rows)
 
 
 def description(network: Network) -> str:
