@@ -109,5 +109,5 @@ def test_a_usual_method_that_the_data_do_not_determine_is_named_in_the_result():
     found = nishimori.compare(logits, labels, logits[::-1], labels[::-1])
     assert set(found.left_out) == {"bias", "vector"}
     assert any(each.startswith("vector was not compared: ") for each in found.verdicts)
-    page = nishimori.Report(logits, labels, logits, labels).to_dict()
+    page = nishimori.Report(logits, labels, logits[::-1], labels[::-1]).to_dict()
     assert {"The method bias", "The method vector"} <= {each["what"] for each in page["absent"]}

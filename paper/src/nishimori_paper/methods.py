@@ -24,6 +24,8 @@ _CLASS_TEMPERATURES = np.arange(1, 101) / 10
 _SWEEPS = 5
 # A visit of all classes that lowers the ECE by less is the last.
 _LEAST_GAIN = 1e-4
+# As many right answers have the same accuracy, in whatever order a processor sums the weights.
+_ROUNDING = 1e-12
 
 
 class _FromRows(nishimori.Calibrator):
@@ -216,7 +218,7 @@ def _greedy(x: HostArray, labels: HostArray, weights: HostArray, start: float) -
             try_class = _without(u, c, labels, weights)
             for T in _CLASS_TEMPERATURES:
                 found = try_class(x[:, c] / T)
-                if found[0] < best[0] and found[1] >= best[1]:
+                if found[0] < best[0] and found[1] >= best[1] - _ROUNDING:
                     best, temperatures[c] = found, T
             u[:, c] = x[:, c] / temperatures[c]
         if before[0] - best[0] < _LEAST_GAIN:

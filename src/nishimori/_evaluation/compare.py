@@ -14,7 +14,7 @@ from sklearn.base import clone
 from nishimori._calibrators.adaptive import AdaptiveConsistency
 from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.fixed import Uncalibrated, from_temperature
+from nishimori._calibrators.fixed import FixedTemperature, Uncalibrated, from_temperature
 from nishimori._calibrators.methods import calibrator, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
 from nishimori._evaluation.calibrated import check_groups, warn_of_equal_data, warn_of_same_rows
@@ -30,7 +30,7 @@ from nishimori._evaluation.required_samples import RequiredSamples, required_sam
 from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
 from nishimori._evaluation.usual_methods import ONE_TEMPERATURE, UsualMethods, fit_usual
 from nishimori._fit.adaptive import match_both
-from nishimori._fit.floors import MAY_BE_AUTO, open_rows_to_fit, with_floor
+from nishimori._fit.floors import MAY_BE_AUTO, as_passed, open_rows_to_fit, with_floor
 from nishimori._fit.match import Match
 from nishimori._methods.fitted_method import check_constructor, counts_option, fit_checked
 from nishimori._rows.file_rows import FileRows
@@ -47,6 +47,7 @@ from nishimori._support.formatting import format_p_value
 from nishimori._support.numbers import between
 from nishimori._support.progress import begin_step
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
+from nishimori.maps.floored import Floored
 from nishimori.maps.map import Map
 
 Methods = Sequence[str | float | Calibrator] | Mapping[str, str | float | Calibrator]
@@ -166,6 +167,7 @@ class _How:
     n_bins: int
     strategy: Strategy
     counts: bool
+    zero: float | None = None  # what replaces probabilities of 0 in losses
 
 
 def _compare_methods(
@@ -196,10 +198,14 @@ def _compare_methods(
         methods = {**methods, **usual.fitted}
     flatters = test is None and not all(_is_fitted(each) or isinstance(each, Uncalibrated) for each in methods.values())
     fitted, why = _fit_methods(methods, validation, matched, counts=counts)
+    data = as_passed(test or validation)
     maps = {name: each.map_ for name, each in fitted.items()}
+    if data is not (test or validation):
+        how = replace(how, zero=floor_in(test or validation))
+        maps = {name: _floored(each, how.zero) for name, each in fitted.items()}
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
     begin_step("Measuring")
-    measured = _MeasuredMethod(test or validation, maps, how, classes, level, groups_name=groups_name)
+    measured = _MeasuredMethod(data, maps, how, classes, level, groups_name=groups_name)
     tests = _tests(validation, matched, fitted, target, counts=counts)
     flatters = flatters or bool(equal)
     caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
@@ -244,6 +250,13 @@ def _compare_methods(
             *(f"{name} was not compared: {text}." for name, text in usual.left_out.items()),
         ),
     )
+
+
+def _floored(method: Calibrator, floor: float | None) -> Map:
+    """What a method does to the model's own probabilities: a floor that was chosen is a part of what is fitted."""
+    if floor is None or isinstance(method, Uncalibrated | FixedTemperature):
+        return method.map_
+    return Floored(method.map_, floor)
 
 
 def _about_choice(name: str, best: Best) -> str:
@@ -343,12 +356,12 @@ def data_sets(
                 raise InputError(name, "be left out where there is no `test_logits`")
         return fitted, None, used
     others = options.copy()
-    others.update({**test_options, "floor": used})  # type: ignore[typeddict-item]
+    others.update({**test_options, "floor": None if is_auto(floor) else used})  # type: ignore[typeddict-item]
     measured = _data(*test, others, ("test_logits", "test_labels"))
     if measured.n_classes != fitted.n_classes:
         raise InputError("test_logits", f"have {fitted.n_classes} classes, as `logits` has", got=measured.n_classes)
     refuse_other_order(_columns(validation[0], fitted), _columns(test[0], measured))
-    if used is not None and is_auto(floor) and floor_in(measured) is None:  # rows, which were told nothing
+    if used is not None and is_auto(floor) and floor_in(measured) is None:
         measured = with_floor(measured, used, "test_logits")
     return fitted, measured, used
 
@@ -357,7 +370,11 @@ def floor_verdicts(logits: Any, options: RowOptions, used: float | None) -> list
     """Which floor ``floor="auto"`` has chosen for ``logits``, if it has: rows may bring their own."""
     if used is None or not is_auto(options.get("floor", "auto")) or (is_rows(logits) and floor_in(logits) is not None):
         return []
-    return [f"Probabilities below {used:g} were raised to it: the log-loss of validation samples that were held out chose it."]
+    return [
+        f"Probabilities below {used:g} are raised to it before they are calibrated: the log-loss of validation samples that "
+        "were held out chose this floor. The model as it is has none, but a true class of probability 0 counts as "
+        f"{used:g} in its NLL."
+    ]
 
 
 def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str]) -> Rows:
@@ -442,7 +459,8 @@ class _MeasuredMethod:
         self.changed = dict.fromkeys(maps, 0.0)  # which a sketch, of which only temperatures are measured, leaves so
         self._pairs: Differences | None = None  # which a sketch does not tell
         if isinstance(data, Sketch):
-            self.cards = dict(zip(maps, scorecards(data, list(maps.values()), **self._options), strict=True))
+            of_sketch = {name: value for name, value in self._options.items() if name != "zero"}
+            self.cards = dict(zip(maps, scorecards(data, list(maps.values()), **of_sketch), strict=True))
         else:
             self._read(names_of_groups(data, "prediction", classes), level, counts=how.counts)
         self._known: dict[tuple[str, str, str], Difference] = {}  # by two methods and a metric
@@ -575,7 +593,7 @@ def _tests(data: Rows, matched: Match, fitted: Mapping[str, Calibrator], target:
     """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
     found: dict[str, Any] = {}
     with suppress(NishimoriError):
-        found["score_test"] = calibration_test(data, statistic="confidence", counts=counts)
+        found["score_test"] = calibration_test(as_passed(data), statistic="confidence", counts=counts)
     with suppress(NishimoriError):
         found["temperature_test"] = temperatures_test(data, matched, counts=counts)
     for pilot in (fitted[name] for name in _PILOTS if name in fitted):

@@ -6,6 +6,7 @@ the mean of the differences row by row.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import checked_metrics, default_metrics
@@ -21,8 +22,8 @@ from nishimori._sums.reliability import Strategy, check_bins
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
+from nishimori.maps.floored import temperature_after_floor
 from nishimori.maps.map import Map
-from nishimori.maps.temperature import temperature_of
 
 MOST_BINS = 1000
 """Bins for which differences are computed: the covariance of their gaps takes 32 MB."""
@@ -36,10 +37,12 @@ def compare_maps(
     strategy: Strategy = "uniform",
     counts: bool = False,
     metrics: tuple[Metric, ...] | None = None,
+    zero: float | None = None,
 ) -> tuple[list[Scorecard], list[dict[str, Difference]]]:
     """A scorecard for each map, and the differences of each map but the first from the first, all from the same passes."""
     pairs = [(0, other) for other in range(1, len(maps))]
-    cards, found = differences_of(data, maps, pairs, n_bins=n_bins, strategy=strategy, counts=counts, metrics=metrics)
+    how: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "counts": counts, "metrics": metrics, "zero": zero}
+    cards, found = differences_of(data, maps, pairs, **how)
     return cards, [found.between(*pair) for pair in pairs]
 
 
@@ -53,10 +56,12 @@ def differences_of(
     counts: bool = False,
     tallies: Sequence[TallyGroups] = (),
     metrics: tuple[Metric, ...] | None = None,
+    zero: float | None = None,
 ) -> tuple[list[Scorecard], "Differences"]:
     """A scorecard for each map, and what the second of each pair of places differs by from the first, all from one pass.
 
-    With ``tallies`` the sums of groups of rows after each map come from the same pass.
+    With ``tallies`` the sums of groups of rows after each map come from the same pass. ``zero`` replaces probabilities of 0 in
+    losses, where a floor is known; otherwise these are arbitrary, and a warning says so.
     """
     if isinstance(data, Sketch):
         raise InputError(
@@ -69,11 +74,11 @@ def differences_of(
         raise InputError("n_bins", f"be at most {MOST_BINS} for differences", got=n_bins)
     plan = MetricPlan(checked_metrics(default_metrics() if metrics is None else metrics, data))
     edges = edges_for(data, tuple(maps), n_bins, strategy)
-    found = data.gather(_Compare(tuple(maps), edges, tuple(pairs), plan, counts, tuple(tallies)))
+    found = data.gather(_Compare(tuple(maps), edges, tuple(pairs), plan, counts, tuple(tallies), zero))
     sums, together, changed, groups = (each.items for each in found.items)
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     plan = plan.suited(data.n_classes)
-    cards = [card_of(each, temperature_of(map_), plan) for map_, each in zip(maps, sums, strict=True)]
+    cards = [card_of(each, temperature_after_floor(map_), plan) for map_, each in zip(maps, sums, strict=True)]
     shares = [weight / own.weight for weight, own in zip(changed, sums, strict=True)]
     return cards, Differences(plan, sums, dict(zip(pairs, together, strict=True)), shares, [each.items for each in groups])
 
@@ -111,10 +116,12 @@ class _Compare:
     plan: MetricPlan
     counts: bool
     tallies: tuple[TallyGroups, ...]
+    zero: float | None
 
     def __call__(self, batch: Batch) -> Sums:
-        zeros, plan = at_zeros(batch), self.plan.suited(batch.n_classes)
-        found = list(predictions_after(self.maps, self.edges, batch, counts=self.counts))
+        zeros = at_zeros(batch) if self.zero is None else 0
+        plan = self.plan.suited(batch.n_classes)
+        found = list(predictions_after(self.maps, self.edges, batch, counts=self.counts, zero=self.zero))
         rows = [plan.rows(each) for each in found]
         sums = Sums(tuple(ScoreSums.of(each, own, plan, zeros) for each, own in zip(found, rows, strict=True)))
         pairs = Sums(tuple(PairSums.of(found[a], found[b], (rows[a], rows[b]), plan) for a, b in self.pairs))

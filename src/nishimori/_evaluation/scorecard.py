@@ -36,6 +36,7 @@ from nishimori._support.intervals import Interval
 from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, setting
+from nishimori.maps.floored import temperature_after_floor
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 
@@ -410,7 +411,7 @@ def _from_shared_readings(
     sums = data.gather(MeasureScores(maps, edges_for(data, maps, n_bins, strategy), plan, counts)).items
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     plan = plan.suited(data.n_classes)
-    return [card_of(each, temperature_of(map_), plan) for map_, each in zip(maps, sums, strict=True)]
+    return [card_of(each, temperature_after_floor(map_), plan) for map_, each in zip(maps, sums, strict=True)]
 
 
 def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy) -> tuple[HostArray, ...]:

@@ -220,8 +220,9 @@ class PairSums:
             if only not in (None, metric.label):
                 continue
             if metric.kind == "of_rows":
-                value = metric.of_mean(after[metric.key]) - metric.of_mean(before[metric.key])
-                found[metric.label] = Difference.normal(value, np.nan if alone else float(errors[plan.columns[metric.key]]))
+                old, new = metric.of_mean(before[metric.key]), metric.of_mean(after[metric.key])
+                error = np.nan if alone else float(errors[plan.columns[metric.key]])
+                found[metric.label] = Difference.normal(new - old, error, max(abs(old), abs(new)))
                 continue
             mine, theirs = first.sums_of(metric, plan), second.sums_of(metric, plan)
             if metric.kind == "sums":

@@ -90,6 +90,14 @@ def with_floor(data: Any, floor: float, name: str) -> Rows:
                 "input='probabilities').floor`."
             ),
         )
+    found.floor_is_chosen = True
+    return found
+
+
+def as_passed(data: Rows) -> Rows:
+    """The rows without a floor that was chosen for them: the model as it is has none. One that the user named stays."""
+    found = data.with_floor(None) if getattr(data, "floor_is_chosen", False) else data
+    assert found is not None, "rows with a floor can have another"
     return found
 
 

@@ -99,8 +99,8 @@ class ArrayRows(Rows):
     def digest(self) -> str | None:  # type: ignore[override]
         return digest_of(self.scores, self.labels, self.weights)
 
-    def with_floor(self, floor: float) -> "ArrayRows":
-        """A copy of these rows in which probabilities below ``floor`` are raised to it."""
+    def with_floor(self, floor: float | None) -> "ArrayRows":
+        """A copy of these rows in which probabilities below ``floor`` are raised to it; None for as they were passed."""
         made = copy(self)
         made.scores = replace(self.scores, floor=floor)
         return made

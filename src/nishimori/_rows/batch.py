@@ -197,6 +197,13 @@ class Batch:
         predicted = self.top if same_top else None
         return replace(self, logits=logits, given=None, stored_rounding=0.0, stored=None, predicted=predicted)
 
+    def raised_to(self, floor: float) -> "Batch":
+        """The rows with probabilities of at least ``floor``; logits stay as they are."""
+        if self.given is None:
+            return self
+        given = self.xp.where(self.given < floor, self.xp.full_like(self.given, floor), self.given)
+        return replace(self, logits=self.xp.log(given), given=given)
+
     def at_rows(self, index: HostArray, clusters: Clusters | None) -> "Batch":
         """The rows of these numbers, each as often as its number is there, in other clusters."""
         names = ("logits", "labels", "weights", "given", "stored", "predicted")

@@ -171,8 +171,8 @@ class Pieces(Rows, Generic[P]):
         else:
             tell(self._digest)
 
-    def with_floor(self, floor: float) -> Rows:
-        """A copy of these rows in which probabilities below ``floor`` are raised to it."""
+    def with_floor(self, floor: float | None) -> Rows:
+        """A copy of these rows in which probabilities below ``floor`` are raised to it; None for as they were passed."""
         made = copy(self)
         made.meaning = replace(self.meaning, floor=floor)
         made._found = None  # what a pass found is that of other logits

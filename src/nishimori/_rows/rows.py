@@ -45,6 +45,9 @@ class Rows(Protocol):
     floor: float | None = None
     """The lowest probability, to which smaller ones are raised; None if only exact zeros are."""
 
+    floor_is_chosen: bool = False
+    """Whether the floor was chosen for a fit, and not named by the user."""
+
     input: Input = "logits"
     """What the scores are that were passed."""
 
@@ -104,8 +107,8 @@ class Rows(Protocol):
         """
         return None
 
-    def with_floor(self, floor: float) -> "Rows | None":  # noqa: ARG002 - for those that can
-        """Rows whose probabilities below ``floor`` are raised to it, or None where that cannot be had."""
+    def with_floor(self, floor: float | None) -> "Rows | None":  # noqa: ARG002 - for those that can
+        """Rows whose probabilities below ``floor`` are raised to it, if not None; None where that cannot be had."""
         return None
 
     def tell_digest(self, tell: Callable[[str], None]) -> None:
@@ -304,7 +307,7 @@ class Reported(Rows):
             self._expected += _INSTEAD_OF_SAMPLE
         return self if part is self._inner else part
 
-    def with_floor(self, floor: float) -> "Rows | None":
+    def with_floor(self, floor: float | None) -> "Rows | None":
         """The rows inside with a floor, shown in the same way; None where that cannot be had."""
         inner = self._inner.with_floor(floor)
         if inner is None:

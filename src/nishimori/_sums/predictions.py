@@ -6,6 +6,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import log
 
 import numpy as np
 
@@ -20,9 +21,10 @@ from nishimori._sums.passes import Sums
 from nishimori._sums.reliability import Bins, Reliability, Sorted, UnbinnedClaims, claims, sort_claims, uniform_edges
 from nishimori._sums.spread import unit_weights
 from nishimori._support import arrays
-from nishimori._support.arrays import HostArray
+from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
 from nishimori.maps.claims import check_claims
+from nishimori.maps.floored import Floored
 from nishimori.maps.kinds import claims_to_check
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import temperature_of
@@ -145,6 +147,7 @@ class Predictions:
     edges: HostArray
     counts: bool = False
     of: OneClaim = "top"  # what bins are about
+    zero: float | None = None  # what replaces a true class's probability of 0 in losses; None for the least of its dtype
 
     @cached_property
     def positive(self) -> "Predictions":
@@ -199,8 +202,17 @@ class Predictions:
         return arrays.on_host(self.gibbs.right)
 
     @cached_property
+    def losses(self) -> Array:
+        """The loss of each row, in the array library of the batch."""
+        if self.zero is None or self.batch.given is None:
+            return self.gibbs.nll
+        batch, xp = self.batch, self.batch.xp
+        is_zero = batch.at(batch.given, batch.labels) == 0
+        return xp.where(is_zero, xp.full_like(self.gibbs.nll, -log(self.zero)), self.gibbs.nll)
+
+    @cached_property
     def log_likelihood(self) -> HostArray:
-        return -arrays.on_host(self.gibbs.nll)
+        return -arrays.on_host(self.losses)
 
     @cached_property
     def claims(self) -> Sorted:
@@ -254,14 +266,18 @@ class CollectClaims:
 
 
 def predictions_after(
-    maps: Sequence[Map], edges: Sequence[HostArray], batch: Batch, *, counts: bool = False
+    maps: Sequence[Map], edges: Sequence[HostArray], batch: Batch, *, counts: bool = False, zero: float | None = None
 ) -> Iterator[Predictions]:
-    """The predictions for a batch after each of several maps, one at a time; all that are temperatures take one kernel call."""
+    """The predictions for a batch after each of several maps, one at a time; all that are temperatures take one kernel call.
+
+    ``zero`` replaces probabilities of 0 in losses, see `Predictions`.
+    """
     betas = inverse_temperatures(maps)
     known = sums_for_scores(batch, betas) if betas else None
     for map_, own in zip(maps, edges, strict=True):
         mapped, beta = apply_map(map_, batch)
-        yield Predictions(Gibbs(mapped, beta, known if mapped is batch else sums_for_scores(mapped, [beta])), own, counts)
+        gibbs = Gibbs(mapped, beta, known if mapped is batch else sums_for_scores(mapped, [beta]))
+        yield Predictions(gibbs, own, counts, zero=zero)
 
 
 def inverse_temperatures(maps: Sequence[Map]) -> list[float]:
@@ -271,6 +287,8 @@ def inverse_temperatures(maps: Sequence[Map]) -> list[float]:
 
 def apply_map(map_: Map, batch: Batch) -> tuple[Batch, float]:
     """A batch, and the β whose distribution of it is that after calibration."""
+    if isinstance(map_, Floored):
+        batch, map_ = batch.raised_to(map_.floor), map_.map
     temperature = temperature_of(map_)
     if temperature is not None:
         return batch, 1 / temperature

@@ -61,6 +61,7 @@ from nishimori.cli._terminal import (
     print_text,
 )
 from nishimori.errors import InputError
+from nishimori.maps.floored import Floored
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
@@ -178,7 +179,9 @@ def _evaluate_rows(roles: Roles, meaning: Meant, calibrator: FittedMethod | None
     """Read the rows, measure them, and show what was found."""
     kind, floor, known = meaning
     with collect_warnings() as told, show_progress(None) as report:
-        rows = _files.open_files(wanted.files, roles, floor=floor, counts=wanted.counts, calibrator=calibrator)
+        # The floor of a calibration is a part of it: the model as it is has none.
+        own_floor = floor if calibrator is None else None
+        rows = _files.open_files(wanted.files, roles, floor=own_floor, counts=wanted.counts, calibrator=calibrator)
         known = rows.class_names if known is None else known
         if calibrator is not None:
             warn_of_same_rows(rows, {"The calibration": calibrator})
@@ -242,7 +245,7 @@ def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
     calibrator = None if wanted.calibration is None else calibrator_in(wanted.calibration)
     agree_on_scores(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     _check_plot(wanted.plot, overwrite=wanted.force)
-    maps = _maps(calibrator)
+    maps = _maps(calibrator, None)  # a sketch has the floor
     with collect_warnings() as told:
         if calibrator is not None:
             calibrator.check_columns(sums, "sketch")
@@ -254,9 +257,12 @@ def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
     _show(results, about | {"warnings": told}, wanted)
 
 
-def _maps(calibrator: FittedMethod | None) -> dict[str, Map]:
-    """What is done to logits, by the names of the rows of the table."""
-    return {"before": Temperature(1.0)} | ({} if calibrator is None else {"after": calibrator.map_})
+def _maps(calibrator: FittedMethod | None, floor: float | None) -> dict[str, Map]:
+    """What is done to scores, by the names of the rows of the table; ``floor`` is raised to before the second."""
+    found: dict[str, Map] = {"before": Temperature(1.0)}
+    if calibrator is not None:
+        found["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
+    return found
 
 
 def _text(path: Path | None) -> str | None:
@@ -265,7 +271,8 @@ def _text(path: Path | None) -> str | None:
 
 def _measure(rows: Rows, calibrator: FittedMethod | None, classes: Sequence[str] | None, wanted: _EvalRequest) -> _Results:
     """All cards, and what the second differs from the first by, from the same readings; groups take others."""
-    maps, counts = _maps(calibrator), wanted.counts
+    floor = getattr(calibrator, "floor_", None)
+    maps, counts = _maps(calibrator, floor), wanted.counts
     chosen = list(maps.values())
     check_groups(rows, chosen)
     options: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "counts": counts}
@@ -274,7 +281,7 @@ def _measure(rows: Rows, calibrator: FittedMethod | None, classes: Sequence[str]
     if len(chosen) == 1 or wanted.n_bins > MOST_BINS:
         cards = scorecards(rows, chosen, **options)
     else:
-        cards, (differences,) = compare_maps(rows, chosen, **options)
+        cards, (differences,) = compare_maps(rows, chosen, **options, zero=floor)
     by_group = {}
     if wanted.by is not None:
         by_group = group_gaps_of(rows, maps, wanted.by, classes, wanted.level, counts=counts)

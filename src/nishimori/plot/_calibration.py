@@ -70,7 +70,7 @@ def calibration(
         after = measured(temperature=temperature, calibrator=calibrator, **options)
         before = options.copy()
         if calibrator is not None and not is_rows(logits):  # the same scores, read in the same way
-            before |= {"input": calibrator.input_, "classes": calibrator.classes, "floor": calibrator.floor_}
+            before |= {"input": calibrator.input_, "classes": calibrator.classes, "floor": None}
         drawn = {"before": measured(**before), _title(calibrator): after}
     return reliability_diagram(drawn, ax=ax, histogram=histogram, min_count=min_count)
 

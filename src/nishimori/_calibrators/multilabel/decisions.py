@@ -88,7 +88,7 @@ class Decisions(Rows):
     def floor(self) -> float | None:  # type: ignore[override]
         return self.scores.floor
 
-    def with_floor(self, floor: float) -> "Decisions":
+    def with_floor(self, floor: float | None) -> "Decisions":
         """A copy of these rows in which probabilities below ``floor`` are raised to it."""
         made = copy(self)
         made.scores = replace(self.scores, floor=floor)

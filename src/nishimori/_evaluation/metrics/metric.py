@@ -52,6 +52,9 @@ _WAYS = ("of_rows", "sums", "of_outcomes")
 # Sums of many numbers may exceed a bound by so much.
 _ROUNDING = 1e-9
 
+# Sums over the rows of calibrations that are the same, but were computed in other ways, differ by less in relation to them.
+_SAME = 1e-12
+
 # What results hold beside metrics, or bounds are about.
 _TAKEN = {"n_samples", "temperature", "estimates", "reliability", "method", "why", "class_gap", "group_gap", "ece_corrected"}
 _TAKEN |= {
@@ -151,10 +154,15 @@ class Difference:
     ece: "EceDifference | None" = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def normal(cls, value: float, error: float) -> "Difference":
-        """A difference whose error is normal; one that is not finite is not known."""
+    def normal(cls, value: float, error: float, scale: float = 0.0) -> "Difference":
+        """A difference whose error is normal; one that is not finite is not known.
+
+        ``scale`` is the size of the two metrics: a difference and an error within their rounding are none.
+        """
         if not isfinite(error) or not isfinite(value):
             return cls(value, None, None)
+        if max(abs(value), error) <= _SAME * scale:
+            return cls(0.0, 0.0, 1.0)
         if error == 0:
             return cls(value, 0.0, 1.0 if value == 0 else 0.0)
         return cls(value, error, two_sided(value / error))

@@ -38,7 +38,7 @@ class Nll(Metric):
 
     def of_rows(self, predictions: Predictions) -> Array:
         """The loss of each row."""
-        return predictions.gibbs.nll
+        return predictions.losses
 
     def measure(self, data: Rows, beta: float) -> float:
         """The mean loss; zeros at true classes decide it, and are said."""

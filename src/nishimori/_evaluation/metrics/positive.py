@@ -61,7 +61,7 @@ class PositiveGap(Metric):
         """The difference of two means over the same samples."""
         value = self.of_sums(second)[0] - self.of_sums(first)[0]
         variance = float(pair.around(np.array([value]))[0])
-        return Difference.normal(value, np.nan if alone else sqrt(variance) / float(first.bins.weight.sum()))
+        return Difference.normal(value, np.nan if alone else sqrt(variance) / float(first.bins.weight.sum()), 1.0)
 
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:  # noqa: ARG002 - others need it
         """The limits of its size, and its sign in words."""

@@ -1,0 +1,50 @@
+"""Another map, of probabilities that are raised to a floor first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log
+from typing import Any, ClassVar
+
+from nishimori._support.arrays import Array, namespace
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import temperature_of
+
+
+@dataclass(frozen=True)
+class Floored(Map):
+    """What a calibrator with a floor makes of the model's own probabilities, whose logarithms are the logits.
+
+    Calibrators keep their floor beside their map. Where one is measured beside the model as it is, which has no floor, the two
+    need the same rows.
+    """
+
+    map: Map
+    floor: float
+    kind: ClassVar[str] = "floored"
+
+    @property
+    def keeps_predictions(self) -> bool:  # type: ignore[override]
+        return self.map.keeps_predictions
+
+    @property
+    def needs_groups(self) -> bool:  # type: ignore[override]
+        return self.map.needs_groups
+
+    @property
+    def n_classes(self) -> int | None:
+        return self.map.n_classes
+
+    def apply(self, logits: Array, groups: Any = None) -> Array:
+        """What the other map makes of log-probabilities that are raised to that of the floor."""
+        xp = namespace(logits)
+        lowest = log(self.floor)
+        return self.map.apply(xp.where(logits < lowest, xp.full_like(logits, lowest), logits), groups)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"floor": self.floor, **self.map.parameters}
+
+
+def temperature_after_floor(map_: Map) -> float | None:
+    """The temperature of a map that only divides by one, after a floor or not; None for a map that does more."""
+    return temperature_of(map_.map if isinstance(map_, Floored) else map_)
