@@ -1,6 +1,7 @@
 """The table of methods: what it says, in which forms, and what it does with methods from outside."""
 
 import json
+import re
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def test_a_package_that_cannot_be_imported_is_listed_with_the_reason(monkeypatch
     assert f"plugged {reason}" in " ".join(nishimori.methods().to_text().split())
     ended = shell.nishimori("methods", place=tmp_path)
     assert (ended.code, ended.err) == (0, "")
-    assert f"plugged: {reason}" in ended.out
+    assert f"plugged unknown unknown {reason}" in " ".join(ended.out.split())
 
 
 def test_every_form_says_the_same():
@@ -113,19 +114,27 @@ def test_every_form_says_the_same():
     assert table.to_markdown().splitlines()[0].startswith("| method | class | keeps predictions | streams |")
 
 
-def test_the_shell_prints_the_table(tmp_path):
+def test_the_shell_prints_one_line_per_method(tmp_path):
     table = nishimori.methods()
     ended = shell.nishimori("methods", place=tmp_path)
     assert (ended.code, ended.err) == (0, "")
-    lines = [line.split() for line in ended.out.splitlines()]
-    for each in table.values():
-        traits = each.traits
-        flags = (traits.keeps_predictions, traits.streams, traits.from_sketch, traits.error_bars)
-        assert [each.name, *("yes" if flag else "no" for flag in flags), traits.n_classes] in lines
-        assert f"{each.name}: {each.description}" in ended.out
+    lines = ended.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) == len(table) + 4
+    for each, line in zip(table.values(), lines[2:], strict=False):
+        kept = "kept" if each.traits.keeps_predictions else "may change"
+        assert re.split("  +", line)[:3] == [each.name, kept, each.traits.n_classes]
     told = json.loads(shell.nishimori("methods --json", place=tmp_path).out)
     assert told == table.to_dict() | {"library_version": nishimori.__version__}
     assert shell.nishimori("methods --markdown", place=tmp_path).out == table.to_markdown() + "\n"
+
+
+def test_the_shell_says_of_registered_methods_what_they_say_themselves(tmp_path):
+    nishimori.register("rank", Rank)
+    nishimori.register("silent", Silent)
+    out = " ".join(shell.nishimori("methods", place=tmp_path).out.split())
+    assert "rank kept any The logit, whose place among the others counts." in out
+    assert "silent unknown unknown Calibrates without a word about itself." in out
 
 
 def test_the_shell_refuses_two_forms(tmp_path):

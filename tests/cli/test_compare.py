@@ -47,14 +47,14 @@ def test_json_has_the_numbers_of_the_library(place, files):
     assert (told["warnings"], told["library_version"]) == ([], nishimori.__version__)
 
 
-def test_people_see_two_tables_and_sentences(place):
+def test_people_see_a_table_per_question_and_sentences(place):
     ended = shell.nishimori("compare val.npz test.npz", place=place)
     found = nishimori.compare(LOGITS[:600], LABELS[:600], LOGITS[600:], LABELS[600:])
     assert (ended.code, ended.err) == (0, "")
-    assert found.table.text() in ended.out
-    assert found.difference_table.text() in ended.out
-    for verdict in found.verdicts:
-        assert verdict in " ".join(ended.out.split())
+    assert list(found.tables) == ["calibration", "scores", "classes", "differences"]
+    for table in found.tables.values():
+        assert table.text() in ended.out
+    assert ended.out.splitlines()[-len(found.verdicts) :] == list(found.verdicts), "lines that are piped are whole"
 
 
 @pytest.mark.parametrize(("option", "form"), [("--markdown", "to_markdown"), ("--latex", "to_latex")])
@@ -64,14 +64,30 @@ def test_other_forms_are_printed_as_they_are(place, option, form):
     assert ended.out == getattr(found, form)() + "\n"
 
 
-def test_a_narrow_terminal_gets_one_line_per_cell(place, monkeypatch):
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_every_table_of_a_comparison_is_whole_on_a_terminal_of_80_columns(n_classes, tmp_path, monkeypatch):
+    logits, labels = reference.drawn(3000, n_classes)
+    np.savez(tmp_path / "val.npz", logits=3 * logits, labels=labels)
+    with monkeypatch.context() as patch:
+        patch.setattr("nishimori.cli._terminal._width", lambda: 80)
+        ended = shell.nishimori("compare val.npz", place=tmp_path)
+    lines = ended.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    names = [line.split("  ")[0] for line in lines if not line.startswith(" ")]
+    assert names.count("class temperatures") == 4, "once per table"
+    piped = shell.nishimori("compare val.npz", place=tmp_path)
+    assert max(len(line) for line in piped.out.splitlines() if not line.endswith(".")) <= 80, "tables in a pipe, too"
+    assert len([name for name in names if name.startswith(("calibration", "scores", "classes", "minus "))]) == 4
+
+
+def test_a_table_is_continued_below_itself_on_a_narrow_terminal(place, monkeypatch):
     monkeypatch.setattr("nishimori.cli._terminal._width", lambda: 40)
     ended = shell.nishimori("compare val.npz --methods none,ec", place=place)
     lines = ended.out.splitlines()
-    assert max(map(len, lines)) <= 40 + 4  # a cell is not cut
-    assert "method              none" in lines
-    T = next(line for line in lines if line.startswith("T  ") and "±" in line)
-    assert float(T.split()[1]) == pytest.approx(nishimori.temperatures(LOGITS[:600], LABELS[:600]).ec, rel=0.01)
+    assert max(map(len, lines)) <= 40
+    rows = [line.split() for line in lines if line.startswith("ec  ")]
+    assert float(rows[0][1]) == pytest.approx(nishimori.temperatures(LOGITS[:600], LABELS[:600]).ec, rel=0.01)
+    assert len(rows) > 4
 
 
 def test_options_reach_the_library(place):

@@ -1,12 +1,14 @@
 """`demo` on bundled and stored networks."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 import reference
 
-from nishimori import AdaptiveConsistency, BiasCorrected, data
+import nishimori
+from nishimori import AdaptiveConsistency, data
 
 
 def test_the_demo_calibrates_a_bundled_network_and_draws_it(run, tmp_path):
@@ -14,7 +16,7 @@ def test_the_demo_calibrates_a_bundled_network_and_draws_it(run, tmp_path):
     assert code == 0
     network = data.load("cifar10/resnet20")
     table = json.loads(out)
-    assert list(table) == ["before", "after adaptive", "after EC", "after TS", "after bias"]
+    assert list(table) == ["before", "after adaptive", "after EC", "after TS", "after best"]
     validation = (network.validation.logits, network.validation.labels)
     assert table["after EC"]["temperature"] == pytest.approx(reference.ec_temperature(*validation, low=0.1, high=10), rel=1e-8)
     assert table["after TS"]["temperature"] == pytest.approx(reference.ts_temperature(*validation, low=0.1, high=10), rel=1e-8)
@@ -25,11 +27,9 @@ def test_the_demo_calibrates_a_bundled_network_and_draws_it(run, tmp_path):
     assert table["before"]["error"] == pytest.approx(network.provenance["test_error"])
     assert table["before"]["confidence"] > 1 - table["before"]["error"] + 0.02
     assert table["after EC"]["ece"] < table["before"]["ece"] / 2
-    chosen = BiasCorrected().fit(*validation).map_
-    centred = network.test.logits - network.test.logits.mean(axis=1, keepdims=True)
-    mapped = chosen.scale * centred.astype(np.float64) + chosen.bias
-    wrong = (mapped.argmax(axis=1) != network.test.labels).mean()
-    assert (table["after bias"]["temperature"], table["after bias"]["error"]) == (None, pytest.approx(wrong))
+    best = nishimori.calibrator("best").fit(*validation)
+    wrong = (best.predict(network.test.logits) != network.test.labels).mean()
+    assert (table["after best"]["temperature"], table["after best"]["error"]) == (None, pytest.approx(wrong))
     assert wrong < table["before"]["error"] - 0.02
     what, *rest = err.splitlines()
     assert what.startswith("cifar10/resnet20: 269,722 parameters; trained by nishimori; 45,000 training images; data: CIFAR-10")
@@ -46,19 +46,49 @@ def test_the_demo_takes_a_stored_network_that_says_nothing_of_itself(run):
     data.save(data.Network("mine", *parts), "mine.npz")
     code, out, err = run("demo --network mine.npz")
     assert code == 0
-    assert out.startswith("300 test images; T from 400 others")
+    logits, labels = reference.drawn(300, 4, seed=2)
+    assert out.startswith(f"300 test images, error {100 * (logits.argmax(axis=1) != labels).mean():.1f} %; T from 400 others\n")
     assert err.startswith("mine: its file says no more\n")
 
 
-def test_a_bias_is_left_out_where_classes_are_masked(run):
+def test_people_see_what_one_temperature_is_for_and_what_best_would_do(run):
+    code, out, _ = run("demo")
+    assert code == 0
+    network = data.load("cifar10/resnet20")
+    logits, labels = network.test.logits, network.test.labels
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    headers, _, *rows = (re.split("  +", line) for line in lines[1:7])
+    assert headers[1:] == ["T", "gap", "ECE", "NLL"]
+    assert [row[0] for row in rows] == ["before", "after adaptive", "after EC", "after TS"]
+    values = np.array([[float(cell.split()[0]) for cell in row[1:]] for row in rows])
+    for T, gap, _, nll in values:
+        p = reference.softmax(logits, T)
+        assert gap == pytest.approx(100 * (p.max(axis=1) - (p.argmax(axis=1) == labels)).mean(), abs=0.02)
+        assert nll == pytest.approx(reference.nll(logits, labels, T), abs=1e-3)
+    assert (np.abs(values[1, 1:]) < np.abs(values[0, 1:])).all(), "the default improves on all that its table shows"
+    best = nishimori.calibrator("best").fit(network.validation.logits, network.validation.labels)
+    predicted = best.predict(logits)
+    shares = [100 * (predicted != other).mean() for other in (labels, logits.argmax(axis=1))]
+    nll = -np.log(best.predict_proba(logits)[np.arange(len(labels)), labels]).mean()
+    assert lines[-2:] == [
+        "One temperature closes the gap, confidence − accuracy; no prediction changes.",
+        f"best would take {best.chosen_}: error {shares[0]:.1f} %, NLL {nll:.3g}; {shares[1]:.1f} % of predictions change.",
+    ]
+
+
+def test_where_classes_are_masked_best_takes_a_method_that_can_be_fitted(run):
     parts = []
     for logits, labels in (reference.drawn(400, 4, seed=1), reference.drawn(300, 4, seed=2)):
         logits[labels != 3, 3] = -np.inf
         parts.append(data.Labelled(logits, labels))
     data.save(data.Network("mine", *parts), "mine.npz")
-    code, out, _ = run("demo --network mine.npz --json")
+    code, out, _ = run("demo --network mine.npz")
     assert code == 0
-    assert list(json.loads(out)) == ["before", "after adaptive", "after EC", "after TS"]
+    chosen = nishimori.calibrator("best").fit(parts[0].logits, parts[0].labels).chosen_
+    assert chosen in ("none", "adaptive", "ts", "ec", "group")
+    assert f"best would take {chosen}: error " in out
+    assert out.endswith("; no prediction changes.\n")
 
 
 def test_the_demo_keeps_existing_files_unless_told_to(run, tmp_path):

@@ -19,6 +19,7 @@ import shell
 
 import nishimori
 from nishimori._support.escape import printable
+from nishimori._support.tables import Tabular
 from nishimori.cli import _terminal
 from nishimori.errors import InputError
 
@@ -59,15 +60,31 @@ def test_a_narrow_terminal_shows_every_number_in_full(width):
     assert max(len(line) for line in re.sub(r"\x1b\[[0-9;]*m", "", narrow).splitlines()) <= width
 
 
-def test_the_bar_of_a_fit_names_the_pass_and_leaves_nothing_behind(tmp_path):
+@pytest.fixture
+def overconfident(tmp_path):
+    """The path of a file of logits."""
     rng = np.random.default_rng(0)
     logits = 3 * rng.normal(size=(2000, 4))
     np.savez(tmp_path / "val.npz", logits=logits, labels=(logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1))
-    shown = terminal(80, "fit", str(tmp_path / "val.npz"), "-o", str(tmp_path / "c.json"), with_errors=True)
+    return str(tmp_path / "val.npz")
+
+
+def test_the_bar_of_a_fit_leaves_nothing_behind(overconfident, tmp_path):
+    shown = terminal(80, "fit", overconfident, "-o", str(tmp_path / "c.json"), with_errors=True)
     bar, _, after = shown.rpartition("\x1b[2K")  # which clears a line
     last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", bar).split("\r")[-2]
-    assert re.fullmatch(r"━+ 2000/2000 0:00:\d\d Fitting, pass 2 of about 2", last.strip())
+    assert re.fullmatch(r"━+ +0:00:\d\d Fitting", last.strip())
     assert after.startswith("T = ")
+
+
+@pytest.mark.parametrize(("words", "end"), [("compare", "calibration "), ("report -o report.md", "Overconfident")])
+def test_all_the_work_of_a_command_has_one_bar(words, end, overconfident, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command, *options = words.split()
+    shown = terminal(80, command, overconfident, *options, with_errors=True)
+    bars = shown.partition(end)[0]
+    assert bars.count("\x1b[?25l") == 1, "the cursor is hidden once"
+    assert "pass" not in bars
 
 
 ROWS = [
@@ -164,15 +181,38 @@ def test_markup_and_emoji_names_are_printed_as_they_are(capsys):
     assert (told.err, "[red]:smile:[/nonsense]" in told.out) == ("[bold]:smile:[/]\n", True)
 
 
-def test_a_terminal_without_greek_letters_gets_question_marks(monkeypatch):
+def test_a_terminal_that_has_only_ascii_gets_signs_that_it_has(monkeypatch):
     streams = {name: TextIOWrapper(BytesIO(), encoding="ascii") for name in ("stdout", "stderr")}
     for name, stream in streams.items():
         monkeypatch.setattr(sys, name, stream)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     with _terminal.one_line_errors():
-        _terminal.print_text("α\udc80")
-        _terminal.note("α\udc80")
-    assert [stream.buffer.getvalue() for stream in streams.values()] == [rb"?\udc80" + b"\n"] * 2
+        _terminal.print_text("α = −0.031 ± 0.076, 猫\udc80")
+        _terminal.note("α = −0.031 ± 0.076, 猫\udc80")
+    assert [stream.buffer.getvalue() for stream in streams.values()] == [rb"alpha = -0.031 +/- 0.076, ?\udc80" + b"\n"] * 2
+
+
+def test_a_table_in_ascii_is_drawn_for_the_width_that_its_signs_take(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(BytesIO(), encoding="ascii"))
+    _terminal.print_tabular(Tabular(("method", "T", "NLL"), [("ec", "1.61 ± 0.04", "−2"), ("none", "1", "≤ 3")]))
+    shown = sys.stdout.buffer.getvalue().decode().splitlines()
+    assert shown[1:4] == ["------  -------------  ----", "ec      1.61 +/- 0.04  -2", "none    1              <= 3"]
+
+
+@pytest.mark.parametrize(
+    "variables", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+)
+def test_no_sign_is_lost_where_the_locale_has_only_ascii(variables, place):
+    line = [*COMMAND, "compare", "val.npz", "--methods", "none,ts"]
+    told = [
+        subprocess.run(line, cwd=place, env=os.environ | each, capture_output=True, check=True).stdout
+        for each in (variables, {"PYTHONUTF8": "1"})
+    ]
+    assert told[0].isascii()
+    assert b"?" not in told[0]
+    words = [[word for word in each.decode().split() if word.strip("-")] for each in told]  # without the lines of tables
+    assert words[0] == " ".join(words[1]).replace("−", "-").replace("±", "+/-").split()
+    assert told[0].count(b"+/-") > 3
 
 
 @pytest.fixture

@@ -75,14 +75,14 @@ def test_a_calibrator_is_one_file_and_a_line(copy):
     table = copy / "src/nishimori/_methods/built_in.py"
     (line,) = re.findall(r"^# src/nishimori/_methods/built_in.py, one more line\n(.*\n)```", section, re.MULTILINE)
     text = table.read_text(encoding="utf-8")
-    table.write_text(text.replace("_PLACES = {\n", f"_PLACES = {{\n{line}", 1), encoding="utf-8")
+    table.write_text(text.replace("METHODS = {\n", f"METHODS = {{\n{line}", 1), encoding="utf-8")
     told = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(name for name in files))
     assert re.search(r"\b[3-9] passed", told), told
     rng = np.random.default_rng(0)
     logits = 3 * rng.normal(size=(200, 3))
     np.savez(copy / "val.npz", logits=logits, labels=(logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1))
     assert "least_ece" in run(copy, "-m", "nishimori", "fit", "val.npz", "--method", "least_ece", "-o", "c.json", "--json")
-    assert "least_ece" in run(copy, "-m", "nishimori", "methods")
+    assert "least_ece  kept         any      one T, at which the ECE is lowest" in run(copy, "-m", "nishimori", "methods")
 
 
 # Files of the repository in the text of a page: `_folder/file.py` of the library, and those of other folders by their path.

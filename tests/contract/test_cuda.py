@@ -228,7 +228,7 @@ def test_errors_of_metrics_differences_and_tests_are_those_of_the_host():
 def test_methods_are_compared_on_the_device():
     tensor, stored, labels = on_device(6000, 10, torch.float32)
     there, here = nishimori.compare(tensor, torch.from_numpy(labels).cuda()), nishimori.compare(stored, labels)
-    assert there.table.rows == here.table.rows
+    assert {name: each.rows for name, each in there.tables.items()} == {name: each.rows for name, each in here.tables.items()}
     assert there.verdicts == here.verdicts
 
 

@@ -85,8 +85,8 @@ def test_differences_are_paired():
     assert pairs.value == pytest.approx(roc_auc_score(RIGHT, after.max(axis=1)) - roc_auc_score(RIGHT, CONFIDENCE))
     assert 0 < pairs.se < found["T=2"].scorecard.auroc_se, "both vary together"
     assert found["T=2"].differences["covariance"].se is None
-    assert found.table.headers[-4:-1] == ("Brier of a class (column=1)", "AUROC", "covariance")
-    assert "AUROC in points" in found.difference_table.headers
+    assert found.tables["scores"].headers[-3:] == ("Brier of a class (column=1)", "AUROC", "covariance")
+    assert "AUROC in points" in found.tables["differences"].headers
     assert "auroc_low" in found.to_dict()["methods"][0]
 
 
@@ -239,7 +239,7 @@ def test_what_was_asked_for_is_shown_also_where_predictions_agree():
     found = compare(
         LOGITS, LABELS, methods=("none", "ts"), metrics=["top_n_accuracy(top_n=2)", own(of_rows=_hesitation, direction=None)()]
     )
-    assert found.table.headers[-3:-1] == ("top-N accuracy (top_n=2)", "wrong")
+    assert found.tables["scores"].headers[-2:] == ("top-N accuracy (top_n=2)", "wrong")
 
 
 def _hesitation(self, predictions):

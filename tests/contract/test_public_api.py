@@ -37,6 +37,10 @@ def test_the_help_loads_nothing_heavy(words, tmp_path):
     assert loaded_by(words, tmp_path) == set()
 
 
+def test_the_list_of_methods_loads_only_numpy(tmp_path):
+    assert loaded_by("methods", tmp_path) == {"numpy"}
+
+
 def test_the_version_is_that_of_the_kernel_too_and_loads_only_numpy(tmp_path):
     assert loaded_by("--version", tmp_path) == {"numpy"}
 
@@ -113,6 +117,27 @@ def test_type_checkers_see_exactly_the_names_of_the_table():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'nishimori' has no attribute 'TemperatureScalling'"):
         _ = nishimori.TemperatureScalling
+
+
+CLASSES = sorted(name for name in nishimori.__all__ if isinstance(getattr(nishimori, name), type) and name != "Rows")
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_an_unknown_parameter_names_the_class_that_was_typed(name):
+    """``Rows`` is a protocol, which nobody makes."""
+    with pytest.raises(
+        TypeError, match=rf"^{name}(\.__init__)?\(\) got an unexpected keyword argument 'inpt'$|^{name}\(\) takes no"
+    ):
+        getattr(nishimori, name)(inpt="logits")
+
+
+def test_an_unknown_parameter_names_a_class_of_ones_own():
+    class Mine(nishimori.VectorScaling):
+        """It has the parameters of vector scaling."""
+
+    with pytest.raises(TypeError, match=r"\.Mine\.__init__\(\) got an unexpected keyword argument 'penaltys'$"):
+        Mine(penaltys=1)
+    assert Mine(penalty=2.0).get_params() == nishimori.VectorScaling(penalty=2.0).get_params()
 
 
 def test_a_missing_extra_says_how_to_install_it():

@@ -101,7 +101,8 @@ def test_a_method_without_a_temperature_says_why_and_the_others_go_on():
     # The test of the model as it is exists where no temperature does.
     assert any("mean confidence before calibration is" in each and "which is significant" in each for each in found.verdicts)
     assert list(found.tests) == ["score_test"]
-    assert found.table.rows[1] == ("ec", "-", "", "", "", "")
+    assert found.tables["calibration"].rows[1] == ("ec", "-", "", "")
+    assert [row[0] for row in found.tables["scores"].rows] == ["none"]
     with pytest.raises(nishimori.errors.NoTemperatureError, match="ec: No temperature fits: all 300 samples"):
         compare(logits, right, methods=("ec",))
 
@@ -111,25 +112,33 @@ def test_differences_are_from_the_first_method_that_was_fitted():
     right = logits.argmax(axis=1)
     found = compare(logits, right, methods=("adaptive", "none", 0.5))
     assert found["adaptive"].scorecard is None
-    assert found.difference_table.headers[0] == "minus none"
-    assert [each[0] for each in found.difference_table.rows] == ["T=0.5"]
+    assert found.tables["differences"].headers[0] == "minus none"
+    assert [each[0] for each in found.tables["differences"].rows] == ["T=0.5"]
     changed = reference.nll(logits, right, 0.5) - reference.nll(logits, right, 1.0)
     assert found["T=0.5"].differences["nll"].value == pytest.approx(changed)
 
 
+def cells_of(table, method):
+    """The cells of a row by the headers of their columns."""
+    (row,) = (each for each in table.rows if each[0] == method)
+    return dict(zip(table.headers, row, strict=True))
+
+
 def test_the_table_shows_numbers_with_their_errors(found):
     row = found["ec"]
-    cells = dict(zip(found.table.headers, found.table.rows[3], strict=True))
+    cells = cells_of(found.tables["calibration"], "ec")
     value, error = map(float, cells["T"].split(" ± "))
     assert (value, error) == pytest.approx((row.temperature, row.temperature_se), rel=0.02)
+    value, error = map(float, cells["gap"].replace("−", "-").removesuffix(" %").split(" ± "))
+    assert (value, error) == pytest.approx((100 * row.scorecard.gap, 100 * row.scorecard.gap_se), rel=0.02, abs=0.06)
     low, high = row.scorecard.interval("ece")
     assert cells["ECE, 95 % interval"] == f"{100 * row.scorecard.ece:.2f} % ({100 * low:.2f} to {100 * high:.2f})"
-    assert found.difference_table.headers[0] == "minus adaptive"
-    assert [each[0] for each in found.difference_table.rows] == ["none", "ts", "ec"]
+    assert found.tables["differences"].headers[0] == "minus adaptive"
+    assert [each[0] for each in found.tables["differences"].rows] == ["none", "ts", "ec"]
     low, high = (100 * each for each in row.differences["ece"].interval())
-    assert found.difference_table.headers[1] == "ECE in points, 95 % interval"
+    assert found.tables["differences"].headers[1] == "ECE in points, 95 %"
     shown = f"{100 * row.differences['ece'].value:.2f} ({low:.2f} to {high:.2f})".replace("-", "−")
-    assert found.difference_table.rows[2][1] == shown
+    assert found.tables["differences"].rows[2][1] == shown
 
 
 def test_all_forms_have_the_same_numbers(found):
@@ -144,11 +153,11 @@ def test_all_forms_have_the_same_numbers(found):
     assert told["tests"]["temperature_test"]["p_value"] == found.tests["temperature_test"].p_value
     assert told["verdicts"] == list(found.verdicts)
     text, markdown, latex, html = str(found), found.to_markdown(), found.to_latex(), found._repr_html_()
-    for cell in found.table.rows[3]:
+    for cell in (cell for table in found.tables.values() for cell in table.rows[2]):
         assert cell in text
         assert cell in markdown
         assert cell in html
-        assert cell.replace("%", r"\%").replace("±", r"$\pm$") in latex
+        assert cell.replace("%", r"\%").replace("±", r"$\pm$").replace("−", "$-$") in latex
     for verdict in found.verdicts:
         assert verdict in " ".join(text.split())
         assert f"- {verdict}" in html_module.unescape(markdown)
@@ -183,7 +192,7 @@ def test_tests_have_the_same_keys_in_files_as_in_earlier_reports(found):
 def test_the_level_is_that_of_intervals_and_of_tests():
     found = compare(*VALIDATION, *TEST, methods=("none", "ec"), level=0.5)
     assert found["ec"].interval == pytest.approx(ExpectationConsistency().fit(*VALIDATION).confidence_interval(0.5), rel=1e-6)
-    assert found.table.headers[2] == "ECE, 50 % interval"
+    assert found.tables["calibration"].headers[3] == "ECE, 50 % interval"
     row = found.to_dict()["methods"][1]
     assert (row["nll_low"], row["nll_high"]) == found["ec"].scorecard.interval("nll", 0.5)
     p = found.tests["temperature_test"].p_value
@@ -234,7 +243,7 @@ def test_a_sketch_has_no_paired_differences():
     found = compare(nishimori.Sketch().update(*VALIDATION), methods=("none", "ec"))
     assert found["ec"].temperature == pytest.approx(ExpectationConsistency().fit(*VALIDATION).temperature_, rel=1e-5)
     assert found["ec"].differences == {}
-    assert found.difference_table is None
+    assert list(found.tables) == ["calibration", "scores"]
     assert found["ec"].scorecard.nll_se is None
     assert found.to_dict()["methods"][1]["nll_low"] is None
     assert "The NLL is lowest after ec." in found.verdicts
@@ -315,13 +324,20 @@ def test_the_error_is_shown_and_judged_where_predictions_change():
     change = wrong[name].astype(float) - wrong["none"]
     error = found[name].differences["error"]
     assert (error.value, error.se) == pytest.approx((change.mean(), change.std() / np.sqrt(1500)), rel=1e-3)
-    assert found.table.headers == ("method", "T", "error", "ECE, 95 % interval", "NLL", "Brier score", "class gap")
-    cells = dict(zip(found.table.headers, found.table.rows[2], strict=True))
-    assert cells["T"] == ""
-    assert cells["error"] == f"{100 * wrong[name].mean():.1f} ± {100 * wrong[name].std() / np.sqrt(1500):.1f} %"
-    assert found.difference_table.headers[1] == "error in points"
-    assert found.difference_table.rows[0][1] == "0"
-    assert found.difference_table.rows[1][1] == f"{100 * error.value:.1f} ± {100 * error.se:.1f}"
+    headers = {name: table.headers[1:] for name, table in found.tables.items()}
+    assert headers == {
+        "calibration": ("T", "gap", "ECE, 95 % interval"),
+        "scores": ("error", "NLL", "Brier score"),
+        "classes": ("class gap", "significant"),
+        "differences": ("error in points", "ECE in points, 95 %", "NLL"),
+    }
+    assert cells_of(found.tables["calibration"], name)["T"] == ""
+    assert (
+        cells_of(found.tables["scores"], name)["error"]
+        == f"{100 * wrong[name].mean():.1f} ± {100 * wrong[name].std() / np.sqrt(1500):.1f} %"
+    )
+    assert found.tables["differences"].rows[0][1] == "0"
+    assert found.tables["differences"].rows[1][1] == f"{100 * error.value:.1f} ± {100 * error.se:.1f}"
     points = f"{100 * change.mean():.2f} points"
     assert f"After {name} ({points}) the error is significantly higher than after none." in found.verdicts
     turned = compare(*VALIDATION, *TEST, methods=(Shifted(by=3.0), "none", "ts"))
@@ -339,9 +355,9 @@ def test_a_change_of_the_error_that_is_not_significant_is_called_that():
 
 
 def test_the_error_is_not_shown_where_all_predictions_are_the_same(found):
-    assert "error" not in found.table.headers
+    assert "error" not in found.tables["scores"].headers
     kept = compare(*VALIDATION, *TEST, methods=("none", Shifted(preserve_accuracy=True)))
-    assert "error" not in kept.table.headers
+    assert "error" not in kept.tables["scores"].headers
     assert not any("error" in each and "standard error" not in each for each in (*kept.verdicts, *found.verdicts))
 
 
@@ -363,7 +379,8 @@ def test_single_classes_that_are_off_are_counted_and_named():
         gaps = class_gaps(reference.softmax(logits, each.temperature), labels)
         assert row["class_gap"] == pytest.approx(np.abs(gaps).mean())
         assert row["class_gap_low"] < row["class_gap"] < row["class_gap_high"]
-        cells = dict(zip(found.table.headers, found.table.rows[list(found).index(each)], strict=True))
+        cells = cells_of(found.tables["classes"], each.method)
+        assert cells["significant"] == {"none": "1 of 3", "ec": "3 of 3"}[each.method]  # as it is, only that of the third
         value, error = map(float, re.fullmatch(r"(.*) ± (.*) %", cells["class gap"]).groups())
         assert (value, error) == pytest.approx((100 * np.abs(gaps).mean(), 100 * row["class_gap_se"]), rel=0.02)
     gaps = class_gaps(reference.softmax(logits, found["ec"].temperature), labels)

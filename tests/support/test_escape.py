@@ -11,7 +11,16 @@ from markdown_pages import RENDERERS
 
 import nishimori
 from nishimori._calibrators.fixed import FixedMap
-from nishimori._support.escape import html_text, latex_text, markdown_code, markdown_text, printable, workflow_text, xml_text
+from nishimori._support.escape import (
+    encodable,
+    html_text,
+    latex_text,
+    markdown_code,
+    markdown_text,
+    printable,
+    workflow_text,
+    xml_text,
+)
 from nishimori._support.tables import Tabular
 from nishimori.maps.temperature import Temperature
 
@@ -156,3 +165,25 @@ def test_results_with_odd_names_are_text_in_markdown_html_and_terminals(rendered
     assert any("a|b" in each for each in page.texts)
     assert "\x1b" not in str(found)
     assert "a|b\\n\\x1b[31m" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("−0.031 ± 0.076", "-0.031 +/- 0.076"),
+        ("2 × 3 ≤ 7 → 1–2 … “so”", '2 x 3 <= 7 -> 1-2 ... "so"'),
+        ("s² at 10⁻⁵, √n, x₁, ½, ∞", "s^2 at 10^-5, sqrtn, x1, 1/2, inf"),
+        ("β, λ = 2, Δ, σ*", "beta, lambda = 2, Delta, sigma*"),
+        ("Müller, Mu\u0308ller, Zdeborová", "Muller, Muller, Zdeborova"),
+        ("Αθήνα 猫\udc80", "????? ??"),
+        ("plain - text + 1", "plain - text + 1"),
+    ],
+)
+def test_what_an_encoding_does_not_have_is_written_in_plainer_letters(text, plain):
+    assert encodable(text, "ascii") == plain
+
+
+def test_what_an_encoding_has_stays_as_it_is():
+    assert encodable("−1 ± 2 × β é", "latin-1") == "-1 ± 2 × beta é"
+    assert encodable("−1 ± 2 × β é 猫", "utf-8") == "−1 ± 2 × β é 猫"
+    assert encodable("−1 ± 2", None) == "−1 ± 2"  # a stream that keeps text, such as StringIO

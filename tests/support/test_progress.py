@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from nishimori._support import progress_bar
-from nishimori._support.progress import show_progress, silent
+from nishimori._support.progress import begin_step, say, show_progress, silent
 from nishimori._support.progress_bar import Pace
 from nishimori.errors import InputError
 
@@ -52,17 +52,6 @@ def test_names_in_progress_are_neither_markup_nor_control_characters(stream, mon
     assert r"[red]net[/nonsense]\x07" in sys.stderr.getvalue()
 
 
-@pytest.mark.parametrize("width", [40, 60, 80])
-def test_the_numbers_of_a_bar_are_whole_on_a_narrow_terminal(width, monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", str(width))
-    with show_progress(None) as report:
-        report("table-corrupted: cifar100/resnet110-fraction-0.1", 12345, 67890)
-    shown_numbers = ("12345/67890", "0:00:00") if width >= 60 else ("12345/67890",)
-    assert all(number in sys.stderr.getvalue() for number in shown_numbers)
-
-
 class Clock:
     """A clock that stands still until it is told to go on."""
 
@@ -74,23 +63,88 @@ class Clock:
 
 @pytest.fixture
 def last_frame(monkeypatch):
-    """A function that gives what a terminal of 80 columns shows last, after reports at some seconds."""
+    """A function that gives what a terminal shows last, after reports and names of steps at some seconds."""
     clock = Clock()
     monkeypatch.setattr(progress_bar, "monotonic", clock)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
 
-    def text(*reports, looked_at):
+    def text(*reports, looked_at, width=80):
         monkeypatch.setattr(sys, "stderr", Terminal())
+        monkeypatch.setenv("COLUMNS", str(width))
+        clock.now = 1000.0
         with show_progress(None) as report:
             for second, *step in reports:
                 clock.now = 1000.0 + second
-                report(*step)
+                if len(step) == 1:
+                    begin_step(*step)
+                else:
+                    report(*step)
             clock.now = 1000.0 + looked_at
         frames = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", sys.stderr.getvalue()).replace("\r", "\n").split("\n")
         return [line.strip(" ━╸╺") for line in frames if line.strip()][-1]
 
     return text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_the_numbers_of_a_bar_are_whole_on_a_narrow_terminal(width, last_frame):
+    last_frame((0, "table-corrupted: cifar100/resnet110-fraction-0.1", 12345, 67890), looked_at=2, width=width)
+    shown_numbers = ("12345/67890", "0:00:02") if width >= 60 else ("12345/67890",)
+    assert all(number in sys.stderr.getvalue() for number in shown_numbers)
+
+
+def test_passes_that_are_over_soon_show_neither_their_numbers_nor_their_number(last_frame):
+    passes = [(number / 4, f"Reading, pass {number}", done, 50) for number in range(40) for done in (0, 50)]
+    assert last_frame(*passes, looked_at=10) == "0:00:10 Reading"
+    assert last_frame(*passes, looked_at=12) == "0:00:12 Reading", "it is over"
+    assert last_frame(*passes, (10, "Reading, pass 40", 7, 50), looked_at=11.5).endswith("Reading, pass 40")
+
+
+def test_a_note_in_a_file_is_one_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    say("Wrote calibration.json and some other files", label="warning:")
+    assert sys.stderr.getvalue() == "warning: Wrote calibration.json and some other files\n"
+
+
+def test_a_note_on_a_terminal_fits_it(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    say("Wrote the-calibration-of-the-model-that-is-shipped.json and some other files", label="warning:", style="bold")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", sys.stderr.getvalue())
+    assert shown.splitlines() == [
+        "warning: Wrote",
+        "  the-calibration-of-the-model-that-is-shipped.json",
+        "  and some other files",
+    ]
+
+
+def test_a_step_is_named_in_place_of_its_passes(last_frame):
+    reports = [(0, "Reading", 1, 2), (1, "Fitting vector"), (2, "Reading, pass 7", 0, 50), (4, "Reading, pass 7", 25, 50)]
+    assert last_frame(*reports[:3], looked_at=2.5) == "0:00:02 Fitting vector"
+    assert last_frame(*reports, looked_at=4) == "25/50 0:00:02 0:00:02 left Fitting vector"
+
+
+def test_work_inside_other_work_has_no_bar_of_its_own(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    with show_progress(None) as outer:
+        with show_progress(None) as inner:
+            assert inner is outer
+        with show_progress(False) as hidden:
+            assert hidden is silent
+        inner("still there", 1, 2)
+    assert sys.stderr.getvalue().count("\x1b[?25l") == 1, "the cursor is hidden once"
+    with show_progress(None) as later:
+        assert later is not outer
+
+
+def test_a_step_without_a_bar_is_not_shown(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with show_progress(None):
+        begin_step("Fitting vector")
+    assert sys.stderr.getvalue() == ""
 
 
 FIRST_PASS = [(0, "pass 1 of about 2", 0, 100), (5, "pass 1 of about 2", 50, 100), (10, "pass 1 of about 2", 100, 100)]

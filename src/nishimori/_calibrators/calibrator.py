@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
+from types import FunctionType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,6 +63,19 @@ def in_data_frame(found: Array, X: Any, estimator: Any, names: Callable[[], Host
     return adapter.create_container(rows, table, columns=names())
 
 
+def _renamed(function: FunctionType, name: str) -> FunctionType:
+    """A copy of a function by another name, which Python's messages about wrong arguments give."""
+    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__, made.__annotations__, made.__doc__ = (
+        function.__kwdefaults__,
+        function.__annotations__,
+        function.__doc__,
+    )
+    made.__dict__ |= function.__dict__
+    made.__module__, made.__qualname__ = function.__module__, name
+    return made
+
+
 # scikit-learn must not wrap `transform`: it does not know that flat scores give one column. `in_data_frame` does it instead.
 class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod, auto_wrap_output_keys=()):
     """Everything except the choice of the map.
@@ -91,6 +105,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         said: Any = cls.traits
         if isinstance(said, dict):
             cls.traits = Traits(**said)
+        inherited: Any = cls.__init__
+        if "__init__" not in cls.__dict__ and isinstance(inherited, FunctionType):
+            cls.__init__ = _renamed(inherited, f"{cls.__qualname__}.__init__")  # type: ignore[method-assign]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -45,6 +45,7 @@ from nishimori._sums.reliability import Strategy
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.formatting import format_p_value
 from nishimori._support.numbers import between
+from nishimori._support.progress import begin_step
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 from nishimori.maps.floored import Floored
 from nishimori.maps.map import Map
@@ -182,6 +183,7 @@ def _compare_methods(
     level = between("level", level, 0, 1)
     equal = [] if test is None else warn_of_equal_data(validation, test)
     same = warn_of_same_rows(test or validation, {name: each for name, each in methods.items() if _is_fitted(each)})
+    begin_step("Fitting ec and ts")
     matched = match_both(validation, counts=counts)
     for data in (validation, test or validation):
         how = replace(how, metrics=suited_metrics(how.metrics, data))
@@ -197,6 +199,7 @@ def _compare_methods(
         how = replace(how, zero=floor_in(test or validation))
         maps = {name: _floored(each, how.zero) for name, each in fitted.items()}
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
+    begin_step("Measuring")
     measured = _MeasuredMethod(data, maps, how, classes, level, groups_name=groups_name)
     tests = _tests(validation, matched, counts=counts)
     flatters = flatters or bool(equal)
@@ -415,6 +418,7 @@ def _fit_methods(
     fitted: dict[str, Calibrator] = {}
     why: dict[str, NishimoriError] = {}
     for name, each in methods.items():
+        begin_step(f"Fitting {name}")
         try:
             fitted[name] = _fit(each, data, matched, counts=counts)
         except NishimoriError as error:

@@ -12,7 +12,7 @@ from nishimori._evaluation.metrics.table import in_tables
 from nishimori._evaluation.recommendation import Recommendation, is_as_is
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.display import Display, Displayed, plural, short_repr
-from nishimori._support.formatting import percent, percent_with_error, two_decimals, value_with_error
+from nishimori._support.formatting import percent, percent_with_error, points_with_error, two_decimals, value_with_error
 from nishimori._support.intervals import Interval
 from nishimori._support.optional import require
 from nishimori._support.tables import Tabular
@@ -97,7 +97,7 @@ def _gap_numbers(name: str, gaps: GroupGaps | None) -> dict[str, float | None]:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Displayed):
-    """Several methods on the same data. ``print`` shows a table and the verdicts.
+    """Several methods on the same data. ``print`` shows tables and the verdicts.
 
     Attributes
     ----------
@@ -196,53 +196,87 @@ class Comparison(Displayed):
         return f"{title}, with Holm's correction: {'; '.join(parts)}." + (f" {remedy}" if left else "")
 
     @property
-    def table(self) -> Tabular:
-        """Temperatures and metrics as they are shown: the error only where predictions differ, since it is equal otherwise.
+    def tables(self) -> dict[str, Tabular]:
+        """What is shown: one table per question, each for a terminal of 80 columns.
 
-        The class gap is the mean of abs(confidence - accuracy) over the predicted classes.
+        "calibration" has T, confidence minus accuracy, and the ECE. "scores" has the losses, the metrics that were asked for,
+        and the error where predictions differ, since it is equal otherwise. "classes" has the class gap, the mean of
+        abs(confidence - accuracy) over the predicted classes, and how many of their gaps are significant or, of two classes,
+        the metrics of the positive one. "differences" are paired ones from the first method that was fitted. A sketch has
+        neither of the last two.
         """
-        gap = ("class gap",) if any(each.by_class is not None for each in self.methods) else ()
-        headers = ("method", "T", *(self._header(each) for each in self._shown), *gap)
-        return Tabular(headers, [self._row(each, len(headers)) for each in self.methods])
+        return {"calibration": self._calibration, "scores": self._scores} | self._classes | self._differences
 
     @property
-    def _shown(self) -> list[Metric]:
-        """The metrics of the table: what was asked for, and what has better values; of predictions only where these differ."""
-        usual = [each for each in in_tables(self.methods[0].metrics) if each.direction is not None or not each.by_default]
-        return [each for each in usual if self.predictions_differ or not (each.of_predictions and each.by_default)]
-
-    def _header(self, metric: Metric, unit: str = "") -> str:
-        """What a column is called; the ECE has an interval, which is not symmetric, in place of a standard error."""
-        return f"{metric.shown}{unit}" + (f", {100 * self.level:g} % interval" if _is_ece(metric) else "")
+    def _calibration(self) -> Tabular:
+        ece = self._metrics_about("calibration")
+        rows = []
+        for each in self.methods:
+            card = each.scorecard
+            if card is None:
+                rows.append((each.method, "-", *[""] * (len(ece) + 1)))
+                continue
+            temperature = "" if each.temperature is None else value_with_error(each.temperature, each.temperature_se)
+            gap = _signed_percent(card.gap, card.gap_se)
+            rows.append((each.method, temperature, gap, *(self._cell(card[metric.label]) for metric in ece)))
+        return Tabular(("calibration", "T", "gap", *map(self._header, ece)), rows)
 
     @property
-    def difference_table(self) -> Tabular | None:
-        """Paired differences from the first method that was fitted, as they are shown; None if there are none."""
+    def _scores(self) -> Tabular:
+        metrics = self._metrics_about("scores")
+        rows = [(each.method, *(self._cell(card[metric.label]) for metric in metrics)) for each, card in self._measured]
+        return Tabular(("scores", *map(self._header, metrics)), rows)
+
+    @property
+    def _classes(self) -> dict[str, Tabular]:
+        metrics, rows = self._metrics_about("classes"), []
+        for each, card in self._measured:
+            if (gaps := each.by_class) is not None:
+                mean, off = percent_with_error(gaps.mean_abs_gap, gaps.mean_abs_gap_se), f"{len(gaps.off)} of {len(gaps)}"
+                more = [self._cell(card[metric.label]) for metric in metrics] or [off]
+                rows.append((each.method, mean, *more))
+        headers = ("classes", "class gap", *([self._header(each) for each in metrics] or ["significant"]))
+        return {"classes": Tabular(headers, rows)} if rows else {}
+
+    @property
+    def _differences(self) -> dict[str, Tabular]:
+        """Of all that has better values, but not of the Brier score, which is another loss, and of the positive class."""
+        metrics = [each for each in self._metrics if each.name != "brier" and _question(each) != "classes"]
         rows = [
-            (each.method, *(self._difference(each.differences[metric.label], metric) for metric in self._shown))
+            (each.method, *(self._difference(each.differences[metric.label], metric) for metric in metrics))
             for each in self.methods
             if each.differences
         ]
-        if not rows:
-            return None
-        names = (self._header(each, " in points" if each.in_percent else "") for each in self._shown)
-        first = next(each.method for each in self.methods if each.scorecard is not None)
-        return Tabular((f"minus {first}", *names), rows)
+        names = (self._header(each, is_difference=True) for each in metrics)
+        return {"differences": Tabular((f"minus {self._measured[0][0].method}", *names), rows)} if rows else {}
 
-    def _row(self, each: Compared, length: int) -> tuple[str, ...]:
-        temperature = "" if each.temperature is None else value_with_error(each.temperature, each.temperature_se)
-        if each.scorecard is None:
-            return (each.method, "-", *[""] * (length - 2))
-        cells, gaps = [self._cell(each.scorecard[metric.label]) for metric in self._shown], each.by_class
-        gap = () if gaps is None else (percent_with_error(gaps.mean_abs_gap, gaps.mean_abs_gap_se),)
-        return (each.method, temperature, *cells, *gap)
+    @property
+    def _measured(self) -> list[tuple[Compared, Scorecard]]:
+        return [(each, each.scorecard) for each in self.methods if each.scorecard is not None]
+
+    def _metrics_about(self, question: str) -> list[Metric]:
+        return [each for each in self._metrics if _question(each) == question]
+
+    @property
+    def _metrics(self) -> list[Metric]:
+        """What was asked for, and what has better values; of predictions only where these differ."""
+        usual = [each for each in in_tables(self.methods[0].metrics) if each.direction is not None or not each.by_default]
+        return [each for each in usual if self.predictions_differ or not (each.of_predictions and each.by_default)]
+
+    def _header(self, metric: Metric, *, is_difference: bool = False) -> str:
+        """What a column is called; the ECE has an interval, which is not symmetric, in place of a standard error."""
+        unit = " in points" if is_difference and metric.in_percent else ""
+        interval = f", {100 * self.level:g} %" + ("" if is_difference else " interval")
+        return f"{metric.shown}{unit}{interval if _is_ece(metric) else ''}"
 
     def _cell(self, each: Estimate) -> str:
         """A metric with its error."""
         if _is_ece(each.metric):
             interval = "" if each.se is None else f" ({_in_points(each.interval(self.level))})"
             return f"{percent(each.value)}{interval}"
-        return percent_with_error(each.value, each.se) if each.metric.in_percent else value_with_error(each.value, each.se)
+        if not each.metric.in_percent:
+            return value_with_error(each.value, each.se)
+        return (_signed_percent if each.metric.is_signed else percent_with_error)(each.value, each.se)
 
     def _difference(self, each: Difference, metric: Metric) -> str:
         if each.ece is None or each.se is None:
@@ -282,8 +316,7 @@ class Comparison(Displayed):
     def _display(self) -> Display:
         measured = plural(self.n_test, "test sample") if self.is_test else "the same samples"
         title = f"Fitted to {plural(self.n_validation, 'sample')}, measured on {measured}"
-        tables = tuple(each for each in (self.table, self.difference_table) if each is not None)
-        return Display(title, tables, self.verdicts)
+        return Display(title, tuple(self.tables.values()), self.verdicts)
 
     def __repr__(self) -> str:
         names = tuple(each.method for each in self.methods)
@@ -295,12 +328,23 @@ class Comparison(Displayed):
 
     def to_latex(self) -> str:
         """The tables as LaTeX, with the rules of the package booktabs."""
-        return "\n\n".join(each.latex() for each in (self.table, self.difference_table) if each is not None)
+        return "\n\n".join(each.latex() for each in self.tables.values())
+
+
+def _question(metric: Metric) -> str:
+    """The table that a metric is in: calibration on average, calibration of single classes, and how good the scores are."""
+    if not metric.by_default:
+        return "scores"
+    return "classes" if metric.n_classes is not None else "calibration" if metric.of_bins is not None else "scores"
 
 
 def _is_ece(metric: Metric) -> bool:
     """Whether it is made of bins, and has an interval that is not symmetric."""
     return metric.of_bins is not None and not metric.is_signed
+
+
+def _signed_percent(gap: float, error: float | None) -> str:
+    return f"{points_with_error(gap, error)} %"
 
 
 def _in_points(interval: Interval) -> str:

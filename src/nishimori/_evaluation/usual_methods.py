@@ -20,6 +20,7 @@ from nishimori._rows.top_k_rows import TopKRows
 from nishimori._sums.census import census
 from nishimori._sums.groups import By
 from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.progress import begin_step
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import NishimoriError
 
@@ -71,6 +72,7 @@ def fit_usual(
         if seconds > MOST_SECONDS:
             left_out[name] = f"its fit would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f} s; name it to try it"
             continue
+        begin_step(f"Fitting {name}")
         try:
             fitted[name] = _fit_unasked(each, validation, counts=counts)
         except NishimoriError as error:

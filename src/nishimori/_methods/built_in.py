@@ -1,32 +1,46 @@
-"""The one table of the library's own methods: what each is called, and where the class of its calibrator is.
+"""The one table of the library's own methods: what each is called, what it does, and where the class of its calibrator is.
 
 Registry, shell, PyTorch, the names at the root of the package and the tests of every method follow from it. Nothing is imported
 here, so that ``import nishimori`` costs nothing.
 """
 
-# By file in `_calibrators`, and class.
-_PLACES = {
-    "ec": "one_temperature:ExpectationConsistency",
-    "ts": "one_temperature:TemperatureScaling",
-    "adaptive": "adaptive:AdaptiveConsistency",
-    "best": "best:Best",
-    "none": "fixed:Uncalibrated",
-    "group": "groups:GroupConsistency",
-    "bias": "bias_corrected:BiasCorrected",
-    "vector": "scaling:VectorScaling",
-    "matrix": "scaling:MatrixScaling",
-    "vector+ec": "consistent:Consistent",
-    "platt": "platt:Platt",
-    "beta": "beta:Beta",
-    "quadratic": "platt:Quadratic",
-    "classwise": "classwise:ClasswiseTemperature",
-    "ensemble": "ensemble:EnsembleTemperature",
-    "dirichlet": "dirichlet:Dirichlet",
-    "isotonic": "isotonic:Isotonic",
-    "histogram": "histogram:HistogramBinning",
+from typing import NamedTuple
+
+
+class BuiltIn(NamedTuple):
+    """A method as ``nishimori methods`` lists it: in one line, and without an import of its class.
+
+    ``place`` is its file in `_calibrators` and its class, whose `Traits` say the same about predictions and classes.
+    """
+
+    place: str
+    summary: str
+    keeps_predictions: bool = False
+    is_for_two_classes: bool = False
+
+
+METHODS = {
+    "ec": BuiltIn("one_temperature:ExpectationConsistency", "one T, at which mean confidence equals accuracy", True),
+    "ts": BuiltIn("one_temperature:TemperatureScaling", "one T, at which the cross-entropy is lowest", True),
+    "adaptive": BuiltIn("adaptive:AdaptiveConsistency", "one T between those of ts and ec (default)", True),
+    "best": BuiltIn("best:Best", "the method with the lowest cross-validated loss"),
+    "none": BuiltIn("fixed:Uncalibrated", "nothing, T = 1, to compare others with", True),
+    "group": BuiltIn("groups:GroupConsistency", "one T per predicted class, or per named group", True),
+    "bias": BuiltIn("bias_corrected:BiasCorrected", "one T, and a bias per class"),
+    "vector": BuiltIn("scaling:VectorScaling", "a factor and a bias per class"),
+    "matrix": BuiltIn("scaling:MatrixScaling", "a matrix, and a bias per class"),
+    "vector+ec": BuiltIn("consistent:Consistent", "vector, or any other method, and then ec"),
+    "platt": BuiltIn("platt:Platt", "slope and intercept of the log-odds", is_for_two_classes=True),
+    "beta": BuiltIn("beta:Beta", "weights of ln p and ln(1 − p), and an intercept", is_for_two_classes=True),
+    "quadratic": BuiltIn("platt:Quadratic", "a parabola of the log-odds", is_for_two_classes=True),
+    "classwise": BuiltIn("classwise:ClasswiseTemperature", "one T per class"),
+    "ensemble": BuiltIn("ensemble:EnsembleTemperature", "a mixture of p, p at T, and equal probabilities", True),
+    "dirichlet": BuiltIn("dirichlet:Dirichlet", "a matrix for log p, and a bias per class"),
+    "isotonic": BuiltIn("isotonic:Isotonic", "an increasing curve per class"),
+    "histogram": BuiltIn("histogram:HistogramBinning", "a frequency per bin and class"),
 }
 
-BUILT_IN = {name: f"nishimori._calibrators.{place}" for name, place in _PLACES.items()}
+BUILT_IN = {name: f"nishimori._calibrators.{each.place}" for name, each in METHODS.items()}
 """Where the class of each method can be imported from, by the name of the method."""
 
 FINISHED = "+ec"
@@ -46,8 +60,8 @@ BARE = {
 _WITHOUT_NAME = "none"
 
 CLASSES = {
-    place.partition(":")[2]: f"_calibrators.{place.partition(':')[0]}"
-    for name, place in _PLACES.items()
+    each.place.partition(":")[2]: f"_calibrators.{each.place.partition(':')[0]}"
+    for name, each in METHODS.items()
     if name != _WITHOUT_NAME
 }
 """The classes that can be imported from the root of the package, and the modules below it that they are in."""

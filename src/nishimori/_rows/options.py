@@ -161,7 +161,7 @@ def takes_rows(
                     if value is not None and value is not OPTIONS[name].default:
                         raise InputError(name, f"be left out of `{function.__name__}`: {refused[name]}")
                 elif name not in names:
-                    raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+                    raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {name!r}")
             return function(*arguments, **options)
 
         added = [Parameter(name, Parameter.KEYWORD_ONLY, default=option.default) for name, option in honoured.items()]

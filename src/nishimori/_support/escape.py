@@ -4,6 +4,7 @@ Each function is called once, where the text of that format is put together, and
 `printable` is the exception: its result is plain text, which can be escaped for a format and printed once more.
 """
 
+import codecs
 import html
 import re
 import unicodedata
@@ -48,6 +49,34 @@ _COMMANDS = {
     "Δ": r"$\Delta$",
 }
 
+# What stands for a sign that an encoding does not have, where Unicode does not say it.
+_PLAIN = {
+    "−": "-",
+    "–": "-",
+    "—": "-",
+    "±": "+/-",
+    "×": "x",
+    "·": "*",
+    "≤": "<=",
+    "≥": ">=",
+    "≠": "!=",
+    "≈": "~",
+    "∝": "~",
+    "→": "->",
+    "∞": "inf",
+    "√": "sqrt",
+    "½": "1/2",
+    "⟨": "<",
+    "⟩": ">",
+    "“": '"',
+    "”": '"',
+    "‘": "'",
+    "’": "'",
+}
+
+PLAIN = "nishimori.plain"
+"""The name of the error handler of encodings that writes signs and letters in plainer ones; see `encodable`."""
+
 # What XML 1.0 does not allow, besides what `printable` escapes.
 _NOT_XML = re.compile("[\ufffe\uffff]")
 
@@ -55,6 +84,40 @@ _NOT_XML = re.compile("[\ufffe\uffff]")
 def printable(text: str) -> str:
     r"""The text with its control characters escaped, as in ``\x1b``, so that a name from a file cannot steer the terminal."""
     return _escape(_UNPRINTABLE, text)
+
+
+def encodable(text: str, encoding: str | None) -> str:
+    """The text in letters that an encoding has: "-0.03 +/- 0.08" in ASCII, and a question mark for what has no plain form."""
+    return text if encoding is None else text.encode(encoding, PLAIN).decode(encoding)
+
+
+def _in_plain_letters(error: UnicodeError) -> tuple[str, int]:
+    """What stands for the characters that cannot be encoded, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = f" {error.object} "
+    plain = (_plain_letter(*text[place : place + 3]) for place in range(error.start, error.end))
+    return "".join(plain), error.end
+
+
+def _plain_letter(before: str, letter: str, after: str) -> str:
+    """A sign in other signs, a Greek letter that stands alone by its name, a power such as ^2, a letter without accents."""
+    if letter in _PLAIN:
+        return _PLAIN[letter]
+    name = unicodedata.name(letter, "").split()
+    if name[:1] == ["GREEK"] and len(name) == 4 and not before.isalpha() and not after.isalpha():
+        greek = name[-1].replace("LAMDA", "LAMBDA")  # as Unicode spells it
+        return greek.capitalize() if name[1] == "CAPITAL" else greek.lower()
+    parts = "".join(_PLAIN.get(each, each) for each in unicodedata.normalize("NFKD", letter))
+    found = "".join(filter(str.isascii, parts)) or ("" if unicodedata.combining(letter) else "?")
+    return f"^{found}" if _is_power(letter) and not _is_power(before) else found
+
+
+def _is_power(letter: str) -> bool:
+    return unicodedata.decomposition(letter).startswith("<super>")
+
+
+codecs.register_error(PLAIN, _in_plain_letters)
 
 
 def _escape(categories: tuple[str, ...], text: str) -> str:

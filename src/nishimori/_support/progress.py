@@ -7,18 +7,26 @@ not, False shows nothing.
 """
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from io import StringIO
+from typing import TYPE_CHECKING
 
 from nishimori._support.escape import printable
 from nishimori.errors import InputError
+
+if TYPE_CHECKING:
+    from nishimori._support.progress_bar import Bar
 
 Report = Callable[[str, int, int | None], None]
 
 
 _hidden: ContextVar[bool] = ContextVar("_hidden", default=False)
+
+# The bar of a block around this one, which also shows what is done inside it.
+_bar: "ContextVar[Bar | None]" = ContextVar("_bar", default=None)
 
 
 @contextmanager
@@ -37,11 +45,14 @@ def silent(what: str, done: int, total: int | None) -> None:
 
 @contextmanager
 def show_progress(progress: bool | None) -> Iterator[Report]:
-    """A report that draws a bar, which disappears when the work is done or fails."""
+    """A report that draws a bar, which disappears when the work is done or fails; a block inside another one has its bar."""
     if progress is not None and not isinstance(progress, bool):
         raise InputError("progress", "be None, True or False", got=repr(progress))
     if progress is False or _hidden.get():
         yield silent
+        return
+    if (outer := _bar.get()) is not None:
+        yield outer
         return
     from rich.console import Console  # noqa: PLC0415 - 50 ms that silent work need not spend
 
@@ -51,8 +62,18 @@ def show_progress(progress: bool | None) -> Iterator[Report]:
         return
     from nishimori._support.progress_bar import bar  # noqa: PLC0415
 
-    with bar(console) as report:
-        yield report
+    with bar(console) as drawn:
+        before = _bar.set(drawn)
+        try:
+            yield drawn
+        finally:
+            _bar.reset(before)
+
+
+def begin_step(what: str) -> None:
+    """Name on the bar, if one is drawn, what is done from now on."""
+    if (drawn := _bar.get()) is not None:
+        drawn.begin(what)
 
 
 def _lines() -> Report:
@@ -77,7 +98,10 @@ def say(text: str, *, label: str = "", style: str = "") -> None:
         return
     line = StringIO()  # printing directly, rich would end the program on a closed pipe
     console = Console(file=line, force_terminal=sys.stderr.isatty() or None, soft_wrap=True)
-    console.print(Text.assemble((label, style), " " if label else "", printable(text)))
+    shown = f"{label} {printable(text)}" if label else printable(text)
+    if sys.stderr.isatty():  # which would break lines inside words
+        shown = textwrap.fill(shown, console.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    console.print(Text.assemble((shown[: len(label)], style), shown[len(label) :]))
     with suppress(OSError):
         sys.stderr.write(line.getvalue())
         sys.stderr.flush()

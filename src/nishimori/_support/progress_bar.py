@@ -1,27 +1,28 @@
-"""The bar on a terminal: one pass of the work at a time, with the time that is left of it.
+"""The bar on a terminal: one line for all the work, with the numbers of a pass that takes long and the time that is left of it.
 
+Passes over small data follow each other faster than one can read, so a pass shows its numbers only after its first second.
 rich estimates the time that is left from the last 30 seconds, and only when something new is reported. Pieces of work may take
 minutes each, so here it is estimated from the whole pass, counted down between two reports, and not shown once it is overdue.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task
+from rich.progress_bar import ProgressBar
 from rich.table import Column
 from rich.text import Text
 
 from nishimori._support.escape import printable
 
-if TYPE_CHECKING:
-    from nishimori._support.progress import Report
+# Seconds. Of passes that take less nobody could read the numbers.
+_BRIEF = 1.0
 
 # Narrower terminals have no room for a bar and times. On others the bar leaves room for the text, as far as it can.
 _WITH_TIMES = 60
@@ -77,42 +78,82 @@ class Pace:
         return slowest if after_it > 0 else None
 
 
-class _Times(ProgressColumn):
-    """How long the pass has been running, and how much time is left of it, where that is known."""
+class Bar:
+    """What is done at the moment, for the columns of the line; calling it is a report."""
 
-    pace: Pace | None = None
+    def __init__(self, progress: Progress, width: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=None, visible=False)  # until there is something to say
+        self._width, self._bar_width, self._start = width, _WIDEST, monotonic()
+        self._step = self._what = ""
+        self._pace: Pace | None = None
 
-    def render(self, task: Task) -> Text:  # noqa: ARG002
-        if self.pace is None:
-            return Text()
-        now = monotonic()
-        left = self.pace.remaining(now)
-        elapsed = Text(str(timedelta(seconds=int(now - self.pace.start))), style="progress.elapsed")
+    def begin(self, step: str) -> None:
+        """Name what is done from now on, in place of its passes."""
+        self._step, self._pace = printable(step), None
+        self._progress.reset(self._task, total=None, visible=True)
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        """Report how far a pass has come."""
+        now, self._what = monotonic(), printable(what)
+        others = 2 * len(str(total)) + len("/") + _TIMES + cell_len(self._step or self._what) + 4
+        # A bar that grows again would be restless.
+        self._bar_width = min(self._bar_width, max(_NARROWEST, self._width - others))
+        if self._pace is None or not self._pace.continues(done, total):
+            self._pace = Pace.begin(done, total, now)
+            self._progress.reset(self._task, total=total, completed=done, visible=True)
+            return
+        self._pace.advance(done, now)
+        self._progress.update(self._task, completed=done)
+
+    @property
+    def _long_pass(self) -> Pace | None:
+        """The pass that is being made, if it takes long enough to read its numbers."""
+        pace = self._pace
+        return None if pace is None or pace.done == pace.total or monotonic() - pace.start < _BRIEF else pace
+
+    def text(self) -> Text:
+        """What is done, without the number of a pass that is over soon."""
+        return Text(self._step or (self._what if self._long_pass else self._what.partition(",")[0]))
+
+    def numbers(self, task: Task) -> Text:
+        """How much of a long pass is done."""
+        return Text() if self._long_pass is None else MofNCompleteColumn().render(task)
+
+    def drawn(self, task: Task) -> ProgressBar:
+        """A bar that fills in a long pass, and only moves otherwise."""
+        found = BarColumn(self._bar_width).render(task)
+        found.total = None if self._long_pass is None else found.total
+        return found
+
+    def times(self) -> Text:
+        """How long the work has taken or, in a long pass, that pass, with the time that is left of it if that is known."""
+        now, pace = monotonic(), self._long_pass
+        left = None if pace is None else pace.remaining(now)
+        begun = self._start if pace is None else pace.start
+        elapsed = Text(str(timedelta(seconds=int(now - begun))), style="progress.elapsed")
         return elapsed if left is None else elapsed.append(f" {timedelta(seconds=ceil(left))} left", style="progress.remaining")
 
 
+class _Field(ProgressColumn):
+    """A column that a function of the task draws."""
+
+    def __init__(self, draw: Callable[[Task], RenderableType], *, can_wrap: bool = False) -> None:
+        super().__init__(Column(no_wrap=not can_wrap))
+        self._draw = draw
+
+    def render(self, task: Task) -> RenderableType:
+        return self._draw(task)
+
+
 @contextmanager
-def bar(console: Console) -> "Iterator[Report]":
-    """A report that draws a bar, which starts anew with each pass and disappears at the end."""
-    times, drawn = _Times(), BarColumn(_WIDEST)
-    # The text is broken into lines if the terminal is narrow; the numbers never are.
-    what_is_done = TextColumn("{task.description}", markup=False, table_column=Column())
-    fields: tuple[ProgressColumn, ...] = (MofNCompleteColumn(), what_is_done)
-    if console.width >= _WITH_TIMES:
-        fields = (drawn, MofNCompleteColumn(), times, what_is_done)
-    with Progress(*fields, console=console, transient=True, get_time=monotonic) as progress:
-        task = progress.add_task("", total=None, visible=False)  # until there is something to say
-
-        def report(what: str, done: int, total: int | None) -> None:
-            now, pace, text = monotonic(), times.pace, printable(what)
-            others = 2 * len(str(total)) + len("/") + _TIMES + cell_len(text) + len(fields)
-            room = min(_WIDEST, max(_NARROWEST, console.width - others))
-            if pace is None or not pace.continues(done, total):
-                times.pace, drawn.bar_width = Pace.begin(done, total, now), room
-                progress.reset(task, total=total, completed=done, description=text, visible=True)
-                return
-            pace.advance(done, now)
-            drawn.bar_width = min(drawn.bar_width or _WIDEST, room)  # a bar that grows again would be restless
-            progress.update(task, completed=done, description=text)
-
-        yield report
+def bar(console: Console) -> Iterator[Bar]:
+    """A report that draws a bar, which disappears at the end."""
+    with Progress(console=console, transient=True, get_time=monotonic) as progress:
+        made = Bar(progress, console.width)
+        numbers = _Field(made.numbers)
+        # The text is broken into lines if the terminal is narrow; the numbers never are.
+        text = _Field(lambda _: made.text(), can_wrap=True)
+        wide = console.width >= _WITH_TIMES
+        progress.columns = (_Field(made.drawn), numbers, _Field(lambda _: made.times()), text) if wide else (numbers, text)
+        yield made

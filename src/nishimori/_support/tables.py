@@ -22,8 +22,8 @@ _SENTENCE, _LEAST_SENTENCE = 40, 24
 
 _SPACE = "  "
 
-# Where a line can be broken: not around signs that belong to the numbers beside them.
-_BREAKS = re.compile(r"(?<![=±<>])\s+(?![=±<>%])")
+BREAKS = re.compile(r"(?<![=±<>])(?<!\+/-)\s+(?![=±<>%]|\+/-)")
+"""Where a line can be broken: not around signs that belong to the numbers beside them."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def wrapped(text: str, width: float, indent: str = "") -> list[str]:
     """
     lines: list[str] = []
     line = ""
-    for word in _BREAKS.split(text.strip()):
+    for word in BREAKS.split(text.strip()):
         tried = f"{line} {word}" if line.strip() else line + word
         if text_width(tried) <= width:
             line = tried

@@ -19,7 +19,7 @@ app = typer.Typer(
         "nishimori fit nishimori-demo/val.npz -o c.json",
         "nishimori eval nishimori-demo/test.npz --calibration c.json",
         "nishimori gate nishimori-demo/test.npz --calibration c.json --bound gap=2%",
-        codes={3: "a check says no (gate, paper check)", 4: "a model cannot be judged (gate)"},
+        codes={3: "check failed (gate, paper check)", 4: "the data do not decide a check (gate)"},
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -8,6 +8,7 @@ import nishimori
 from nishimori._evaluation.comparison import Comparison
 from nishimori._rows.file_rows import FileRows
 from nishimori._rows.scores import check_input, is_auto
+from nishimori._support.progress import show_progress
 from nishimori.cli._files import DataSets, data_set, data_sets
 from nishimori.cli._help import FLAG, OUTPUT, JsonOption, MarkdownOption, epilog
 from nishimori.cli._modules import method_names, metric_names
@@ -99,7 +100,7 @@ def compare(
     about = (columns, ignore, (delimiter, decimal), known)
     roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
     also = (ignore_index is not None, decimal != ".", counts)
-    with collect_warnings() as told:
+    with collect_warnings() as told, show_progress(None):
         sets = [data_set(each, roles, (*said, *also), floor=used, counts=counts) for each in data_sets(files)]
         if known is None and isinstance(sets[-1], FileRows):
             known = sets[-1].class_names
@@ -123,8 +124,7 @@ def _show(found: Comparison, told: list[str], form: Literal["json", "markdown", 
     elif form != "text":
         print_lines(found.to_markdown() if form == "markdown" else found.to_latex())
     else:
-        for table in (found.table, found.difference_table):
-            if table is not None:
-                print_tabular(table)
+        for table in found.tables.values():
+            print_tabular(table)
         for verdict in found.verdicts:
             print_text(verdict)

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -15,26 +15,42 @@ from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
 from nishimori._rows.entry import open_rows
 from nishimori._support.disk import check_folder, check_target, new_file
+from nishimori._support.formatting import number_text, percent, percent_with_error, points_with_error, value_with_error
 from nishimori._support.optional import require
+from nishimori._support.progress import begin_step, show_progress
+from nishimori._support.tables import Tabular
 from nishimori.cli._help import ForceOption, JsonOption, epilog
-from nishimori.cli._terminal import as_row, note, print_json, print_table
+from nishimori.cli._terminal import as_row, note, print_json, print_tabular, print_text
 from nishimori.data import Labelled, Network
 from nishimori.errors import NishimoriError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
+
+_BEST = "after best"
 
 
 @dataclass(frozen=True)
 class Demo:
     """A network's logits, the temperatures of its validation images, and the scores of its test images before and after.
 
-    The default method comes first, then both that it lies between, and a temperature with a bias per class where it can be
-    fitted. ``errors`` are standard errors of T.
+    The default method comes first, then both that it lies between, and the method best where it can be fitted. ``errors`` are
+    standard errors of T. ``chosen`` is what best chose, and ``changed`` the share of test images that it predicts otherwise.
     """
 
     network: Network
     errors: dict[str, float | None]
     cards: dict[str, Scorecard]
+    chosen: str = ""
+    changed: float = 0.0
+
+    def sentences(self) -> list[str]:
+        """What one temperature is for, and what the method best would do."""
+        said = ["One temperature closes the gap, confidence − accuracy; no prediction changes."]
+        if (card := self.cards.get(_BEST)) is not None:
+            changes = f"{percent(self.changed, 1)} of predictions change" if self.changed else "no prediction changes"
+            numbers = f"error {percent(card.error, 1)}, NLL {number_text(card.nll, 3)}"
+            said.append(f"best would take {self.chosen}: {numbers}; {changes}.")
+        return said
 
 
 def _networks(incomplete: str) -> list[str]:
@@ -64,17 +80,22 @@ def demo(
     """Calibrate a real network from its bundled logits."""
     check_folder(output, for_="the demo needs")
     validation, test, picture = output / "val.npz", output / "test.npz", output / "demo.png"
-    result = run(network)
+    with show_progress(None):
+        result = run(network)
     output.mkdir(parents=True, exist_ok=True)
     for path in (validation, test, picture):
         check_target(path, overwrite=force)
     note(description(result.network))
-    table = {name: as_row(card) | {"temperature_se": result.errors.get(name)} for name, card in result.cards.items()}
     if as_json:
-        print_json(table)
+        errors = result.errors
+        print_json({name: as_row(card) | {"temperature_se": errors.get(name)} for name, card in result.cards.items()})
     else:
-        counts = [len(part.labels) for part in (result.network.test, result.network.validation)]
-        print_table(table, title="{:,} test images; T from {:,} others".format(*counts))
+        n_test, n_validation = (len(part.labels) for part in (result.network.test, result.network.validation))
+        error = percent(result.cards["before"].error, 1)
+        print_text(f"{n_test:,} test images, error {error}; T from {n_validation:,} others")
+        print_tabular(_table(result))
+        for sentence in result.sentences():
+            print_text(sentence)
     save(result.network.validation, validation, overwrite=force)
     save(result.network.test, test, overwrite=force)
     note(f"Wrote {validation} and {test}")
@@ -87,7 +108,7 @@ def demo(
 
 
 def run(name: str) -> Demo:
-    """Load a bundled network, find its temperatures, and biases of classes, and measure what they do."""
+    """Load a bundled network, find its temperatures, fit the method best, and measure what they do."""
     network = data.load(name)
     validation = network.validation.logits, network.validation.labels
     found = temperatures(*validation)
@@ -97,10 +118,30 @@ def run(name: str) -> Demo:
         default = nishimori.calibrator("adaptive").fit(*validation)
         maps["after adaptive"], errors["after adaptive"] = default.map_, default.temperature_se_
     maps |= {when: Temperature(T) for when, T in {"after EC": found.ec, "after TS": found.ts}.items() if T is not None}
+    chosen, changed = "", 0.0
     with suppress(NishimoriError):
-        maps["after bias"] = nishimori.calibrator("bias").fit(*validation).map_
+        begin_step("Fitting best")
+        best: Any = nishimori.calibrator("best").fit(*validation)
+        maps[_BEST], chosen = best.map_, best.chosen_
+        changed = float(np.mean(best.predict(network.test.logits) != network.test.logits.argmax(axis=1)))
     cards = scorecards(open_rows(network.test.logits, network.test.labels), list(maps.values()))
-    return Demo(network, errors, dict(zip(maps, cards, strict=True)))
+    return Demo(network, errors, dict(zip(maps, cards, strict=True)), chosen, changed)
+
+
+def _table(result: Demo) -> Tabular:
+    """The numbers that one temperature is for."""
+    rows = [
+        (
+            name,
+            "" if card.temperature is None else value_with_error(card.temperature, result.errors.get(name)),
+            f"{points_with_error(card.gap, card.gap_se)} %",
+            percent_with_error(card.ece, card.ece_se),
+            value_with_error(card.nll, card.nll_se),
+        )
+        for name, card in result.cards.items()
+        if name != _BEST
+    ]
+    return Tabular(("", "T", "gap", "ECE", "NLL"), rows)
 
 
 def description(network: Network) -> str:

@@ -178,15 +178,14 @@ class _EvalRequest:
 def _evaluate_rows(roles: Roles, meaning: Meant, calibrator: FittedMethod | None, wanted: _EvalRequest) -> None:
     """Read the rows, measure them, and show what was found."""
     kind, floor, known = meaning
-    with collect_warnings() as told:
+    with collect_warnings() as told, show_progress(None) as report:
         # The floor of a calibration is a part of it: the model as it is has none.
         own_floor = floor if calibrator is None else None
         rows = _files.open_files(wanted.files, roles, floor=own_floor, counts=wanted.counts, calibrator=calibrator)
         known = rows.class_names if known is None else known
         if calibrator is not None:
             warn_of_same_rows(rows, {"The calibration": calibrator})
-        with show_progress(None) as report:
-            results = _measure(Reported(rows, "Measuring", report), calibrator, known, wanted)
+        results = _measure(Reported(rows, "Measuring", report), calibrator, known, wanted)
         if "after" in results.cards:
             warn_of_one_temperature({"calibration": results.cards["after"]})
     about: dict[str, Any] = {"input": kind or "logits", "floor": floor, "classes": known, "columns": rows.contents.columns}

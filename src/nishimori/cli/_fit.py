@@ -53,9 +53,7 @@ def _methods(incomplete: str) -> list[str]:
 MethodOption = Annotated[
     str | None,
     typer.Option(
-        help="adaptive (default): T between those of ts and ec. ec: mean confidence = accuracy. ts: lowest cross-entropy. "
-        "group: one T per predicted class, or per group of --groups. bias: T and a bias per class; vector, matrix: more. best: "
-        "the one of these with the lowest out-of-fold loss. none: T = 1. Or an installed method, or package.module:Name.",
+        help="adaptive (default), another of nishimori methods, or package.module:Name.",
         show_default=False,
         metavar="NAME",
         autocompletion=_methods,
@@ -66,8 +64,7 @@ PreserveOption = Annotated[
     bool,
     typer.Option(
         "--preserve-accuracy",
-        help="With bias, classwise, vector, matrix and dirichlet: samples whose predicted class would change are only divided "
-        "by a temperature.",
+        help="Change no prediction (bias, vector, matrix, classwise, dirichlet).",
         metavar=FLAG,
     ),
 ]
@@ -76,19 +73,16 @@ ParamOption = Annotated[
     typer.Option(
         "--param",
         metavar="NAME=VALUE",
-        help="A parameter of the method, such as method=ts for group; may be repeated. Numbers, true, false and null are "
-        "written as in JSON.",
+        help="A parameter of the method, such as shrink=false, as in JSON; repeatable.",
         show_default=False,
     ),
 ]
 
 TopNOption = Annotated[
     int,
-    typer.Option(help="Only ec has it: match the mean top-N probability to the top-N accuracy.", metavar="N"),
+    typer.Option(help="Match top-N probability and accuracy (ec only).", show_default=False, metavar="N"),
 ]
-OutputOption = Annotated[
-    Path, typer.Option("--output", "-o", help="Where to write the calibration, a .json file.", metavar="FILE")
-]
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="The .json file to write.", metavar="FILE")]
 
 EPILOG = epilog(
     "nishimori fit val.npz -o calibration.json",
@@ -133,7 +127,7 @@ def fit(
 ) -> None:
     """Fit a calibration to validation scores and labels.
 
-    It is one temperature with most methods, and several parameters with others. It is written to a file for apply and eval.
+    It is written to a file for apply, eval and gate.
     """
     files = _files.find_files(files)
     known = None if classes is None else split(classes)
@@ -149,10 +143,9 @@ def fit(
     _check_output(output, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), known)
     roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
-    with collect_warnings() as told:
+    with collect_warnings() as told, show_progress(None) as report:
         rows = _files.open_files(files, roles, floor=floor)
-        with show_progress(None) as report:
-            _learn(calibrator, Reported(rows, "Fitting", report, calibrator.expected_passes(rows)), counts=counts)
+        _learn(calibrator, Reported(rows, "Fitting", report, calibrator.expected_passes(rows)), counts=counts)
     found = rows.contents
     calibrator.name_columns(found.columns, found.label_column, found.column, groups)
     calibrator.record().write(output, overwrite=force)

@@ -26,7 +26,7 @@ from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import Meant, agree_on_scores, calibrator_in, refuse_swapped
 from nishimori.cli._file_kinds import is_gate_result
-from nishimori.cli._help import BOUNDS, FLAG, OUTPUT, ForceOption, JsonOption, epilog
+from nishimori.cli._help import FLAG, MEASURES, OUTPUT, ForceOption, JsonOption, epilog
 from nishimori.cli._modules import found_here
 from nishimori.cli._options import (
     BinsOption,
@@ -64,7 +64,7 @@ from nishimori.maps.temperature import Temperature
 CalibrationOption = Annotated[
     Path | None,
     typer.Option(
-        help="The calibration file that fit wrote; without it the scores are checked as they are.",
+        help="The file that fit wrote.",
         show_default=False,
         metavar="FILE",
     ),
@@ -72,43 +72,51 @@ CalibrationOption = Annotated[
 LevelOption = Annotated[
     float,
     typer.Option(
-        help="A model that keeps all bounds fails, and one that does not passes, for at most a share 1 - level of data sets.",
+        help="Least share of data sets without a wrong verdict; 0.95 by default.",
+        show_default=False,
         metavar="SHARE",
     ),
 ]
 AllowInconclusiveOption = Annotated[
-    bool, typer.Option("--allow-inconclusive", help="Pass although a check is inconclusive.", metavar=FLAG)
+    bool, typer.Option("--allow-inconclusive", help="Pass even if a check is inconclusive.", metavar=FLAG)
 ]
 NllCapOption = Annotated[
-    float, typer.Option(help="The largest loss, in nats, that counts where a bound on the NLL is passed.", metavar="NUMBER")
+    float,
+    typer.Option(
+        help=f"Largest loss that counts in the NLL; {NLL_CAP:g} by default.",
+        show_default=False,
+        metavar="NUMBER",
+    ),
 ]
 MinSamplesOption = Annotated[
-    int, typer.Option(help="With fewer samples, or clusters of --clusters, nothing can be judged.", metavar="NUMBER")
+    int,
+    typer.Option(
+        help=f"Samples, or clusters, needed to judge; {MIN_SAMPLES} by default.", show_default=False, metavar="NUMBER"
+    ),
 ]
 BoundOption = Annotated[
     list[str] | None,
     typer.Option(
         "--bound",
-        help="What a metric must keep, such as ece=0.02, gap=2% or nll=0.5; several times for several. A name of eval's "
-        "--metrics, module:Name, or group_gap: confidence and accuracy in any predicted class, or in any of --groups.",
+        help="Such as ece=0.02, gap=2%, nll=0.5, group_gap=5% (in any class or group), or a metric of eval; repeatable.",
         metavar="NAME=BOUND",
         show_default=False,
-        rich_help_panel=BOUNDS,
+        rich_help_panel=MEASURES,
     ),
 ]
 ByOption = Annotated[
     By | None,
     typer.Option(
-        help="What group_gap is about: prediction (predicted classes) or groups, the default with --groups.",
+        help="What group_gap is about: prediction or groups.",
         show_default=False,
         metavar="KIND",
-        rich_help_panel=BOUNDS,
+        rich_help_panel=MEASURES,
     ),
 ]
 JunitOption = Annotated[
     Path | None,
     typer.Option(
-        help="Also write the checks as tests to this JUnit file.",
+        help="Write the checks to this JUnit file.",
         show_default=False,
         metavar="FILE",
         rich_help_panel=OUTPUT,
@@ -119,7 +127,7 @@ OutputsOption = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="Also write the checks to this file: .json, .md or .xml (JUnit). Can be given several times.",
+        help="Write the checks to this .json, .md or .xml (JUnit) file; repeatable.",
         show_default=False,
         metavar="FILE",
         rich_help_panel=OUTPUT,
@@ -138,9 +146,9 @@ EPILOG = epilog(
     "nishimori gate test.npz --bound gap=0.01 --allow-inconclusive",
     "nishimori gate test.csv --groups site --bound group_gap=5% -o gate.md",
     codes={
-        0: "all checks pass, or are inconclusive and may be",
+        0: "all checks pass, or may be inconclusive",
         3: "a check fails",
-        4: "a check is inconclusive, or cannot be judged (few samples, say)",
+        4: "a check is inconclusive, or there are too few samples",
     },
 )
 
@@ -179,8 +187,7 @@ def gate(
 ) -> None:
     """Check a model against bounds, and fail if one is exceeded.
 
-    Each check ends with pass or fail if the data prove it, and is otherwise inconclusive. Results of an earlier gate are
-    replaced; --force replaces other files, too.
+    Checks that the data do not decide are inconclusive. Files of an earlier gate are replaced.
     """
     forms = {"json": as_json, "github": github, "markdown": markdown}
     asked: list[tuple[Path, str | None]] = ([] if junit is None else [(junit, "junit")]) + [
@@ -395,10 +402,10 @@ def _judge_rows(
     if by == "groups" and roles.groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
     map_: Map = Temperature(1.0) if calibrator is None else calibrator.map_
-    rows = _files.open_files(files, roles, floor=meaning[1], counts=counts, calibrator=calibrator)
-    check_groups(rows, [map_])
-    warn_of_same_rows(rows, {} if calibrator is None else {"The calibration": calibrator})
     with show_progress(None) as report:
+        rows = _files.open_files(files, roles, floor=meaning[1], counts=counts, calibrator=calibrator)
+        check_groups(rows, [map_])
+        warn_of_same_rows(rows, {} if calibrator is None else {"The calibration": calibrator})
         return judge(Reported(rows, "Measuring", report), map_, wanted, by, meaning[2])
 
 

@@ -6,7 +6,6 @@ import typer
 
 DATA = "Scores and labels"
 TABLES = "Tables"
-BOUNDS = "Bounds and what they are about"
 MEASURES = "What is measured"
 OUTPUT = "Output"
 """The titles of groups of options."""
@@ -14,9 +13,7 @@ OUTPUT = "Output"
 FLAG = ""
 """The metavar of an option without a value."""
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print the result as one JSON object.", metavar=FLAG, rich_help_panel=OUTPUT)
-]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", metavar=FLAG, rich_help_panel=OUTPUT)]
 MarkdownOption = Annotated[
     bool, typer.Option("--markdown", help="Print the result as Markdown.", metavar=FLAG, rich_help_panel=OUTPUT)
 ]
@@ -27,7 +24,7 @@ QuietOption = Annotated[
     typer.Option(
         "--quiet",
         "-q",
-        help="Print neither notes nor progress; results, warnings and errors are printed.",
+        help="Print neither notes nor progress.",
         metavar=FLAG,
         rich_help_panel=OUTPUT,
     ),
@@ -36,13 +33,13 @@ FailOnWarningOption = Annotated[
     bool,
     typer.Option(
         "--fail-on-warning",
-        help="End with code 3 if a warning was printed; files are written all the same.",
+        help="End with code 3 if there was a warning.",
         metavar=FLAG,
         rich_help_panel=OUTPUT,
     ),
 ]
 
-_CODES = {0: "done", 1: "an error, which one line explains", 2: "wrong usage"}
+_CODES = {0: "done", 1: "error (message on stderr)", 2: "wrong usage"}
 
 
 def epilog(*examples: str, codes: dict[int, str] | None = None) -> str:

@@ -1,15 +1,18 @@
-"""``nishimori methods``: what each method does and needs, to choose one for ``fit --method``."""
-
-from collections.abc import Sequence
+"""``nishimori methods``: what each method fits, one line each, to choose one for ``fit --method``."""
 
 import typer
 
 import nishimori
+from nishimori._methods import registry
+from nishimori._methods.built_in import METHODS
 from nishimori._support.tables import Tabular
 from nishimori.cli._help import JsonOption, MarkdownOption, epilog
 from nishimori.cli._terminal import print_json, print_lines, print_tabular, print_text
 
 EPILOG = epilog("nishimori methods", "nishimori methods --markdown")
+
+# What becomes of the predicted classes.
+_KEPT = {True: "kept", False: "may change"}
 
 
 def methods(as_json: JsonOption = False, markdown: MarkdownOption = False) -> None:
@@ -19,19 +22,22 @@ def methods(as_json: JsonOption = False, markdown: MarkdownOption = False) -> No
     """
     if as_json and markdown:
         raise typer.BadParameter("choose one of --json and --markdown.")
-    found = nishimori.methods()
     if as_json:
-        print_json(found.to_dict() | {"library_version": nishimori.__version__})
+        print_json(nishimori.methods().to_dict() | {"library_version": nishimori.__version__})
     elif markdown:
-        print_lines(found.to_markdown())
+        print_lines(nishimori.methods().to_markdown())
     else:
-        print_tabular(Tabular(_short(found.table.headers), [_short(row) for row in found.table.rows]))
-        for each in found.values():
-            print_text(f"{each.name}: {each.description if each.why is None else each.why}")
-        print_text("")
-        print_text("This is about the default parameters of each method; fit --param NAME=VALUE sets others.")
+        headers = ("method", "predictions", "classes", "what it fits")
+        print_tabular(Tabular(headers, [_row(name) for name in registry.names()]))
+        print_text("Use one with fit --method NAME; fit --param NAME=VALUE sets its parameters.")
 
 
-def _short(cells: Sequence[str]) -> Sequence[str]:
-    """A row without the class and the description, so that it fits a terminal of 80 columns."""
-    return (cells[0], *cells[2:-1])
+def _row(name: str) -> tuple[str, str, str, str]:
+    """A method in one line; only those of others are imported."""
+    if name in METHODS:
+        own = METHODS[name]
+        return name, _KEPT[own.keeps_predictions], "two" if own.is_for_two_classes else "any", own.summary
+    found = nishimori.methods()[name]
+    if found.traits is None:
+        return name, "unknown", "unknown", found.why or found.description
+    return name, _KEPT[found.traits.keeps_predictions], found.traits.n_classes, found.description

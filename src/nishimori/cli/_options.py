@@ -18,8 +18,8 @@ FIT_AGAIN = "fit again with --input probabilities"
 Files = Annotated[
     list[Path],
     typer.Argument(
-        help="Files of arrays (.npz .pt .safetensors) or tables (.csv .tsv .jsonl .parquet .feather) of one kind, which are "
-        "read one after the other, a folder of tables, a pattern, or two .npy files: scores, labels.",
+        help="Arrays (.npz .pt .safetensors; .npy: scores, labels), tables (.csv .tsv .jsonl .parquet .feather), folders, "
+        "patterns.",
         show_default=False,
         metavar="FILES",
     ),
@@ -27,8 +27,7 @@ Files = Annotated[
 InputOption = Annotated[
     Input | None,
     typer.Option(
-        help="What the scores are: logits or probabilities; by default logits, but numbers that all lie between 0 and 1 are "
-        "refused until you say.",
+        help="logits (default) or probabilities; needed if all lie between 0 and 1.",
         show_default=False,
         metavar="KIND",
         rich_help_panel=DATA,
@@ -37,8 +36,7 @@ InputOption = Annotated[
 InputAsCalibratedOption = Annotated[
     Input | None,
     typer.Option(
-        help="What the scores are: logits or probabilities; by default as calibrated, else logits, but numbers that all lie "
-        "between 0 and 1 are refused until you say.",
+        help="logits or probabilities; default as fitted.",
         show_default=False,
         metavar="KIND",
         rich_help_panel=DATA,
@@ -48,7 +46,7 @@ ScoresOption = Annotated[
     str | None,
     typer.Option(
         "--scores",
-        help="Array of scores, or the one column that holds them; logits or probabilities by default.",
+        help="Array of scores, or their one column.",
         show_default=False,
         metavar="NAME",
         rich_help_panel=DATA,
@@ -57,7 +55,7 @@ ScoresOption = Annotated[
 LabelsOption = Annotated[
     str | None,
     typer.Option(
-        help="Array or column of labels; by default that of the calibration, else labels.",
+        help="Array or column of labels; default as fitted.",
         show_default=False,
         metavar="NAME",
         rich_help_panel=DATA,
@@ -66,7 +64,7 @@ LabelsOption = Annotated[
 LabelsToFitOption = Annotated[
     str | None,
     typer.Option(
-        help="Name of the array or column of labels; labels by default.",
+        help="Array or column of labels; labels by default.",
         show_default=False,
         metavar="NAME",
         rich_help_panel=DATA,
@@ -75,7 +73,7 @@ LabelsToFitOption = Annotated[
 WeightsOption = Annotated[
     str | None,
     typer.Option(
-        help="Array or column of sample weights; samples of weight 0 are ignored.",
+        help="Array or column of sample weights.",
         show_default=False,
         metavar="NAME",
         rich_help_panel=DATA,
@@ -84,8 +82,7 @@ WeightsOption = Annotated[
 ClustersOption = Annotated[
     str | None,
     typer.Option(
-        help="Array or column that says which samples belong together, such as those of one document. It changes standard "
-        "errors, and T of adaptive.",
+        help="Array or column of what samples share, such as a document; changes standard errors, and T of adaptive.",
         show_default=False,
         metavar="NAME",
         rich_help_panel=DATA,
@@ -95,7 +92,7 @@ CountsOption = Annotated[
     bool,
     typer.Option(
         "--counts",
-        help="A weight of w stands for w independent samples, in standard errors and in T of adaptive.",
+        help="Weights are numbers of independent samples.",
         metavar=FLAG,
         rich_help_panel=DATA,
     ),
@@ -103,8 +100,7 @@ CountsOption = Annotated[
 GroupsOption = Annotated[
     str | None,
     typer.Option(
-        help="Array or column that says which group each sample belongs to, such as a site or a language; by default that of "
-        "the calibration.",
+        help="Array or column of groups, such as sites.",
         show_default=False,
         metavar="NAME",
         rich_help_panel=DATA,
@@ -113,8 +109,7 @@ GroupsOption = Annotated[
 GroupsToFitOption = Annotated[
     str | None,
     typer.Option(
-        help="Array or column that says which group each sample belongs to, such as a site or a language; with the method "
-        "group each of them gets a temperature of its own.",
+        help="Array or column of groups, such as sites; the method group fits one T for each.",
         show_default=False,
         metavar="NAME",
         rich_help_panel=DATA,
@@ -123,7 +118,7 @@ GroupsToFitOption = Annotated[
 ClassesOption = Annotated[
     str | None,
     typer.Option(
-        help="Label of each column in order, comma-separated, where labels are not 0, 1, ...",
+        help="Labels of the columns, such as cat,dog,bird.",
         show_default=False,
         metavar="NAMES",
         rich_help_panel=DATA,
@@ -149,7 +144,7 @@ def floor_to_fit(option: Any) -> Floor:
 FloorOption = Annotated[
     Any,
     typer.Option(
-        help="With --input probabilities: raise smaller probabilities to this; by default only exact zeros are raised.",
+        help="Raise smaller probabilities to this.",
         show_default=False,
         metavar="P",
         parser=_as_floor,
@@ -159,10 +154,9 @@ FloorOption = Annotated[
 FloorToFitOption = Annotated[
     Any,
     typer.Option(
-        help="With --input probabilities: raise smaller probabilities to this; by default auto, which chooses it by the "
-        "log-loss of samples that are held out; none raises only exact zeros.",
+        help="Raise smaller probabilities to this: a number, auto (default) or none.",
         show_default=False,
-        metavar="P|auto|none",
+        metavar="P",
         parser=_as_floor,
         rich_help_panel=DATA,
     ),
@@ -170,9 +164,9 @@ FloorToFitOption = Annotated[
 FloorToSketchOption = Annotated[
     Any,
     typer.Option(
-        help="With --input probabilities, which need it: raise smaller probabilities to this; none raises only exact zeros.",
+        help="Raise smaller probabilities to this: a number or none; needed with --input probabilities.",
         show_default=False,
-        metavar="P|none",
+        metavar="P",
         parser=_as_floor,
         rich_help_panel=DATA,
     ),
@@ -180,7 +174,7 @@ FloorToSketchOption = Annotated[
 ColumnsOption = Annotated[
     str | None,
     typer.Option(
-        help="Columns that hold the scores: names or patterns such as 'z_*', comma-separated.",
+        help="Columns of scores, such as a,b or 'z_*'.",
         show_default=False,
         metavar="NAMES",
         rich_help_panel=TABLES,
@@ -189,7 +183,7 @@ ColumnsOption = Annotated[
 IgnoreOption = Annotated[
     str | None,
     typer.Option(
-        help="Columns that do not hold scores: names or patterns, comma-separated.",
+        help="Columns that are not scores.",
         show_default=False,
         metavar="NAMES",
         rich_help_panel=TABLES,
@@ -198,7 +192,7 @@ IgnoreOption = Annotated[
 IgnoreIndexOption = Annotated[
     int | None,
     typer.Option(
-        help="Samples with this label do not count, such as tokens of padding with the label -100.",
+        help="Ignore samples with this label, such as -100.",
         show_default=False,
         metavar="LABEL",
         rich_help_panel=DATA,
@@ -207,7 +201,7 @@ IgnoreIndexOption = Annotated[
 DelimiterOption = Annotated[
     str | None,
     typer.Option(
-        help="What separates the fields of a .csv file, such as ';' or tab; a comma by default.",
+        help="Field separator of .csv files, such as ';' or tab.",
         show_default=False,
         metavar="TEXT",
         rich_help_panel=TABLES,
@@ -215,14 +209,25 @@ DelimiterOption = Annotated[
 ]
 DecimalOption = Annotated[
     Literal[".", ","],
-    typer.Option(help="Decimal mark of the numbers in a .csv or .tsv file.", metavar="MARK", rich_help_panel=TABLES),
+    typer.Option(
+        help="Decimal mark of .csv files: . (default) or ,",
+        show_default=False,
+        metavar="MARK",
+        rich_help_panel=TABLES,
+    ),
 ]
-LevelOption = Annotated[float, typer.Option(help="Level of the intervals, between 0 and 1.", metavar="SHARE")]
-BinsOption = Annotated[int, typer.Option(help="Bins of the ECE.", metavar="NUMBER", rich_help_panel=MEASURES)]
+LevelOption = Annotated[
+    float, typer.Option(help="Level of the intervals; 0.95 by default.", show_default=False, metavar="SHARE")
+]
+BinsOption = Annotated[
+    int,
+    typer.Option(help="Bins of the ECE; 15 by default.", show_default=False, metavar="NUMBER", rich_help_panel=MEASURES),
+]
 StrategyOption = Annotated[
     Strategy,
     typer.Option(
-        help="Bins of the ECE have equal widths (uniform), or equal weights as in the paper (quantile).",
+        help="uniform (default) or quantile bins.",
+        show_default=False,
         metavar="KIND",
         rich_help_panel=MEASURES,
     ),
@@ -284,7 +289,7 @@ def _remembered_groups(calibrator: FittedMethod | None) -> str | None:
 MetricsOption = Annotated[
     str | None,
     typer.Option(
-        help="Measure these too, comma-separated: names such as ks, or module:Name of a metric of your own.",
+        help="Measure these too, comma-separated: ks, ..., or module:Name of your own.",
         show_default=False,
         metavar="NAMES",
         rich_help_panel=MEASURES,

@@ -17,6 +17,7 @@ from nishimori._rows.scores import check_input, is_auto
 from nishimori._rows.tables.columns import Roles
 from nishimori._support.disk import check_target
 from nishimori._support.optional import require
+from nishimori._support.progress import begin_step, show_progress
 from nishimori.cli import _files
 from nishimori.cli._files import DataSets, data_set, data_sets
 from nishimori.cli._gate import BoundOption, typed_bounds
@@ -160,10 +161,13 @@ def report(
     options["metrics"] = None if metrics is None else metric_names(metrics)
     options["bounds"] = typed_bounds(bound) if bound else None
     options["floor"] = "auto" if is_auto(used) else None  # the data know a number
-    with _preparing(target, files):
+    with _preparing(target, files), show_progress(None):
         about_rows = {"floor": used, "counts": counts}
         found = _made(sets, roles, (*said, *also), about_rows, {"title": title or sets[-1][0].name, **options})
-        _show(found, target, as_json=as_json, as_markdown=markdown, force=force)
+        if target is not None:
+            begin_step(f"Writing {target}")
+            found.save(target, overwrite=force)
+    _show(found, target, as_json=as_json, as_markdown=markdown)
 
 
 def _made(
@@ -206,9 +210,7 @@ def _preparing(target: Path | None, files: Sequence[Path]) -> AbstractContextMan
     return start_meanwhile()
 
 
-def _show(found: "nishimori.Report", target: Path | None, *, as_json: bool, as_markdown: bool, force: bool) -> None:
-    if target is not None:
-        found.save(target, overwrite=force)
+def _show(found: "nishimori.Report", target: Path | None, *, as_json: bool, as_markdown: bool) -> None:
     if as_json:
         print_json(found.to_dict())
     elif as_markdown:

@@ -15,7 +15,7 @@ from nishimori._rows.scores import Floor, Input, check_input
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._support.disk import check_target
-from nishimori._support.progress import show_progress
+from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._file_kinds import SKETCH, refuse_other
 from nishimori.cli._help import DATA, FLAG, ForceOption, JsonOption, epilog
@@ -116,9 +116,9 @@ def sketch(
     _check_output(output, files, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), known)
     roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, ignore_index=ignore_index)
-    with collect_warnings() as told:
+    with collect_warnings() as told, show_progress(None) as report:
         for group in _groups(files):
-            _add(made, group, roles)
+            _add(made, group, roles, report)
             made._end_part()  # each file is one, so that its own sketch is noticed later
         made.check_range("scores", remedy="")
     made.save(output, overwrite=force)
@@ -197,7 +197,7 @@ def _groups(files: Sequence[Path]) -> list[list[Path]]:
     return [[path] for path in files]
 
 
-def _add(made: Sketch, files: Sequence[Path], roles: Roles) -> None:
+def _add(made: Sketch, files: Sequence[Path], roles: Roles, report: Report) -> None:
     """Add the rows of a file; errors name it."""
     rows = _files.open_files(files, roles, floor=made.floor, notes_columns=False, guard="defer")
     try:
@@ -205,8 +205,7 @@ def _add(made: Sketch, files: Sequence[Path], roles: Roles) -> None:
             labels = rows.labels if made.classes is None else class_labels(made.classes)[rows.labels]
             made.update(np.asarray(rows.stored), labels, rows.weights, rows.clusters.codes)
             return
-        with show_progress(None) as report:
-            made.update(Reported(rows, f"Reading {files[0].name}", report))
+        made.update(Reported(rows, f"Reading {files[0].name}", report))
     except InputError as error:
         argument = "scores" if error.argument == "logits" else error.argument
         raise (error if error.where else rows.place(error.changed(argument=argument))) from None

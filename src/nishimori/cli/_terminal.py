@@ -7,6 +7,7 @@ nobody reads the output any more.
 
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from io import TextIOWrapper
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
@@ -24,10 +25,10 @@ from rich.table import Table
 from rich.text import Text
 
 import nishimori
-from nishimori._support.escape import printable
+from nishimori._support.escape import PLAIN, encodable, printable
 from nishimori._support.formatting import decimals_of
 from nishimori._support.progress import hide_progress, say
-from nishimori._support.tables import Tabular
+from nishimori._support.tables import BREAKS, Tabular
 from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
 from nishimori.errors import NishimoriError, SameRowsWarning
 
@@ -45,17 +46,19 @@ _NAMES = 12
 _MOST_DECIMALS = 7
 
 
-_PIPE_WIDTH = 200  # a file or a pipe has no width to keep to
+# What tables may take where standard output is a file or a pipe.
+_PIPE_WIDTH = 200
 
 
 def _console() -> Console:
     # Made again each time, so that whatever is standard output now is used.
-    return Console(highlight=False, emoji=False, soft_wrap=True, width=_width())
+    width = _width()
+    return Console(highlight=False, emoji=False, soft_wrap=True, width=_PIPE_WIDTH if width == inf else int(width))
 
 
-def _width() -> int:
-    """The width of the terminal, where standard output is one."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
+def _width() -> float:
+    """The width of the terminal; a file or a pipe has none to keep to, and programs that read lines want whole ones."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else inf
 
 
 _quiet: ContextVar[bool] = ContextVar("_quiet", default=False)
@@ -88,8 +91,8 @@ def note_columns(columns: Sequence[str] | None) -> None:
 
 
 def print_text(text: str) -> None:
-    """A line of the result."""
-    _print(_console(), _wrap(text))
+    """A line of the result; where the terminal is narrower, what follows its first line is indented."""
+    _print(_console(), Text("\n".join(_lines(text, _width(), indent="  "))))
 
 
 def print_version() -> None:
@@ -99,11 +102,18 @@ def print_version() -> None:
     print_text(f"{nishimori.__version__} ({native.description()})")
 
 
-def _wrap(text: str, style: str = "", *, indent: str = "") -> Text:
-    """Text in lines that fit the terminal, broken between words, but not at the sign of equality in "T = 1.5"."""
-    joined = printable(text).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
-    lines = textwrap.wrap(joined, _width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return Text("\n".join(lines).replace("\N{NO-BREAK SPACE}", " "), style)
+def _lines(text: str, width: float, *, indent: str = "") -> list[str]:
+    """Lines that are not wider, unless a word is: broken between words, but not at the signs in "T = 1.5 ± 0.1"."""
+    parts = re.split(f"({BREAKS.pattern})", _shown(text))  # every other one is where a line can be broken
+    joined = "".join(each if place % 2 else each.replace(" ", "\N{NO-BREAK SPACE}") for place, each in enumerate(parts))
+    words_stay = {"break_long_words": False, "break_on_hyphens": False}
+    lines = textwrap.wrap(joined, width, subsequent_indent=indent, **words_stay)  # type: ignore[arg-type]
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def _shown(text: str) -> str:
+    """Text as standard output can show it, so that tables are drawn for the width that it has there."""
+    return encodable(printable(text), getattr(sys.stdout, "encoding", None))
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -211,18 +221,15 @@ def _cell(value: Any) -> str:
 
 
 def print_tabular(table: Tabular) -> None:
-    """A table of results with their errors and an empty line after it; cell by cell if the terminal is too narrow."""
-    text = table.text()
-    if max(map(len, text.splitlines())) <= _width():
-        print_lines(text)
-    else:
-        _print_listed(table.headers, [[printable(cell) for cell in row] for row in table.rows])
+    """A table of results with their errors and an empty line after it; continued below itself on a narrow terminal."""
+    shown = Tabular(list(map(_shown, table.headers)), [list(map(_shown, row)) for row in table.rows])
+    print_lines(shown.text(_width()))
     _print(_console(), Text())
 
 
 def print_lines(text: str) -> None:
     """Lines of the result as they are, however long they are."""
-    _print(_console(), Text("\n".join(map(printable, text.splitlines()))))
+    _print(_console(), Text("\n".join(map(_shown, text.splitlines()))))
 
 
 _STYLES = {
@@ -240,7 +247,7 @@ def _print_cells(
     headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], title: str | None, title_style: str = ""
 ) -> None:
     """A table, or one line per cell where the terminal is so narrow that the table would cut a number or a word."""
-    rows = [[printable(cell) for cell in row] for row in rows]
+    headers, rows = list(map(_shown, headers)), [list(map(_shown, row)) for row in rows]
     table = Table()
     for header, is_number, *column in zip(headers, numeric, *rows, strict=True):
         whole = is_number or not any(" " in cell for cell in column)  # only sentences can be broken
@@ -249,7 +256,7 @@ def _print_cells(
         table.add_row(*(Text(cell, _STYLES.get(cell.partition(": ")[0], "")) for cell in row))
     console = _console()
     if title is not None:
-        _print(console, _wrap(title, title_style))
+        _print(console, Text("\n".join(_lines(title, _width())), title_style))
     drawn = "".join(segment.text for segment in console.render(table))
     if Counter(" ".join([*headers, *(cell for row in rows for cell in row)]).split()) <= Counter(drawn.split()):
         _print(console, table, soft_wrap=False)
@@ -265,7 +272,9 @@ def _print_listed(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None
             _print(console, Text())
         for header, cell in zip(headers, row, strict=True):
             if cell:
-                _print(console, _wrap(f"{header:<{start}}{cell}" if header else cell, indent=" " * start))
+                indent = start if header else 0
+                lines = _lines(cell, max(1, _width() - indent))
+                _print(console, Text(f"{header:<{indent}}" + f"\n{' ' * indent}".join(lines)))
 
 
 @contextmanager
@@ -274,7 +283,7 @@ def one_line_errors() -> Iterator[None]:
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that has no α gets a question mark
+            stream.reconfigure(errors=PLAIN)  # a terminal that has no "−" gets "-"
     try:
         if sys.stdout is None:
             _fail("Standard output is closed, so no result can be printed. Redirect it to a file or to /dev/null.")
