@@ -30,8 +30,9 @@ def other_method(results: Mapping[str, Any]) -> str | None:
         found: str | None = advised["other"]
         return found
     best = advised.get("best")
-    is_other = best is not None and best["method"] != results["recommended"] and best["changed_predictions"]
-    return best["method"] if is_other else None
+    if best is None or best["method"] == results["recommended"] or not best["changed_predictions"]:
+        return None
+    return str(best["method"])
 
 
 def lines(results: Mapping[str, Any]) -> list[str]:
@@ -48,9 +49,8 @@ def headlines(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """What is wrong now and what is left of it; reports that were made before they had both have one text."""
     verdict = results["verdict"]
     off = verdict["status"] in ("overconfident", "underconfident", "uneven")
-    plain = [{"now": verdict["headline"], "off": off, "after": "", "off_after": False}]
-    found: list[Mapping[str, Any]] = verdict.get("headlines") or plain
-    return found
+    plain: list[Mapping[str, Any]] = [{"now": verdict["headline"], "off": off, "after": "", "off_after": False}]
+    return verdict.get("headlines") or plain
 
 
 # What to do
@@ -157,7 +157,7 @@ Cell = tuple[str, str, str]
 def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers that decide, as the model is and after each method to use: bounds first, if there are any."""
     methods = {each["method"]: each for each in results["methods"]}
-    names = [name for name in (results["recommended"], other_method(results)) if name in methods]
+    names = [name for name in (results["recommended"], other_method(results)) if name is not None and name in methods]
     shown = [methods["none"], *(methods[name] for name in names)]
     second = results["data"].get("positive")
     rows = [
