@@ -27,6 +27,9 @@ _FIRST_ROWS, _FIRST_COLUMNS = 8, 32
 # What files have in place of infinity, which JSON has not.
 _FAR = 1e300
 
+FIT_AGAIN = "fit a calibrator with `input='probabilities'`"
+"""What to do with probabilities where a calibrator takes logits."""
+
 
 @dataclass(frozen=True)
 class ScoreRange:

@@ -19,7 +19,7 @@ from nishimori._rows.entry import in_pieces, stored_scores
 from nishimori._rows.file_rows import load_if_npy
 from nishimori._rows.labels import checked_weights
 from nishimori._rows.rows import Rows, is_rows, most_copied
-from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.score_range import FIT_AGAIN, ScoreRange
 from nishimori._rows.scores import LARGEST, Input, Scores, check_input
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
@@ -243,13 +243,25 @@ def scores_in(X: Any, input: Input | None, floor: float | None, name: str = "X")
 
 def refuse_probabilities(scores: Scores, weights: HostArray) -> None:
     """Refuse scores that nobody has said anything about and that look like probabilities."""
+    _range_of(scores, weights).check(scores.name, of_labels=True)
+
+
+def warn_of_sigmoids(scores: Scores, weights: HostArray) -> None:
+    """Warn where scores to measure, which a calibrator takes for logits, look like probabilities."""
+    found = _range_of(scores, weights)
+    alone = replace(found, n_rows=found.n_rows * int(scores.array.shape[1]), is_flat=True)  # each is a probability of its own
+    alone.warn(scores.name, FIT_AGAIN)
+
+
+def _range_of(scores: Scores, weights: HostArray) -> ScoreRange:
+    """The range of a table of scores, as far as it leaves open what they are."""
     score_range, first = ScoreRange(), 0
     for block in scores.array.blocks() if isinstance(scores.array, Stored) else [scores.array]:
         score_range += ScoreRange.of(replace(scores, array=block), weights[first : first + int(block.shape[0])])
         first += int(block.shape[0])
         if score_range.is_settled:
-            return
-    score_range.check(scores.name, of_labels=True)
+            break
+    return score_range
 
 
 def check_values(values: Array, scores: Scores, places: HostArray, n_labels: int) -> None:
