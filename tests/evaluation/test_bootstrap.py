@@ -143,7 +143,9 @@ def test_what_holds_the_rows_does_not_matter():
     logits, labels = reference.drawn(600, 4)
     found = bootstrap(logits, labels, n_draws=20).temperatures
     p = reference.softmax(logits)
-    np.testing.assert_allclose(bootstrap(p, labels, input="probabilities", floor=None, n_draws=20).temperatures, found, rtol=1e-7)
+    np.testing.assert_allclose(
+        bootstrap(p, labels, input="probabilities", floor=None, n_draws=20).temperatures, found, rtol=1e-7
+    )
     np.testing.assert_allclose(bootstrap(torch.tensor(logits), labels, n_draws=20).temperatures, found, rtol=1e-7)
     masked = np.concatenate([logits, np.full((600, 1), -np.inf)], axis=1)
     np.testing.assert_allclose(bootstrap(masked, labels, n_draws=20).temperatures, found, rtol=1e-7)

@@ -117,7 +117,9 @@ def test_a_model_of_nothing_gives_frequencies_also_where_each_group_is_a_fold(en
     with pytest.warns(InputWarning, match="Each class gets its smoothed frequency instead"):
         fitted = CalibratedClassifier(LogisticRegression(), cv=cv, ensemble=ensemble).fit(X, y)
     sizes = [len(y)] if not ensemble else [3] * 60
-    expected = np.mean([(share * n + 1) / (n + 2) for n, share in zip(sizes, [y.mean()] if not ensemble else y[::3], strict=True)])
+    expected = np.mean(
+        [(share * n + 1) / (n + 2) for n, share in zip(sizes, [y.mean()] if not ensemble else y[::3], strict=True)]
+    )
     np.testing.assert_allclose(fitted.predict_proba(X)[:, 1], expected, rtol=1e-9)
 
 

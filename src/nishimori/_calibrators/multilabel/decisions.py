@@ -25,7 +25,7 @@ from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric
-from nishimori.errors import InputError, setting
+from nishimori.errors import InputError
 
 # Sums per cluster are as long as there are samples, and are added once per block: few large blocks keep that cheap.
 _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 2**13, 2**18, 64
@@ -249,7 +249,8 @@ def refuse_probabilities(scores: Scores, weights: HostArray) -> None:
 def warn_of_sigmoids(scores: Scores, weights: HostArray) -> None:
     """Warn where scores to measure, which a calibrator takes for logits, look like probabilities."""
     found = _range_of(scores, weights)
-    alone = replace(found, n_rows=found.n_rows * int(scores.array.shape[1]), is_flat=True)  # each is a probability of its own
+    # Each is a probability of its own, whatever the sum of a row is.
+    alone = replace(found, n_rows=found.n_rows * int(scores.array.shape[1]), is_flat=True, sum_to_one=False)
     alone.warn(scores.name, FIT_AGAIN)
 
 
@@ -277,7 +278,7 @@ def check_values(values: Array, scores: Scores, places: HostArray, n_labels: int
         bad = ~((values >= 0) & (values <= 1))
         if not bool(xp.any(bad)):
             return
-        wanted, remedy = "probabilities between 0 and 1", f"If these are logits, pass {setting('input', 'logits')}."
+        wanted, remedy = "probabilities between 0 and 1", scores.logits_remedy
     first = int(np.argmax(arrays.on_host(bad)))
     row, column = divmod(int(places[first]), n_labels)
     raise InputError(name, f"be {wanted}", got=f"{float(values[first]):.6g}", remedy=remedy, row=row, column=column)
