@@ -181,3 +181,24 @@ def test_a_calibrated_model_of_two_classes_brings_no_warning():
     fitted = nishimori.calibrator("adaptive").fit(z, labels)
     nishimori.evaluate(z_test, labels_test, calibrator=fitted)
     nishimori.compare(z, labels, z_test, labels_test)
+
+
+def test_what_was_named_and_cannot_be_measured_is_refused():
+    z, labels = drawn()
+    sketch = nishimori.Sketch().update(z, labels)
+    logits = np.random.default_rng(0).normal(size=(500, 3))
+    named = ["positive_gap", "positive_ece", nishimori.metrics.positive_gap]
+    for each in named:
+        assert "positive_gap" in nishimori.evaluate(z, labels, metrics=[each]).to_dict()
+        for measure in (nishimori.evaluate, nishimori.compare):
+            with pytest.raises(
+                InputError, match="metric positive_(gap|ece) must be left out unless there are 2 classes, got 3"
+            ):
+                measure(logits, logits.argmax(axis=1), metrics=[each])
+            with pytest.raises(
+                InputError, match="must be what a sketch keeps, got 'positive_(gap|ece)'. Pass logits and labels"
+            ):
+                measure(sketch, metrics=[each])
+    with pytest.raises(InputError, match="must be what a sketch keeps, got 'positive_gap'"):
+        nishimori.gate(sketch, bounds={"positive_gap": 0.1})
+    assert "positive_gap" not in nishimori.evaluate(sketch, metrics=["ece"]).to_dict()
