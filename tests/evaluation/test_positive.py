@@ -192,11 +192,11 @@ def test_what_was_named_and_cannot_be_measured_is_refused():
         assert "positive_gap" in nishimori.evaluate(z, labels, metrics=[each]).to_dict()
         for measure in (nishimori.evaluate, nishimori.compare):
             with pytest.raises(
-                InputError, match="metric positive_(gap|ece) must be left out unless there are 2 classes, got 3"
+                InputError, match=r"metric positive_(gap|ece) must be left out unless there are 2 classes, got 3"
             ):
                 measure(logits, logits.argmax(axis=1), metrics=[each])
             with pytest.raises(
-                InputError, match="must be what a sketch keeps, got 'positive_(gap|ece)'. Pass logits and labels"
+                InputError, match=r"must be what a sketch keeps, got 'positive_(gap|ece)'. Pass logits and labels"
             ):
                 measure(sketch, metrics=[each])
     with pytest.raises(InputError, match="must be what a sketch keeps, got 'positive_gap'"):

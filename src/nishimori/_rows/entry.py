@@ -69,8 +69,8 @@ def rows(
     columns : str or sequence of str, optional
         For a file: the one array, or column, that holds all scores; or the columns of scores in the order of the classes, one
         per class. Patterns such as ``"z_*"`` are allowed. By default the array, or the column of lists, that is called as
-        ``input``; in a table without one, all other columns, if their names leave no doubt, as z_0, z_1, ... do, or if they
-        are as many as the labels say and none is constant or whole-numbered.
+        ``input``, or logits if there is none; in a table without either, all other columns, if their names leave no doubt, as
+        z_0, z_1, ... do, or if they are as many as the labels say and none is constant or whole-numbered.
     ignore : sequence of str
         For a table: columns, or patterns of columns, that hold no scores.
     delimiter : str, optional
