@@ -10,6 +10,7 @@ from optional import ml_dtypes, pd, torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+import nishimori
 from nishimori import ExpectationConsistency, FixedTemperature, TemperatureScaling, from_temperature, temperatures
 from nishimori._rows.array_rows import ArrayRows
 from nishimori.errors import InputError, NoTemperatureError
@@ -253,6 +254,15 @@ def test_what_looks_like_probabilities_is_refused_and_stays_logits_where_that_is
     fitted = TemperatureScaling(input="logits").fit(p, LABELS)
     assert (fitted.input, fitted.input_) == ("logits", "logits")
     assert fitted.temperature_ == pytest.approx(reference.ts_temperature(p, LABELS), rel=1e-8)
+
+
+def test_logits_for_a_calibrator_of_probabilities_are_answered_with_what_helps():
+    fitted = TemperatureScaling(input="probabilities").fit(reference.softmax(LOGITS), LABELS)
+    said = r"The calibrator was fitted to probabilities\. If these are logits, fit one to logits\.$"
+    for use in (lambda: fitted.predict_proba(LOGITS), lambda: nishimori.evaluate(LOGITS, LABELS, calibrator=fitted)):
+        with pytest.raises(InputError, match=said):
+            use()
+    assert TemperatureScaling().fit(LOGITS, LABELS).predict_proba(LOGITS).shape == LOGITS.shape
 
 
 def test_one_hot_probabilities_are_calibrated_too():

@@ -237,13 +237,50 @@ def test_scores_between_0_and_1_are_refused_with_both_options_and_nothing_is_wri
         ended = shell.nishimori(words, place=tmp_path)
         assert (ended.code, ended.out) == (1, "")
         assert "must be said to be logits or probabilities, got numbers from" in ended.err
+        floor = " and --floor, such as --floor 1e-6 or --floor none," if words.startswith("sketch") else ""
         assert ended.err.endswith(
-            "Pass --input probabilities if these are probabilities, or --input logits if they are scores before the softmax.\n"
+            f"Pass --input probabilities{floor} if these are probabilities, or --input logits if they are scores before the "
+            "softmax.\n"
         )
     assert os.listdir(tmp_path) == ["p.npz"]
     said = shell.nishimori("fit p.npz -o c.json --method ts --input logits --json", place=tmp_path)
     assert (said.code, json.loads(said.out)["warnings"], json.loads(said.out)["input"]) == (0, [], "logits")
     assert json.loads(said.out)["temperature"] == pytest.approx(reference.ts_temperature(p, labels), rel=1e-8)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+@pytest.mark.parametrize("binary", [False, True])
+def test_probabilities_that_are_called_logits_are_used_once_it_is_said(tmp_path, suffix, binary):
+    logits, labels = reference.drawn(900, 2 if binary else 3)
+    p = reference.softmax(logits)
+    if suffix == ".npz":
+        np.savez(tmp_path / "p.npz", logits=p[:, 1] if binary else p, labels=labels)
+        np.savez(tmp_path / "both.npz", logits=logits, probabilities=p, labels=labels)
+    else:
+        frame = pd.DataFrame({"logits": p[:, 1] if binary else list(p), "labels": labels})
+        frame.to_parquet(tmp_path / "p.parquet")
+    file = f"p{suffix}"
+    said = shell.nishimori(f"fit {file} -o c.json --method ts --floor none --input probabilities --json", place=tmp_path)
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["temperature"] == pytest.approx(reference.ts_temperature(logits, labels), rel=1e-7)
+    for words in (f"eval {file} --input probabilities", f"eval {file} --calibration c.json", f"apply c.json {file} -o o.npz"):
+        ended = shell.nishimori(words, place=tmp_path)
+        assert ended.code == 0, ended.err
+    assert shell.nishimori(f"sketch {file} -o s.npz --input probabilities --floor none", place=tmp_path).code == 0
+    if suffix == ".npz":  # its own name wins
+        ended = shell.nishimori("fit both.npz -o b.json --method ts --floor none --input probabilities --json", place=tmp_path)
+        assert json.loads(ended.out)["temperature"] == pytest.approx(reference.ts_temperature(logits, labels), rel=1e-7)
+
+
+def test_logits_for_a_calibration_of_probabilities_are_answered_with_what_helps(tmp_path):
+    logits, labels = reference.drawn(900, 3)
+    np.savez(tmp_path / "p.npz", scores=reference.softmax(logits), labels=labels)
+    np.savez(tmp_path / "z.npz", scores=logits, labels=labels)
+    assert shell.nishimori("fit p.npz -o c.json --scores scores --input probabilities", place=tmp_path).code == 0
+    for words in ("eval z.npz --calibration c.json", "apply c.json z.npz -o o.npz"):
+        ended = shell.nishimori(words, place=tmp_path)
+        assert ended.code == 1
+        assert ended.err.endswith("The calibration was fitted to probabilities. If these are logits, fit again to logits.\n")
 
 
 def test_a_file_whose_last_row_has_a_negative_score_holds_logits(tmp_path):

@@ -105,6 +105,16 @@ def test_what_rows_are_comes_with_the_sketch(place):
     assert shell.nishimori("apply c.json p.npz -o out.npz", place=place).code == 0
 
 
+def test_a_sketch_of_probabilities_without_a_floor_is_told_how_it_is_typed(place):
+    np.savez(place / "p.npz", probabilities=reference.softmax(LOGITS), labels=LABELS)
+    ended = shell.nishimori("sketch p.npz -o s.npz --input probabilities", place=place)
+    assert ended.err == (
+        "error: --floor must be a number or none for a sketch of probabilities, got auto: sums are made once, for one floor. "
+        "Choose it on some of the rows: nishimori fit --input probabilities shows the floor that it has chosen.\n"
+    )
+    assert shell.nishimori("sketch p.npz -o s.npz --input probabilities --floor none", place=place).code == 0
+
+
 def test_machines_are_told_what_was_written(place):
     ended = shell.nishimori("sketch t.npz -o s.npz --temperatures 0.5,8 --json", place=place)
     assert json.loads(ended.out) == {

@@ -143,7 +143,9 @@ def test_what_holds_the_rows_does_not_matter():
     logits, labels = reference.drawn(600, 4)
     found = bootstrap(logits, labels, n_draws=20).temperatures
     p = reference.softmax(logits)
-    np.testing.assert_allclose(bootstrap(p, labels, input="probabilities", n_draws=20).temperatures, found, rtol=1e-7)
+    np.testing.assert_allclose(
+        bootstrap(p, labels, input="probabilities", floor=None, n_draws=20).temperatures, found, rtol=1e-7
+    )
     np.testing.assert_allclose(bootstrap(torch.tensor(logits), labels, n_draws=20).temperatures, found, rtol=1e-7)
     masked = np.concatenate([logits, np.full((600, 1), -np.inf)], axis=1)
     np.testing.assert_allclose(bootstrap(masked, labels, n_draws=20).temperatures, found, rtol=1e-7)
@@ -270,3 +272,47 @@ def test_rows_whose_weights_are_counts_are_refused():
     data = nishimori.rows(*reference.drawn(200, 3), sample_weight=np.full(200, 2.0), counts=True)
     with pytest.raises(InputError, match=r"^`logits` must not be rows whose weights are counts: resamples are drawn from"):
         bootstrap(data, n_draws=20)
+
+
+def _with_zeros():
+    """Probabilities of 20 neighbours of three classes, of which some true ones are 0."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([2.0, 1.0, 0.5], size=800)
+    labels = (rng.random((800, 1)) > p.cumsum(axis=1)).sum(axis=1)
+    counts = np.stack([rng.multinomial(20, each) for each in p])
+    assert ((counts / 20)[np.arange(800), labels] == 0).any()
+    return counts / 20, labels
+
+
+@pytest.mark.parametrize("method", ["ec", "ts", "bias"])
+def test_the_floor_is_chosen_once_from_the_data_as_by_a_fit(method):
+    p, labels = _with_zeros()
+    floor = nishimori.temperatures(p, labels, input="probabilities").floor
+    asked = [{}, {"floor": "auto"}, {"floor": floor}]
+    found = [bootstrap(p, labels, method=method, input="probabilities", n_draws=10, **each) for each in asked]
+    fitted = nishimori.calibrator(method, input="probabilities").fit(p, labels)
+    expected = {"temperature": fitted.temperature_} if method != "bias" else fitted.map_.parameters
+    for each in found:
+        for name, value in each.parameters.items():
+            np.testing.assert_allclose(value, expected[name], rtol=1e-6)
+            np.testing.assert_array_equal(each.draws[name], found[-1].draws[name])
+    raised = bootstrap(np.log(np.maximum(p, floor)), labels, method=method, n_draws=10)
+    for name, value in raised.draws.items():
+        np.testing.assert_allclose(found[0].draws[name], value, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")
+@pytest.mark.parametrize("method", ["ts", "bias"])
+@pytest.mark.parametrize("floor", [0.02, None])
+def test_the_floor_of_a_calibrator_holds(method, floor):
+    p, labels = _with_zeros()
+    own = nishimori.calibrator(method, input="probabilities", floor=floor)
+    found = bootstrap(p, labels, method=own, n_draws=10)
+    said = bootstrap(p, labels, method=method, input="probabilities", floor=floor, n_draws=10)
+    for name, value in found.draws.items():
+        np.testing.assert_array_equal(value, said.draws[name])
+    other = bootstrap(p, labels, method=method, input="probabilities", n_draws=10)
+    assert any(not np.array_equal(value, other.draws[name]) for name, value in found.draws.items())
+    if floor is not None:
+        with pytest.raises(InputError, match="passed once"):
+            bootstrap(p, labels, method=own, floor=0.01)

@@ -427,3 +427,12 @@ def test_groups_reach_the_methods_that_have_a_temperature_for_each():
 def test_groups_that_do_not_align_are_refused(arguments, options, message):
     with pytest.raises(InputError, match=re.escape(message)):
         compare(*arguments, methods=("none", PerGroup()), **options)
+
+
+def test_validation_and_test_data_of_different_kinds_are_said_to_be_so():
+    logits, labels = reference.drawn(600, 3)
+    p = reference.softmax(logits)
+    said = r"^`test_logits` must be .* Validation and test data must be of one kind\."
+    for validation, test, options in ((logits, p, {}), (p, logits, {"input": "probabilities"})):
+        with pytest.raises(InputError, match=said):
+            nishimori.compare(validation, labels, test, labels, **options)

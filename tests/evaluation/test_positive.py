@@ -1,5 +1,7 @@
 """Two classes: mean p(1) minus prevalence, and the ECE of the positive class, against plain NumPy."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -14,12 +16,13 @@ def drawn(n=3000, seed=0, shift=-2.0):
     return z, (rng.random(n) < 1 / (1 + np.exp(-z - shift))).astype(int)
 
 
-def reference(z, labels, temperature, weights):
+def reference(z, labels, temperature, weights, clusters=None):
     """The positive gap with its standard error, and the ECE in 15 bins."""
     p = 1 / (1 + np.exp(-z / temperature))
     share = weights / weights.sum()
     gap = share @ (p - labels)
-    variance = max((share**2 * (p - labels - gap) ** 2).sum(), (share**2 * p * (1 - p)).sum())
+    deviations = np.bincount(np.arange(len(z)) if clusters is None else clusters, share * (p - labels - gap))
+    variance = max(deviations @ deviations, (share**2 * p * (1 - p)).sum())
     place = np.clip(np.ceil(15 * p).astype(int) - 1, 0, 14)
     ece = sum(abs((share * (p - labels))[place == b].sum()) for b in range(15))
     return gap, np.sqrt(variance), ece
@@ -55,6 +58,42 @@ def test_clusters_and_probabilities_give_the_same_values():
     stated = nishimori.evaluate(p, labels, input="probabilities")
     for card in (clustered, stated):
         np.testing.assert_allclose([card.positive_gap, card.positive_ece], [gap, ece], rtol=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("event", [True, False], ids=["some true", "none true"])
+def test_the_error_of_clusters_is_not_less_than_that_of_a_calibrated_model(weighted, size, event):
+    z = 0.5 * np.random.default_rng(0).normal(size=200) - 4.5
+    labels = np.zeros(200, dtype=int)
+    labels[:4] = event
+    weights = np.random.default_rng(1).random(200) if weighted else np.ones(200)
+    clusters = np.arange(200) // size
+    card = nishimori.evaluate(z, labels, sample_weight=weights, clusters=clusters)
+    gap, error, _ = reference(z, labels, 1.0, weights, clusters)
+    np.testing.assert_allclose([card.positive_gap, card.positive_gap_se], [gap, error], rtol=1e-9)
+    np.testing.assert_allclose(card.gap_se, error, rtol=1e-9)  # all are predicted to be of class 0
+    assert card.positive_gap_se > 0.0075
+    if size == 1:
+        alone = nishimori.evaluate(z, labels, sample_weight=weights)
+        np.testing.assert_allclose(
+            [card.positive_gap_se, card.gap_se, card.ece_se, *card.interval("ece")],
+            [alone.positive_gap_se, alone.gap_se, alone.ece_se, *alone.interval("ece")],
+            rtol=1e-9,
+        )
+
+
+def test_a_calibrated_model_of_rare_positives_in_clusters_brings_no_warning():
+    rng = np.random.default_rng(0)
+    said, calibrated = 0, nishimori.calibrator("none").fit(*drawn())
+    for _ in range(200):
+        z = rng.normal(size=200) * 0.5 - 5
+        labels = (rng.random(200) < 1 / (1 + np.exp(-z))).astype(int)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            nishimori.evaluate(z, labels, calibrator=calibrated, clusters=np.arange(200) // 2)
+        said += any(WARNING in str(each.message) for each in caught)
+    assert said <= 3  # one in a thousand is expected
 
 
 def test_they_are_in_tables_and_files_of_two_classes_and_in_no_others():
@@ -147,3 +186,24 @@ def test_a_calibrated_model_of_two_classes_brings_no_warning():
     fitted = nishimori.calibrator("adaptive").fit(z, labels)
     nishimori.evaluate(z_test, labels_test, calibrator=fitted)
     nishimori.compare(z, labels, z_test, labels_test)
+
+
+def test_what_was_named_and_cannot_be_measured_is_refused():
+    z, labels = drawn()
+    sketch = nishimori.Sketch().update(z, labels)
+    logits = np.random.default_rng(0).normal(size=(500, 3))
+    named = ["positive_gap", "positive_ece", nishimori.metrics.positive_gap]
+    for each in named:
+        assert "positive_gap" in nishimori.evaluate(z, labels, metrics=[each]).to_dict()
+        for measure in (nishimori.evaluate, nishimori.compare):
+            with pytest.raises(
+                InputError, match=r"metric positive_(gap|ece) must be left out unless there are 2 classes, got 3"
+            ):
+                measure(logits, logits.argmax(axis=1), metrics=[each])
+            with pytest.raises(
+                InputError, match=r"must be what a sketch keeps, got 'positive_(gap|ece)'. Pass logits and labels"
+            ):
+                measure(sketch, metrics=[each])
+    with pytest.raises(InputError, match="must be what a sketch keeps, got 'positive_gap'"):
+        nishimori.gate(sketch, bounds={"positive_gap": 0.1})
+    assert "positive_gap" not in nishimori.evaluate(sketch, metrics=["ece"]).to_dict()

@@ -211,6 +211,7 @@ def raising(error):
 
 SQUASHED = {"softmax": (3, lambda z: z.softmax(dim=1), "Each row of `logits` sums to 1")}
 SQUASHED["sigmoid"] = (1, torch.sigmoid, "All `logits` lie between 0 and 1")
+SQUASHED["sigmoids"] = (3, torch.sigmoid, "All `logits` lie between 0 and 1")
 
 
 @pytest.mark.parametrize(("n_out", "output", "what"), SQUASHED.values(), ids=SQUASHED)
@@ -232,3 +233,22 @@ def test_collected_probabilities_give_a_warning_and_calibrating_them_is_refused(
             calibrate(Returning(output, n_out), (x, y), **options)
     with contextlib.suppress(NoTemperatureError):
         calibrate(Returning(output, n_out), (x, y), method=nishimori.TemperatureScaling(input="logits"))
+
+
+def test_a_network_that_ends_in_relu_is_told_how_to_say_that_these_are_logits():
+    torch.manual_seed(0)
+    x, y = torch.randn(400, 4), torch.randint(3, (400,))
+    network = Returning(lambda z: (5 * z).relu(), 3)
+    for options in ({}, {"keep_up_to": 100}, {"keep_up_to": 100, "reread": True}):
+        with (
+            pytest.warns(
+                InputWarning,
+                match=r"as ratings and counts do.*`method=nishimori\.calibrator\('adaptive', input='logits'\)`; they",
+            ),
+            contextlib.suppress(NoTemperatureError),
+        ):
+            calibrate(network, (x, y), **options)
+    with warnings.catch_warnings(record=True) as caught, contextlib.suppress(NoTemperatureError):
+        warnings.simplefilter("always")
+        calibrate(network, (x, y), method=nishimori.calibrator("adaptive", input="logits"))
+    assert not any("ratings" in str(each.message) for each in caught)

@@ -21,7 +21,7 @@ from nishimori._methods.traits import Traits
 from nishimori._rows.batch import Groups
 from nishimori._rows.labels import column_names, flat_labels, refuse_permuted
 from nishimori._rows.rows import is_rows
-from nishimori._rows.score_range import warn_of_probabilities
+from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES, warn_of_probabilities
 from nishimori._rows.scores import Scores, scores_of
 from nishimori._rows.top_k import TopK
 from nishimori._support import arrays
@@ -175,9 +175,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         array = numeric(X, "X")
         if hasattr(self, "n_features_in_"):
             self._check_names(X, array.shape)
-        given = scores_of(array, input=self.input_, name="X", floor=self.floor_)
+        given = scores_of(array, input=self.input_, name="X", floor=self.floor_, remedy=FITTED_TO_PROBABILITIES)
         if self.input is None:
-            warn_of_probabilities(given, "fit a calibrator with `input='probabilities'`")
+            warn_of_probabilities(given, FIT_AGAIN)
         return given
 
     def predict_proba(self, X: Any, groups: Any = None) -> Array:

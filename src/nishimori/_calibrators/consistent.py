@@ -95,9 +95,9 @@ class Consistent(Calibrator):
     in one fold.
 
     Valid data are never refused. Where the method has no solution, temperature scaling with smoothed labels takes its place,
-    or the smoothed frequencies of the classes if all logits of each row are equal, and is `calibrator_`; where EC has none, as
-    where all held-out samples are right, mean confidence is (right + ½)/(n + 1); and where the answers are not better than
-    chance, all classes are equally probable. A warning says so.
+    or the smoothed frequencies of the classes if all logits of each row are equal, and is `calibrator_`, which is what a saved
+    file names in place of the method; where EC has none, as where all held-out samples are right, mean confidence is
+    (right + ½)/(n + 1); and where the answers are not better than chance, all classes are equally probable. A warning says so.
 
     Folds are made of samples in memory. Of more than 2²⁶ logits, a random part chooses the temperature; the method itself is
     fitted to all samples, which are read in blocks if it can do that.

@@ -8,23 +8,23 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import asinh, ceil, inf, log, nan, pi
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from sklearn.base import clone
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.methods import calibrator, new_calibrator
+from nishimori._calibrators.methods import calibrator, new_calibrator, set_common
 from nishimori._calibrators.one_temperature import OneTemperature
+from nishimori._fit.floors import MAY_BE_AUTO, open_rows_to_fit
 from nishimori._fit.search import find_roots
 from nishimori._kernels.row_sums import row_sums
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
-from nishimori._rows.entry import open_rows
 from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
-from nishimori._rows.rows import Rows, counts_in
+from nishimori._rows.rows import Rows, counts_in, is_rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Observable, RowView, TopN
 from nishimori._sums.resampling import ResampledRows, on_host, resampled_sums
@@ -160,7 +160,7 @@ class Bootstrap(Displayed):
         return rows
 
 
-@takes_rows(refuses={"groups": NO_GROUPS, "counts": "resamples are drawn from independent samples"})
+@takes_rows(refuses={"groups": NO_GROUPS, "counts": "resamples are drawn from independent samples"}, **MAY_BE_AUTO)
 def bootstrap(
     logits: Any,
     labels: Any = None,
@@ -184,7 +184,8 @@ def bootstrap(
     method : str, Observable or Calibrator
         The name of a method, an observable of your own, or a calibrator. The temperatures of methods that match one observable,
         such as "ec" and "ts", are found for all resamples together. Every other calibrator is fitted ``n_draws`` times,
-        which is why the default is "ec" and not "adaptive".
+        which is why the default is "ec" and not "adaptive". A calibrator's own ``input``, ``classes`` and ``floor`` hold where
+        they are not passed here.
     top_n : int
         With "ec": how many of the largest classes count as right.
     n_draws : int
@@ -195,7 +196,7 @@ def bootstrap(
         How many threads; by default one per core, and one where a calibrator is fitted again to data that are not in memory.
     **options
         What is said about the data, see `rows`: ``sample_weight``, ``clusters``, ``input``, ``classes``, ``floor``,
-        ``ignore_index``, ``shift_labels``, ``class_axis``.
+        ``ignore_index``, ``shift_labels``, ``class_axis``. ``floor="auto"`` chooses the floor once, from all samples.
 
     Returns
     -------
@@ -216,14 +217,16 @@ def bootstrap(
     """
     n_draws, seed = whole("n_draws", n_draws, 10), whole("seed", seed, 0)
     n_jobs = None if n_jobs is None else whole("n_jobs", n_jobs, 1)
-    data = open_rows(logits, labels, **options)
+    if top_n != 1 and method != "ec":
+        raise InputError("top_n", f"be 1 for the method {method!r}: only 'ec' has it")
+    chosen = method if isinstance(method, Observable) else _calibrator(method, top_n)
+    if isinstance(chosen, Calibrator) and not is_rows(logits):
+        options = _with_meaning(options, chosen)
+    data = open_rows_to_fit(logits, labels, **options)
     if counts_in(data):
         raise InputError("logits", "not be rows whose weights are counts: resamples are drawn from independent samples")
     if isinstance(data, Sketch):
         raise InputError("`bootstrap` needs rows, and a sketch keeps only sums. Use the standard error of a fit to the sketch.")
-    if top_n != 1 and method != "ec":
-        raise InputError("top_n", f"be 1 for the method {method!r}: only 'ec' has it")
-    chosen = method if isinstance(method, Observable) else _calibrator(method, top_n)
     if isinstance(chosen, OneTemperature):
         chosen = chosen.observable_for(data.n_classes)
     if isinstance(chosen, Observable):
@@ -246,8 +249,19 @@ def _calibrator(method: str | Calibrator, top_n: int) -> Calibrator:
     return calibrator("ec", top_n=top_n) if top_n != 1 else new_calibrator(method, "method")
 
 
+def _with_meaning(options: RowOptions, chosen: Calibrator) -> RowOptions:
+    """The options, with what they leave open about the scores as the calibrator says it."""
+    own = {name: value for name, value in chosen.get_params(deep=False).items() if name in ("input", "classes", "floor")}
+    said = {name: value for name, value in options.items() if value is not None or name == "floor"}
+    floor = own.get("floor", "auto")
+    if "floor" in said and floor not in (None, "auto", said["floor"]):
+        raise InputError("floor", "be passed once", got=f"{said['floor']!r}, and {floor!r} of `method`")
+    return cast("RowOptions", {**own, **said})
+
+
 def _refit(data: Rows, chosen: Calibrator, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
     """A calibrator fitted to the rows, and to each resample; those to which it cannot be fitted are counted."""
+    chosen = set_common(clone(chosen), floor=None)  # which the rows have, so that no resample chooses another
     fitted = fit_checked(clone(chosen), data)
 
     def of_draw(draw: int) -> dict[str, HostArray] | None:

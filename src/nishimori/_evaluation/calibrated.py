@@ -8,6 +8,7 @@ from nishimori._rows.entry import in_pieces, open_rows
 from nishimori._rows.labels import class_labels
 from nishimori._rows.options import Guard, RowOptions
 from nishimori._rows.rows import Rows, groups_in, is_rows, tell_digest
+from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES
 from nishimori._rows.scores import check_input, refuse_auto
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.warnings import notice
@@ -22,8 +23,6 @@ CALIBRATORS_WORD = {
     "floor": "Smaller probabilities are raised to this: by default to the calibrator's, else only exact zeros are raised.",
 }
 """What the row options mean where a calibrator may say them."""
-
-_FIT_AGAIN = "fit a calibrator with `input='probabilities'`"
 
 
 def calibrator_or_map(temperature: Any, calibrator: Any) -> Any:
@@ -50,12 +49,14 @@ def open_calibrated(used: Mapping[str, Any], logits: Any, labels: Any, options: 
         if not pieces:  # then its first piece tells
             calibrator.check_columns(logits, "logits")
     guard: Guard = "refuse"
+    remedy = ""
     if fitted and not is_rows(logits):  # which bring their own: the calibrators' are those of the scores to predict from
         common = _common(fitted)
         if options.get("input") is None and common["input"] == "logits":
             common["input"], guard = None, "warn"
+        remedy = FIT_AGAIN if guard == "warn" else FITTED_TO_PROBABILITIES
         options = options | common
-    data = open_rows(logits, labels, guard=guard, probability_remedy=_FIT_AGAIN if guard == "warn" else "", **options)
+    data = open_rows(logits, labels, guard=guard, probability_remedy=remedy, **options)
     warn_of_same_rows(data, {f"`{name}`": each for name, each in fitted.items()})
     check_groups(data, maps)
     if pieces:

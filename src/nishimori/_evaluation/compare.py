@@ -56,6 +56,11 @@ Methods = Sequence[str | float | Calibrator] | Mapping[str, str | float | Calibr
 FLATTERS = "All methods were measured on the data that they were fitted to, which flatters them."
 """The first verdict where it is so."""
 
+_ONE_KIND = (
+    "Validation and test data must be of one kind. Pass `input='logits'` if both are logits, `input='probabilities'` if both "
+    "are probabilities."
+)
+
 _NO_ERRORS = "A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods."
 
 # The arguments that speak of test data.
@@ -382,7 +387,8 @@ def floor_verdicts(logits: Any, options: RowOptions, used: float | None) -> list
 def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str]) -> Rows:
     """Logits and labels as rows. `Rows` know what their numbers mean, and are told nothing but that a floor is to be chosen."""
     if not is_rows(logits):
-        return open_rows_to_fit(logits, labels, names=names, **options)
+        remedy = "" if names[0] == "logits" else _ONE_KIND
+        return open_rows_to_fit(logits, labels, names=names, probability_remedy=remedy, **options)
     told: RowOptions = {"floor": "auto" if is_auto(options.get("floor", "auto")) else None}
     # What rows bring themselves is refused where it is said again.
     told |= {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._calibrators.multilabel.decisions import Decisions, decisions, refuse_probabilities, scores_in
+from nishimori._calibrators.multilabel.decisions import Decisions, decisions, refuse_probabilities, scores_in, warn_of_sigmoids
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_maps import LabelMaps
 from nishimori._calibrators.multilabel.targets import check_missing, label_names, label_table
@@ -235,6 +235,8 @@ def evaluate_multilabel(
     rows = decisions(targets, label_names(names, logits, labels, shape[1]), sample_weight, clusters, scores)
     if calibrator is None and input is None:
         refuse_probabilities(scores, rows.weights)
+    elif calibrator is not None and calibrator.input is None and scores.input == "logits":
+        warn_of_sigmoids(scores, rows.weights)
     return _measure(rows, map_, n_bins, calibrator, clustered=clusters is not None)
 
 

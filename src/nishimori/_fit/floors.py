@@ -59,18 +59,23 @@ class Samples(NamedTuple):
 
 
 def open_rows_to_fit(
-    logits: Any, labels: Any = None, *, names: tuple[str, str] = ("logits", "labels"), **options: Unpack[RowOptions]
+    logits: Any,
+    labels: Any = None,
+    *,
+    names: tuple[str, str] = ("logits", "labels"),
+    probability_remedy: str = "",
+    **options: Unpack[RowOptions],
 ) -> Rows:
     """What the user passed, as rows to fit to; their floor is chosen here if it is "auto", as it is by default.
 
     Logits have none, rows may have their own, and a sketch was made for one. ``names`` are what the caller's signature calls
-    the first two arguments.
+    the first two arguments, ``probability_remedy`` is as for `ReadOptions`.
     """
     if not is_auto(options.get("floor", "auto")):
-        return open_rows(logits, labels, names=names, **options)
+        return open_rows(logits, labels, names=names, probability_remedy=probability_remedy, **options)
     others = options.copy()
     others["floor"] = None
-    data = open_rows(logits, labels, names=names, **others)
+    data = open_rows(logits, labels, names=names, probability_remedy=probability_remedy, **others)
     if input_in(data) == "logits" or floor_in(data) is not None or getattr(data, "kind", "") == "Sketch":
         return data
     return with_floor(data, choose_floor(data, names[0]), names[0])

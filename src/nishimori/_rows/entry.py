@@ -69,8 +69,8 @@ def rows(
     columns : str or sequence of str, optional
         For a file: the one array, or column, that holds all scores; or the columns of scores in the order of the classes, one
         per class. Patterns such as ``"z_*"`` are allowed. By default the array, or the column of lists, that is called as
-        ``input``; in a table without one, all other columns, if their names leave no doubt, as z_0, z_1, ... do, or if they
-        are as many as the labels say and none is constant or whole-numbered.
+        ``input``, or logits if there is none; in a table without either, all other columns, if their names leave no doubt, as
+        z_0, z_1, ... do, or if they are as many as the labels say and none is constant or whole-numbered.
     ignore : sequence of str
         For a table: columns, or patterns of columns, that hold no scores.
     delimiter : str, optional
@@ -132,12 +132,13 @@ def open_rows(
     names: tuple[str, str] = ("logits", "labels"),
     guard: Guard = "refuse",
     probability_remedy: str = "",
+    logits_setting: str = "",
 ) -> Rows:
     """What the user passed, as `Rows`; those pass as they are.
 
     ``of_file`` is what is said of a file besides: the fields of `Roles` that no other argument gives. ``names`` are what the
-    caller's signature calls the first two arguments. ``guard`` and ``probability_remedy`` say what happens if scores of which
-    ``input`` says nothing look like probabilities, see `ReadOptions`. All else is as for `rows`.
+    caller's signature calls the first two arguments. ``guard``, ``probability_remedy`` and ``logits_setting`` say what happens
+    if scores of which ``input`` says nothing look like probabilities, see `ReadOptions`. All else is as for `rows`.
     """
     of_file = of_file or {}
     if is_rows(logits):
@@ -165,6 +166,7 @@ def open_rows(
         floor=floor,  # type: ignore[arg-type]  # "auto" is refused above, or by `open_top_k`
         names=names,
         probability_remedy=probability_remedy,
+        logits_setting=logits_setting,
         labelling=Labelling(ignore_index, shift_labels),
         class_axis=class_axis,
     )

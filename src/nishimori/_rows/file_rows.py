@@ -322,7 +322,7 @@ def _arrays_of(path: Path, roles: Roles, class_axis: int) -> FileContents:
         }
         if path.suffix.lower() == ".npz":  # which takes long to unpack
             scores = _kept(stored, file)
-    column = None if roles.columns is None else stored.name
+    column = None if roles.columns is None and stored.name == roles.input else stored.name
     return FileContents(path, scores, labels, weights, **others, label_column=roles.labels, column=column)
 
 

@@ -192,7 +192,8 @@ class ReadOptions:
     """What was said about scores and labels, for those who read them; ``names`` are what the caller's signature calls the two.
 
     ``guard`` says what to do if scores look like probabilities though they are taken for logits. ``probability_remedy`` is
-    what the message advises in place of saying what they are.
+    what the message advises in place of saying what they are, and where they should be probabilities and are not;
+    ``logits_setting`` is how to say that they are logits, if not with ``input``.
     ``labelling`` says which rows count.
     """
 
@@ -202,6 +203,7 @@ class ReadOptions:
     floor: float | None = None
     names: tuple[str, str] = ("logits", "labels")
     probability_remedy: str = ""
+    logits_setting: str = ""
     labelling: Labelling = PLAIN
     class_axis: int = -1
 
@@ -209,7 +211,7 @@ class ReadOptions:
         """Scores whose type and shape have been checked."""
         if self.class_axis != -1:
             array = classes_last(array, self.class_axis, self.names[0])
-        return scores(array, input=self.input, name=self.names[0], floor=self.floor)
+        return scores(array, input=self.input, name=self.names[0], floor=self.floor, remedy=self.probability_remedy)
 
     def range_of(self, table: Scores, weights: HostArray) -> ScoreRange | None:
         """The range of some scores, if it is to be judged."""
@@ -218,7 +220,7 @@ class ReadOptions:
     def judge(self, found: ScoreRange | None) -> None:
         """Refuse scores of this range, or warn of them, as the guard says."""
         if found is not None and self.guard == "refuse":
-            found.check(self.names[0], self.probability_remedy)
+            found.check(self.names[0], self.probability_remedy, self.logits_setting)
         elif found is not None and self.guard == "warn":
             found.warn(self.names[0], self.probability_remedy)
 

@@ -27,6 +27,12 @@ _FIRST_ROWS, _FIRST_COLUMNS = 8, 32
 # What files have in place of infinity, which JSON has not.
 _FAR = 1e300
 
+FIT_AGAIN = "fit a calibrator with `input='probabilities'`"
+"""What to do with probabilities where a calibrator takes logits."""
+
+FITTED_TO_PROBABILITIES = "The calibrator was fitted to probabilities. If these are logits, fit one to logits."
+"""What to do with logits where a calibrator takes probabilities."""
+
 
 @dataclass(frozen=True)
 class ScoreRange:
@@ -113,31 +119,35 @@ class ScoreRange:
         """Whether practically nothing but probabilities has this range."""
         return self._tells and self.are_floats and self.highest <= 1 + SLACK
 
-    def check(self, name: str, remedy: str = "", *, of_labels: bool = False) -> None:
+    def check(self, name: str, remedy: str = "", logits_setting: str = "", *, of_labels: bool = False) -> None:
         """Refuse scores that look like probabilities, and warn of others that are hardly logits.
 
         ``name`` is what the caller calls them. ``remedy`` is what to do where they are outputs of a network, which is then to
-        be changed. ``of_labels`` if each number is the probability of a label of its own.
+        be changed, and ``logits_setting`` how to say that they are logits. ``of_labels`` if each number is the probability of
+        a label of its own.
         """
         if self.is_of_probabilities:
             raise InputError(
                 name,
                 "be said to be logits or probabilities",
                 got=f"numbers from {self.lowest:.3g} to {self.highest:.3g} only{self._like}",
-                remedy=remedy or self._both_ways(of_labels=of_labels),
+                remedy=self._ways_out(remedy, of_labels=of_labels),
             )
         if self._tells and self.highest > 1 + SLACK:
             notice(
                 f"All `{name}` lie between {self.lowest:.3g} and {self.highest:.3g}, as ratings and counts do, which are not "
                 f"logits: logits are scores before the softmax, and some are negative. If these are logits, say so with "
-                f"{setting('input', 'logits')}; they are used as such.",
+                f"{logits_setting or setting('input', 'logits')}; they are used as such.",
                 InputWarning,
             )
 
-    def warn(self, name: str, remedy: str) -> None:
-        """Warn where scores look like probabilities to which a calibrator was not fitted."""
-        if self.is_of_probabilities and (self.sum_to_one or self.is_flat):
-            what = f"All `{name}` lie between 0 and 1" if self.is_flat else f"Each row of `{name}` sums to 1"
+    def warn(self, name: str, remedy: str, *, of_sigmoids: bool = False) -> None:
+        """Warn where scores look like probabilities to which a calibrator was not fitted.
+
+        Some logits to predict from may lie between 0 and 1; ``of_sigmoids`` if these are all there are, which tell.
+        """
+        if self.is_of_probabilities and (self.sum_to_one or self.is_flat or of_sigmoids):
+            what = f"Each row of `{name}` sums to 1" if self.sum_to_one else f"All `{name}` lie between 0 and 1"
             notice(f"{what}, as probabilities do. If these are probabilities, {remedy}; they are used as logits.", InputWarning)
 
     @property
@@ -146,12 +156,15 @@ class ScoreRange:
             return ", as probabilities are"
         return ", in rows that sum to 1" if self.sum_to_one else ", in rows that do not sum to 1, as after a sigmoid per class"
 
-    def _both_ways(self, *, of_labels: bool) -> str:
+    def _ways_out(self, remedy: str, *, of_labels: bool) -> str:
+        """What to do: ``remedy``, or to say what the scores are; and where rows do not sum to 1, what is for several labels."""
         probabilities, logits = setting("input", "probabilities"), setting("input", "logits")
         both = f"Pass {probabilities} if these are probabilities, or {logits} if they are scores before the softmax."
         if self.is_flat or self.sum_to_one or of_labels:
-            return both
+            return remedy or both
         several = "If several classes can be true at once, use nishimori.MultilabelCalibrator."
+        if remedy:
+            return remedy if "MultilabelCalibrator" in remedy else f"{several} {remedy}"
         return (
             f"{several} If one is true, pass {logits} for scores before the softmax, or {probabilities} for rows that sum to 1."
         )
@@ -173,8 +186,8 @@ def _blocks(scores: Scores, weights: HostArray | None) -> Iterator[tuple[Array, 
             yield values, is_part
 
 
-def warn_of_probabilities(scores: Scores, remedy: str) -> None:
-    """Warn where scores to predict from, which a calibrator takes for logits, look like probabilities."""
+def warn_of_probabilities(scores: Scores, remedy: str, *, of_sigmoids: bool = False) -> None:
+    """Warn where scores to predict from, which a calibrator takes for logits, look like probabilities; see `ScoreRange`."""
     enough = _ENOUGH_FLAT if scores.is_binary_score else _ENOUGH_ROWS
     if scores.input == "logits" and scores.n_samples >= enough:
-        ScoreRange.of(scores).warn(scores.name, remedy)
+        ScoreRange.of(scores).warn(scores.name, remedy, of_sigmoids=of_sigmoids)

@@ -40,6 +40,7 @@ class Scores:
     ``floor`` raises smaller probabilities; if it is None, only exact zeros are raised, to the smallest number of their dtype.
     ``leading`` is the shape before the classes where that has several dimensions, such as (sequences, tokens): each of these
     positions is a row. The array then has them as one dimension, unless that would take a copy.
+    ``remedy`` is what an error advises if they are not the probabilities that they should be.
     """
 
     array: Array
@@ -47,6 +48,12 @@ class Scores:
     name: str = "logits"
     floor: float | None = None
     leading: tuple[int, ...] = ()
+    remedy: str = ""
+
+    @property
+    def logits_remedy(self) -> str:
+        """What to do with logits in place of probabilities."""
+        return self.remedy or f"If these are logits, pass {setting('input', 'logits')}."
 
     @property
     def is_binary_score(self) -> bool:
@@ -226,12 +233,12 @@ _WHOLE = 2.0**53
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
 
 
-def scores(x: Any, *, input: Input = "logits", name: str = "logits", floor: float | None = None) -> Scores:
+def scores(x: Any, *, input: Input = "logits", name: str = "logits", floor: float | None = None, remedy: str = "") -> Scores:
     """Check type and shape of what the user passed as ``name``."""
-    return scores_of(numeric(x, name), input=input, name=name, floor=floor)
+    return scores_of(numeric(x, name), input=input, name=name, floor=floor, remedy=remedy)
 
 
-def scores_of(array: Array, *, input: Input, name: str, floor: float | None = None) -> Scores:
+def scores_of(array: Array, *, input: Input, name: str, floor: float | None = None, remedy: str = "") -> Scores:
     """The scores of an array of numbers, whose shape is checked."""
     check_input(input, floor)
     leading: tuple[int, ...] = ()
@@ -239,7 +246,7 @@ def scores_of(array: Array, *, input: Input, name: str, floor: float | None = No
     if len(array.shape) > 2:
         leading = tuple(int(length) for length in array.shape[:-1])
         array = arrays.merge_leading(array) if arrays.is_array(array) else array
-    found = Scores(array, input, name, floor, leading)
+    found = Scores(array, input, name, floor, leading, remedy)
     if floor is not None and floor * found.n_classes >= 1:
         raise InputError(
             "floor",
@@ -349,7 +356,7 @@ def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] |
         found = _first(scores, values, xp.isnan(values), numbers)
         raise InputError(name, "not contain NaN", **found, remedy="Drop those rows or find where the model produced them.")
     outside = ~((values >= 0) & (values <= 1 + SLACK))
-    remedy = f"If these are logits, pass {setting('input', 'logits')}."
+    remedy = scores.logits_remedy
     if bool(xp.any(outside)):
         raise NotProbabilitiesError(name, "be between 0 and 1", **_first(scores, values, outside, numbers), remedy=remedy)
     if scores.is_binary_score:

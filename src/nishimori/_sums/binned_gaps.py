@@ -45,7 +45,8 @@ class BinnedGaps:
     squares : float
         The same of weights.
     nulls : array of shape (bins,) or None
-        What the flat `products` are on average if labels are drawn from the probabilities of the model; None if not known.
+        What the flat `products` of independent rows are on average if labels are drawn from the probabilities of the model;
+        None if not known. Labels that depend on each other within clusters vary by more, so this is the least there.
     true_share : float
         The weighted share of claims that came true; NaN where that is not asked.
     """
@@ -134,6 +135,8 @@ class BinnedGaps:
     def is_explained_by_calibration(self, reach: float) -> bool:
         """Whether the measured ECE is below the upper quantile of that of a calibrated model with the same confidences."""
         errors = self.errors if self.nulls is None else np.sqrt(self.nulls)
+        if self.products.ndim == 2:  # labels of one cluster may vary together
+            errors = np.maximum(errors, self.errors)
         calibrated = self._moments_of_ece(np.zeros(1), np.zeros_like(errors), errors)
         return self.value <= float(_upper_quantile(*calibrated, np.array([reach]))[0])
 

@@ -57,21 +57,25 @@ class GapSpread:
 
 @dataclass(frozen=True)
 class ClusterGapSpread:
-    """What the gaps of bins vary with, where clusters are independent: gaps per bin and cluster, and weights of clusters."""
+    """What the gaps of bins vary with, where clusters are independent: gaps per bin and cluster, and weights of clusters.
+
+    ``nulls`` are those of independent rows: how labels of one cluster depend on each other, a calibrated model does not say.
+    """
 
     gaps: ClusterSums
     weights: HostArray
+    nulls: HostArray
 
     def __add__(self, other: "ClusterGapSpread") -> "ClusterGapSpread":
-        return ClusterGapSpread(self.gaps + other.gaps, self.weights + other.weights)
+        return ClusterGapSpread(self.gaps + other.gaps, self.weights + other.weights, self.nulls + other.nulls)
 
     def binned_gaps(self, bins: Bins) -> BinnedGaps:
         """The gap of each bin, and how the gaps vary together."""
         weight = bins.weight.sum()
         gaps = (bins.confidence - bins.correct)[0] / weight
         crossed, squares = self.gaps.values @ self.weights, float(self.weights @ self.weights)
-        share = float(bins.correct.sum() / weight)
-        return BinnedGaps(gaps, self.gaps.products / weight**2, crossed / weight**2, squares / weight**2, None, share)
+        products, crossed, squares, nulls = (each / weight**2 for each in (self.gaps.products, crossed, squares, self.nulls))
+        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
 
 
 @dataclass(frozen=True)
@@ -233,16 +237,16 @@ class Predictions:
     def _gap_spread(self) -> GapSpread | ClusterGapSpread:
         """What the gaps of bins vary with."""
         claims, batch = self.claims, self.batch
-        if batch.clusters is not None:
-            return self._cluster_gaps()
         units = unit_weights(batch, counts=self.counts)
         c = claims.claimed[:, 0]
+        nulls = claims.sums_per_bin((units * (c * (1 - c)))[:, None])[0]
+        if batch.clusters is not None:
+            return self._cluster_gaps(nulls)
         crossed = units * self.misses
-        rows = (crossed * self.misses, crossed, units * (c * (1 - c)))
-        products, crossed, nulls = (claims.sums_per_bin(each[:, None])[0] for each in rows)
+        products, crossed = (claims.sums_per_bin(each[:, None])[0] for each in (crossed * self.misses, crossed))
         return GapSpread(products, crossed, nulls, float(units.sum()))
 
-    def _cluster_gaps(self) -> ClusterGapSpread:
+    def _cluster_gaps(self, nulls: HostArray) -> ClusterGapSpread:
         """The gap of each bin in each cluster."""
         clusters, weights = self.batch.clusters, self.claims.weights[:, 0]
         assert clusters is not None, "asked for only where there are clusters"
@@ -252,7 +256,7 @@ class Predictions:
             raise InputError("n_bins", f"be at most {most} where there are {clusters.number} clusters", got=n_bins)
         places = self.claims.places[:, 0] * clusters.number + clusters.codes
         gaps = np.bincount(places, weights * self.misses, n_bins * clusters.number).reshape(n_bins, clusters.number)
-        return ClusterGapSpread(ClusterSums(gaps), np.bincount(clusters.codes, weights, clusters.number))
+        return ClusterGapSpread(ClusterSums(gaps), np.bincount(clusters.codes, weights, clusters.number), nulls)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from nishimori.cli._file_kinds import SCORES, kind_of
 from nishimori.cli._help import ForceOption, JsonOption, epilog
 from nishimori.cli._options import (
     FIT_AGAIN,
+    FITTED_TO_PROBABILITIES,
     ColumnsOption,
     DecimalOption,
     DelimiterOption,
@@ -336,7 +337,8 @@ def _probabilities(calibrator: FittedMethod, data: _Data, report: Report) -> Res
     for values, block, groups in data.blocks():
         lines = None if block is None else block.lines
         try:
-            given = scores(values, input=calibrator.input_, name="scores", floor=calibrator.floor_)
+            known: dict[str, Any] = {"input": calibrator.input_, "floor": calibrator.floor_}
+            given = scores(values, **known, name="scores", remedy=FITTED_TO_PROBABILITIES)
             if done == 0:
                 warn_of_probabilities(given, FIT_AGAIN)
             calibrated = like(calibrator.map_.probabilities(given.logits(done), named.spell_as_map(groups)), given.array)

@@ -20,7 +20,7 @@ from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori.cli._calibration import GroupNames
 from nishimori.cli._file_kinds import SCORES, refuse_other
-from nishimori.cli._options import FIT_AGAIN
+from nishimori.cli._options import FIT_AGAIN, FITTED_TO_PROBABILITIES
 from nishimori.cli._terminal import note_columns
 from nishimori.errors import InputError
 
@@ -142,7 +142,8 @@ def open_files(
     try:
         meaning["guard"] = guard
         if calibrator is not None:
-            meaning |= {"guard": "warn", "probability_remedy": FIT_AGAIN}
+            takes_logits = calibrator.input_ == "logits"
+            meaning |= {"guard": "warn", "probability_remedy": FIT_AGAIN if takes_logits else FITTED_TO_PROBABILITIES}
         rows = open_rows(files[0], labels, roles.weights, **meaning)
     except NotAClassError as error:
         if calibrator is None or calibrator.classes is None:

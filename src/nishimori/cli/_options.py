@@ -15,6 +15,9 @@ from nishimori.errors import InputError
 FIT_AGAIN = "fit again with --input probabilities"
 """What to do if scores look like probabilities and the calibration is one of logits."""
 
+FITTED_TO_PROBABILITIES = "The calibration was fitted to probabilities. If these are logits, fit again to logits."
+"""What to do if they are logits and the calibration is one of probabilities."""
+
 Files = Annotated[
     list[Path],
     typer.Argument(

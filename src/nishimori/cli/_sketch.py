@@ -11,7 +11,7 @@ import nishimori
 from nishimori import Sketch
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Reported
-from nishimori._rows.scores import Floor, Input, check_input
+from nishimori._rows.scores import Floor, Input, check_input, is_auto
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._support.disk import check_target
@@ -86,6 +86,11 @@ MERGE_EPILOG = epilog(
     "nishimori fit both.npz -o calibration.json",
 )
 
+_WHAT_THEY_ARE = (
+    "Pass --input probabilities and --floor, such as --floor 1e-6 or --floor none, if these are probabilities, or --input "
+    "logits if they are scores before the softmax."
+)
+
 
 def sketch(
     files: Rows,
@@ -109,7 +114,14 @@ def sketch(
     """Sum up rows in a small file, which fit, eval, gate and merge read."""
     known = None if classes is None else split(classes)
     used = floor_to_fit(floor)
-    check_input(input, used, fits=True)  # a sketch refuses auto itself
+    check_input(input, used, fits=True)
+    if is_auto(used) and input == "probabilities":
+        raise InputError(
+            "floor",
+            "be a number or none for a sketch of probabilities",
+            got="auto: sums are made once, for one floor",
+            remedy="Choose it on some of the rows: nishimori fit --input probabilities shows the floor that it has chosen.",
+        )
     made = _empty(temperatures, input, known, used)
     files = _files.find_files(files)
     _files.check_inputs(files)
@@ -120,7 +132,7 @@ def sketch(
         for group in _groups(files):
             _add(made, group, roles, report)
             made._end_part()  # each file is one, so that its own sketch is noticed later
-        made.check_range("scores", remedy="")
+        made.check_range("scores", remedy=_WHAT_THEY_ARE)
     made.save(output, overwrite=force)
     _show(made, output, told, as_json=as_json)
 

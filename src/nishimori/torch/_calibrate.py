@@ -21,7 +21,7 @@ from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._exchange import Exchange
 from nishimori.torch._memory import INSTEAD, KEEP_UP_TO, Memory, guard_for
 from nishimori.torch._ranks import joint, ranks_in
-from nishimori.torch._reading import NO_SOFTMAX, LoaderReading
+from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX, LoaderReading
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -129,7 +129,7 @@ def _calibrate_network(
         guard = guard_for(chosen)
         data = joint(ranks, network, lambda: memory.read(reading(rule), chosen, progress, guard and "defer"), guard)
         if isinstance(data, Sketch):
-            data.check_range(remedy=NO_SOFTMAX)
+            data.check_range(remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
     try:
         fitted, found = _fit(chosen, data)
     except (InputError, NotConvergedError) as error:

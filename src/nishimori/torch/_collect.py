@@ -122,7 +122,7 @@ def _collect_rows(reading: LoaderReading, progress: bool | None) -> Collected:
             parts.append(rows.copy_to_cpu())
             report(READING, rows.number + 1, reading.n_batches)
     found = join_rows(parts)
-    warn_of_probabilities(scores(found.logits), WITHOUT_SOFTMAX)
+    warn_of_probabilities(scores(found.logits), WITHOUT_SOFTMAX, of_sigmoids=True)
     collected = Collected(found.logits, found.labels)
     collected.clusters, collected.groups = found.clusters, found.groups
     return collected

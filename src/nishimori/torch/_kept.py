@@ -13,7 +13,7 @@ from nishimori._rows.rows import Rows
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori.torch._batch_rows import BatchRows
-from nishimori.torch._reading import NO_SOFTMAX
+from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX
 
 
 class KeptLogits(NamedTuple):
@@ -34,6 +34,7 @@ class KeptLogits(NamedTuple):
             input=None if guard else "logits",
             guard=guard,
             probability_remedy=NO_SOFTMAX,
+            logits_setting=AS_LOGITS,
         )
 
 

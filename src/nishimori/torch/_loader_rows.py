@@ -16,7 +16,7 @@ from nishimori._support.progress import show_progress
 from nishimori.errors import InputError
 from nishimori.torch._batch_rows import BatchRows
 from nishimori.torch._kept import together
-from nishimori.torch._reading import NO_SOFTMAX, LoaderReading
+from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX, LoaderReading
 
 
 class LoaderRows(Pieces[BatchRows]):
@@ -41,7 +41,8 @@ class LoaderRows(Pieces[BatchRows]):
                 got=f"an object of type {type(reading.batches).__name__}, which is used up after one pass",
                 remedy="Pass a DataLoader.",
             )
-        super().__init__(ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX), progress=progress, read_ahead=False)
+        meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
+        super().__init__(meaning, progress=progress, read_ahead=False)
         self._loader = reading
         self._n_classes = n_classes
         if not has_names:

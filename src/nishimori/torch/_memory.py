@@ -23,7 +23,7 @@ from nishimori.errors import InputError
 from nishimori.torch._batch_rows import BatchRows
 from nishimori.torch._kept import KeptLogits, Summed, join_rows
 from nishimori.torch._loader_rows import LoaderRows
-from nishimori.torch._reading import NO_SOFTMAX, READING, LoaderReading
+from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX, READING, LoaderReading
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -57,7 +57,7 @@ class Memory:
         """What ``chosen`` can be fitted to: the rows, a sketch of them, or rows that read the loader again."""
         found = self.read(reading, chosen, progress, guard_for(chosen))
         if isinstance(found, Summed):
-            found.sketch.check_range(remedy=NO_SOFTMAX)
+            found.sketch.check_range(remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
             return cast("Rows", found.sketch)
         return found.rows(found.clusters, guard_for(chosen)) if isinstance(found, KeptLogits) else found
 

@@ -29,7 +29,7 @@ from nishimori.errors import InputError, NoRowsError
 from nishimori.torch._exchange import Exchange
 from nishimori.torch._kept import KeptLogits, Summed
 from nishimori.torch._loader_rows import LoaderRows
-from nishimori.torch._reading import NO_SOFTMAX
+from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX
 from nishimori.torch._reduced import sum_of_sketches, without_its_rows
 from nishimori.torch._shared_names import check_apart, share_clusters, share_groups
 
@@ -86,7 +86,7 @@ def across_ranks(
     clusters, own = options.get("clusters"), options.copy()
     own["clusters"] = None  # which are numbered alike on all ranks
     rows = ranks.here(lambda: _own(logits, labels, own))
-    return RankRows(ranks, rows, share_clusters(ranks, rows, clusters), share_groups(ranks, rows), guard="refuse")
+    return RankRows(ranks, rows, share_clusters(ranks, rows, clusters), share_groups(ranks, rows), ReadOptions(guard="refuse"))
 
 
 def _own(logits: Any, labels: Any, options: RowOptions) -> Rows | None:
@@ -144,7 +144,8 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summ
     assert not isinstance(mine, Summed), "no rank has a sketch"
     rows = ranks.here(lambda: mine.rows(None, guard and "defer") if isinstance(mine, KeptLogits) else mine)
     clusters = share_clusters(ranks, rows, mine.clusters if isinstance(mine, KeptLogits) else None)
-    return RankRows(ranks, rows, clusters, share_groups(ranks, rows), guard=guard, probability_remedy=NO_SOFTMAX)
+    meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
+    return RankRows(ranks, rows, clusters, share_groups(ranks, rows), meaning)
 
 
 def _sketch_of_rank(mine: KeptLogits | Summed | Rows | None, kind: Sketch) -> Summed:
@@ -162,7 +163,7 @@ def _sketch_of_rank(mine: KeptLogits | Summed | Rows | None, kind: Sketch) -> Su
 class RankRows(Rows):
     """The rows of all ranks. ``rows`` are those of this one, or None; ``clusters`` and ``groups`` are those of all.
 
-    ``guard`` and ``probability_remedy`` are as in `ReadOptions`: only the scores of all ranks tell what they are.
+    The guard of ``meaning`` judges the scores of all ranks: only these tell what they are.
     """
 
     def __init__(
@@ -171,13 +172,11 @@ class RankRows(Rows):
         rows: Rows | None,
         clusters: Clusters | None = None,
         groups: Groups | None = None,
-        *,
-        guard: Guard = None,
-        probability_remedy: str = "",
+        meaning: ReadOptions | None = None,
     ) -> None:
         self._ranks = ranks
         self._rows = rows
-        self._meaning = ReadOptions(guard=guard, probability_remedy=probability_remedy)
+        self._meaning = ReadOptions() if meaning is None else meaning
         facts = list(ranks.values(lambda: _Facts.of(rows)))
         self._n_classes = _common_number([each.n_classes for each in facts])
         self.input = next((each.input for each in facts if each.n_classes is not None), "logits")

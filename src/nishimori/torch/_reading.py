@@ -20,10 +20,13 @@ READING = "Reading batches"
 WITHOUT_SOFTMAX = "remove the softmax or sigmoid at the end of the network"
 """What to do where a network returns probabilities."""
 
+AS_LOGITS = "`method=nishimori.calibrator('adaptive', input='logits')`"
+"""How to say that what a network returns are logits."""
+
 NO_SOFTMAX = (
     "If the network ends in a softmax, pass the network without it. If it ends in a sigmoid per class, several classes can be "
     "true at once: collect its logits and use nishimori.MultilabelCalibrator. If these are logits, say so: pass a method with "
-    "`input='logits'`, such as `method=nishimori.calibrator('adaptive', input='logits')`."
+    f"`input='logits'`, such as {AS_LOGITS}."
 )
 """The same in sentences, with the other ways out."""
 

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import LeaveOneGroupOut
 
 import nishimori
 from nishimori import CalibratedClassifier
@@ -89,3 +92,41 @@ def test_frequencies_can_be_saved_and_loaded(tmp_path):
     fitted.calibrator_.save(tmp_path / "frequencies.json")
     loaded = nishimori.load(tmp_path / "frequencies.json")
     np.testing.assert_array_equal(loaded.predict_proba(np.zeros(3)), fitted.calibrator_.predict_proba(np.zeros(3)))
+
+
+def _groups_of_equal_samples(informative):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3)) if informative else np.ones((60, 3))
+    y = (rng.random(60) < 1 / (1 + np.exp(-3 * x[:, 0] * informative))).astype(int)
+    X, y, groups = np.repeat(x, 3, axis=0), np.repeat(y, 3), np.repeat(np.arange(60), 3)
+    return X, y, list(LeaveOneGroupOut().split(X, y, groups))
+
+
+@pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")
+@pytest.mark.parametrize("ensemble", [False, True], ids=["pooled", "ensemble"])
+@pytest.mark.parametrize("response", ["decision_function", "predict_proba"])
+def test_a_model_of_features_that_belong_to_a_group_is_kept_where_each_group_is_a_fold(ensemble, response):
+    X, y, cv = _groups_of_equal_samples(informative=True)
+    fitted = CalibratedClassifier(LogisticRegression(), cv=cv, ensemble=ensemble, response=response).fit(X, y)
+    assert roc_auc_score(y, fitted.predict_proba(X)[:, 1]) > 0.9
+
+
+@pytest.mark.parametrize("ensemble", [False, True], ids=["pooled", "ensemble"])
+def test_a_model_of_nothing_gives_frequencies_also_where_each_group_is_a_fold(ensemble):
+    X, y, cv = _groups_of_equal_samples(informative=False)
+    with pytest.warns(InputWarning, match="Each class gets its smoothed frequency instead"):
+        fitted = CalibratedClassifier(LogisticRegression(), cv=cv, ensemble=ensemble).fit(X, y)
+    sizes = [len(y)] if not ensemble else [3] * 60
+    expected = np.mean(
+        [(share * n + 1) / (n + 2) for n, share in zip(sizes, [y.mean()] if not ensemble else y[::3], strict=True)]
+    )
+    np.testing.assert_allclose(fitted.predict_proba(X)[:, 1], expected, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")
+@pytest.mark.parametrize("ensemble", [False, True], ids=["pooled", "ensemble"])
+def test_a_frozen_model_is_asked_about_other_samples_too(ensemble):
+    X, y, cv = _groups_of_equal_samples(informative=True)
+    frozen = FrozenEstimator(LogisticRegression().fit(X, y))
+    fitted = CalibratedClassifier(frozen, cv=cv, ensemble=ensemble).fit(X, y)
+    assert roc_auc_score(y, fitted.predict_proba(X)[:, 1]) > 0.9

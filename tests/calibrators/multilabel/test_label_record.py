@@ -317,6 +317,8 @@ def test_logits_that_look_like_probabilities_are_warned_of():
     words = "All `X` lie between 0 and 1, as probabilities do. If these are probabilities, fit a calibrator with `input='prob"
     with pytest.warns(InputWarning, match=re.escape(words)):
         found.predict_proba(sigmoid(X))
+    with pytest.warns(InputWarning, match=re.escape(words.replace("`X`", "`logits`"))):
+        nishimori.evaluate_multilabel(sigmoid(X), Y, calibrator=found)
     words = r"must be said to be logits or probabilities, .* Pass `input='probabilities'` if these are probabilities, or"
     with pytest.raises(InputError, match=f"^`logits` {words}"):
         nishimori.evaluate_multilabel(sigmoid(X), Y)

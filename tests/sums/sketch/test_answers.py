@@ -255,6 +255,12 @@ def test_a_sketch_of_what_looks_like_probabilities_is_refused_where_it_is_used(u
     use(Sketch(input="logits").update(P, LABELS))
 
 
+def test_a_sketch_of_sigmoids_names_what_is_for_several_labels():
+    sketch = Sketch().update(np.sqrt(P), LABELS)
+    with pytest.raises(InputError, match=r"do not sum to 1.*use nishimori\.MultilabelCalibrator\. Make the sketch again: with"):
+        temperatures(sketch)
+
+
 def test_one_negative_score_in_the_last_part_makes_a_sketch_one_of_logits():
     last = P[-50:].copy()
     last[7, 3] = -0.1

@@ -14,7 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.classifier.calibration import Calibration, prepare
-from nishimori._calibrators.classifier.folds import FoldScores, folds_of, pool_test_parts, refuse_repeated, scored_folds
+from nishimori._calibrators.classifier.folds import (
+    FoldScores,
+    folds_of,
+    gives_one_score,
+    pool_test_parts,
+    refuse_repeated,
+    scored_folds,
+)
 from nishimori._calibrators.classifier.metadata import (
     Metadata,
     by_name,
@@ -177,7 +184,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         metadata = self._metadata(estimator, calibrator, given, fit_params)
         calibration = Calibration(calibrator, metadata.calibrator, y)
         if is_frozen and not is_ensemble:
-            scored = [FoldScores(None, np.arange(len(y)), scorer(estimator, X))]
+            scores = scorer(estimator, X)
+            scored = [FoldScores(None, np.arange(len(y)), scores, is_constant=gives_one_score(scores, scorer))]
         else:
             folds = folds_of(self.cv, X, y, metadata.split)
             if not is_ensemble:

@@ -100,7 +100,7 @@ class Calibration:
         if isinstance(made, Best):
             made.limit_folds(len(part.rows), params)
         try:
-            if not made.is_fixed and part.is_constant(as_logarithms=made.input == "probabilities"):
+            if not made.is_fixed and part.is_constant:
                 error = NoTemperatureError("The classifier gives every sample the same score.", end="flat")
                 fitted = with_frequencies(made, error, *data, where=part.name, **params)
             else:

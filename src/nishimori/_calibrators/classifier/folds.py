@@ -19,6 +19,10 @@ from nishimori.errors import InputError
 # Scores that differ by this many roundings at most count as equal: a sum over some hundred features has as many.
 _ROUNDINGS = 64
 
+# A classifier whose scores for a test part are equal is asked about this many rows that it was fitted to. One that tells a few
+# apart, such as the only row with a flag, has learned nothing that helps with others.
+_MOST_ASKED, _FEW = 100, 0.05
+
 
 @dataclass(frozen=True)
 class Fold:
@@ -37,23 +41,23 @@ class FoldScores:
     rows: HostArray
     scores: HostArray
     name: str = ""
-    parts: tuple[HostArray, ...] = ()  # if these are the scores of several folds, those of each
-
-    def is_constant(self, *, as_logarithms: bool) -> bool:
-        """Whether each classifier gives all its samples the same score, but for rounding; a fold of one sample does not tell.
-
-        ``as_logarithms`` if the scores are probabilities, of which small ones may differ by little and by orders of magnitude.
-        """
-        several = [scores for scores in self.parts or (self.scores,) if len(scores) > 1]
-        return bool(several) and all(_is_constant(each, as_logarithms=as_logarithms) for each in several)
+    is_constant: bool = False  # whether the classifiers do not tell samples apart
 
 
-def _is_constant(scores: HostArray, *, as_logarithms: bool) -> bool:
-    """Whether no score differs from that of another sample by more than rounding."""
-    precise = scores if scores.dtype.kind == "f" else scores.astype(float)
-    logits = np.log(np.maximum(precise, smallest_normal(precise))) if as_logarithms else precise
+def gives_one_score(scores: HostArray, scorer: Scorer) -> bool:
+    """Whether no score differs from that of another sample by more than rounding; one sample does not tell."""
+    return len(scores) > 1 and bool((_distances(scores, scores[:1], scorer) <= 1).all())
+
+
+def _distances(scores: HostArray, one: HostArray, scorer: Scorer) -> HostArray:
+    """How far the scores of each sample are from ``one``, relative to what rounding explains."""
+    precise, centre = (each if each.dtype.kind == "f" else each.astype(float) for each in (scores, one))
+    if scorer.input == "probabilities":  # of which small ones may differ by little and by orders of magnitude
+        precise, centre = (np.log(np.maximum(each, smallest_normal(each))) for each in (precise, centre))
     # A sum that cancels, as that of a balanced linear model, has the rounding of its terms: take these for 1 at least.
-    return bool(np.ptp(logits, axis=0).max() <= _ROUNDINGS * np.finfo(precise.dtype).eps * max(1.0, np.abs(logits).max()))
+    rounding = _ROUNDINGS * np.finfo(precise.dtype).eps * max(1.0, float(np.abs(precise).max()))
+    found: HostArray = np.abs(precise - centre).reshape(len(precise), -1).max(axis=1) / rounding
+    return found
 
 
 def folds_of(cv: Any, X: Any, y: HostArray, split: Mapping[str, Any]) -> list[Fold]:
@@ -152,7 +156,13 @@ def _fold_scores(
             got=(f"{type(estimator).__name__} without {first_names(tuple(scorer.classes[unknown].tolist()))} in {fold.name}"),
         )
     scores = scorer(estimator, test_x, f" of the test part of {fold.name}")
-    return FoldScores(estimator if keep else None, fold.test, scores, fold.name)
+    is_constant = gives_one_score(scores, scorer)
+    if is_constant:  # samples of one group may have the same features: then others tell what the classifier knows
+        asked = fold.train[np.linspace(0, len(fold.train) - 1, min(_MOST_ASKED, len(fold.train))).astype(int)]
+        asked_x, _ = safe_split(estimator, X, y, asked, fold.train)
+        others = scorer(estimator, asked_x, f" of the training part of {fold.name}")
+        is_constant = bool((_distances(others, scores[:1], scorer) > 1).mean() <= _FEW)
+    return FoldScores(estimator if keep else None, fold.test, scores, fold.name, is_constant)
 
 
 def pool_test_parts(scored: Sequence[FoldScores]) -> FoldScores:
@@ -160,4 +170,5 @@ def pool_test_parts(scored: Sequence[FoldScores]) -> FoldScores:
     rows = np.concatenate([each.rows for each in scored])
     scores = np.concatenate([each.scores for each in scored])
     order = np.argsort(rows, kind="stable")
-    return FoldScores(None, rows[order], scores[order], parts=tuple(each.scores for each in scored))
+    several = [each.is_constant for each in scored if len(each.rows) > 1]
+    return FoldScores(None, rows[order], scores[order], is_constant=bool(several) and all(several))

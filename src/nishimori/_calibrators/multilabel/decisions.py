@@ -19,13 +19,13 @@ from nishimori._rows.entry import in_pieces, stored_scores
 from nishimori._rows.file_rows import load_if_npy
 from nishimori._rows.labels import checked_weights
 from nishimori._rows.rows import Rows, is_rows, most_copied
-from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.score_range import FIT_AGAIN, ScoreRange
 from nishimori._rows.scores import LARGEST, Input, Scores, check_input
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric
-from nishimori.errors import InputError, setting
+from nishimori.errors import InputError
 
 # Sums per cluster are as long as there are samples, and are added once per block: few large blocks keep that cheap.
 _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 2**13, 2**18, 64
@@ -243,13 +243,26 @@ def scores_in(X: Any, input: Input | None, floor: float | None, name: str = "X")
 
 def refuse_probabilities(scores: Scores, weights: HostArray) -> None:
     """Refuse scores that nobody has said anything about and that look like probabilities."""
+    _range_of(scores, weights).check(scores.name, of_labels=True)
+
+
+def warn_of_sigmoids(scores: Scores, weights: HostArray) -> None:
+    """Warn where scores to measure, which a calibrator takes for logits, look like probabilities."""
+    found = _range_of(scores, weights)
+    # Each is a probability of its own, whatever the sum of a row is.
+    alone = replace(found, n_rows=found.n_rows * int(scores.array.shape[1]), is_flat=True, sum_to_one=False)
+    alone.warn(scores.name, FIT_AGAIN)
+
+
+def _range_of(scores: Scores, weights: HostArray) -> ScoreRange:
+    """The range of a table of scores, as far as it leaves open what they are."""
     score_range, first = ScoreRange(), 0
     for block in scores.array.blocks() if isinstance(scores.array, Stored) else [scores.array]:
         score_range += ScoreRange.of(replace(scores, array=block), weights[first : first + int(block.shape[0])])
         first += int(block.shape[0])
         if score_range.is_settled:
-            return
-    score_range.check(scores.name, of_labels=True)
+            break
+    return score_range
 
 
 def check_values(values: Array, scores: Scores, places: HostArray, n_labels: int) -> None:
@@ -265,7 +278,7 @@ def check_values(values: Array, scores: Scores, places: HostArray, n_labels: int
         bad = ~((values >= 0) & (values <= 1))
         if not bool(xp.any(bad)):
             return
-        wanted, remedy = "probabilities between 0 and 1", f"If these are logits, pass {setting('input', 'logits')}."
+        wanted, remedy = "probabilities between 0 and 1", scores.logits_remedy
     first = int(np.argmax(arrays.on_host(bad)))
     row, column = divmod(int(places[first]), n_labels)
     raise InputError(name, f"be {wanted}", got=f"{float(values[first]):.6g}", remedy=remedy, row=row, column=column)

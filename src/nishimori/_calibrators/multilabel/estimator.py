@@ -18,7 +18,7 @@ from nishimori._calibrators.multilabel.targets import check_missing, label_names
 from nishimori._fit.floors import choose_floor
 from nishimori._rows.file_rows import load_if_npy
 from nishimori._rows.labels import Classes, column_names
-from nishimori._rows.score_range import warn_of_probabilities
+from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES, warn_of_probabilities
 from nishimori._rows.scores import Floor, Input, Scores, check_input, is_auto
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
@@ -208,7 +208,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     def check_columns(self, X: Any, name: str = "X") -> Scores:
         """The scores, whose number and names of columns must be those that the calibrator was fitted to."""
         check_is_fitted(self, "maps_")
-        scores = scores_in(X, self.input_, self.floor_, name)
+        scores = replace(scores_in(X, self.input_, self.floor_, name), remedy=FITTED_TO_PROBABILITIES)
         if int(scores.array.shape[1]) != self.n_features_in_:
             raise InputError(
                 f"X has {int(scores.array.shape[1])} features, but MultilabelCalibrator is expecting {self.n_features_in_} "
@@ -248,7 +248,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
             given = replace(given, array=numeric(X, "X"))
         if self.input is None:
             flat = namespace(given.array).reshape(given.array, (-1,))
-            warn_of_probabilities(replace(given, array=flat), "fit a calibrator with `input='probabilities'`")
+            warn_of_probabilities(replace(given, array=flat), FIT_AGAIN)
         maps = LabelMaps(self.maps_)
 
         def of_rows(rows: slice | None) -> Array:

@@ -141,6 +141,19 @@ def _checked(target: Any, name: str) -> Metric:
     return found
 
 
+class AskedMetrics(tuple[Metric, ...]):
+    """The metrics of a scorecard, of which some are there because a user named them."""
+
+    named: frozenset[str]
+
+    @classmethod
+    def of(cls, metrics: Iterable[Metric], named: Iterable[str]) -> "AskedMetrics":
+        """``named`` are the labels of those that were asked for."""
+        found = cls(metrics)
+        found.named = frozenset(named)
+        return found
+
+
 def asked_metrics(asked: Any, argument: str = "metrics") -> tuple[Metric, ...]:
     """The metrics of every scorecard and those that a user asked for besides: names, metrics, or functions of metrics."""
     if asked is None:
@@ -149,6 +162,7 @@ def asked_metrics(asked: Any, argument: str = "metrics") -> tuple[Metric, ...]:
         remedy = f"Pass `[{asked!r}]`." if isinstance(asked, str) else ""
         raise InputError(argument, "be a list of metrics or their names", got=f"{asked!r:.60}", remedy=remedy)
     found = {each.label: each for each in default_metrics()}
+    named = []
     for each in asked:
         metric = find_metric(each, argument) if isinstance(each, str) else as_metric(each)
         if metric is None:
@@ -160,19 +174,26 @@ def asked_metrics(asked: Any, argument: str = "metrics") -> tuple[Metric, ...]:
             got = f"two metrics called {metric.label!r}"
             raise InputError(argument, "have different names", got=got, remedy="Give one of them another name.")
         found[metric.label] = metric
-    return tuple(found.values())
+        named.append(metric.label)
+    return AskedMetrics.of(found.values(), named)
 
 
 def checked_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:
     """The metrics without those that a sketch does not tell, after a check of those that were asked for.
 
-    Those of every scorecard are not checked: `MetricPlan.suited` leaves them out, and a stream need not be read for that.
+    Those of every scorecard that nobody named are not checked: `MetricPlan.suited` leaves them out, and a stream need not be
+    read for that.
     """
-    known = [each for each in metrics if not (isinstance(data, Sketch) and each.of_bins == "positive")]
-    for each in known:
-        if each.n_classes is None or not each.by_default:
+    named = metrics.named if isinstance(metrics, AskedMetrics) else frozenset[str]()
+    for each in metrics:
+        if each.n_classes is None or not each.by_default or each.label in named:
             each.check(data)
-    return tuple(known)
+    if not isinstance(data, Sketch):
+        return tuple(metrics)
+    lost = next((each.label for each in metrics if each.of_bins == "positive" and each.label in named), None)
+    if lost is not None:
+        raise InputError("metrics", "be what a sketch keeps", got=repr(lost), remedy="Pass logits and labels.")
+    return tuple(each for each in metrics if each.of_bins != "positive")
 
 
 def suited_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:

@@ -41,6 +41,8 @@ def array_name(file: ArrayFile, role: str, roles: Roles) -> str:
     wanted = _array(roles) if role == "scores" else roles.find(role)
     if role == "scores" and roles.columns is None and roles.fitted is not None and len(roles.fitted) == 1:
         wanted = next((name for name in roles.fitted if name in file.names), wanted)
+    elif role == "scores" and roles.columns is None:
+        wanted = next((name for name in roles.usual_names if name in file.names), wanted)
     assert wanted is not None
     if wanted in file.names:
         return wanted

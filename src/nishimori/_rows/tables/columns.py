@@ -42,7 +42,7 @@ class Roles:
     delimiter, decimal : str
         How delimited text is written.
     input : {"logits", "probabilities"}
-        What the scores are, which is also the usual name of their array.
+        What the scores are, which is also the usual name of their array, see `usual_names`.
     input_is_said : bool
         Whether the user has said so, and it is not taken for granted.
     classes : sequence or None
@@ -91,6 +91,11 @@ class Roles:
     def labelled(self) -> bool:
         """Whether the file must have labels."""
         return "labels" not in self.unused
+
+    @property
+    def usual_names(self) -> tuple[str, ...]:
+        """What scores are called where nobody names them. What is called logits may be said to be probabilities."""
+        return (self.input,) if self.calibrated else tuple(dict.fromkeys((self.input, "logits")))
 
     @property
     def by_role(self) -> dict[str, str]:

@@ -97,14 +97,15 @@ def _selection(table: Table, roles: Roles, candidates: Sequence[str]) -> Selecti
         return Selection(_columns_asked_for(roles, left, where))
     if roles.fitted is not None and known.issuperset(roles.fitted):
         return Selection(score_columns(roles.fitted, left, roles.special, None, where=where))
-    if roles.input in known and table.is_list(roles.input):
-        return Selection([roles.input])
+    lists = [name for name in roles.usual_names if name in known and table.is_list(name)]
+    if lists:
+        return Selection(lists[:1])
     if roles.fitted is not None:
         raise InputError(
             f"The calibration was fitted to the columns {join_names(roles.fitted)}, but {where} has only "
             f"{join_names(table.names)}. Rename its columns, or fit again."
         )
-    sure = list(candidates) == [roles.input] or by_names(candidates, roles.classes)
+    sure = (len(candidates) == 1 and candidates[0] in roles.usual_names) or by_names(candidates, roles.classes)
     if not sure and (not roles.labelled or len(candidates) < 3):
         return None
     return Selection(list(candidates), by_values=not sure)

@@ -230,10 +230,10 @@ class Sketch(Displayed):
         self._range_is_fine = False
         self._range = None if self._range is None or more is None else self._range + more
 
-    def check_range(self, name: str = "logits", remedy: str = _MAKE_AGAIN) -> None:
+    def check_range(self, name: str = "logits", remedy: str = _MAKE_AGAIN, logits_setting: str = "") -> None:
         """Refuse scores that nobody has said anything about and that look like probabilities."""
         if self._range is not None and not self._range_is_fine:
-            self._range.check(name, remedy)
+            self._range.check(name, remedy, logits_setting)
             self._range_is_fine = True
 
     def _add(self, sums: Contents) -> None:
