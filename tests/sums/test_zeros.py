@@ -74,7 +74,7 @@ def test_the_first_verdict_of_a_comparison_says_which_data_have_zeros_and_what_t
 
 @pytest.mark.parametrize("floor", [1e-4, "auto"])
 def test_with_a_floor_no_verdict_speaks_of_zeros(floor):
-    assert not any("probability 0" in each for each in compared(P, LABELS, floor=floor).verdicts)
+    assert not any("has probability 0 in" in each for each in compared(P, LABELS, floor=floor).verdicts)
     assert compared(CLEAN, LABELS).caveat == ""
 
 
