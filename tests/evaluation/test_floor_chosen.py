@@ -101,8 +101,9 @@ def test_calibrations_that_do_the_same_do_not_differ():
     assert same > 3
 
 
-def test_a_report_shows_the_errors_of_the_model_without_the_floor_and_judges_bounds_on_it():
-    (p, y), (q, t) = sharp_probabilities(zeros=False)
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_report_shows_the_errors_of_the_model_without_the_floor_and_judges_bounds_on_it(zeros):
+    (p, y), (q, t) = sharp_probabilities(zeros)
     page = nishimori.Report(p, y, q, t, input="probabilities", bounds={"gap": 0.5}).to_dict()
     wrong = q.argmax(axis=1) != t
     assert page["mistakes"][0]["confidence"] == pytest.approx(q.max(axis=1)[wrong].max(), rel=1e-12)

@@ -26,6 +26,7 @@ from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.intervals import normal_quantile, wilson_limits
+from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
 from nishimori.report._errors import ErrorsPass
 from nishimori.report._group_classes import groups_of_one_class
@@ -145,7 +146,8 @@ def _gate(found: Comparison, data: Rows, wanted: Wanted, asked: Asked) -> dict[s
     for name in ("none", *([] if found.flatters else used)):
         map_ = found[name].map
         assert map_ is not None, "which every method to use has"
-        made = judge(data, map_, wanted, by, asked.classes, counts=asked.counts)
+        with collect_notices():  # the comparison has said what there is to say
+            made = judge(data, map_, wanted, by, asked.classes, counts=asked.counts)
         checks = [
             {**numbers, "title": each.title, "limits": each.reason or each.cells[3]}
             for each, numbers in zip(made.checks, made.to_dict()["checks"], strict=True)
