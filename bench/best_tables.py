@@ -201,12 +201,12 @@ def _against_choice(results: Results) -> list[str]:
     return [
         f"{' to '.join(map(str, splits[:: max(len(splits) - 1, 1)]))} split{'s' if splits[-1] > 1 else ''} per cell, "
         f"{len(results.cells)} of {len(CELLS)} "
-        "cells; all numbers of this section are from these splits, and those of other sections from others. "
-        '`best` is chosen by folds, and so should be what it is compared with. "' + BY_FOLDS + '" has that of the six '
-        "variants of `CalibratedClassifierCV` whose log-loss is lowest when each fold of the training rows is predicted by the "
-        "variant fitted to the other four, with five folds of its own: `GridSearchCV` over `method` and `ensemble` does so. "
-        "The inner folds take 25 classifiers more; the pooled variants need no others, because the classifier of four folds is "
-        "known. `best` takes none more: it has the same five folds and one classifier of all rows.",
+        "cells; all rows of this section are from these splits, which are fewer than those of other sections. "
+        f'`best` chooses by folds, the six do not. "{BY_FOLDS}" does: each fold of the training rows is predicted by each '
+        "variant of `CalibratedClassifierCV`, fitted to the other four with five folds of its own, and the variant with the "
+        "lowest log-loss is fitted to all training rows, as by `GridSearchCV` over `method` and `ensemble`. The inner folds "
+        "take 25 classifiers more; the pooled variants need no others, because the classifiers of four folds are known. "
+        "`best` takes none more.",
         "",
         f"Chosen in so many splits: {chosen}.",
         "",
@@ -216,7 +216,22 @@ def _against_choice(results: Results) -> list[str]:
         f'folds, the log-loss of the rule against "{BY_FOLDS}" changes by '
         f"{percent(results.log_ratios(way, BY_FOLDS, results.cells))} % in all cells.",
         "",
+        *_without_zeros(results),
         *table(("mean over cells", "log-loss", "Brier"), means),
+    ]
+
+
+def _without_zeros(results: Results) -> list[str]:
+    """The comparison with the variant that folds choose, in cells in which a floor makes no difference."""
+    cells = [cell for cell in results.cells if results.mean(BY_FOLDS, cell, "zeros") == 0]
+    if not cells:
+        return []
+    losses, scores = (percent(results.log_ratios("best", BY_FOLDS, cells, each)) for each in ("nll", "brier"))
+    return [
+        f"In {len(results.cells) - len(cells)} cells the variant that is chosen gives the true class of some test row a "
+        f"probability of zero. In the {len(cells)} others the log-loss of `best` against it changes by {losses} %, the Brier "
+        f"score by {scores} %.",
+        "",
     ]
 
 
