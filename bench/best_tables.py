@@ -229,8 +229,8 @@ def _without_zeros(results: Results) -> list[str]:
     losses, scores = (percent(results.log_ratios("best", BY_FOLDS, cells, each)) for each in ("nll", "brier"))
     return [
         f"In {len(results.cells) - len(cells)} cells the variant that is chosen gives the true class of some test row a "
-        f"probability of zero. In the {len(cells)} others the log-loss of `best` against it changes by {losses} %, the Brier "
-        f"score by {scores} %.",
+        f"probability of zero. In the {len(cells)} others, which are known only afterwards, the log-loss of `best` "
+        f"against it changes by {losses} %, the Brier score by {scores} %.",
         "",
     ]
 

@@ -1,6 +1,7 @@
 """The benchmark of "best" runs at a small size, and its lookups, rules and tests are what they are said to be."""
 
 import importlib
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -54,6 +55,23 @@ def test_the_quick_study_writes_its_page_and_reads_the_cache_again(bench, monkey
         monkeypatch.setattr(sys, "argv", [*line, "--nested-only"])
         study.main()
         assert (tmp_path / "best.md").read_text(encoding="utf-8") == page  # the section is renewed, and nothing else
+
+
+def test_the_page_about_choosing_a_method_has_the_numbers_of_the_benchmark():
+    results = (BENCH / "results" / "best.md").read_text(encoding="utf-8").partition("chosen by the same folds\n")[2]
+    page = (BENCH.parent / "docs" / "which_calibrator.md").read_text(encoding="utf-8").partition("## How good it is")[2]
+    found, shown = (
+        [_numbers(line) for line in text.splitlines() if "±" in line and line[0] == "|"][:8] for text in (results, page)
+    )
+    # The benchmark has columns of all cells, of data sets, of the largest change and of counts between those of the halves.
+    assert shown == [row[:4] + row[11:15] for row in found]
+    for number in (found[0][4:6], found[0][15:17]):  # all cells, against the six chosen by folds
+        mean, error = (f"{abs(each):.1f}" for each in number)
+        assert f"{mean} ± {error} %" in page.partition("<!-- more -->")[0]
+
+
+def _numbers(row):
+    return [float(each) for each in re.findall(r"[+-]?\d+\.?\d*", row.replace("−", "-").partition(" | ")[2])]
 
 
 @pytest.mark.parametrize(("data", "model"), [("breast cancer", "logistic"), ("iris", "neighbours")])
