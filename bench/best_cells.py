@@ -4,6 +4,7 @@
         for split in range(cell.n_splits):
             scores = load_scores(cell, split, folder)      # fitted once, then read from the folder
             CalibratedClassifierCV(scores.estimator(), cv=scores.folds).fit(scores.train, scores.train_labels)
+            nested = load_nested(cell, split, folder)      # the same for each four folds, tested on the fifth
 
 Data sets come with scikit-learn or are made by `make_classification`, in which 1:50 means that the second class has one sample
 in fifty, and noise is the share of labels that are drawn anew. Features have mean 0 and variance 1.
@@ -218,14 +219,30 @@ class Scores:
 
 def load_scores(cell: Cell, split: int, cache: Path) -> Scores:
     """Scores of one split, from classifiers that are fitted if the folder ``cache`` does not have them."""
-    train, test = _parts(cell, split)
+    return _load(cell, split, *_parts(cell, split), cache / "scores" / cell.file / f"{split}.npz")
+
+
+def load_nested(cell: Cell, split: int, cache: Path) -> list[Scores]:
+    """Scores for each fold of a split: four folds are the training rows, with five folds of their own, the fifth the test rows.
+
+    The classifier of all rows of four folds is known from the split itself, so that 25 classifiers are fitted.
+    """
+    outer, folder = load_scores(cell, split, cache), cache / "nested scores" / cell.file
+    rows = outer.train[:, 0]
+    return [
+        _load(cell, split, rows[seen], rows[unseen], folder / f"{split}, {number}.npz", outer.out_of_fold[unseen])
+        for number, (seen, unseen) in enumerate(outer.folds)
+    ]
+
+
+def _load(cell: Cell, split: int, train: np.ndarray, test: np.ndarray, path: Path, of_all: np.ndarray | None = None) -> Scores:
+    """Scores from the file ``path``, which is written if it is missing; ``of_all`` as in `_fitted`."""
     _, labels = rows_of(cell.data)
     folds = list(StratifiedKFold(N_FOLDS).split(train, labels[train]))
-    path = cache / "scores" / cell.file / f"{split}.npz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part.npz")
-        np.savez(unfinished, **_fitted(cell, split, train, test, folds))
+        np.savez(unfinished, **_fitted(cell, split, train, test, folds, of_all))
         unfinished.replace(path)  # a file that was interrupted must not be read by the next run
     with np.load(path) as arrays:
         on_test = list(arrays["on_test"])
@@ -243,12 +260,18 @@ def _parts(cell: Cell, split: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fitted(
-    cell: Cell, split: int, train: np.ndarray, test: np.ndarray, folds: list[tuple[np.ndarray, np.ndarray]]
+    cell: Cell,
+    split: int,
+    train: np.ndarray,
+    test: np.ndarray,
+    folds: list[tuple[np.ndarray, np.ndarray]],
+    of_all: np.ndarray | None,
 ) -> dict[str, Any]:
-    """Scores of the classifiers of all folds and of the one of all training rows."""
+    """Scores of the classifiers of all folds and of the one of all training rows, ``of_all``, fitted unless they are known."""
     features, labels = rows_of(cell.data)
     out_of_fold, on_test, is_probability = None, [], False
-    for seen, unseen in [*folds, (np.arange(len(train)), np.arange(0))]:
+    everything = [] if of_all is not None else [(np.arange(len(train)), np.arange(0))]
+    for seen, unseen in [*folds, *everything]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the small network is used as it is after so many steps
             model = MODELS[cell.model](split).fit(features[train[seen]], labels[train[seen]])
@@ -259,6 +282,7 @@ def _fitted(
             found = scores(features[train[unseen]])
             out_of_fold = np.empty((len(train), *found.shape[1:])) if out_of_fold is None else out_of_fold
             out_of_fold[unseen] = found
+    on_test += [] if of_all is None else [of_all]
     return {"out_of_fold": out_of_fold, "on_test": np.stack(on_test), "is_probability": is_probability}
 
 

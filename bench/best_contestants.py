@@ -3,6 +3,7 @@
     peers = load_measures(cell, split, cache, "peers")   # six variants of CalibratedClassifierCV
     ours = load_measures(cell, split, cache, "ours")     # our methods on pooled out-of-fold scores
     ours.held_out, ours.on_test                          # what a rule chooses by, and what it gets
+    load_measures(cell, split, cache, "nested").held_out  # what a rule chooses by among the six variants
 
 All contestants have the same classifiers and the same folds. A rule that chooses among candidates needs to know only what
 probability each candidate gives to the true class of each row: in training rows out of fold, where the candidate was fitted to
@@ -21,7 +22,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import StratifiedKFold
 
 import nishimori
-from best_cells import N_FOLDS, Cell, Scores, load_scores
+from best_cells import N_FOLDS, Cell, Scores, load_nested, load_scores
 from nishimori import CalibratedClassifier
 from nishimori._calibrators.rescue import fit_always
 from nishimori._fit.floors import choose_floor
@@ -129,7 +130,12 @@ def load_measures(cell: Cell, split: int, cache: Path, kind: str) -> Measures:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # zeros, few samples of a class: their loss is in the tables
             scores = load_scores(cell, split, cache)
-            arrays = measure_peers(scores) if kind == "peers" else measure_ours(scores, REPEATS if split == 0 else 1)
+            if kind == "peers":
+                arrays = measure_peers(scores)
+            elif kind == "nested":
+                arrays = measure_nested(scores, load_nested(cell, split, cache))
+            else:
+                arrays = measure_ours(scores, REPEATS if split == 0 else 1)
             np.savez(unfinished, **arrays)
         unfinished.replace(path)
     with np.load(path) as arrays:
@@ -139,14 +145,27 @@ def load_measures(cell: Cell, split: int, cache: Path, kind: str) -> Measures:
 
 def measure_peers(scores: Scores) -> dict[str, Any]:
     """All variants of scikit-learn."""
-    found = {}
-    for name, (method, ensemble) in PEERS.items():
-        found[name], _ = _contest(
-            lambda m=method, e=ensemble: CalibratedClassifierCV(scores.estimator(), method=m, ensemble=e, cv=scores.folds),
-            scores,
-        )
+    found = {name: _contest(lambda n=name: peer(n, scores), scores)[0] for name in PEERS}
     empty = np.zeros((0, 0, 0), np.float32)
     return _arrays(found, [], empty, empty, np.zeros(0))
+
+
+def peer(name: str, scores: Scores) -> CalibratedClassifierCV:
+    """A variant of scikit-learn, which is not fitted yet."""
+    method, ensemble = PEERS[name]
+    return CalibratedClassifierCV(scores.estimator(), method=method, ensemble=ensemble, cv=scores.folds)
+
+
+def measure_nested(scores: Scores, nested: list[Scores]) -> dict[str, Any]:
+    """What each variant of scikit-learn says about the true classes of each fold when it is fitted to the other four."""
+    held_out, seconds = np.empty((1, len(scores.train), len(PEERS))), np.zeros(len(PEERS))
+    for part, (_, fold) in zip(nested, scores.folds, strict=True):
+        for column, name in enumerate(PEERS):
+            start = time.perf_counter()
+            p, _ = _fit_and_predict(lambda n=name, s=part: peer(n, s), part)
+            held_out[0, fold, column] = np.log(np.maximum(p[np.arange(len(p)), part.test_labels], LEAST))
+            seconds[column] += time.perf_counter() - start
+    return _arrays({}, list(PEERS), held_out, np.zeros((0, 0, 0)), seconds)
 
 
 def measure_ours(scores: Scores, n_repeats: int) -> dict[str, Any]:
@@ -180,8 +199,8 @@ def _arrays(
     found: dict[str, list[float]], candidates: list[str], held_out: np.ndarray, on_test: np.ndarray, seconds: np.ndarray
 ) -> dict[str, Any]:
     return {
-        "names": np.array(list(found)),
-        "numbers": np.array(list(found.values())),
+        "names": np.array(list(found), dtype=str),
+        "numbers": np.array(list(found.values())).reshape(-1, len(NUMBERS)),
         "candidates": np.array(candidates, dtype=str),
         "held_out": held_out.astype(np.float32),
         "on_test": on_test.astype(np.float32),
@@ -192,14 +211,18 @@ def _arrays(
 def _contest(made: Callable[[], Any], scores: Scores) -> tuple[list[float], Any]:
     """The numbers of one contestant, and the contestant, or None if it raised an error and the scores are kept as they are."""
     start = time.perf_counter()
+    p, fitted = _fit_and_predict(made, scores)
+    seconds = time.perf_counter() - start
+    return [*metrics_of(p, scores.test_labels), seconds, fitted is None], fitted
+
+
+def _fit_and_predict(made: Callable[[], Any], scores: Scores) -> tuple[np.ndarray, Any]:
+    """Probabilities of the test rows by one contestant, and the contestant, or None as for `_contest`."""
     try:
         fitted = made().fit(scores.train, scores.train_labels)
-        p, failed = fitted.predict_proba(scores.test), False
+        return fitted.predict_proba(scores.test), fitted
     except (NishimoriError, ValueError, np.linalg.LinAlgError):
-        fitted, failed = None, True
-        p = uncalibrated(scores.on_test[-1], len(scores.train), is_probability=scores.is_probability)
-    seconds = time.perf_counter() - start
-    return [*metrics_of(p, scores.test_labels), seconds, failed], fitted
+        return uncalibrated(scores.on_test[-1], len(scores.train), is_probability=scores.is_probability), None
 
 
 def metrics_of(p: np.ndarray, labels: np.ndarray) -> list[float]:

@@ -18,16 +18,19 @@ WAYS = ("", ", mean over the classifiers of the folds")
 WITH_ALL_RULES = ("all", SET)
 # Two classes have the first method, more have the second.
 PAIRS = {f"{two} or {more}": (two, more) for two in ("platt", "beta") for more in ("bias", "vector", "matrix")}
+# The variant of scikit-learn that has the lowest loss in the folds of the training rows.
+BY_FOLDS = "sklearn, chosen by folds"
 ONCE, REPEATED = "argmin of 5 folds, first split", "argmin of 3×5 folds, first split"
 
 
 @dataclass
 class Results:
-    """Numbers by contestant and cell, one row per split; and how often the rule takes each candidate."""
+    """Numbers by contestant and cell, one row per split; and how often each candidate and each variant is chosen."""
 
     cells: list[Cell] = field(default_factory=list)
     numbers: dict[str, dict[Cell, np.ndarray]] = field(default_factory=dict)
     wins: dict[Cell, Counter[str]] = field(default_factory=dict)
+    peer_wins: Counter[str] = field(default_factory=Counter)
 
     def has(self, name: str, cells: Iterable[Cell]) -> bool:
         """Whether a contestant was measured in all these cells."""
@@ -37,13 +40,13 @@ class Results:
         """The mean over splits."""
         return float(self.numbers[name][cell][:, NUMBERS.index(number)].mean())
 
-    def log_ratios(self, name: str, other: str, cells: Iterable[Cell]) -> np.ndarray:
+    def log_ratios(self, name: str, other: str, cells: Iterable[Cell], number: str = "nll") -> np.ndarray:
         """The logarithm of the ratio of the mean losses of two contestants in each cell."""
-        return np.array([np.log(self.mean(name, cell) / self.mean(other, cell)) for cell in cells])
+        return np.array([np.log(self.mean(name, cell, number) / self.mean(other, cell, number)) for cell in cells])
 
-    def best_of(self, names: Iterable[str], cell: Cell) -> str:
+    def best_of(self, names: Iterable[str], cell: Cell, number: str = "nll") -> str:
         """The contestant of the lowest mean loss in a cell."""
-        return min(names, key=lambda name: self.mean(name, cell))
+        return min(names, key=lambda name: self.mean(name, cell, number))
 
     def strongest(self, names: Iterable[str], cells: Sequence[Cell]) -> str:
         """The contestant of the lowest mean logarithm of the loss over cells."""
@@ -52,20 +55,28 @@ class Results:
 
     def singles(self, cells: Sequence[Cell]) -> list[str]:
         """Our methods that work in all these cells, pairs of them included; not what is only there for comparison."""
-        others = {*PEERS, "none", "best"}
+        others = {*PEERS, BY_FOLDS, "none", "best"}
         return [name for name in self.numbers if name not in others and ": " not in name and self.has(name, cells)]
 
 
-def collect(cells: Iterable[Cell], n_splits: int, cache: Path, *, fit: bool) -> Results:
-    """Everything about these cells and their first splits; with ``fit=False`` only what the folder ``cache`` has."""
+def collect(cells: Iterable[Cell], n_splits: int, cache: Path, *, fit: bool, nested: bool = False) -> Results:
+    """Everything about these cells and their first splits; with ``fit=False`` only what the folder ``cache`` has.
+
+    With ``nested=True`` the variants of scikit-learn are chosen by folds, too, and splits in which they were not are left out.
+    """
     found, rows = Results(), {}
+    needed = "nested" if nested else "ours"
     for cell in cells:
         for split in range(min(cell.n_splits, n_splits)):
-            if not fit and not (cache / "ours" / cell.file / f"{split}.npz").exists():
+            if not fit and not (cache / needed / cell.file / f"{split}.npz").exists():
                 continue
             peers, ours = (load_measures(cell, split, cache, kind) for kind in ("peers", "ours"))
             for name, numbers in [*_contestants(peers, ours, cell.n_classes), *_rules(ours)]:
                 rows.setdefault(name, {}).setdefault(cell, []).append(numbers)
+            if nested:
+                chosen = choose_peer(load_measures(cell, split, cache, "nested"))
+                found.peer_wins[chosen] += 1
+                rows.setdefault(BY_FOLDS, {}).setdefault(cell, []).append(peers.numbers[peers.names.index(chosen)])
             names = members(SET, ours.candidates, ours.held_out.shape[1])
             weights = RULES[RULE](_columns(ours.held_out[0], ours, names), names)
             found.wins.setdefault(cell, Counter())[names[int(weights.argmax())]] += 1
@@ -73,6 +84,11 @@ def collect(cells: Iterable[Cell], n_splits: int, cache: Path, *, fit: bool) -> 
             found.cells.append(cell)
     found.numbers = {name: {cell: np.array(each) for cell, each in by_cell.items()} for name, by_cell in rows.items()}
     return found
+
+
+def choose_peer(nested: Measures) -> str:
+    """The variant of scikit-learn that the folds of the training rows choose."""
+    return nested.candidates[int(argmin(nested.held_out[0], nested.candidates).argmax())]
 
 
 def _contestants(peers: Measures, ours: Measures, n_classes: int) -> list[tuple[str, np.ndarray]]:

@@ -5,14 +5,15 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from best_cells import CHOOSING, Cell
+from best_cells import CELLS, CHOOSING, Cell
 from best_contestants import CANDIDATES, NUMBERS, PEERS, Measures
 from best_imbalance import WORSE
-from best_results import ONCE, REPEATED, WAYS, WITH_ALL_RULES, Results, holm, non_inferiority
+from best_results import BY_FOLDS, ONCE, REPEATED, WAYS, WITH_ALL_RULES, Results, holm, non_inferiority
 from best_rules import RULE, RULES, SET, SETS, members, mixture_loss
 
 CHOSEN = f"{RULE}: {SET}"
 MARGIN = float(np.log(1.02))
+TITLE_BY_FOLDS = "## Against scikit-learn's six, chosen by the same folds"
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -26,12 +27,9 @@ def percent(ratios: np.ndarray, error: bool = True) -> str:
     return f"{shown} ± {100 * ratios.std(ddof=1) / np.sqrt(len(ratios)):.1f}" if error and len(ratios) > 1 else shown
 
 
-def report(results: Results, networks: dict[str, Measures], draws: dict[str, dict[str, np.ndarray]]) -> str:
-    """The whole page."""
-    halves = {
-        "the half on which rules are chosen": [cell for cell in results.cells if cell in CHOOSING],
-        "the other half": [cell for cell in results.cells if cell not in CHOOSING],
-    }
+def report(results: Results, by_folds: Results, networks: dict[str, Measures], draws: dict[str, dict[str, np.ndarray]]) -> str:
+    """The whole page; ``by_folds`` are the results of the splits in which the six variants are chosen by folds."""
+    halves = _halves(results.cells)
     lines = _introduction(results)
     for title, cells in halves.items():
         if len(cells) > 1:
@@ -41,6 +39,7 @@ def report(results: Results, networks: dict[str, Measures], draws: dict[str, dic
         lines += ["## Against scikit-learn, on the other half", "", *_against_peers(results, told)]
         lines += ["## Against scikit-learn, on all cells", "", *_against_peers(results, results.cells)]
         lines += ["## Against our best single method", "", *_against_ours(results, halves)]
+    lines += [TITLE_BY_FOLDS, "", *_against_choice(by_folds)] if by_folds.cells else []
     lines += ["## Other numbers", "", *_other_numbers(results)]
     lines += ["## Which candidates the rule takes", "", *_wins(results)]
     lines += ["## Cells in which the rule is more than 2 % worse than the best of the six", "", *_losses(results)]
@@ -48,6 +47,25 @@ def report(results: Results, networks: dict[str, Measures], draws: dict[str, dic
     lines += ["## Networks", "", *_networks(networks)] if networks else []
     lines += ["## All cells", "", *_all_cells(results)]
     return "\n".join(lines)
+
+
+def renew_choice(page: str, by_folds: Results) -> str:
+    """The page with a new section about the six variants that are chosen by folds; all others stay."""
+    before, _, rest = page.partition(TITLE_BY_FOLDS)
+    if rest:
+        _, mark, after = rest.partition("\n## ")
+    else:
+        before, mark, after = page.partition("## Other numbers")
+    section = "\n".join([TITLE_BY_FOLDS, "", *_against_choice(by_folds)])
+    return f"{before}{section}\n{mark.lstrip()}{after}"
+
+
+def _halves(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    cells = list(cells)
+    return {
+        "the half on which rules are chosen": [cell for cell in cells if cell in CHOOSING],
+        "the other half": [cell for cell in cells if cell not in CHOOSING],
+    }
 
 
 def _introduction(results: Results) -> list[str]:
@@ -116,9 +134,11 @@ def _rules(results: Results, cells: Sequence[Cell]) -> list[str]:
     return lines
 
 
-def _from_best_peer(results: Results, name: str, cells: Iterable[Cell]) -> np.ndarray:
+def _from_best_peer(results: Results, name: str, cells: Iterable[Cell], number: str = "nll") -> np.ndarray:
     """The log-ratio of the losses of a contestant and of the best variant of scikit-learn in each cell."""
-    return np.array([np.log(results.mean(name, cell) / results.mean(results.best_of(PEERS, cell), cell)) for cell in cells])
+    best = [results.best_of(PEERS, cell, number) for cell in cells]
+    ratios = [results.log_ratios(name, other, [cell], number) for other, cell in zip(best, cells, strict=True)]
+    return np.concatenate(ratios)
 
 
 def _against_peers(results: Results, cells: Sequence[Cell]) -> list[str]:
@@ -137,14 +157,82 @@ def _against_peers(results: Results, cells: Sequence[Cell]) -> list[str]:
             (
                 f"**{each.other}**" if each.other == strongest else each.other,
                 f"{100 * np.expm1(each.mean):+.1f} ± {100 * each.error:.1f}",
+                percent(results.log_ratios(name, each.other, cells, "brier")),
                 f"{100 * np.expm1(each.largest):+.1f}",
                 _small(p),
                 _small(q),
             )
             for each, p, q in zip(tests, adjusted, by_data, strict=True)
         ]
-        lines += table((name, "change, %", "largest", "p", "p, data sets"), rows)
+        lines += table((name, "change, %", "Brier, %", "largest", "p", "p, data sets"), rows)
     return lines
+
+
+def _against_choice(results: Results) -> list[str]:
+    """The method "best" against the variant of scikit-learn that folds choose, and against each variant, in the same splits."""
+    parts = {name: cells for name, cells in _halves(results.cells).items() if cells} | {"all cells": results.cells}
+    splits = sorted({len(results.numbers[BY_FOLDS][cell]) for cell in results.cells})
+    missing = [cell.name for cell in CELLS if cell not in results.cells]
+
+    def ratios(other: str, cells: Sequence[Cell], number: str) -> np.ndarray:
+        if other in results.numbers:
+            return results.log_ratios("best", other, cells, number)
+        return _from_best_peer(results, "best", cells, number)
+
+    after = "the best of the six in each cell, known only afterwards"
+    rows, means = [], [("best", *(f"{_plain(results, 'best', each):.4f}" for each in ("nll", "brier")))]
+    for other in (BY_FOLDS, *PEERS, after):
+        losses, units = ratios(other, results.cells, "nll"), [cell.data for cell in results.cells]
+        rows.append(
+            (
+                f"**{other}**" if other == BY_FOLDS else other,
+                *(percent(ratios(other, cells, "nll")) for cells in parts.values()),
+                percent(np.array([losses[np.array(units) == each].mean() for each in sorted(set(units))])),
+                f"{100 * np.expm1(losses.max()):+.1f}",
+                f"{(losses > MARGIN).sum()}, {(losses < -MARGIN).sum()}",
+                *(percent(ratios(other, cells, "brier")) for cells in parts.values()),
+            )
+        )
+        if other in results.numbers:
+            means.append((other, *(f"{_plain(results, other, each):.4f}" for each in ("nll", "brier"))))
+    headers = ("`best` against", *parts, "data sets as units", "largest", "cells > 2 % worse, better")
+    chosen = ", ".join(f"{name.removeprefix('sklearn ')} {n}" for name, n in results.peer_wins.most_common())
+    way = f"{CHOSEN}{WAYS[1]}"
+    return [
+        f"{' to '.join(map(str, splits[:: max(len(splits) - 1, 1)]))} split{'s' if splits[-1] > 1 else ''} per cell, "
+        f"{len(results.cells)} of {len(CELLS)} "
+        "cells; all rows of this section are from these splits, which are fewer than those of other sections. "
+        f'`best` chooses by folds, the six do not. "{BY_FOLDS}" does: each fold of the training rows is predicted by each '
+        "variant of `CalibratedClassifierCV`, fitted to the other four with five folds of its own, and the variant with the "
+        "lowest log-loss is fitted to all training rows, as by `GridSearchCV` over `method` and `ensemble`. The inner folds "
+        "take 25 classifiers more; the pooled variants need no others, because the classifiers of four folds are known. "
+        "`best` takes none more.",
+        "",
+        f"Chosen in so many splits: {chosen}.",
+        "",
+        *([f"Cells that are missing: {'; '.join(missing)}.", ""] if 0 < len(missing) <= len(CELLS) / 2 else []),
+        *table((*headers, *(f"Brier, {name}" for name in parts)), rows),
+        "Changes in percent, of the log-loss unless the Brier score is named. With the mean over the classifiers of the "
+        f'folds, the log-loss of the rule against "{BY_FOLDS}" changes by '
+        f"{percent(results.log_ratios(way, BY_FOLDS, results.cells))} % in all cells.",
+        "",
+        *_without_zeros(results),
+        *table(("mean over cells", "log-loss", "Brier"), means),
+    ]
+
+
+def _without_zeros(results: Results) -> list[str]:
+    """The comparison with the variant that folds choose, in cells in which a floor makes no difference."""
+    cells = [cell for cell in results.cells if results.mean(BY_FOLDS, cell, "zeros") == 0]
+    if not cells:
+        return []
+    losses, scores = (percent(results.log_ratios("best", BY_FOLDS, cells, each)) for each in ("nll", "brier"))
+    return [
+        f"In {len(results.cells) - len(cells)} cells the variant that is chosen gives the true class of some test row a "
+        f"probability of zero. In the {len(cells)} others, which are known only afterwards, the log-loss of `best` "
+        f"against it changes by {losses} %, the Brier score by {scores} %.",
+        "",
+    ]
 
 
 def _small(p: float) -> str:

@@ -1,6 +1,7 @@
 """The benchmark of "best" runs at a small size, and its lookups, rules and tests are what they are said to be."""
 
 import importlib
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import ttest_1samp
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_predict
 
 from nishimori import CalibratedClassifier
 
@@ -38,12 +41,37 @@ def test_the_quick_study_writes_its_page_and_reads_the_cache_again(bench, monkey
     monkeypatch.setattr(sys, "argv", line)
     study.main()
     page = (tmp_path / "best.md").read_text(encoding="utf-8")
-    for title in ("## Rules on the half on which rules are chosen", "## Networks", "## Few samples of a rare class"):
-        assert title in page
+    by_folds = "## Against scikit-learn's six, chosen by the same folds"
+    for title in ("## Rules on the half on which rules are chosen", "## Networks", "## Few samples of a rare class", by_folds):
+        assert page.count(f"{title}\n") == 1
+    assert "1 split per cell, 4 of 88 cells" in page
     assert "| wine / neighbours |" in page
     monkeypatch.setattr(sys, "argv", [*line, "--tables-only"])
     study.main()
     assert (tmp_path / "best.md").read_text(encoding="utf-8") == page
+    before, after = page.split(by_folds)
+    for old in (page, page.replace("1 split per cell", "no split"), before + after[after.index("## Other numbers") :]):
+        (tmp_path / "best.md").write_text(old, encoding="utf-8")
+        monkeypatch.setattr(sys, "argv", [*line, "--nested-only"])
+        study.main()
+        assert (tmp_path / "best.md").read_text(encoding="utf-8") == page  # the section is renewed, and nothing else
+
+
+def test_the_page_about_choosing_a_method_has_the_numbers_of_the_benchmark():
+    results = (BENCH / "results" / "best.md").read_text(encoding="utf-8").partition("chosen by the same folds\n")[2]
+    page = (BENCH.parent / "docs" / "which_calibrator.md").read_text(encoding="utf-8").partition("## How good it is")[2]
+    found, shown = (
+        [_numbers(line) for line in text.splitlines() if "±" in line and line[0] == "|"][:8] for text in (results, page)
+    )
+    # The benchmark has columns of all cells, of data sets, of the largest change and of counts between those of the halves.
+    assert shown == [row[:4] + row[11:15] for row in found]
+    for number in (found[0][4:6], found[0][15:17]):  # all cells, against the six chosen by folds
+        mean, error = (f"{abs(each):.1f}" for each in number)
+        assert f"{mean} ± {error} %" in page.partition("<!-- more -->")[0]
+
+
+def _numbers(row):
+    return [float(each) for each in re.findall(r"[+-]?\d+\.?\d*", row.replace("−", "-").partition(" | ")[2])]
 
 
 @pytest.mark.parametrize(("data", "model"), [("breast cancer", "logistic"), ("iris", "neighbours")])
@@ -62,6 +90,25 @@ def test_a_lookup_gives_what_the_classifier_itself_gives(bench, tmp_path, data, 
             )
         ]
         np.testing.assert_allclose(*pair, atol=1e-12)
+
+
+def test_the_six_are_chosen_by_their_cross_validated_loss_on_the_training_rows(bench, tmp_path):
+    cells, contestants, results = bench("best_cells"), bench("best_contestants"), bench("best_results")
+    cell = cells.Cell("breast cancer", "naive bayes")
+    found = results.collect([cell], 1, tmp_path, fit=True, nested=True)
+    scores, (features, _) = cells.load_scores(cell, 0, tmp_path), cells.rows_of(cell.data)
+    held_out = contestants.load_measures(cell, 0, tmp_path, "nested").held_out[0]
+    losses = {}
+    for name, (method, ensemble) in contestants.PEERS.items():
+        variant = CalibratedClassifierCV(cells.MODELS[cell.model](0), method=method, ensemble=ensemble, cv=5)
+        p = cross_val_predict(variant, features[scores.train[:, 0]], scores.train_labels, cv=5, method="predict_proba")
+        losses[name] = log_loss(scores.train_labels, p)
+    assert -held_out.mean(axis=0) == pytest.approx(list(losses.values()), rel=1e-5)
+    chosen = min(losses, key=losses.get)
+    assert list(found.peer_wins) == [chosen]
+    np.testing.assert_array_equal(found.numbers[results.BY_FOLDS][cell], found.numbers[chosen][cell])
+    others = [name for name in losses if name != chosen]
+    assert all(found.mean(name, cell) != found.mean(chosen, cell) for name in others)
 
 
 def test_a_cell_is_on_one_half_and_both_halves_have_two_classes_and_more(bench):
