@@ -43,8 +43,8 @@ VERDICTS = {
     "3, first figure: TS and EC in the reliability diagram": HOLDS,
     "4: accuracy grows with the training set": HOLDS,
     "4: similarity at every training size": HOLDS,
-    "4: minimum of the ECE": NO,  # within 0.1 on 16 of 19 networks
-    "4: size of the reduction": NO,  # 7 % in the paper's table, a third here
+    "4: minimum of the ECE": CONDITION,  # with augmented validation images; with clean ones within 0.1 on 16 of 19 networks
+    "4: size of the reduction": CONDITION,  # with augmented validation images; a third with clean ones
     "4: different temperatures": HOLDS,
     "C: share of corrupted labels": HOLDS,
     "C: EC better than TS under noise": HOLDS,
@@ -69,7 +69,7 @@ VERDICTS = {
     "5.3, caption: temperatures of the density figure": HOLDS,
 }
 # Statements that the paper's own data support and ours do not.
-ONLY_THE_PAPERS = {"4: minimum of the ECE", "4: size of the reduction"}
+ONLY_THE_PAPERS: set[str] = set()
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +156,10 @@ def test_statements_on_noise_average_its_table(claims, folder):
     assert (len(ours), kinds.count("_augmented")) == (8, 3)
     found = claims["4: size of the reduction"]
     assert found.ours.startswith(f"{100 * np.mean(clean):.0f} % ± ")
-    assert found.ours.endswith(f", {100 * np.mean(augmented):.0f} % with augmented ones")
-    assert found.claim.paper_data.startswith("6.6 %")
+    spread = np.std(augmented, ddof=1) / 8**0.5
+    shown = f"; {100 * np.mean(augmented):.0f} % ± {100 * spread:.0f} % with augmented ones on 3 of the eight"
+    assert found.ours.endswith(shown)
+    assert found.claim.paper_data.startswith("6.6 % ± 8.2 %")
     lower = sum(float(row["ece_ec"]) < float(row["ece_ts"]) for row in rows)
     assert claims["C: EC better than TS under noise"].ours.startswith(f"lower on {lower} of 11 networks, ")
 
