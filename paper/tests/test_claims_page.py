@@ -49,6 +49,11 @@ def test_the_page_of_claims_is_the_output_of_the_artefact(folder):
     assert_alike(page(claims), (ROOT / "docs" / "claims.md").read_text(encoding="utf-8"))
 
 
+def test_the_page_says_of_what_a_statement_is_true():
+    claim = paper.Claim("n", "4", "q", "c", "o", "contradicted", true_only_of="the paper's data")
+    assert "- **contradicted**. True only of the paper's data.\n" in page([claim])
+
+
 def test_pages_that_differ_in_a_word_or_a_number_are_not_alike():
     assert_alike("2.0 of 53, 53 %", "2.1 of 53, 54 %")
     for written in ("2.0 of 54, 53 %", "2.0 in 53, 53 %", "-2.0 of 53, 53 %", "2.0 of 53, 53 %, 53 %", "2.0 of 53, 90 %"):

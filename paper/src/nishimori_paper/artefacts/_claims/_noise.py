@@ -121,12 +121,13 @@ STATEMENTS = (
         "EC yields an reduction of the test ECE of 7 % on average",
         "the means of (ECE_TS − ECE_EC) / ECE_TS over our eight networks and over the paper's differ by at most 1.96 standard "
         "errors of the difference",
-        "{reduction:.0%} ± {reduction_error:.0%} on our eight networks with clean validation images; {reduction_augmented:.0%} ± "
-        "{reduction_augmented_error:.0%} with augmented ones on {n_augmented} of the eight",
+        "{reduction:.0%} ± {reduction_error:.0%} on our eight networks with clean validation images; "
+        "{reduction_augmented:.0%} ± {reduction_augmented_error:.0%} with augmented ones on {n_augmented} of the eight",
         lambda n: _agrees(n, "reduction"),
         "with augmented validation images for CIFAR-10, as in the paper; with clean ones it is larger",
         lambda n: _agrees(n, "reduction_augmented"),
-        paper_data="{reduction_paper:.1%} ± {reduction_paper_error:.1%}, the mean over the table of Appendix C (± over networks)",
+        paper_data="{reduction_paper:.1%} ± {reduction_paper_error:.1%}, the mean over the table of Appendix C (± over its "
+        "networks)",
         paper_holds=lambda n: abs(n["reduction_paper"] - n["reduction_claimed"]) <= _NEAR,
         chance="fails with probability 0.05 if the two means are equal for infinitely many networks",
     ),
