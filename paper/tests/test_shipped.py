@@ -344,8 +344,8 @@ def test_numbers_of_the_bundled_logits_are_those_on_the_pages():
     lingua = stored["lingua"]["methods"]
     sentence = (
         f"lingua, which names the language of short texts, is right on {lingua['none']['accuracy']:.0%} of "
-        f"{stored['lingua']['n_test']:,} messages that programs show but reports {lingua['none']['confidence']:.0%} confidence; "
-        f"one temperature lowers its ECE, the average gap between them, from {lingua['none']['ece']:.1%} to "
+        f"{stored['lingua']['n_test']:,} messages that programs show but reports {lingua['none']['confidence']:.0%} "
+        f"confidence; one temperature lowers its ECE, the average gap between them, from {lingua['none']['ece']:.1%} to "
         f"{lingua['adaptive']['ece']:.1%}"
     )
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())

@@ -111,7 +111,7 @@ def _validation_only(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _agrees(n: Numbers, ours: str) -> bool:
     """Whether a mean of ours differs from the paper's by no more than chance."""
-    return abs(n[ours] - n["reduction_paper"]) <= TWO_SIDED * hypot(n[f"{ours}_error"], n["reduction_paper_error"])
+    return bool(abs(n[ours] - n["reduction_paper"]) <= TWO_SIDED * hypot(n[f"{ours}_error"], n["reduction_paper_error"]))
 
 
 STATEMENTS = (
