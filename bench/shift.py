@@ -7,7 +7,7 @@
 `logits` computes the logits of the paper authors' networks on corrupted images, in blocks of 1,000 images; blocks whose files
 are in the folder already are left out. On one core of a CPU it takes about half an hour. `study` measures what the blocks
 allow, and writes bench/results/shift.md, paper/shift_results.json and docs/images/shift.png. Scores of a network that were
-computed before are read from the folder. `shares` measures again at which share of wrong labels calibration stops to pay: this
+computed before are read from the folder. `shares` measures again at which share of wrong labels calibration stops paying: this
 is about clean images, on which logits of the same networks are bundled. It takes half a minute.
 """
 
@@ -53,7 +53,7 @@ def measured(folder, network, n_blocks):
 
 
 def shares():
-    """Where calibration stops to pay, from the networks' bundled logits on the same clean images, in the same order."""
+    """Where calibration stops paying, from the networks' bundled logits on the same clean images, in the same order."""
     found = {}
     for network in NETWORKS:
         test = data.load(f"{network.dataset}/{network.model}-authors").test
@@ -125,7 +125,7 @@ def main():
     measuring = verbs.add_parser("study", help="measure, and write page, numbers and picture")
     measuring.add_argument("--picture", type=Path, default=ROOT / "docs" / "images" / "shift.png")
     measuring.set_defaults(run=study)
-    sharing = verbs.add_parser("shares", help="measure again where calibration stops to pay, and write page and numbers")
+    sharing = verbs.add_parser("shares", help="measure again where calibration stops paying, and write page and numbers")
     sharing.set_defaults(run=study_shares)
     for each in (measuring, sharing):
         each.add_argument("--page", type=Path, default=ROOT / "bench" / "results" / "shift.md")

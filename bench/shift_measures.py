@@ -13,7 +13,7 @@ from nishimori._fit.adaptive import kept_share
 from shift_conditions import CLEAN, CONDITIONS, NOISES, VARIANTS, kind_of, noisy, transitions
 
 SPLITS = 10
-# Of wrong validation labels, among which is the one at which calibration stops to pay; in more splits, because these are quick.
+# Of wrong validation labels, among which is the one at which calibration stops paying; in more splits, because these are quick.
 SHARES = tuple(i / 100 for i in range(21))
 SHARE_SPLITS = 40
 BINS = 15

@@ -20,7 +20,13 @@ def results():
     found = {name: json.loads((PAPER / f"{name}_results.json").read_text(encoding="utf-8")) for name in names}
     kinds, hypotheses = found["population"]["kinds"], found["population"]["hypotheses"]
     ratios = [each["values"]["log_ratio"]["mean"] for kind, each in kinds.items() if not kind.endswith(NOT_PLAIN)]
-    found["population"]["plain"] = {"kinds": len(ratios), "higher": sum(each < 0 for each in ratios)}
+    found["population"]["plain"] = {
+        "kinds": len(ratios),
+        "higher": sum(each < 0 for each in ratios),
+        "absolute": mean(map(abs, ratios)),
+    }
+    grown = [mean(row["growth of T"] for row in each["growth"]) for each in kinds.values() if each["growth"]]
+    found["population"]["growth"]["rose"] = sum(each > 0 for each in grown)
     found["population"]["lower"] = {name: -each["estimate"]["value"] for name, each in hypotheses.items()}
     few = [{name: each["values"][f"ece {name}, few"]["mean"] for name in ("adaptive", "ts")} for each in kinds.values()]
     behind = [each["adaptive"] - each["ts"] for each in few]
@@ -30,9 +36,9 @@ def results():
 
 
 def limits(networks):
-    """Shares of wrong labels in percent that each method can take: the least and the most of all networks.
+    """Shares of wrong labels in percent that each method tolerates: the least and the most of all networks.
 
-    And how many times as many it can take by the NLL as by the ECE.
+    And how many times as many it tolerates by the NLL as by the ECE.
     """
     uniform = [each["uniform"] for each in networks.values()]
     shares = {

@@ -49,6 +49,11 @@ def test_the_page_of_claims_is_the_output_of_the_artefact(folder):
     assert_alike(page(claims), (ROOT / "docs" / "claims.md").read_text(encoding="utf-8"))
 
 
+def test_the_page_says_of_what_a_statement_is_true():
+    claim = paper.Claim("n", "4", "q", "c", "o", "contradicted", true_only_of="the paper's data")
+    assert "- **contradicted**. True only of the paper's data.\n" in page([claim])
+
+
 def test_pages_that_differ_in_a_word_or_a_number_are_not_alike():
     assert_alike("2.0 of 53, 53 %", "2.1 of 53, 54 %")
     for written in ("2.0 of 54, 53 %", "2.0 in 53, 53 %", "-2.0 of 53, 53 %", "2.0 of 53, 53 %, 53 %", "2.0 of 53, 90 %"):
@@ -74,7 +79,8 @@ SENTENCES = {
     ("docs/paper.md", _noise): [
         "lower than that of TS on all {n_lower} networks, by {reduction:.0%} on average for our eight",
         "higher than without calibration on {n_worse_ts} of {n} networks after TS and on {n_worse_ec} after EC",
-        "the mean over its own table ({reduction_paper:.1%}), and here the reduction is {reduction:.0%}",
+        "the mean over its own table ({reduction_paper:.1%} ± {reduction_paper_error:.1%}), and here the reduction is "
+        "{reduction:.0%} ±",
         "on {n_worse_ts} of the {n} networks after TS and on {n_worse_ec} after EC",
     ],
     ("docs/paper.md", _validation): [
@@ -82,7 +88,10 @@ SENTENCES = {
         "{ratio_median:.1f} times as many as TS in the median of {n_networks} networks",
         "it needs {ratio_median:.1f} times as many, in the median of the {n_networks} bundled networks",
     ],
-    ("docs/paper.md", _figures): ["within 0.1 of it on {n_close} of {n_minima} networks"],
+    ("docs/paper.md", _figures): [
+        "({n_close_augmented} of {n_augmented} networks are within 0.1 of it)",
+        "within 0.1 of it on {n_close} of {n_minima} networks",
+    ],
     ("docs/errata.md", _regression): ["tied, at most {brier_logit_most:.0e} apart"],
 }
 

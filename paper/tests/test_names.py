@@ -33,7 +33,7 @@ def test_every_name_in_use_is_one_that_is_written_back(text):
     [
         ("svhn/resnet20", "svhn-resnet20.npz", "SVHN ResNet20 (ours)"),
         ("cifar10/resnet56-authors", "cifar10-resnet56-authors.npz", "CIFAR-10 ResNet56 (authors')"),
-        ("cifar10/resnet20-fraction-0.1", "cifar10-resnet20-fraction-0.1.npz", "CIFAR-10 ResNet20 (ours)"),
+        ("cifar10/resnet20-fraction-0.1", "cifar10-resnet20-fraction-0.1.npz", "CIFAR-10 ResNet20 (ours, 0.1 of the images)"),
         ("cifar10/densenet121", "cifar10-densenet121.npz", "CIFAR-10 DenseNet121 (ours)"),
         (
             "cifar10/densenet121-linear",
@@ -48,7 +48,13 @@ def test_every_name_in_use_is_one_that_is_written_back(text):
 def test_a_name_gives_the_file_and_the_label(text, file, label):
     name = NetworkName.parse(text)
     assert (name.file, name.label) == (file, label)
-    assert f"{name.title} ({name.whose})" == label
+    assert name.title == label.replace(f"{name.whose}, ", "").removesuffix(f" ({name.whose})")
+
+
+def test_no_two_bundled_networks_have_the_same_label():
+    labels = [NetworkName.parse(name).label for name in data.names()]
+    assert len(set(labels)) == len(labels)
+    assert NetworkName.parse("cifar10/resnet20-fraction-0.2").title == "CIFAR-10 ResNet20 (0.2 of the images)"
 
 
 def test_both_versions_of_a_network_have_the_same_name_except_for_who_trained_it():

@@ -307,7 +307,7 @@ def test_the_page_says_what_was_measured_of_kinds(numbers):
     sentences = [
         f"T_EC is slightly higher in {higher} of {len(plain)} kinds",
         f"log T changed by {np.mean(means):.2f} ± {numbers['growth']['error']:.2f} over kinds",
-        f"(r = {np.corrcoef(means, scales)[0, 1]:.2f}, slope {np.polyfit(scales, means, 1)[0]:.2f})",
+        f"(r = {np.corrcoef(means, scales)[0, 1]:.2f} over four kinds, slope {np.polyfit(scales, means, 1)[0]:.2f})",
         f"otherwise (r² = {np.mean([row['r2'] for each in plain.values() for row in each['growth']]):.2f})",
         f"a weight decay of at least {min(each['training']['weight_decay'] for each in numbers['networks'].values()):.0e}",
     ]

@@ -336,7 +336,7 @@ def test_the_page_says_what_was_measured(numbers):
     for each in (
         f"once {limit(least['ec']['ece'])} to {limit(most['ec']['ece'])} % of them are wrong",
         f"TS once {limit(least['ts']['ece'])} to {limit(most['ts']['ece'])} % are",
-        f"take {min(times):.1f} to {max(times):.1f} times as many",
+        f"both tolerate {min(times):.1f} to {max(times):.1f} times as many",
     ):
         assert each in readme
     # What is said without a number.

@@ -312,6 +312,21 @@ def test_in_the_final_half_no_difference_of_eces_is_beyond_two_standard_errors()
     assert [name for name, each in against.items() if abs(each["ece"]) > 2 * each["se"]] == ["voice_activity"]
 
 
+def test_by_class_the_difference_of_temperatures_of_a_model_with_few_classes_is_less_certain(monkeypatch):
+    """The error by class that the table leaves out, as the page says."""
+    from nishimori_paper.artefacts import _shipped_measures
+
+    monkeypatch.setattr(_shipped_measures, "_FEWEST_CLASSES", 2)
+    model = shipped.load("page_orientation")
+    found = {}
+    for half in ("development", "final"):
+        rows = _shipped_measures.joined(model.part(half, "fit"), model.part(half, "test"))
+        each = _shipped_measures.temperature_difference(rows)
+        found[half] = f"{each['difference'] / each['difference_se_class']:.1f}".replace("-", "−")
+    page = (ROOT / "docs" / "shipped_models.md").read_text(encoding="utf-8")
+    assert f"{found['final']} standard errors from 0 (final half; development {found['development']})" in page
+
+
 def test_numbers_of_the_bundled_logits_are_those_on_the_pages():
     import shipped_page
 
@@ -329,8 +344,8 @@ def test_numbers_of_the_bundled_logits_are_those_on_the_pages():
     lingua = stored["lingua"]["methods"]
     sentence = (
         f"lingua, which names the language of short texts, is right on {lingua['none']['accuracy']:.0%} of "
-        f"{stored['lingua']['n_test']:,} messages of programs but reports {lingua['none']['confidence']:.0%} confidence; one "
-        f"temperature lowers its ECE, the average gap between them, from {lingua['none']['ece']:.1%} to "
+        f"{stored['lingua']['n_test']:,} messages that programs show but reports {lingua['none']['confidence']:.0%} "
+        f"confidence; one temperature lowers its ECE, the average gap between them, from {lingua['none']['ece']:.1%} to "
         f"{lingua['adaptive']['ece']:.1%}"
     )
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())

@@ -31,7 +31,8 @@ class Claim:
     paper_data : str
         What the paper's own tables, figures or equations say about the statement; empty where they say nothing.
     true_only_of : str or None
-        ``"the paper's data"`` or ``"our data"`` if the criterion is met by one of the two and not by the other, else None.
+        ``"the paper's data"`` or ``"our data"`` if the statement holds, with or without a condition, for one of the two and not
+        for the other, else None.
     chance : str
         How probable it is that the criterion fails by chance, and under which assumption; empty where nothing is random.
     judgement : str

@@ -2,7 +2,7 @@
 
 >>> name = NetworkName.parse("cifar10/resnet20-fraction-0.5")
 >>> name.model, name.fraction, name.file, name.title
-('resnet20', 0.5, 'cifar10-resnet20-fraction-0.5.npz', 'CIFAR-10 ResNet20')
+('resnet20', 0.5, 'cifar10-resnet20-fraction-0.5.npz', 'CIFAR-10 ResNet20 (0.5 of the images)')
 """
 
 from dataclasses import dataclass, replace
@@ -56,9 +56,8 @@ class NetworkName:
 
     @property
     def title(self) -> str:
-        """Data set and model as the paper writes them."""
-        model = _MODELS.get(self.model) or self.model.removesuffix("-conv").replace("resnet", "ResNet")
-        return f"{_SETS[self.dataset]} {model}"
+        """Data set and model as the paper writes them, and the share of the images if the network saw a part of them."""
+        return self._titled(*self._share)
 
     @property
     def whose(self) -> str:
@@ -67,8 +66,8 @@ class NetworkName:
 
     @property
     def label(self) -> str:
-        """Title and who trained the network."""
-        return f"{self.title} ({self.whose})"
+        """The title with who trained the network."""
+        return self._titled(self.whose, *self._share)
 
     @property
     def our_version(self) -> Self:
@@ -79,6 +78,14 @@ class NetworkName:
     def authors_version(self) -> Self:
         """The same network, trained by the paper's authors."""
         return replace(self, authors=True)
+
+    @property
+    def _share(self) -> list[str]:
+        return [] if self.fraction is None else [f"{self.fraction:g} of the images"]
+
+    def _titled(self, *remarks: str) -> str:
+        model = _MODELS.get(self.model) or self.model.removesuffix("-conv").replace("resnet", "ResNet")
+        return f"{_SETS[self.dataset]} {model}" + (f" ({', '.join(remarks)})" if remarks else "")
 
 
 def resnet20_on(fraction: float) -> NetworkName:

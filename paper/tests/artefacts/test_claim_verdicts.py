@@ -60,7 +60,9 @@ def affine_maps(few, many):
 EQUIVALENT = {"ece_limit": 0.49, "ece_allowed": 0.5, "brier_limit": 0.29, "brier_allowed": 0.3, "n": 11}
 FEW_AND_MANY = {"few_allowed": 0.5, "many_allowed": 0.6}
 SIZES = {"size_ece_allowed": 0.5, "size_apart_paper": 0.099}
-SEVEN = {"reduction_claimed": 0.07, "reduction_error": 0.01}  # 1.96 errors are 0.0196
+# 1.96 errors of the difference are 0.0245 with clean images and 0.0490 with augmented ones.
+SEVEN = {"reduction_claimed": 0.07, "reduction_paper_error": 0.01}
+SEVEN |= {"reduction_error": 0.0075, "reduction_augmented_error": 0.0229}
 # By group and statement: the numbers that decide, the verdict, and of whose data alone the statement is true.
 CASES = {
     _maximisation: {
@@ -225,20 +227,26 @@ CASES = {
         "minimum of the ECE": [
             ({"n_close": 4, "n_minima": 9, "off_paper": 0.105}, HOLDS),
             ({"n_close": 4, "n_minima": 9, "off_paper": 0.095}, HOLDS, OURS),
-            ({"n_close": 5, "n_minima": 9, "off_paper": 0.105}, NO, PAPER),
-            ({"n_close": 5, "n_minima": 9, "off_paper": 0.095}, NO),
+            ({"n_close": 5, "n_minima": 9, "n_close_augmented": 2, "n_augmented": 5, "off_paper": 0.105}, CONDITION),
+            ({"n_close": 5, "n_minima": 9, "n_close_augmented": 2, "n_augmented": 5, "off_paper": 0.095}, CONDITION, OURS),
+            ({"n_close": 5, "n_minima": 9, "n_close_augmented": 3, "n_augmented": 5, "off_paper": 0.105}, NO, PAPER),
+            ({"n_close": 5, "n_minima": 9, "n_close_augmented": 3, "n_augmented": 5, "off_paper": 0.095}, NO),
         ],
     },
     _noise: {
         "size of the reduction": [
-            ({**SEVEN, "reduction": 0.051, "reduction_paper": 0.0655}, HOLDS),
-            ({**SEVEN, "reduction": 0.089, "reduction_paper": 0.0745}, HOLDS),
-            ({**SEVEN, "reduction": 0.089, "reduction_paper": 0.0755}, HOLDS, OURS),
-            ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.0745}, NO, PAPER),
-            ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.0655}, NO, PAPER),
-            ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.0755}, NO),
-            ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.0645}, NO),
-            ({**SEVEN, "reduction": 0.050, "reduction_paper": 0.0655}, NO, PAPER),
+            ({**SEVEN, "reduction": 0.042, "reduction_paper": 0.066}, HOLDS),
+            ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.066}, HOLDS),
+            ({**SEVEN, "reduction": 0.090, "reduction_paper": 0.0755}, HOLDS, OURS),
+            ({**SEVEN, "reduction": 0.041, "reduction_augmented": 0.018, "reduction_paper": 0.066}, CONDITION),
+            ({**SEVEN, "reduction": 0.091, "reduction_augmented": 0.018, "reduction_paper": 0.066}, CONDITION),
+            ({**SEVEN, "reduction": 0.091, "reduction_augmented": 0.114, "reduction_paper": 0.066}, CONDITION),
+            ({**SEVEN, "reduction": 0.020, "reduction_augmented": 0.018, "reduction_paper": 0.0645}, CONDITION, OURS),
+            ({**SEVEN, "reduction": 0.091, "reduction_augmented": 0.116, "reduction_paper": 0.0655}, NO, PAPER),
+            ({**SEVEN, "reduction": 0.200, "reduction_augmented": 0.200, "reduction_paper": 0.0745}, NO, PAPER),
+            ({**SEVEN, "reduction": 0.200, "reduction_augmented": 0.200, "reduction_paper": 0.0755}, NO),
+            ({**SEVEN, "reduction": 0.041, "reduction_augmented": 0.016, "reduction_paper": 0.0660}, NO, PAPER),
+            ({**SEVEN, "reduction": 0.000, "reduction_augmented": 0.000, "reduction_paper": 0.0645}, NO),
         ],
         "different temperatures": [
             ({"noisy_apart": 0.31, "clean_apart": 0.1, "clean_apart_paper": 0.2, "noisy_apart_paper": 0.61}, HOLDS),
@@ -421,9 +429,9 @@ def test_every_statement_about_images_says_how_probable_it_is_to_fail_by_chance(
 
 
 def test_texts_are_filled_in_with_numbers():
-    tests = {"holds": lambda n: n["x"] > 2, "holds_if": lambda n: n["x"] > 0, "paper_holds": lambda n: n["x"] < 2}
+    tests = {"holds": lambda n: n["x"] > 2, "holds_if": lambda n: n["x"] > 0, "paper_holds": lambda n: n["x"] > 4}
     texts = {"condition": "if {x}", "paper_data": "paper {x}", "chance": "chance {x}"}
     claim = Statement("n", "s", "q", "c {x}", "{x:.1f}, {x:.0%}", **texts, **tests).judged({"x": 1})
     assert (claim.ours, claim.condition, claim.paper_data) == ("1.0, 100 %", "if 1", "paper 1")
     assert (claim.criterion, claim.chance) == ("c 1", "chance 1")
-    assert claim.true_only_of == PAPER
+    assert claim.true_only_of == OURS

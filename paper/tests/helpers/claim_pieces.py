@@ -173,6 +173,7 @@ def noisy(ece_ts, ece_ec, augmented=None, temperatures=(2.0, 1.6), share=0.1):
     }
     if augmented is not None:
         result["augmented"] = row(temperatures, (0.1, *augmented), (0.2, 0.1, 0.1))
+        result["augmented error bars of images"] = {"ece_difference": 0.5 * augmented[0]}
     return result
 
 

@@ -87,7 +87,8 @@ class Statement:
     def _true_only_of(self, numbers: Numbers) -> Origin | None:
         if self.holds is None or self.paper_holds is None:
             return None
-        ours, paper = self.holds(numbers), self.paper_holds(numbers)
+        # A condition says of what a statement is true, which may be our data as well.
+        ours, paper = self._verdict(numbers) in ("holds", "holds with a condition"), self.paper_holds(numbers)
         return None if ours == paper else "our data" if ours else "the paper's data"
 
 
