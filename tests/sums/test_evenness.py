@@ -24,16 +24,18 @@ def test_logits_that_are_equal_up_to_rounding_have_no_temperature(method, dtype)
     assert refused.value.end == "flat"
 
 
-def test_one_row_that_differs_does_not_make_a_temperature_of_rounding():
-    logits = equal_up_to_rounding(1000, 2)
+@pytest.mark.parametrize("n", [1000, 30_000])  # of more than a few thousand, some are looked at first
+def test_one_row_that_differs_does_not_make_a_temperature_of_rounding(n):
+    logits = equal_up_to_rounding(n, 2)
     logits[0] = 0.0, 5.0
-    labels = np.where(RNG.random(1000) < 0.8, logits.argmax(axis=1), 1 - logits.argmax(axis=1))
+    labels = np.where(RNG.random(n) < 0.8, logits.argmax(axis=1), 1 - logits.argmax(axis=1))
     with pytest.raises(NoTemperatureError, match="equal up to rounding"):
         nishimori.ExpectationConsistency(input="logits").fit(logits, labels)
 
 
-def test_logits_that_are_small_have_a_small_temperature():
-    logits, labels = reference.drawn(600, 3, seed=1)
+@pytest.mark.parametrize("n", [600, 30_000])
+def test_logits_that_are_small_have_a_small_temperature(n):
+    logits, labels = reference.drawn(n, 3, seed=1)
     found = nishimori.ExpectationConsistency().fit(1e-14 * logits, labels)
     assert found.temperature_ == pytest.approx(1e-14 * reference.ec_temperature(logits, labels), rel=1e-6)
 
