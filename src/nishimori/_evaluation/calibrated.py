@@ -71,9 +71,12 @@ def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
     ``fitted`` holds calibrators by their names, perhaps some without a digest. What was said is in the list that is returned.
     """
     said: list[str] = []
+    known = {name: found for name, each in fitted.items() if (found := getattr(each, "data_digest_", None)) is not None}
+    if not known:
+        return said
 
     def tell(digest: str) -> None:
-        same = [name for name, each in fitted.items() if getattr(each, "data_digest_", None) == digest]
+        same = [name for name, each in known.items() if each == digest]
         if same:
             verb = "was" if len(same) == 1 else "were"
             warn_first(said, f"{' and '.join(same)} {verb} fitted to the rows that are measured here, {_FLATTERED}")

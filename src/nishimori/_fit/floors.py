@@ -101,8 +101,11 @@ def with_floor(data: Any, floor: float, name: str) -> Rows:
 
 def as_passed(data: Rows) -> Rows:
     """The rows without a floor that was chosen for them: the model as it is has none. One that the user named stays."""
-    found = data.with_floor(None) if getattr(data, "floor_is_chosen", False) else data
+    if not getattr(data, "floor_is_chosen", False):
+        return data
+    found = data.with_floor(None)
     assert found is not None, "rows with a floor can have another"
+    found.floor_is_chosen = False
     return found
 
 

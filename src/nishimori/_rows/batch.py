@@ -201,7 +201,7 @@ class Batch:
         """The rows with probabilities of at least ``floor``; logits stay as they are."""
         if self.given is None:
             return self
-        given = self.xp.where(self.given < floor, self.xp.full_like(self.given, floor), self.given)
+        given = arrays.at_least(self.given, floor)
         return replace(self, logits=self.xp.log(given), given=given)
 
     def at_rows(self, index: HostArray, clusters: Clusters | None) -> "Batch":

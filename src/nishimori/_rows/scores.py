@@ -202,10 +202,7 @@ class Scores:
 
     def _raise_to_floor(self, values: Array) -> Array:
         """``values``, none of them below the floor."""
-        if self.floor is None:
-            return values
-        xp = namespace(values)
-        return xp.where(values < self.floor, xp.full_like(values, self.floor), values)
+        return values if self.floor is None else arrays.at_least(values, self.floor)
 
     def _logits(self, values: Array) -> Array:
         if self.input == "logits":

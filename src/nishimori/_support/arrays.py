@@ -269,6 +269,12 @@ def largest(x: Array, n: int) -> Array:
     return namespace(x).sort(x, axis=1)[:, -n:]
 
 
+def at_least(values: Array, least: float) -> Array:
+    """The values, those below ``least`` raised to it; NaN stays."""
+    xp = namespace(values)
+    return xp.where(values < least, xp.full_like(values, least), values)
+
+
 def row_max(x: Array) -> Array:
     """The largest entry of each row, of shape (n, 1)."""
     if type(x) is not np.ndarray:

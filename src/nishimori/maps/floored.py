@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import log
 from typing import Any, ClassVar
 
-from nishimori._support.arrays import Array, namespace
+from nishimori._support.arrays import Array, at_least
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import temperature_of
 
@@ -36,9 +36,7 @@ class Floored(Map):
 
     def apply(self, logits: Array, groups: Any = None) -> Array:
         """What the other map makes of log-probabilities that are raised to that of the floor."""
-        xp = namespace(logits)
-        lowest = log(self.floor)
-        return self.map.apply(xp.where(logits < lowest, xp.full_like(logits, lowest), logits), groups)
+        return self.map.apply(at_least(logits, log(self.floor)), groups)
 
     @property
     def parameters(self) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nishimori._evaluation.limits import limits_of_gaps
+from nishimori._evaluation.limits import limits_of_gap
 from nishimori._evaluation.metrics.metric import Estimate, Limits, Metric, StandardError
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.predictions import BinSums, Predictions
@@ -107,9 +107,7 @@ def limits_of_size(card: "Scorecard", level: float) -> tuple[float, float]:
     """The limits of abs(confidence - accuracy) of all samples."""
     gap = card["gap"]
     assert gap.se is not None, "whose absence has a reason"
-    measured = np.array([[card.confidence], [card.accuracy], [gap.se], [1 / gap.squares]])
-    low, high = limits_of_gaps(measured, level, level)
-    return float(low[0]), float(high[0])
+    return limits_of_gap(card.confidence, card.accuracy, gap.se, gap.squares, level)
 
 
 def direction(gap: float) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nishimori._evaluation.limits import limits_of_ece, limits_of_gaps
+from nishimori._evaluation.limits import limits_of_ece, limits_of_gap
 from nishimori._evaluation.metrics.ece import Ece, PairedGaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
 from nishimori._sums.predictions import BinSums, Predictions
@@ -159,6 +159,4 @@ def _limits_of_size(gap: Estimate, level: float) -> tuple[float, float]:
     assert gap.se is not None, "whose absence has a reason"
     assert gap.gaps is not None, "which is made of bins"
     share = gap.gaps.true_share
-    measured = np.array([[share + gap.value], [share], [gap.se], [1 / gap.squares]])
-    low, high = limits_of_gaps(measured, level, level)
-    return float(low[0]), float(high[0])
+    return limits_of_gap(share + gap.value, share, gap.se, gap.squares, level)
