@@ -23,7 +23,7 @@ define LINT
 	$(1)/ruff check .
 endef
 
-.PHONY: help demo quick test lint full-lint types contracts docs byte-code native unit fuzz bench map picture minimum public-types release clean
+.PHONY: help demo quick test lint full-lint types contracts docs byte-code native unit fuzz bench picture minimum public-types release clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -71,9 +71,6 @@ fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
 
 bench: $(VENV)/installed  ## Time fitting against SciPy and scikit-learn
 	$(BIN)/python bench/fit.py
-
-map:  ## Write the map of the modules into CONTRIBUTING.md
-	@$(PYTHON) tests/helpers/module_map.py
 
 picture: $(VENV)/installed  ## Draw the README's picture again
 	$(BIN)/nishimori demo -o build/picture --force

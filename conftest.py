@@ -27,7 +27,7 @@ collect_ignore = ["tests/helpers", "tests/measured", "tests/contract/without_pap
 # Modules and folders, as patterns of their paths below this folder, and the package that all of their tests and examples need.
 NEEDED = {
     "src/nishimori/_kernels/triton*.py": "torch",
-    "src/nishimori/_rows/dask_places.py": "dask",
+    "src/nishimori/_dask/places.py": "dask",
     "paper/src/nishimori_paper/models/*.py": "torch",
     "paper/src/nishimori_paper/training/_[nt]*.py": "torch",
     "paper/src/nishimori_paper/training/_pixels.py": "torch",
@@ -45,7 +45,7 @@ NEEDED = {
     "paper/tests/test_models.py": "torch",
     "paper/tests/training/*.py": "torch",
     "tests/plot/*.py": "matplotlib",
-    "tests/rows/test_dask*.py": "distributed",
+    "tests/dask/test_*.py": "distributed",
     "tests/torch/*.py": "torch",
 }
 
@@ -69,15 +69,15 @@ SLOW = [
     "tests/kernels/*.py",
     "paper/tests/*.py",
     "paper/tests/artefacts/*.py",
+    "paper/tests/theory/*.py",
     "tests/property/*.py",
     "tests/report/*.py",
-    "tests/rows/array_files/test_files.py",
+    "tests/files/arrays/test_files.py",
     "tests/rows/test_stored_rows.py",
     "tests/rows/test_tokens.py",
-    "tests/rows/test_top_k_rows.py",
+    "tests/top_k/test_rows.py",
     "tests/sums/test_binned_gaps.py",
     "tests/support/test_arrays.py",
-    "tests/theory/*.py",
 ]
 
 # Why a test may be skipped in continuous integration, other than for lack of a package that is not in requirements/test.txt.

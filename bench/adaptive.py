@@ -8,7 +8,7 @@ Random validation sets are drawn with repetition from the validation images of e
 the population, and a set of n images varies as n new images would. Each is fitted by EC and TS; every form of shrinkage is
 applied to the same fits, and its test ECE (15 bins of equal mass, 5,000 test images), NLL and distance to the population's
 T_EC are averaged. Labels are clean, have Table 2's noise, or half of that noise (on which nothing was chosen), in both sets or
-in the validation set alone. The teachers of `nishimori.theory` are a second kind of data: binary, with ECE and T_EC known
+in the validation set alone. The teachers of `nishimori_paper.theory` are a second kind of data: binary, with ECE and T_EC known
 without sampling error.
 
 Writes numbers to adaptive.json and tables to adaptive.md in the folder of results, and pictures to the folder of images.
@@ -24,8 +24,9 @@ from scipy.special import expit, ndtri
 from adaptive_draws import SCORED, Pool, Scores, drawn_labels
 from adaptive_pictures import pictures
 from adaptive_tables import report
-from nishimori import data, theory
+from nishimori import data
 from nishimori._fit.adaptive import Adapted, kept_share
+from nishimori_paper import theory
 
 ROOT = Path(__file__).parent.parent
 SIZES = (50, 100, 200, 400, 1000, 2000, 5000)

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 import nishimori
-from nishimori._rows.array_files.new_arrays import new_arrays
-from nishimori._rows.tables.new_table import new_table
+from nishimori._files.arrays.new_arrays import new_arrays
+from nishimori._files.tables.new_table import new_table
 
 ARRAYS, TABLES = ("npz", "npy", "pt", "safetensors"), ("csv", "csv.gz", "jsonl", "parquet", "feather")
 N_CLASSES, BLOCK = 10, 20_000

@@ -23,11 +23,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
 
+import dask
 import nishimori
 from cost_model_formula import Cost, Job
 from cost_model_messages import N_CLUSTERS, messages, spread

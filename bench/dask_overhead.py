@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
 
+import dask
 import nishimori
 from files import read_raw, write
 

@@ -18,7 +18,7 @@ import nishimori
 from nishimori import data, required_samples, temperatures
 from nishimori.errors import NoTemperatureError
 from nishimori.results import Temperatures
-from nishimori.theory import plan, state_evolution
+from nishimori_paper.theory import plan, state_evolution
 
 NETWORKS = ("cifar10/resnet20", "svhn/resnet20", "cifar100/vgg19")
 TEACHERS = ("logit", "probit", "affine", "constant")

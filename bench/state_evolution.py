@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nishimori.theory import StateEvolution, optimal_penalty, plain_iterations, separability, state_evolution, sweep
-from nishimori.theory._fixed_point import Problem, unpack
-from nishimori.theory._state_evolution import regression
+from nishimori_paper.theory import StateEvolution, optimal_penalty, plain_iterations, separability, state_evolution, sweep
+from nishimori_paper.theory._fixed_point import Problem, unpack
+from nishimori_paper.theory._state_evolution import regression
 
 TEACHERS = ("logit", "affine", "constant")
 ALPHAS = (0.5, 1, 2, 2.278, 2.447, 3.637, 6, 20, 50)

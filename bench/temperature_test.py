@@ -27,7 +27,7 @@ import nishimori
 from nishimori import calibration_test, data, temperatures
 from nishimori.errors import NoTemperatureError
 from nishimori.plot._style import OTHER_COLORS, TEACHER_COLORS
-from nishimori.theory import state_evolution
+from nishimori_paper.theory import state_evolution
 
 SIZES = (100, 300, 1000, 5000)
 NETWORKS = ("cifar10/resnet20", "svhn/resnet20", "cifar100/vgg19")

@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 from scipy.stats import t as student
 
-from nishimori.theory import Experiments, StateEvolution, simulate, state_evolution
+from nishimori_paper.theory import Experiments, StateEvolution, simulate, state_evolution
 
 TEACHERS = ("logit", "affine", "constant", "probit")
 ALPHAS = (0.5, 1, 2, 3, 6, 15)

@@ -1,7 +1,7 @@
 """Define your own teacher: a logit teacher whose labels are flipped with probability 0.1.
 
 The example compares theory and simulation of logistic regression trained on these labels, and prints the calibration error
-before and after temperature scaling and expectation consistency. The picture needs ``pip install matplotlib``.
+before and after temperature scaling and expectation consistency. It needs ``pip install nishimori-paper``.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import expit
 
-from nishimori.theory import Teacher, simulate, state_evolution
+from nishimori_paper.theory import Teacher, simulate, state_evolution
 
 
 @dataclass(frozen=True)

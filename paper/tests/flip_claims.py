@@ -44,7 +44,7 @@ SLOW = {
 # What every child needs, except nishimori_paper, which may be changed.
 IMPORTS = (
     *("matplotlib.pyplot", "pytest", "scipy.integrate", "scipy.optimize", "sklearn.base"),
-    *(f"nishimori.{name}" for name in ("data", "metrics", "theory", "_calibrators.methods", "plot")),
+    *(f"nishimori.{name}" for name in ("data", "metrics", "_calibrators.methods", "plot")),
 )
 
 PAIRS = ((ast.Lt, ast.GtE), (ast.Gt, ast.LtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot))

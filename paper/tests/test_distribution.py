@@ -14,7 +14,7 @@ import nishimori_paper as paper
 from nishimori import data
 from nishimori.data._folders import IN_PAPER, names_in
 from nishimori_paper import shipped
-from nishimori_paper.cli import app
+from nishimori_paper.cli import _theory, app
 
 NETWORKS = Path(paper.__file__).parent / "networks"
 
@@ -24,9 +24,9 @@ def test_it_has_the_version_of_the_library_and_needs_the_same():
     assert f"nishimori=={nishimori.__version__}" in requires("nishimori-paper")
 
 
-def test_its_command_and_its_networks_are_found_through_entry_points():
-    (command,) = entry_points(group="nishimori.commands", name="paper")
-    assert command.load() is app
+def test_its_commands_and_its_networks_are_found_through_entry_points():
+    commands = {name: entry_points(group="nishimori.commands", name=name) for name in ("paper", "theory")}
+    assert {name: point.load() for name, (point,) in commands.items()} == {"paper": app, "theory": _theory.app}
     assert set(data.names()) == {"cifar10/resnet20", *names_in(NETWORKS)}
     assert len(data.names()) == 19
 

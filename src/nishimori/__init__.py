@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from nishimori import results as results
     from nishimori import sequences as sequences
     from nishimori import testing as testing
-    from nishimori import theory as theory
     from nishimori import torch as torch
     from nishimori._calibrators.adaptive import AdaptiveConsistency as AdaptiveConsistency
     from nishimori._calibrators.best import Best as Best
@@ -65,9 +64,9 @@ if TYPE_CHECKING:
     from nishimori._rows.batch import Batch as Batch
     from nishimori._rows.entry import rows as rows
     from nishimori._rows.rows import Rows as Rows
-    from nishimori._rows.top_k import TopK as TopK
+    from nishimori._sketch.sketch import Sketch as Sketch
     from nishimori._sums.observables import Observable as Observable
-    from nishimori._sums.sketch.sketch import Sketch as Sketch
+    from nishimori._top_k.top_k import TopK as TopK
     from nishimori.maps.kinds import register_map as register_map
     from nishimori.maps.map import Map as Map
     from nishimori.report import Report as Report
@@ -86,7 +85,6 @@ _HOME = {
     "results": "",
     "sequences": "",
     "testing": "",
-    "theory": "",
     "torch": "",
     "Batch": "_rows.batch",
     "bootstrap": "_evaluation.bootstrap",
@@ -117,10 +115,10 @@ _HOME = {
     "Rows": "_rows.rows",
     "rows": "_rows.entry",
     "SeveralParameters": "_calibrators.several_parameters",
-    "Sketch": "_sums.sketch.sketch",
+    "Sketch": "_sketch.sketch",
     "temperature_curve": "_evaluation.curve",
     "temperatures": "_fit.temperatures",
-    "TopK": "_rows.top_k",
+    "TopK": "_top_k.top_k",
 }
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604 - the table is the list

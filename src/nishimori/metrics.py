@@ -12,11 +12,14 @@ array z of shape (n,) stands for the two logits (0, z), a flat array p of probab
 A metric of your own is a subclass of `nishimori.Metric`; `register` gives it its name here and everywhere else.
 """
 
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass, replace
+from inspect import Parameter, Signature, cleandoc
 from typing import Any, Protocol, Unpack
 
 from nishimori._evaluation.decomposition import Decomposition, decomposition
 from nishimori._evaluation.metrics import table
-from nishimori._evaluation.metrics.functions import function_of
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import register
 from nishimori._rows.entry import open_rows
@@ -61,7 +64,7 @@ top_n_accuracy: MetricFunction
 def __getattr__(name: str) -> Any:
     if name.startswith("_") or name not in table.names():
         raise AttributeError(f"module 'nishimori.metrics' has no attribute {name!r}")
-    made = function_of(table.find_metric(name))
+    made = _function_of(table.find_metric(name))
     if name in table.built_in():
         globals()[name] = made
     return made
@@ -69,6 +72,66 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *table.names()})
+
+
+# How a metric becomes a function: signature and docstring are made of the metric's class.
+
+_BEFORE = """logits, labels
+    Scores and true classes, as for `rows`.
+"""
+_AFTER = """temperature : float
+    Divide the logits by this first, so that one array serves before and after calibration.
+**options
+    What is said about the data: see `rows`.
+"""
+
+
+def _function_of(metric: Metric) -> Callable[..., float]:
+    """The function that computes a metric of data, with the parameters of the metric as keywords.
+
+    It knows its metric as ``metric``, so that `evaluate` and others take the function as well.
+    """
+    own: dict[str, Any] = {each.name: each.default for each in fields(metric)} if is_dataclass(metric) else {}
+
+    def function(logits: Any, labels: Any = None, *, temperature: float = 1.0, **options: Any) -> float:
+        chosen = {name: options.pop(name) for name in own if name in options}
+        used: Metric = replace(metric, **chosen) if chosen else metric  # type: ignore[type-var]
+        beta = 1 / checked_temperature(temperature)
+        data = open_rows(logits, labels, **options)
+        used.check(data)
+        return used.measure(data, beta)
+
+    function.__name__ = function.__qualname__ = metric.name
+    function.__module__ = "nishimori.metrics"
+    function.__doc__ = _docstring(cleandoc(type(metric).__doc__ or ""))
+    keywords = {"temperature": 1.0} | {
+        name: Parameter.empty if default is MISSING else default for name, default in own.items()
+    }
+    function.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter("logits", Parameter.POSITIONAL_OR_KEYWORD),
+            Parameter("labels", Parameter.POSITIONAL_OR_KEYWORD, default=None),
+            *(Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in keywords.items()),
+            Parameter("options", Parameter.VAR_KEYWORD),
+        ],
+        return_annotation=float,
+    )
+    made = takes_rows(refuses=ONE_NUMBER)(function)
+    made.metric = metric  # type: ignore[attr-defined]
+    return made
+
+
+def _docstring(text: str) -> str:
+    """The docstring of the class with the arguments of every metric among its parameters."""
+    head = "Parameters\n----------\n"
+    if head in text:
+        # Its own parameters end where the next section begins, or at the end.
+        begin = text.index(head) + len(head)
+        end = next((found.start() for found in re.finditer(r"\n\n(?=\w[^\n]*\n-+\n)|\Z", text[begin:])), 0) + begin
+        return f"{text[:begin]}{_BEFORE}{text[begin:end]}\n{_AFTER.rstrip()}{text[end:]}"
+    section = re.search(r"^\w[^\n]*\n-{3,}$", text, re.MULTILINE)
+    place = section.start() if section else len(text)
+    return f"{text[:place].rstrip()}\n\n{head}{_BEFORE}{_AFTER}\n{text[place:]}".rstrip()
 
 
 @takes_rows(refuses=ONE_NUMBER)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from nishimori._evaluation.scorecard import Scorecard as Scorecard
     from nishimori._fit.match import FitInfo as FitInfo
     from nishimori._fit.temperatures import Temperatures as Temperatures
-    from nishimori._rows.top_k import ProbabilityBounds as ProbabilityBounds
     from nishimori._sums.reliability import Reliability as Reliability
     from nishimori._support.intervals import Interval as Interval
+    from nishimori._top_k.top_k import ProbabilityBounds as ProbabilityBounds
 
 _HOME = {
     "Bootstrap": "_evaluation.bootstrap",
@@ -56,7 +56,7 @@ _HOME = {
     "MetricChange": "_evaluation.diff",
     "MetricChanges": "_evaluation.diff",
     "MultilabelScorecard": "_evaluation.multilabel",
-    "ProbabilityBounds": "_rows.top_k",
+    "ProbabilityBounds": "_top_k.top_k",
     "Recommendation": "_evaluation.recommendation",
     "RecommendedMethod": "_evaluation.recommendation",
     "Reliability": "_sums.reliability",

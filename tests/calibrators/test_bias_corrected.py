@@ -267,7 +267,7 @@ REFUSED = {
     ),
     "sketch": (
         lambda: BiasCorrected().fit(nishimori.Sketch().update(LOGITS, LABELS)),
-        "^`X` must not be a sketch for BiasCorrected: a sketch holds sums that determine one temperature",
+        "^A Sketch keeps sums, and has no rows to read",
     ),
     "counts": (
         lambda: BiasCorrected().fit(LOGITS, LABELS, clusters=np.arange(1500) // 2, counts=True),

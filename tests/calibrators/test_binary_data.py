@@ -201,8 +201,7 @@ REFUSED = {
     ),
     "sketch": (
         lambda kind: kind().fit(nishimori.Sketch().update(SCORES, LABELS)),
-        "`X` must not be a sketch for {name}: a sketch holds sums that determine one temperature, but not several parameters. "
-        "Pass the logits themselves.",
+        "A Sketch keeps sums, and has no rows to read. Pass logits and labels instead.",
     ),
     "counted clusters": (
         lambda kind: kind().fit(SCORES, LABELS, clusters=np.arange(N) // 2, counts=True),

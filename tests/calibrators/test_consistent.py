@@ -334,7 +334,7 @@ def test_the_map_of_a_linear_method_stays_linear_and_others_are_tempered():
         ),
         (Consistent(), (LOGITS, LABELS[:-1]), "`y`"),
         (Consistent(), (np.full((50, 3), np.nan), np.arange(50) % 3), "NaN"),
-        (Consistent(), (nishimori.Sketch().update(LOGITS, LABELS),), "sketch"),
+        (Consistent(), (nishimori.Sketch().update(LOGITS, LABELS),), "A Sketch keeps sums"),
     ],
 )
 def test_bad_input_is_refused_with_what_to_do(made, data, message):

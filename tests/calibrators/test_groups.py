@@ -286,7 +286,7 @@ def _refused():
         ),
         "`groups` must be left out where `X` yields batches. Yield dictionaries with the keys logits, labels, clusters and "
         "groups, which each batch then brings itself.": lambda: named.fit(lambda: iter([(LOGITS, LABELS)]), groups=SITES),
-        "`X` must not be a sketch, which has no sums per group. Pass logits and labels.": lambda: one.fit(
+        "A Sketch has no sums per group. Pass logits and labels instead.": lambda: one.fit(
             nishimori.Sketch().update(LOGITS, LABELS)
         ),
         "`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.": lambda: one.fit(

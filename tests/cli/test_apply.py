@@ -10,10 +10,10 @@ from optional import pd, pyarrow
 from own_process import warm
 
 import nishimori
-from nishimori._rows.tables import columnar
-from nishimori._rows.tables import text as text_module
-from nishimori._rows.tables.files import ENDINGS, open_table
-from nishimori._rows.tables.new_table import new_table
+from nishimori._files.tables import columnar
+from nishimori._files.tables import text as text_module
+from nishimori._files.tables.files import ENDINGS, open_table
+from nishimori._files.tables.new_table import new_table
 
 LOGITS, LABELS = reference.drawn(60, 3)
 NAMES = ["cat", "dog", "eel"]

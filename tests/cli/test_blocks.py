@@ -11,7 +11,7 @@ from optional import pd, safetensors, torch
 from own_process import warm
 
 import nishimori
-from nishimori._rows.tables.new_table import new_table
+from nishimori._files.tables.new_table import new_table
 
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(0).integers(0, 3, 900).astype(float)
@@ -58,12 +58,12 @@ def write_parts(folder):
 @pytest.fixture(params=[2**28, 1000], ids=["kept", "read again"])
 def limit(request, monkeypatch):
     """Small blocks, and scores that fit or do not."""
-    monkeypatch.setattr("nishimori._rows.spooled_scores.KEPT", request.param)
+    monkeypatch.setattr("nishimori._files.spooled_scores.KEPT", request.param)
     monkeypatch.setattr("nishimori._support.arrays._HOST_BLOCK", 500)
     monkeypatch.setattr("nishimori._rows.pieces._NUMBERS", 1000)
-    monkeypatch.setattr("nishimori._rows.tables.text.CELLS", 700)
-    monkeypatch.setattr("nishimori._rows.tables.json_lines.CELLS", 700)
-    monkeypatch.setattr("nishimori._rows.tables.columnar._CELLS", 700)
+    monkeypatch.setattr("nishimori._files.tables.text.CELLS", 700)
+    monkeypatch.setattr("nishimori._files.tables.json_lines.CELLS", 700)
+    monkeypatch.setattr("nishimori._files.tables.columnar._CELLS", 700)
 
 
 @pytest.mark.usefixtures("limit")

@@ -9,7 +9,7 @@ import typer
 
 from nishimori.cli import _app, _commands
 
-ABSENT = "error: `nishimori paper` comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`.\n"
+ABSENT = "error: `nishimori {}` comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`.\n"
 MODULE = """
 import typer
 from nishimori.errors import InputError
@@ -20,6 +20,8 @@ def hello(name: str = "you"):
 @app.command()
 def bye(name: str = "Ada"):
     raise InputError("name", "be short", got="'Ada'")
+alone = typer.Typer()
+alone.command(help="Say hello.")(hello)
 """
 
 
@@ -40,17 +42,26 @@ def run(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "words", ["paper", "paper list", "paper --help", "paper check all --quick -o x", "paper train --data images --no-such"]
+    "words",
+    [
+        "paper",
+        "paper list",
+        "paper --help",
+        "paper check all --quick -o x",
+        "paper train --data images --no-such",
+        "theory logit",
+    ],
 )
 def test_where_nishimori_paper_is_absent_its_command_says_what_to_install(run, words):
-    assert run(words) == (2, "", ABSENT)
+    assert run(words) == (2, "", ABSENT.format(words.split()[0]))
 
 
-def test_where_nishimori_paper_is_absent_the_help_lists_its_command_as_where_it_is_present(run):
-    line = "paper    Make the tables and figures of arXiv:2303.02644 and compare."
-    assert line in run("--help").out
+def test_where_nishimori_paper_is_absent_the_help_lists_its_commands_as_where_it_is_present(run):
+    absent = run("--help").out
+    assert "paper    Make the tables and figures of arXiv:2303.02644 and compare." in absent
+    assert "theory   Print what calibration does to a model with an exact solution." in absent
     pytest.importorskip("nishimori_paper")
-    assert line in run("--help", paper="nishimori_paper.cli:app").out
+    assert run("--help", paper="nishimori_paper.cli:app", theory="nishimori_paper.cli._theory:app").out == absent
 
 
 def test_a_package_adds_a_command_which_the_help_and_the_completion_show(run):
@@ -61,6 +72,12 @@ def test_a_package_adds_a_command_which_the_help_and_the_completion_show(run):
     context = command.make_context("nishimori", [], resilient_parsing=True)
     assert [item.value for item in command.shell_complete(context, "gr")] == ["greet"]
     assert [item.value for item in command.shell_complete(context, "p")] == ["paper"]
+
+
+def test_the_name_of_the_only_command_of_an_app_is_not_typed(run):
+    greetings = {"greet": "greetings_of_a_test:alone"}
+    assert run("greet --name Ada", **greetings) == (0, "Hello, Ada\n", "")
+    assert "greet    Say hello." in run("--help", **greetings).out
 
 
 def test_messages_name_the_options_of_an_added_command(run):

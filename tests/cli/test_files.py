@@ -10,7 +10,7 @@ from bombs import save_bombs
 from optional import pd, safetensors, torch
 
 import nishimori
-from nishimori._rows.file_rows import SUFFIXES
+from nishimori._files.file_rows import SUFFIXES
 
 LOGITS, LABELS = reference.drawn(40, 3)
 WEIGHTS = np.arange(1.0, 41)

@@ -9,7 +9,7 @@ import shell
 from optional import pd
 
 import nishimori
-from nishimori._rows.tables import columnar, text
+from nishimori._files.tables import columnar, text
 from nishimori.cli import _apply
 
 LOGITS, LABELS = reference.drawn(300, 3, seed=3)

@@ -8,7 +8,7 @@ import reference
 import shell
 from optional import pd
 
-from nishimori._rows.tables import arrow_lines
+from nishimori._files.tables import arrow_lines
 
 RNG = np.random.default_rng(5)
 LOGITS = 3 * RNG.normal(size=(900, 4))

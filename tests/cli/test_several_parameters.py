@@ -133,7 +133,7 @@ def test_a_sketch_does_not_tell_several_parameters(place, method):
     assert shell.nishimori("sketch t.npz -o s.npz", place=place).code == 0
     ended = shell.nishimori(f"fit s.npz -o c.json --method {method}", place=place)
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith("error: The file must not be a sketch")
+    assert ended.err.startswith("error: A Sketch ")
     assert "Pass logits" in ended.err or "Pass the logits" in ended.err
     assert ended.err.count("\n") == 1
 

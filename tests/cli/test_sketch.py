@@ -10,7 +10,7 @@ from optional import pd
 
 import nishimori
 from nishimori import Sketch
-from nishimori._rows.tables import columnar, text
+from nishimori._files.tables import columnar, text
 
 LOGITS, LABELS = reference.drawn(900, 4, seed=3)
 WEIGHTS = np.arange(900) % 3

@@ -342,7 +342,7 @@ main()
 )
 
 
-@pytest.mark.parametrize("module", ["rich.console", "typer", "nishimori.cli._theory", "numpy", "scipy.special"])
+@pytest.mark.parametrize("module", ["rich.console", "typer", "nishimori_paper.cli._theory", "numpy", "scipy.special"])
 @pytest.mark.parametrize(
     ("before", "code"),
     [("", 130), ("signal.signal(signal.SIGINT, signal.SIG_IGN)", 0)],
@@ -370,7 +370,7 @@ def broken(monkeypatch):
         def fail(*_):
             raise error
 
-        monkeypatch.setattr("nishimori.theory.state_evolution", fail)
+        monkeypatch.setattr("nishimori_paper.theory.state_evolution", fail)
         return shell.nishimori(*THEORY)
 
     return command

@@ -24,6 +24,7 @@ KEPT = ROOT / "build" / "gallery"
 # What an example may import beyond nishimori's own dependencies, and what that needs to be installed.
 OPTIONAL = {
     "matplotlib": ["matplotlib"],
+    "nishimori_paper": ["nishimori_paper"],
     "torch": ["torch"],
     "lightning": ["lightning"],
     "transformers": ["transformers", "accelerate"],
@@ -45,7 +46,7 @@ FEWER = {
 }
 
 # What the examples import, made once for all of them.
-IMPORTS = ("nishimori.torch", "nishimori.theory", "nishimori._calibrators.methods", "nishimori._evaluation.compare")
+IMPORTS = ("nishimori.torch", "nishimori_paper.theory", "nishimori._calibrators.methods", "nishimori._evaluation.compare")
 IMPORTS += ("sklearn.datasets", "sklearn.linear_model", "matplotlib.pyplot", "transformers.trainer")
 
 

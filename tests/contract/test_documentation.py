@@ -15,7 +15,7 @@ IMPORTS += ("sklearn.datasets", "sklearn.linear_model", "pandas", "pydantic", "m
 
 
 # Pages about the paper, whose blocks may use nishimori-paper. On other pages a block that does so says what to install.
-PAPER = {"paper", "claims", "errata", "why_ec_and_ts_agree", "shipped_models"}
+PAPER = {"paper", "claims", "errata", "why_ec_and_ts_agree", "shipped_models", "theory"}
 
 
 def runner_with(folder, *first):
@@ -80,4 +80,5 @@ def test_only_blocks_that_say_so_name_networks_of_nishimori_paper(page):
     for text in unmarked(page):
         assert not [name for name in IN_PAPER if f'"{name}"' in text]
         assert "nishimori paper" not in text
+        assert "nishimori theory" not in text
         assert "nishimori_paper" not in text

@@ -297,7 +297,10 @@ REFUSED = {
         lambda: TopClass().fit(np.where(LOGITS < -6, -np.inf, LOGITS), LABELS),
         r"^`X` must not have masked classes \(-inf\)",
     ),
-    "sketch": (lambda: TopClass().fit(nishimori.Sketch().update(LOGITS, LABELS)), "^`X` must not be a sketch for TopClass"),
+    "sketch": (
+        lambda: TopClass().fit(nishimori.Sketch().update(LOGITS, LABELS)),
+        "^A Sketch keeps sums, and has no rows to read",
+    ),
     "counts": (
         lambda: TopClass().fit(LOGITS, LABELS, clusters=np.arange(1200) // 2, counts=True),
         "^`counts` must be False where `clusters` is given",

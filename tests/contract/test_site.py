@@ -15,7 +15,7 @@ yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TABS = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
-MODULES = ("data", "maps", "metrics", "plot", "sequences", "testing", "theory", "torch")
+MODULES = ("data", "maps", "metrics", "plot", "sequences", "testing", "torch")
 
 # Names of the same thing in two places; the reference has the shorter one, or that among the results.
 ALIASES = {"maps.Map", "metrics.Decomposition", "metrics.Reliability"}

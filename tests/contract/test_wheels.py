@@ -112,6 +112,7 @@ def test_the_library_alone_calibrates_its_network_and_says_where_the_rest_is(alo
     assert run(alone, "python", "-c", NAMES, cwd=tmp_path) == (0, "cifar10/resnet20\n", "")
     remedy = "comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`.\n"
     assert run(alone, "nishimori", "paper", "list", cwd=tmp_path) == (2, "", f"error: `nishimori paper` {remedy}")
+    assert run(alone, "nishimori", "theory", "logit", cwd=tmp_path) == (2, "", f"error: `nishimori theory` {remedy}")
     code, _, err = run(alone, "nishimori", "demo", "--network", "svhn/resnet20", cwd=tmp_path)
     assert (code, err) == (1, f"error: The network 'svhn/resnet20' {remedy}")
 
@@ -121,6 +122,7 @@ def test_together_they_have_the_command_and_all_networks(together, tmp_path):
     code, out, err = run(together, "nishimori", "paper", "list", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert "table-real" in out
+    assert run(together, "nishimori", "theory", "affine", "--alpha", "20", "--penalty", "1e-4", cwd=tmp_path)[0] == 0
     assert len(run(together, "python", "-c", NAMES, cwd=tmp_path)[1].split()) == 19
     code, out, _ = run(together, "nishimori", "paper", "check", "figure-reliability", "--quick", "--json", cwd=tmp_path)
     assert code == 0

@@ -9,7 +9,7 @@ from scipy import stats
 
 import nishimori
 from nishimori import ExpectationConsistency, calibration_test
-from nishimori._evaluation.redrawn_ece import RedrawnAnswers, RedrawnECE
+from nishimori._evaluation.calibration_statistics import RedrawnAnswers, RedrawnECE
 from nishimori.errors import InputError, NoTemperatureError
 
 # Those that ask about one temperature or one calibrator, and among them those that are means over samples, and gaps of a fit.
@@ -248,8 +248,12 @@ def test_what_a_sketch_cannot_test_is_refused():
         calibration_test(nishimori.Sketch(["ec"]).update(logits, labels), statistic="energy")
     with pytest.raises(InputError, match="`calibrator` must divide logits by one temperature to be tested on a sketch"):
         calibration_test(sketch, statistic="confidence", calibrator=with_general_map(logits, labels))
-    for statistic in ("spiegelhalter", "ece"):
-        with pytest.raises(InputError, match="with `statistic` 'confidence', 'energy' or 'temperatures' can use it"):
+    refusals = {
+        "spiegelhalter": "`statistic` must be 'confidence', 'energy' or 'temp",
+        "ece": "A Sketch has no labels to redraw",
+    }
+    for statistic, message in refusals.items():
+        with pytest.raises(InputError, match=message):
             calibration_test(sketch, statistic=statistic)
 
 

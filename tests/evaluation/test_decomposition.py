@@ -239,5 +239,5 @@ def test_what_the_decomposition_refuses(given_, message):
 
 
 def test_a_sketch_has_no_decomposition():
-    with pytest.raises(InputError, match=r"^A sketch keeps sums and no rows"):
+    with pytest.raises(InputError, match=r"^A Sketch keeps sums, and has no rows to read"):
         metrics.decomposition(nishimori.Sketch().update(*reference.drawn(30, 3)))

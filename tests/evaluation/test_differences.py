@@ -210,7 +210,7 @@ def test_what_cannot_be_compared_is_refused(maps, given, message):
 
 def test_a_sketch_is_refused():
     with pytest.raises(
-        InputError, match=r"^`logits` must not be a sketch for paired differences: .* Pass logits and labels\.$"
+        InputError, match=r"^A Sketch does not tell how two calibrations vary together\. Pass logits and labels instead\.$"
     ):
         paired(nishimori.Sketch().update(LOGITS, LABELS), None, 1.0, 2.0)
 

@@ -203,7 +203,5 @@ def test_what_cannot_be_meant_is_refused(message):
 
 
 def test_a_sketch_is_refused():
-    with pytest.raises(
-        InputError, match=r"^`logits` must not be a sketch, which has no sums per group\. Pass logits and labels\.$"
-    ):
+    with pytest.raises(InputError, match=r"^A Sketch has no sums per group\. Pass logits and labels instead\.$"):
         group_gaps(nishimori.Sketch().update(LOGITS, LABELS))

@@ -1,4 +1,4 @@
-"""The number of samples from a pilot: one over n, against draws and against the theory's plan."""
+"""The number of samples from a pilot: one over n, against draws."""
 
 import json
 
@@ -10,7 +10,6 @@ from scipy import stats
 import nishimori
 from nishimori import AdaptiveConsistency, ExpectationConsistency, TemperatureScaling, required_samples, temperatures
 from nishimori.errors import InputError
-from nishimori.theory import plan, state_evolution
 
 
 @pytest.mark.parametrize("calibrator", [ExpectationConsistency(), TemperatureScaling()])
@@ -38,19 +37,6 @@ def test_the_pilot_may_have_both_temperatures():
     assert required_samples(0.02, pilot) == required_samples(0.02, pilot, method="ec")
     assert required_samples(0.02, pilot).n == pytest.approx(500 * (pilot.ec_se / pilot.ec / 0.02) ** 2, abs=1)
     assert required_samples(0.02, pilot, method="ts").n == pytest.approx(500 * (pilot.ts_se / pilot.ts / 0.02) ** 2, abs=1)
-
-
-def test_a_pilot_of_a_teacher_agrees_with_the_plan():
-    planned = plan("logit", alpha=5.0, penalty=0.1, relative_error=0.02, probability=0.95)
-    limit = state_evolution("logit", alpha=5.0, penalty=0.1)
-    rng = np.random.default_rng(0)
-    score, noise = rng.normal(size=(2, 200_000))
-    r = limit.correlation
-    field = limit.teacher.signal * (r * score + np.sqrt(1 - r * r) * noise)
-    labels = (rng.random(200_000) < limit.teacher.probability(field)).astype(int)
-    pilot = temperatures(np.sqrt(limit.q) * score, labels)
-    assert required_samples(0.02, pilot, level=0.95).n == pytest.approx(planned.n_ec, rel=0.03)
-    assert required_samples(0.02, pilot, level=0.95, method="ts").n == pytest.approx(planned.n_ts, rel=0.03)
 
 
 def test_a_saved_calibrator_is_a_pilot(tmp_path):

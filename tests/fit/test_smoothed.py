@@ -151,7 +151,7 @@ def test_a_confidence_interval_of_smoothed_labels_is_refused():
 @pytest.mark.parametrize("kind", [ExpectationConsistency, TemperatureScaling])
 def test_data_without_all_logits_and_words_are_refused(kind):
     sketch = nishimori.Sketch().update(LOGITS, LABELS)
-    with pytest.raises(InputError, match=r"^`smooth_labels` must be False unless all logits of each sample are known"):
+    with pytest.raises(InputError, match=r"^A Sketch has no rows whose labels could be smoothed"):
         kind(smooth_labels=True).fit(sketch)
     with pytest.raises(InputError, match=r"^`smooth_labels` must be True or False, got 'yes'"):
         kind(smooth_labels="yes").fit(LOGITS, LABELS)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from optional import safetensors, torch
 
-from nishimori._rows.array_files.files import open_arrays
+from nishimori._files.arrays.files import open_arrays
 from nishimori.errors import FormatError
 
 ROWS = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)

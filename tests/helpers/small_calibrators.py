@@ -6,7 +6,6 @@ from typing import ClassVar
 import numpy as np
 
 from nishimori import Calibrator
-from nishimori._rows.rows import groups_in
 from nishimori._sums.census import census
 from nishimori.maps import Affine, GroupTemperatures
 from nishimori.maps.map import Map
@@ -34,7 +33,7 @@ class PerGroup(_Small):
 
     def fit(self, X, y=None, sample_weight=None, *, groups=None):
         data = self.rows_from(X, y, sample_weight, groups=groups)
-        names = groups_in(data).names
+        names = data.groups.names
         map_ = GroupTemperatures(names, [1 + self.step * place for place in range(len(names))], 4.0)
         return self.learn(X, data, map_, census(data).n_rows)
 

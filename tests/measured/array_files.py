@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from watching import run, traced_peak
 
-from nishimori._rows.array_files.files import open_arrays
-from nishimori._rows.array_files.new_arrays import new_arrays
+from nishimori._files.arrays.files import open_arrays
+from nishimori._files.arrays.new_arrays import new_arrays
 
 
 def main(path, name, target):

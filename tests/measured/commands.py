@@ -8,7 +8,7 @@ from watching import private_peak, run
 def main(commands, kept=None):
     """``kept`` is the size up to which unpacked files stay in memory, the usual one by default."""
     from nishimori import cli
-    from nishimori._rows import spooled_scores
+    from nishimori._files import spooled_scores
 
     if kept is not None:
         spooled_scores.KEPT = kept

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import nishimori
-from nishimori._rows.rows import digest_in
 
 
 def drawn(n=5000, k=4, seed=0):
@@ -18,7 +17,7 @@ def drawn(n=5000, k=4, seed=0):
 def digest(*data, **options):
     found = nishimori.rows(*data, **options)
     sum(batch.n_rows for batch in found)  # a file is known once it has been read
-    return digest_in(found)
+    return found.digest
 
 
 def test_every_way_to_hold_the_same_rows_has_the_same_digest(tmp_path):
@@ -91,8 +90,6 @@ def test_two_values_of_opposite_sign_that_change_places_are_noticed():
 
 def test_the_digest_of_a_sketch_is_not_that_of_its_rows():
     logits, labels = drawn()
-    sketched, of_rows = (
-        digest_in(each) for each in (nishimori.Sketch().update(logits, labels), nishimori.rows(logits, labels))
-    )
+    sketched, of_rows = (each.digest for each in (nishimori.Sketch().update(logits, labels), nishimori.rows(logits, labels)))
     assert sketched is not None
     assert sketched != of_rows

@@ -10,8 +10,8 @@ from own_process import measure
 
 import nishimori
 from nishimori import ExpectationConsistency
-from nishimori._rows.npy_files import Mapped, NpyFile
-from nishimori._rows.stored_rows import Chunked
+from nishimori._files.npy_files import NpyFile
+from nishimori._rows.stored_rows import Chunked, Mapped
 from nishimori.errors import FormatError, InputError
 
 LOGITS, LABELS = reference.drawn(900, 5)

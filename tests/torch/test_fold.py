@@ -24,7 +24,7 @@ from torch._subclasses import FakeTensorMode
 
 from nishimori.errors import InputError
 from nishimori.torch import Calibrated, calibrate, fold_temperature
-from nishimori.torch._folding import _tolerance
+from nishimori.torch._fold import _tolerance
 
 
 @pytest.mark.parametrize("T", [0.37, 1.7, 12.3])

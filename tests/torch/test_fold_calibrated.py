@@ -218,7 +218,7 @@ def test_a_folded_network_is_calibrated_again_without_complaint():
 
 
 def test_wrappers_are_not_kept_alive():
-    from nishimori.torch._wrappers import _living
+    from nishimori.torch._fold import _living
 
     gc.collect()
     before = len(_living)

@@ -1,7 +1,6 @@
 """Affine maps fold into the last layer exactly; maps that weights cannot hold are refused."""
 
 import copy
-import re
 
 import numpy as np
 import pytest
@@ -317,9 +316,6 @@ class Saving(Network):
     def save_pretrained(self, path, state_dict=None):
         return path, self.fc
 
-    def generate(self, x):
-        return self(x)
-
 
 def test_saving_methods_write_a_copy_with_the_map_folded_in():
     calibrated = Calibrated(Saving(), MAPS["matrix"][0])
@@ -368,23 +364,8 @@ def test_a_copy_with_another_map_inside_is_not_saved():
             super().__init__()
             self.inner = Calibrated(Network(), 1.7)
 
-        def save(self):
+        def save_pretrained(self, folder):
             raise AssertionError("must not be saved")
 
     with pytest.raises(InputError, match=r"but the affine map could not be folded .* another Calibrated .* at `inner` that"):
-        Calibrated(Outer(), MAPS["matrix"][0]).save()
-
-
-def test_a_method_that_predicts_is_refused_and_folding_is_advised_only_where_it_is_possible():
-    advice = "which moves the calibration into the weights"
-    message = (
-        "`generate` is a method of the wrapped network, which does not use the temperatures of the predicted classes. Call "
-    )
-    without = "`calibrated.model.generate(...)` to use the network without calibration"
-    with pytest.raises(InputError, match=f"^{re.escape(message + without)}\\.$"):
-        Calibrated(Saving(), MAPS["classes"][0]).generate(X)
-    folded = Calibrated(Saving(), MAPS["matrix"][0])
-    with pytest.raises(InputError, match=f"{re.escape(without)}, or `calibrated.fold\\(\\)` first, {advice}\\.$"):
-        folded.generate(X)
-    folded.fold(probe=X)
-    assert torch.allclose(folded.generate(X), folded(X))
+        Calibrated(Outer(), MAPS["matrix"][0]).save_pretrained("folder")

@@ -11,7 +11,7 @@ from torch import nn
 
 import nishimori
 from nishimori import evaluate
-from nishimori._sums.sketch.stream import Stream
+from nishimori._sketch.stream import Stream
 from nishimori._support.arrays import is_on_cuda
 from nishimori.errors import InputError
 from nishimori.torch import calibrate

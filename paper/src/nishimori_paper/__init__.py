@@ -1,4 +1,4 @@
-"""The tables and figures of arXiv:2303.02644, computed again and compared with the numbers that the paper prints.
+"""The tables, figures and theory of arXiv:2303.02644, computed again and compared with the numbers that the paper prints.
 
 Each table or figure is an *artefact* with a name. Artefacts need only the bundled logits. `train`, `logits` and `models` need
 PyTorch. Names are imported when they are first used.
@@ -15,6 +15,7 @@ from nishimori._support.optional import require
 
 if TYPE_CHECKING:
     from nishimori_paper import models as models
+    from nishimori_paper import theory as theory
     from nishimori_paper._artefact import Artefact as Artefact
     from nishimori_paper._artefact import Finding as Finding
     from nishimori_paper._artefact import Scale as Scale
@@ -39,6 +40,7 @@ _HOME = {
     "models": "",
     "names": "_reproduction",
     "run": "_reproduction",
+    "theory": "",
     "train": "training._train",
 }
 

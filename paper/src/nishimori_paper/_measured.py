@@ -47,31 +47,31 @@ def scores_by_kind(
 
     A weight says how often a sample counts. ``near`` are rows with temperatures close to the answers, to start the search at.
     """
-    found = {
+    temperatures_by_kind = {
         kind: _temperatures(part, validation_weight, None if near is None else near[kind]) for kind, part in validations.items()
     }
-    chosen = list(dict.fromkeys([1.0, *(T for each in found.values() for T in each.values())]))
+    chosen = list(dict.fromkeys([1.0, *(T for temperatures in temperatures_by_kind.values() for T in temperatures.values())]))
     # 15 bins of equal mass, as in the paper.
     data = open_rows(test.logits, test.labels, test_weight)
     cards = dict(zip(chosen, scorecards(data, [Temperature(T) for T in chosen], strategy="quantile"), strict=True))
-    return {kind: _row(each, cards) for kind, each in found.items()}
+    return {kind: _row(temperatures, cards) for kind, temperatures in temperatures_by_kind.items()}
 
 
 def _temperatures(validation: Labelled, weight: HostArray | None, near: Row | None) -> dict[str, float]:
     """Both temperatures by name."""
     data = open_rows(validation.logits, validation.labels, weight)
     starts = _rough(data) if near is None else {name: near[f"temperature_{name}"] for name in ("ts", "ec")}
-    found = temperatures_of(data, warn=False, starts=starts)
-    if found.ts is None or found.ec is None:
-        raise InputError(f"These logits have no temperature: {found.why_no_ts or found.why_no_ec}")
-    return {"ts": found.ts, "ec": found.ec}
+    fitted = temperatures_of(data, warn=False, starts=starts)
+    if fitted.ts is None or fitted.ec is None:
+        raise InputError(f"These logits have no temperature: {fitted.why_no_ts or fitted.why_no_ec}")
+    return {"ts": fitted.ts, "ec": fitted.ec}
 
 
 def _rough(data: Rows) -> dict[str, float] | None:
     """Temperatures of a quarter of the rows, from which three readings of all rows are enough; None if it has none."""
     quarter = data.sample((data.n_rows or 0) // 4)
-    found = None if quarter is None else temperatures_of(quarter, warn=False)
-    return None if found is None or found.ts is None or found.ec is None else {"ts": found.ts, "ec": found.ec}
+    fitted = None if quarter is None else temperatures_of(quarter, warn=False)
+    return None if fitted is None or fitted.ts is None or fitted.ec is None else {"ts": fitted.ts, "ec": fitted.ec}
 
 
 def _row(temperatures: Mapping[str, float], cards: Mapping[float, Scorecard]) -> Row:
@@ -96,8 +96,8 @@ def temperature_errors(validations: Mapping[str, Labelled]) -> dict[str, Row]:
     """The standard errors of both temperatures that a fit gives, without resamples, for each of several validation sets."""
     result = {}
     for kind, part in validations.items():
-        found = temperatures_of(open_rows(part.logits, part.labels), warn=False)
-        errors = {"temperature_ts": found.ts_se, "temperature_ec": found.ec_se}
+        fitted = temperatures_of(open_rows(part.logits, part.labels), warn=False)
+        errors = {"temperature_ts": fitted.ts_se, "temperature_ec": fitted.ec_se}
         result[f"{kind} {SANDWICH}"] = {name: error for name, error in errors.items() if error is not None}
     return result
 

@@ -70,13 +70,13 @@ def run(
             f"out {setting('data')} to use the bundled logits."
         )
     networks = Path(folder) / "networks" if train and chosen.networks() else None
-    with show_progress(progress) as told:
+    with show_progress(progress) as report:
         if networks is not None:
             require("torch", extra="train", for_="Training networks", distribution="nishimori-paper")
             training = import_module("nishimori_paper.training._train")
-            training.train_missing(chosen.networks(), networks, data=data, seed=seed, device=device, report=told)
+            training.train_missing(chosen.networks(), networks, data=data, seed=seed, device=device, report=report)
         scale = Scale(quick, seed, None if networks is None else str(networks))
-        return _runs.run(chosen, folder, scale=scale, overwrite=overwrite, report=told)
+        return _runs.run(chosen, folder, scale=scale, overwrite=overwrite, report=report)
 
 
 def check(
@@ -117,5 +117,5 @@ def check(
     ECE after EC, %: 2.02, paper 1.0, explained
     """
     chosen = artefact(name)
-    with show_progress(progress) as told:
-        return _runs.check(chosen, folder, scale=Scale(quick, seed), report=told)
+    with show_progress(progress) as report:
+        return _runs.check(chosen, folder, scale=Scale(quick, seed), report=report)

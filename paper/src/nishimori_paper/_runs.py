@@ -47,10 +47,10 @@ class Store:
             return
         check_target(self.path, overwrite=True)  # reading a device would not end
         content = read(self.path)
-        found = {key: content.get(key) for key in self.header}
-        if found != self.header:
+        header = {key: content.get(key) for key in self.header}
+        if header != self.header:
             raise FileExistsError(
-                f"{self.path} holds another run ({_brief(found)}), not this one ({_brief(self.header)}). "
+                f"{self.path} holds another run ({_brief(header)}), not this one ({_brief(self.header)}). "
                 f"Repeat that run, pass another {setting('folder')}, or pass {setting('overwrite', True)} to replace it."
             )
         self.pieces, self.complete = content["pieces"], content["complete"]
@@ -62,7 +62,7 @@ class Store:
 
     def finish(self, findings: Sequence[Finding]) -> None:
         """Write the findings; the pieces stay in the file for `check`."""
-        rows = [_row(each) for each in findings]
+        rows = [_row(finding) for finding in findings]
         self._write({"complete": True, "findings": rows, "pieces": self.pieces})
 
     def _write(self, content: dict[str, Any]) -> None:
@@ -160,10 +160,10 @@ def _of(path: Path) -> Iterator[None]:
 def _findings(artefact: Artefact, pieces: Pieces) -> Sequence[Finding]:
     """The findings, if what they compare are numbers or words."""
     findings = artefact.findings(pieces)
-    for each in findings:
-        for value in (each.ours, each.paper_method):
+    for finding in findings:
+        for value in (finding.ours, finding.paper_method):
             if not isinstance(value, int | float | str | None):
-                raise TypeError(f"{each.what} is of type {type(value).__name__}")
+                raise TypeError(f"{finding.what} is of type {type(value).__name__}")
     return findings
 
 
@@ -194,9 +194,9 @@ def _done(
 ) -> Iterator[tuple[str, Any]]:
     """Compute the pieces that are not in ``there`` one by one."""
     missing = {key: work for key, work in pieces.items() if key not in there}
-    found = len(pieces) - len(missing)
+    n_stored = len(pieces) - len(missing)
     # Pieces of an earlier run count as done from the start: they tell nothing about how long the others take.
-    for i, (key, work) in enumerate(missing.items(), start=found):
+    for i, (key, work) in enumerate(missing.items(), start=n_stored):
         report(f"{artefact.name}: {key}", i, len(pieces))
         yield key, _plain(work())
 

@@ -40,7 +40,7 @@ class _FromRows(nishimori.Calibrator):
         """Logits, labels and weights of all rows."""
         batches = list(data)
         logits, labels, weights = (
-            np.concatenate([np.asarray(getattr(each, name)) for each in batches]) for name in ("logits", "labels", "weights")
+            np.concatenate([np.asarray(getattr(batch, name)) for batch in batches]) for name in ("logits", "labels", "weights")
         )
         return logits.astype(np.float64), labels, weights
 
@@ -115,8 +115,8 @@ def _is_in_top(logits: HostArray, labels: HostArray, n: int) -> HostArray:
     at_label = np.take_along_axis(logits, labels[:, None], axis=1)
     before = np.arange(logits.shape[1]) < labels[:, None]
     rank = ((logits > at_label) | ((logits == at_label) & before)).sum(axis=1)
-    found: HostArray = (rank < n) & np.isfinite(at_label[:, 0])
-    return found
+    is_right: HostArray = (rank < n) & np.isfinite(at_label[:, 0])
+    return is_right
 
 
 class LeastECE(_FromRows):
@@ -217,9 +217,9 @@ def _greedy(x: HostArray, labels: HostArray, weights: HostArray, start: float) -
         for c in range(x.shape[1]):
             try_class = _without(u, c, labels, weights)
             for T in _CLASS_TEMPERATURES:
-                found = try_class(x[:, c] / T)
-                if found[0] < best[0] and found[1] >= best[1] - _ROUNDING:
-                    best, temperatures[c] = found, T
+                fitted = try_class(x[:, c] / T)
+                if fitted[0] < best[0] and fitted[1] >= best[1] - _ROUNDING:
+                    best, temperatures[c] = fitted, T
             u[:, c] = x[:, c] / temperatures[c]
         if before[0] - best[0] < _LEAST_GAIN:
             break

@@ -8,8 +8,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 
-from nishimori import data, metrics, theory
+from nishimori import data, metrics
 from nishimori.data import Labelled
+from nishimori_paper import theory
 from nishimori_paper._artefact import Scale
 from nishimori_paper.artefacts._claims import (
     _bayes,

@@ -13,7 +13,6 @@ from scipy.special import expit, softmax
 
 import nishimori_paper as paper
 from nishimori import data, temperatures
-from nishimori.theory import Affine, Overlaps
 from nishimori_paper._names import NetworkName
 from nishimori_paper.artefacts._coincidence import (
     Distances,
@@ -24,6 +23,7 @@ from nishimori_paper.artefacts._coincidence import (
     roots,
 )
 from nishimori_paper.artefacts._figure_coincidence import RandomLabels
+from nishimori_paper.theory import Affine, Overlaps
 
 
 def drawn(n, k, seed=0, scale=2.0):

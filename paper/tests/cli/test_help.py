@@ -6,9 +6,12 @@ import typer.rich_utils
 
 from nishimori.cli import _app
 from nishimori_paper import cli
+from nishimori_paper.cli import _theory
 
 GROUP = typer.main.get_group(cli.app)
-EVERY = {("paper",): GROUP} | {("paper", name): command for name, command in GROUP.commands.items()}
+EVERY = {("theory",): typer.main.get_command(_theory.app), ("paper",): GROUP} | {
+    ("paper", name): command for name, command in GROUP.commands.items()
+}
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_training import RECIPE, Projected, bits, image_set, run, same, stopped_after
 
-from nishimori._rows.array_files import tensors
+from nishimori._files.arrays import tensors
 from nishimori.errors import FormatError, InputError
 from nishimori_paper import models
 from nishimori_paper.training._recipes import Recipe

@@ -15,7 +15,6 @@ from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
 from nishimori._calibrators.candidates import Contest, asked_candidates, usual_candidates
 from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_numbers
 from nishimori._calibrators.methods import set_common
-from nishimori._calibrators.parameters import refuse_sketch
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
 from nishimori._methods.fitted_method import counts_option, fit_checked
@@ -23,9 +22,8 @@ from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import Rows, floor_in
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
-from nishimori._rows.top_k_rows import TopKRows
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import between, whole
 from nishimori._support.warnings import collect_notices
@@ -160,9 +158,6 @@ class Best(Calibrator):
         """
         seed = self._check_parameters()
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
-        refuse_sketch(data, "Best")
-        if isinstance(data, TopKRows):
-            raise InputError("X", "hold all logits for Best", got="top-k log-probabilities", remedy="Use 'ec' or 'ts'.")
         samples = collect_samples(data, max(_SCORES, _PER_CLASS * data.n_classes**2))
         folds = self._folds(samples, data, seed)
         codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
@@ -285,7 +280,7 @@ class Best(Calibrator):
         while True:
             selection = choose(failures)
             chosen = clone(contest.calibrators[selection.chosen])
-            chosen = set_common(chosen, input=self.input, classes=self.classes, floor=floor_in(data))
+            chosen = set_common(chosen, input=self.input, classes=self.classes, floor=data.floor)
             options = counts_option(chosen, counts=counts)
             try:
                 with collect_notices():

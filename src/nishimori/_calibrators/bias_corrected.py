@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, refuse_sketch, too_many
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, too_many
 from nishimori._fit.bias_sums import BiasPoint
 from nishimori._fit.biases import Biases, BiasSearch, standard_errors
 from nishimori._fit.conditions import refuse_masks
@@ -161,7 +161,6 @@ class BiasCorrected(Calibrator):
         if self.method not in ("ec", "ts"):
             raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
-        refuse_sketch(data, "BiasCorrected")
         refuse_counted_clusters(data, counts=counts)
         if data.n_classes > _MOST_CLASSES:
             raise InputError("X", f"have at most {_MOST_CLASSES:,} classes for the method 'bias'", got=f"{data.n_classes:,}")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, refuse_sketch
+from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.logistic import Coefficients, LogisticSearch, Look, Overview, Regression
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
@@ -129,7 +129,6 @@ class BinaryCalibrator(Calibrator):
         """Raise if these parameters cannot be fitted to such data."""
         if not isinstance(self.smooth_labels, bool | np.bool_):
             raise InputError("smooth_labels", "be True or False", got=repr(self.smooth_labels))
-        refuse_sketch(data, type(self).__name__)
         refuse_counted_clusters(data, counts=counts)
         if data.n_classes != 2:
             raise InputError(

@@ -15,23 +15,26 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
-from nishimori._calibrators.lazy import lazily
 from nishimori._methods.fitted_method import FittedMethod, check_map
 from nishimori._methods.traits import Traits
 from nishimori._rows.batch import Groups
-from nishimori._rows.labels import column_names, flat_labels, refuse_permuted
+from nishimori._rows.column_names import column_names, refuse_permuted
+from nishimori._rows.labels import flat_labels
 from nishimori._rows.rows import is_rows
 from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES, warn_of_probabilities
 from nishimori._rows.scores import Scores, scores_of
-from nishimori._rows.top_k import TopK
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric
+from nishimori._support.optional import import_object
 from nishimori._support.sklearn import container_adapter
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import apply_checked, in_blocks
 from nishimori.maps.temperature import temperature_of
+
+# What predicts for arrays of Dask, as lazily as these.
+_LAZY = "nishimori._dask.predictions:lazily"
 
 PREDICTIONS = ("predict", "predict_proba", "predict_log_proba")
 """The methods to which scikit-learn passes metadata when it predicts with the last step of a pipeline."""
@@ -158,13 +161,6 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         """Check that ``X`` is what the calibrator was fitted to."""
         if "map_" not in self.__dict__:
             check_is_fitted(self, "map_")  # raises
-        if isinstance(X, TopK):
-            raise InputError(
-                "X",
-                "hold a score for each class",
-                got="top-k log-probabilities",
-                remedy="`TopK.probabilities(temperature)` gives bounds on the probabilities of the listed classes.",
-            )
         if is_rows(X):
             raise InputError(
                 "X",
@@ -188,7 +184,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         others refuse it.
         """
         if arrays.is_lazy(X):
-            return lazily(self, "predict_proba", X, groups)
+            return import_object(_LAZY)(self, "predict_proba", X, groups)
         given = self._scores(X)
         found = self.map_.probabilities_at_once(given) if groups is None else None
         return self._from_logits(given, self.map_.probabilities, groups) if found is None else given.restore_shape(found)
@@ -196,7 +192,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
     def predict_log_proba(self, X: Any, groups: Any = None) -> Array:
         """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1; ``groups`` as there."""
         if arrays.is_lazy(X):
-            return lazily(self, "predict_log_proba", X, groups)
+            return import_object(_LAZY)(self, "predict_log_proba", X, groups)
         return self._from_logits(self._scores(X), self.map_.log_probabilities, groups)
 
     def predict(self, X: Any, groups: Any = None) -> Array:
@@ -206,7 +202,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         ``groups`` are as for `predict_proba`, and can be left out where the calibrator keeps predictions.
         """
         if arrays.is_lazy(X):
-            return lazily(self, "predict", X, groups)
+            return import_object(_LAZY)(self, "predict", X, groups)
         given = self._scores(X)
         known = None if groups is None and self.map_.keeps_predictions else self._groups(groups, given)
         columns = given.restore_shape(in_blocks(given, lambda rows: self._columns(given, rows, known)))
@@ -230,7 +226,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         two dimensions, the data frame has one row per position before the classes, in their order.
         """
         if arrays.is_lazy(X):
-            return lazily(self, "transform", X, groups)
+            return import_object(_LAZY)(self, "transform", X, groups)
         given = self._scores(X)
         found = self._from_logits(
             given, self._binary_logit if given.is_binary_score else partial(apply_checked, self.map_), groups

@@ -12,14 +12,13 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_maps, mapped_logits, out_of_fold_logits
 from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
-from nishimori._calibrators.parameters import refuse_sketch
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue_temperature
 from nishimori._methods.built_in import FINISHED
 from nishimori._methods.fitted_method import COMMON, counts_option, own_parameters, plain
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import Rows, floor_in
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input, is_auto
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Confidence
@@ -167,12 +166,11 @@ class Consistent(Calibrator):
         if groups is not None and "groups" not in signature(made.fit).parameters:
             raise InputError("groups", f"be left out: the method {made.method_name!r} treats all groups alike")
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
-        refuse_sketch(data, self.method_name)
         samples = replace(collect_samples(data), counts=counts)
         folds = samples.folds(self._n_folds(samples))
         with collect_notices():  # the fit to all samples says what there is to say of the data
             maps = fold_maps(samples, folds, lambda rows, where: _fit_inner(made, rows, where, counts=counts).map_)
-        floor = floor_in(data) if is_auto(self.floor) else self.floor
+        floor = data.floor if is_auto(self.floor) else self.floor
         fitted = _fit_inner(set_common(made, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
         held_out = out_of_fold_logits(samples, folds, maps)
         last = _fit_ec(samples.rows_with(held_out), counts=counts)

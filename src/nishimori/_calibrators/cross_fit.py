@@ -8,7 +8,7 @@ import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.rows import Rows, counts_in, groups_in
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Scores
 from nishimori._support.arrays import HostArray, on_host
 from nishimori._support.numbers import whole
@@ -154,14 +154,14 @@ def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSam
     most_rows = max(1, (MOST_NUMBERS if most_numbers is None else most_numbers) // data.n_classes)
     found = data.gather(_Keep(most_rows, may_be_more=data.n_rows is None or data.n_rows > most_rows))
     logits, labels, weights, clusters, groups = (np.concatenate(each) for each in zip(*found.parts, strict=True))
-    named = groups_in(data)
+    named = data.groups
     return CollectedSamples(
         logits,
         labels,
         weights,
         None if clusters[0] < 0 else clusters,
         None if named is None else Groups(groups, named.names),
-        counts_in(data),
+        data.counts,
         found.share,
     )
 

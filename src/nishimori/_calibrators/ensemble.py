@@ -3,7 +3,7 @@
 from typing import Any, ClassVar, Self
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, refuse_sketch
+from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.mixture import best_weights, standard_errors
 from nishimori._fit.search import find_roots
 from nishimori._methods.record import Record
@@ -111,7 +111,6 @@ class EnsembleTemperature(Calibrator):
             If there is no temperature of temperature scaling, as where all samples are classified correctly.
         """
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
-        refuse_sketch(data, type(self).__name__)
         matched = find_roots(data, Energy(), label_name=self.label_name(X), counts=counts)
         temperature, fit_info = matched.solution(0)
         found = best_weights(data, temperature)

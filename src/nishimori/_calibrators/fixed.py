@@ -8,7 +8,6 @@ from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.scores import Floor, Input, check_input
 from nishimori._sums.census import census
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -99,7 +98,7 @@ class Uncalibrated(Calibrator):
     ) -> Self:
         """Check the data and note its columns; parameters as for `ExpectationConsistency`."""
         data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        return self.learn(X, data, Temperature(1.0), (data.census if isinstance(data, Sketch) else census(data)).n_rows)
+        return self.learn(X, data, Temperature(1.0), census(data).n_rows)
 
     @property
     def temperature_(self) -> float:

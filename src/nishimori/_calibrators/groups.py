@@ -11,11 +11,11 @@ from nishimori._fit.search import match
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels, first_names
-from nishimori._rows.rows import Rows, groups_in
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.groups import By, Grouping
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import notice
 from nishimori.errors import FormatError, InputError, InputWarning
@@ -149,9 +149,7 @@ class GroupConsistency(Calibrator):
                 "groups", "be left out with by='prediction'", got="some", remedy="Use GroupConsistency(by='groups')."
             )
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
-        if isinstance(data, Sketch):
-            raise InputError("X", "not be a sketch, which has no sums per group", remedy="Pass logits and labels.")
-        grouping = self._grouping(data)
+        grouping = _grouping(data, self.by)
         matched = match(data, observable, label_name=self.label_name(X), counts=counts)
         common, fit_info = matched.solution(0)
         found = match_groups(data, grouping, observable, common, fit_info.temperature_se, counts=counts)
@@ -189,22 +187,9 @@ class GroupConsistency(Calibrator):
             raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
         return found
 
-    def _grouping(self, data: Rows) -> Grouping:
-        if self.by == "prediction":
-            return Grouping("prediction", data.n_classes)
-        groups = groups_in(data)
-        if groups is None:
-            raise InputError(
-                "groups",
-                "name the group of each sample with by='groups'",
-                got="none",
-                remedy="Use by='prediction' for a temperature per predicted class.",
-            )
-        return Grouping("groups", len(groups.names))
-
     def _names(self, data: Rows) -> HostArray | tuple[Any, ...]:
         """The labels of the classes, or the names of the groups."""
-        groups = groups_in(data)
+        groups = data.groups
         if self.by == "prediction" or groups is None:
             return class_labels(self.classes, data.n_classes)
         return groups.names
@@ -272,3 +257,19 @@ def _warn_of_open(names: tuple[Any, ...], by: By, common: float) -> None:
         f"too few to determine one: the common T = {common:.4g} is used.",
         InputWarning,
     )
+
+
+@question("has no sums per group")
+def _grouping(data: Rows, by: By) -> Grouping:
+    """How the rows are divided."""
+    if by == "prediction":
+        return Grouping("prediction", data.n_classes)
+    groups = data.groups
+    if groups is None:
+        raise InputError(
+            "groups",
+            "name the group of each sample with by='groups'",
+            got="none",
+            remedy="Use by='prediction' for a temperature per predicted class.",
+        )
+    return Grouping("groups", len(groups.names))

@@ -6,11 +6,11 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.class_samples import check_samples, checked_prior
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, flat_entries, read_errors, refuse_sketch
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, flat_entries, read_errors
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import Rows, has_clusters, refuse_counted_clusters
+from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_bins import TallyClasses, cluster_squares, quantile_edges
 from nishimori._sums.class_claims import ClassWeights, curve_columns, sum_by_class
@@ -138,7 +138,6 @@ class HistogramBinning(Calibrator):
         prior = checked_prior(self.prior)
         check_bins(self.n_bins, self.strategy)
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
-        refuse_sketch(data, "HistogramBinning")
         refuse_counted_clusters(data, counts=counts)
         n_curves = len(curve_columns(data.n_classes))
         if n_curves * self.n_bins > _MOST_BINS:
@@ -151,7 +150,7 @@ class HistogramBinning(Calibrator):
         values = _frequencies(bins, prior * unit)
         errors = _errors(data, bins, values, (prior * unit, unit), counts=counts)
         self.learn(X, data, ClassCurves(tuple(bins.edges), tuple(values), "constant"), samples.n_rows)
-        self.n_passes_ = n_passes + has_clusters(data)
+        self.n_passes_ = n_passes + data.has_clusters
         self.parameters_se_, self.why_no_se_ = {"frequencies": errors}, None
         return self._show()
 
@@ -205,7 +204,7 @@ def _errors(data: Rows, bins: Bins, values: HostArray, added: tuple[float, float
     """
     weight, unit = added
     spread = values * (1 - values)
-    if has_clusters(data):
+    if data.has_clusters:
         variance = cluster_squares(data, bins.edges, values)
     else:
         variance = spread * (bins.weight if counts else bins.squares)

@@ -6,7 +6,6 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.class_samples import check_samples, checked_prior
-from nishimori._calibrators.parameters import refuse_sketch
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
@@ -115,7 +114,6 @@ class Isotonic(Calibrator):
         """
         prior = checked_prior(self.prior)
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
-        refuse_sketch(data, "Isotonic")
         refuse_counted_clusters(data, counts=counts)
         samples = data.gather(sum_by_class)
         check_samples(samples, self.classes, label_name=self.label_name(X))

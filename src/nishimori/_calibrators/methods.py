@@ -20,6 +20,7 @@ from nishimori._methods.built_in import CONSISTENT, FINISHED
 from nishimori._methods.fitted_method import COMMON, check_constructor, own_parameters
 from nishimori._methods.record import Record, content_of
 from nishimori._sums.observables import Observable
+from nishimori._support.optional import import_object
 from nishimori.errors import InputError
 from nishimori.maps.temperature import Temperature
 
@@ -142,7 +143,7 @@ class Finished:
     @property
     def kind(self) -> type[Calibrator]:
         """The class of what is made."""
-        kind: type[Calibrator] = registry.import_object(CONSISTENT)
+        kind: type[Calibrator] = import_object(CONSISTENT)
         return kind
 
     @property
@@ -178,7 +179,7 @@ def target_of(name: Any, ending: str = "") -> Any:
     if isinstance(name, str) and name.endswith(FINISHED):
         return Finished(target_of(registry.unfinished(name), FINISHED + ending))
     if isinstance(name, str) and ":" in name:
-        return _check_target(registry.import_object(name), name)
+        return _check_target(import_object(name), name)
     target = registry.find(name) if isinstance(name, str) else None
     if target is None:
         close = _ELSEWHERE.get(str(name).lower()) or next(iter(get_close_matches(str(name).lower(), registry.names(), 1)), None)

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from nishimori._methods.record import Record
-from nishimori._rows.rows import Rows
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori._support.numeric import numeric
 from nishimori.errors import InputError
@@ -73,16 +71,6 @@ def read_errors(record: Record, layout: Layout, reason: str | None = None) -> tu
 def too_many(number: int) -> str:
     """Why this many parameters have no standard errors."""
     return f"There are {number:,} parameters, and standard errors are computed for at most {MOST_WITH_ERRORS:,}."
-
-
-def refuse_sketch(data: Rows, name: str) -> None:
-    """Raise if the data are a sketch, which holds sums of one temperature only."""
-    if isinstance(data, Sketch):
-        raise InputError(
-            "X",
-            (f"not be a sketch for {name}: a sketch holds sums that determine one temperature, but not several parameters"),
-            remedy="Pass the logits themselves.",
-        )
 
 
 def flat_entries(parameters: Mapping[str, Any], ending: str = "") -> dict[str, float]:

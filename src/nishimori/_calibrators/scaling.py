@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, refuse_sketch, too_many
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, too_many
 from nishimori._fit.affine.directions import Directions
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch, Minimum
@@ -18,7 +18,7 @@ from nishimori._fit.search import find_roots
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels
-from nishimori._rows.rows import Rows, has_clusters
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Energy
@@ -111,7 +111,6 @@ class AffineScaling(Calibrator):
             If nothing is penalised and no finite parameters fit best.
         """
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
-        refuse_sketch(data, type(self).__name__)
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
         matched = find_roots(data, Energy(), label_name=self.label_name(X), counts=counts)
@@ -123,7 +122,7 @@ class AffineScaling(Calibrator):
         errors = self._errors(data, point, found, counts=counts)
         fallback = temperature if self.preserve_accuracy else None
         self.learn(X, data, self._map(point, fallback), fit_info.n_samples, found.residual)
-        clusters_read = not counts and has_clusters(data)
+        clusters_read = not counts and data.has_clusters
         self.n_passes_ = fit_info.n_passes + clusters_read + found.n_passes + (0 if isinstance(errors, str) else 2)
         self.ts_ = temperature
         self.penalties_ = _values_by_block(parameters, found.strengths)
@@ -329,7 +328,7 @@ def _unit(matched: Match, data: Rows) -> float:
     """What weights are multiplied with, so that their sum is the number of independent samples that are worth as much."""
     census = matched.census
     unit = census.weight / (census.right_squares + census.wrong_squares)
-    if not has_clusters(data):
+    if not data.has_clusters:
         return unit
     temperature, _ = matched.solution(0)
     alone = replace(matched, gaps=data.gather(Measure(((Energy(), (1 / temperature,)),))))

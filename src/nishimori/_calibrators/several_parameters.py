@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, refuse_sketch, too_many
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, too_many
 from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
 from nishimori._fit.features import CheckFeatures, Family, MatchFeatures
 from nishimori._fit.newton import Equations, Solution, solve
@@ -143,7 +143,6 @@ class SeveralParameters(Calibrator):
             If no finite parameters satisfy the conditions, or if two parameters have the same effect.
         """
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
-        refuse_sketch(data, type(self).__name__)
         refuse_counted_clusters(data, counts=counts)
         matched = find_roots(data, Energy(), label_name=self.label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)

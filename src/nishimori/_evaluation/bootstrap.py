@@ -17,18 +17,19 @@ from sklearn.base import clone
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.methods import calibrator, new_calibrator, set_common
 from nishimori._calibrators.one_temperature import OneTemperature
-from nishimori._fit.floors import MAY_BE_AUTO, open_rows_to_fit
+from nishimori._fit.floors import MAY_BE_AUTO, choose_floor
 from nishimori._fit.search import find_roots
 from nishimori._kernels.row_sums import row_sums
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
+from nishimori._rows.entry import open_rows
 from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
-from nishimori._rows.rows import Rows, counts_in, is_rows
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows, is_rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Observable, RowView, TopN
 from nishimori._sums.resampling import ResampledRows, on_host, resampled_sums
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
 from nishimori._support.formatting import interval_text, value_with_error
@@ -222,11 +223,16 @@ def bootstrap(
     chosen = method if isinstance(method, Observable) else _calibrator(method, top_n)
     if isinstance(chosen, Calibrator) and not is_rows(logits):
         options = _with_meaning(options, chosen)
-    data = open_rows_to_fit(logits, labels, **options)
-    if counts_in(data):
+    options.setdefault("floor", "auto")
+    data = open_rows(logits, labels, choose_floor=choose_floor, **options)
+    if data.counts:
         raise InputError("logits", "not be rows whose weights are counts: resamples are drawn from independent samples")
-    if isinstance(data, Sketch):
-        raise InputError("`bootstrap` needs rows, and a sketch keeps only sums. Use the standard error of a fit to the sketch.")
+    return _resample(data, chosen, n_draws, seed, n_jobs)
+
+
+@question("has no rows to resample")
+def _resample(data: Rows, chosen: Observable | Calibrator, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
+    """Fit to resamples: temperatures that match an observable together, other calibrators one after the other."""
     if isinstance(chosen, OneTemperature):
         chosen = chosen.observable_for(data.n_classes)
     if isinstance(chosen, Observable):

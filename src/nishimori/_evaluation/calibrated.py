@@ -7,7 +7,7 @@ from typing import Any
 from nishimori._rows.entry import in_pieces, open_rows
 from nishimori._rows.labels import class_labels
 from nishimori._rows.options import Guard, RowOptions
-from nishimori._rows.rows import Rows, groups_in, is_rows, tell_digest
+from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES
 from nishimori._rows.scores import check_input, refuse_auto
 from nishimori._support.numbers import temperature as checked_temperature
@@ -81,7 +81,7 @@ def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
             verb = "was" if len(same) == 1 else "were"
             warn_first(said, f"{' and '.join(same)} {verb} fitted to the rows that are measured here, {_FLATTERED}")
 
-    tell_digest(data, tell)
+    data.tell_digest(tell)
     return said
 
 
@@ -96,7 +96,7 @@ def warn_of_equal_data(fitted: Any, measured: Any) -> list[str]:
         known.append(digest)
 
     for each in (fitted, measured):
-        tell_digest(each, tell)
+        each.tell_digest(tell)
     return said
 
 
@@ -113,7 +113,7 @@ def check_groups(data: Rows, maps: Sequence[Map]) -> None:
     """Refuse data that do not name the groups that a map needs; says which groups it does not know."""
     for map_ in maps:
         if map_.needs_groups:
-            groups = groups_in(data)
+            groups = data.groups
             checked_groups(map_, groups, 0 if groups is None else len(groups.codes))
 
 

@@ -9,6 +9,7 @@ on average. Nothing is fitted for these four, so they exist where no temperature
 "temperatures" asks whether any temperature calibrates the model: the conditions of EC and TS must then hold at the same T.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import copysign, exp, inf, sqrt
 from typing import Any, Literal, Unpack, get_args
@@ -16,24 +17,31 @@ from typing import Any, Literal, Unpack, get_args
 import numpy as np
 
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
-from nishimori._evaluation.deviation import BrierExcess, ConfidenceGap, Deviation, EnergyGap, RowScore, deviation
-from nishimori._evaluation.p_value import is_rejected, verdict
-from nishimori._evaluation.redrawn_ece import Answer, RedrawnECE
+from nishimori._evaluation.calibration_statistics import (
+    Answer,
+    BrierExcess,
+    ConfidenceGap,
+    EnergyGap,
+    RedrawnECE,
+    RowScore,
+    SeFrom,
+    deviation,
+)
 from nishimori._evaluation.scorecard import edges_for
 from nishimori._fit.match import Match, gaps_at
 from nishimori._fit.search import match
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, clusters_in, counts_in, counts_of_clusters
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows
 from nishimori._sums.moments import GapSums
 from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._sums.reliability import Strategy, check_bins
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import format_p_value, number_text, p_value_text, value_with_error
 from nishimori._support.intervals import two_sided
-from nishimori._support.numbers import whole
+from nishimori._support.numbers import between, whole
 from nishimori._support.roots import Root
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
@@ -43,9 +51,6 @@ from nishimori.maps.temperature import temperature_of
 Statistic = Literal["confidence", "energy", "spiegelhalter", "ece", "temperatures"]
 
 _SCORES: dict[str, RowScore] = {"confidence": ConfidenceGap(), "energy": EnergyGap(), "spiegelhalter": BrierExcess()}
-
-# The observables in a sketch whose gaps are these statistics.
-_IN_SKETCHES: dict[str, Observable] = {"confidence": BUILT_IN["ec"], "energy": BUILT_IN["ts"]}
 
 _SENTENCES = {
     "confidence": "mean confidence is {size:.2g} {side} accuracy",
@@ -114,7 +119,7 @@ class CalibrationTest(Displayed):
     value: float
     expected: float
     se: float
-    se_from: Literal["model", "sample"]
+    se_from: SeFrom
     z: float
     p_value: float
     temperature: float | None
@@ -148,7 +153,8 @@ class CalibrationTest(Displayed):
         side = "above" if self.value >= 0 else "below"
         found = _SENTENCES[self.statistic].format(size=abs(self.value), side=side, expected=self.expected)
         source = " (standard error from the sample)" if self.se_from == "sample" else ""
-        return f"{verdict(hypothesis, self.p_value, level)}: {found}{source}."
+        rejected = "rejected" if is_rejected(self.p_value, level) else "not rejected"
+        return f"{hypothesis} is {rejected} ({format_p_value(self.p_value)}): {found}{source}."
 
     def _sentence_about_temperatures(self, level: float) -> str:
         rejected = is_rejected(self.p_value, level)
@@ -262,16 +268,21 @@ def calibration_test(
     if statistic == "temperatures":
         _refuse_given(temperature=temperature, calibrator=calibrator)
         data = open_rows(logits, labels, **options)
-        counts = counts_in(data, options)
+        counts = data.counts or bool(options.get("counts"))
         matched = match(data, *BUILT_IN.values(), counts=counts)
         matched.warn()
         return temperatures_test(data, matched, counts=counts)
     data, (used,) = open_calibrated({"calibrator": calibrator_or_map(temperature, calibrator)}, logits, labels, options)
-    counts = counts_in(data, options)
+    counts = data.counts or bool(options.get("counts"))
     if statistic == "ece":
         _refuse_dependence(data, counts)
         return _by_redrawing(data, used, n_bins, strategy, n_draws, seed)
     return _by_deviation(data, used, statistic, counts=counts)
+
+
+def is_rejected(p: float, level: float) -> bool:
+    """Say whether a p-value is below one minus a level of confidence, which is checked."""
+    return p < 1 - between("level", level, 0, 1)
 
 
 # "confidence", "energy" and "spiegelhalter": the mean of one number per sample
@@ -286,10 +297,7 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
             got="one that does more",
             remedy="Use 'confidence' or 'spiegelhalter'.",
         )
-    if isinstance(data, Sketch) and statistic in _IN_SKETCHES:
-        found, census = _in_sketch(data, _IN_SKETCHES[statistic], temperature, counts=counts), data.census
-    else:
-        found, census = deviation(data, _SCORES[statistic], used, counts=counts)
+    found, census = deviation(data, _SCORES[statistic], used, counts=counts)
     if statistic == "energy" and census.n_at_masks:
         raise InputError(
             "labels",
@@ -302,7 +310,7 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
         value=found.mean,
         expected=0.0,
         se=found.se,
-        se_from="sample" if isinstance(data, Sketch) or clusters_in(data) is not None else "model",
+        se_from=found.se_from,
         z=found.statistic,
         p_value=two_sided(found.statistic),
         temperature=temperature,
@@ -310,34 +318,17 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
     )
 
 
-def _in_sketch(data: Sketch, observable: Observable, temperature: float | None, *, counts: bool) -> Deviation:
-    """The deviation of an observable at one temperature, from a sketch: its variance is the spread of the gaps."""
-    if temperature is None:
-        raise InputError("calibrator", "divide logits by one temperature to be tested on a sketch", remedy="Pass logits.")
-    _refuse_one_cluster(data)
-    if counts and data.n_clusters is not None:
-        raise counts_of_clusters()
-    total, squares = data.gap_at(observable, temperature, counts=counts)
-    return Deviation(total, squares, data.census.weight)
-
-
-def _refuse_one_cluster(data: Sketch) -> None:
-    if data.n_clusters == 1:
-        raise InputError(
-            "The sketch", "hold at least two clusters for `calibration_test`", got="one: there is no spread between them"
-        )
-
-
 # "ece": labels that are redrawn from the model
 
 
 def _refuse_dependence(data: Rows, counts: bool) -> None:
-    if clusters_in(data) is not None:
+    if data.clusters is not None:
         raise InputError("clusters", "be left out for 'ece', which redraws each label by itself", remedy="Use 'spiegelhalter'.")
     if counts:
         raise InputError("counts", "be False for 'ece', which redraws each label once", remedy="Repeat the samples instead.")
 
 
+@question("has no labels to redraw")
 def _by_redrawing(data: Rows, used: Map, n_bins: int, strategy: Strategy, n_draws: int, seed: int) -> CalibrationTest:
     check_bins(n_bins, strategy)
     number, seed = whole("n_draws", n_draws, 1, _MOST_DRAWS), whole("seed", seed, 0)
@@ -378,30 +369,24 @@ def _refuse_given(**arguments: Any) -> None:
 
 def temperatures_test(data: Rows, matched: Match, *, counts: bool) -> CalibrationTest:
     """Test whether EC and TS choose the same temperature, from a search for both in ``data``."""
-    _refuse_without_both(matched)
-    return _from_gaps(matched, _at_one_temperature(data, matched, counts=counts))
-
-
-def _refuse_without_both(matched: Match) -> None:
     for name, root in zip(BUILT_IN, matched.roots, strict=True):
         if isinstance(root, NoTemperatureError):
             raise NoTemperatureError(f"Both temperatures must exist to be compared. {_LONG_NAMES[name]}: {root}", end=root.end)
         if isinstance(root, NishimoriError):
             raise root
+    # Both conditions are summed at T of temperature scaling.
+    return _from_gaps(matched, gaps_at_temperature(data, matched.observables, -_logs(matched)[1], counts=counts))
 
 
-def _at_one_temperature(data: Rows, matched: Match, *, counts: bool) -> GapSums:
-    """The sums of both conditions at T of temperature scaling, from one more pass, or from those of a sketch.
+@question("has no sums of both conditions")
+def gaps_at_temperature(data: Rows, observables: Sequence[Observable], log_beta: float, *, counts: bool) -> GapSums:
+    """Sum both conditions at one temperature, in one more pass.
 
     Each condition at its own temperature, as a fit has them, makes the test reject too often for few wrong answers: for 100
     samples of svhn/resnet20 in 8.0 % instead of 5 % of cases with labels that are drawn from softmax(z/T), and in 9.2 % with
     real labels that are reweighted so that both temperatures are equal (bench/results/temperature_test.md).
     """
-    if isinstance(data, Sketch):
-        _refuse_one_cluster(data)
-        return data.gaps_at(matched.observables, -_logs(matched)[1], counts=counts)
-    beta = exp(-_logs(matched)[1])
-    return gaps_at(data, [(each, beta) for each in matched.observables], counts=counts)
+    return gaps_at(data, [(each, exp(log_beta)) for each in observables], counts=counts)
 
 
 def _logs(matched: Match) -> list[float]:

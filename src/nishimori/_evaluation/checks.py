@@ -19,9 +19,8 @@ from nishimori._evaluation.betting import KeptLosses
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.limits import limits_of_gaps, shared
 from nishimori._evaluation.metrics.confidence import direction
-from nishimori._evaluation.metrics.functions import as_metric
 from nishimori._evaluation.metrics.metric import Metric
-from nishimori._evaluation.metrics.table import find_metric
+from nishimori._evaluation.metrics.table import as_metric, find_metric
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import printable
 from nishimori._support.formatting import number_text, percent

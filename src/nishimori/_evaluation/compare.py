@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from inspect import signature
-from itertools import permutations
 from math import isfinite
 from numbers import Real
 from typing import Any, Unpack, cast
@@ -18,31 +18,26 @@ from nishimori._calibrators.fixed import FixedTemperature, Uncalibrated, from_te
 from nishimori._calibrators.methods import calibrator, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
 from nishimori._evaluation.calibrated import check_groups, warn_of_equal_data, warn_of_same_rows
-from nishimori._evaluation.calibration_test import CalibrationTest, calibration_test, temperatures_test
+from nishimori._evaluation.calibration_test import CalibrationTest, calibration_test, is_rejected, temperatures_test
 from nishimori._evaluation.comparison import Compared, Comparison
-from nishimori._evaluation.differences import Differences, differences_of
-from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
+from nishimori._evaluation.differences import MeasuredMaps, measure_maps
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.positive import BEYOND_ONE_TEMPERATURE
 from nishimori._evaluation.metrics.table import asked_metrics, suited_metrics
-from nishimori._evaluation.p_value import is_rejected
 from nishimori._evaluation.recommendation import join_names, recommend
-from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
+from nishimori._evaluation.scorecard import Scorecard, warn_of_one_temperature
 from nishimori._evaluation.usual_methods import ONE_TEMPERATURE, UsualMethods, fit_usual
 from nishimori._fit.adaptive import match_both
-from nishimori._fit.floors import MAY_BE_AUTO, as_passed, open_rows_to_fit, with_floor
+from nishimori._fit.floors import MAY_BE_AUTO, choose_floor
 from nishimori._fit.match import Match
 from nishimori._methods.fitted_method import check_constructor, counts_option, fit_checked
-from nishimori._rows.file_rows import FileRows
-from nishimori._rows.labels import Classes, column_names
+from nishimori._rows.column_names import column_names, refuse_other_order
+from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, counts_in, floor_in, groups_in, input_in, is_rows
+from nishimori._rows.rows import Rows, is_rows, raise_to_floor, without_chosen_floor
 from nishimori._rows.scores import is_auto
-from nishimori._rows.tables.columns import refuse_other_order
 from nishimori._sums.census import verdict_on_zeros
-from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.formatting import format_p_value
 from nishimori._support.numbers import between
 from nishimori._support.progress import begin_step
@@ -60,8 +55,6 @@ _ONE_KIND = (
     "Validation and test data must be of one kind. Pass `input='logits'` if both are logits, `input='probabilities'` if both "
     "are probabilities."
 )
-
-_NO_ERRORS = "A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods."
 
 # The arguments that speak of test data.
 _OF_TEST_DATA = ("test_logits", "test_labels", "test_weight", "test_clusters", "test_groups")
@@ -148,14 +141,14 @@ def compare(
         options = _with_meaning(options, methods)
     measured_on = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
     validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, measured_on)
-    kind = options.get("input") or input_in(validation)
+    kind = options.get("input") or validation.input
     meaning: dict[str, Any] = {"input": kind, "classes": options.get("classes"), "floor": used}
     listed = (ONE_TEMPERATURE[-1], *ONE_TEMPERATURE[:-1]) if methods is None else methods
-    by_groups = groups_in(validation) is not None
+    by_groups = validation.groups is not None
     chosen = calibrators_by_name(listed, meaning, by_groups=by_groups, of_rows=is_rows(logits))
     for each in filter(_is_fitted, chosen.values()):
         each.check_columns(validation, "logits")
-    how = _How(wanted, n_bins, strategy, counts_in(validation, options))
+    how = _How(wanted, n_bins, strategy, (validation.counts or bool(options.get("counts"))))
     found = _compare_methods(chosen, validation, test, how, level, with_usual=None if methods is not None else meaning)
     return replace(found, verdicts=(*found.verdicts, *floor_verdicts(logits, options, used)))
 
@@ -198,19 +191,25 @@ def _compare_methods(
         methods = {**methods, **usual.fitted}
     flatters = test is None and not all(_is_fitted(each) or isinstance(each, Uncalibrated) for each in methods.values())
     fitted, why = _fit_methods(methods, validation, matched, counts=counts)
-    data = as_passed(test or validation)
+    data = without_chosen_floor(test or validation)
     maps = {name: each.map_ for name, each in fitted.items()}
     if data is not (test or validation):
-        how = replace(how, zero=floor_in(test or validation))
+        how = replace(how, zero=(test or validation).floor)
         maps = {name: _floored(each, how.zero) for name, each in fitted.items()}
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
     begin_step("Measuring")
-    measured = _MeasuredMethod(data, maps, how, classes, level, groups_name=groups_name)
+    _check_groups(data, maps, groups_name)
+    measured = _MeasuredMethods(maps, measure_maps(data, list(maps.values()), classes, level, **vars(how)), how.metrics)
     tests = _tests(validation, matched, counts=counts)
     flatters = flatters or bool(equal)
     caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
     off = warn_of_one_temperature({name: measured.cards[name] for name, each in fitted.items() if not each.is_fixed})
-    rows = [_row(name, fitted.get(name), why.get(name), measured, level) for name in methods]
+    rows = [
+        measured.row(name, fitted[name], level)
+        if name in fitted
+        else Compared(name, None, None, None, None, {}, why[name], metrics=how.metrics)
+        for name in methods
+    ]
     score_test = tests.get("score_test")
     found = Comparison(
         methods=tuple(rows),
@@ -220,7 +219,7 @@ def _compare_methods(
         level=level,
         verdicts=(),
         tests=tests,
-        floor=floor_in(validation),
+        floor=validation.floor,
         caveat=caveat,
         flatters=flatters,
         left_out=usual.left_out,
@@ -239,7 +238,7 @@ def _compare_methods(
         verdicts=(
             *([found.same_rows] if found.same_rows else [FLATTERS] if flatters and of_several else []),
             *filter(None, [caveat]),
-            *([_NO_ERRORS] if isinstance(measured.data, Sketch) and of_several else []),
+            *filter(None, [measured.found.untold] if of_several else []),
             *(found.recommendation.sentences if found.recommendation else ()),
             *filter(None, [_with_remedy(off, found)]),
             *(_about_choice(name, each) for name, each in fitted.items() if isinstance(each, Best)),
@@ -354,9 +353,9 @@ def data_sets(
     Both are given as logits and labels. ``options`` are those of the validation data; ``test_options`` take their place for
     test data.
     """
-    floor = options.get("floor", "auto")
+    floor = options.setdefault("floor", "auto")
     fitted = _data(*validation, options, ("logits", "labels"))
-    used = cast("float | None", floor_in(fitted) if is_auto(floor) else floor)
+    used = cast("float | None", fitted.floor if is_auto(floor) else floor)
     if test[0] is None:
         for name, value in zip(_OF_TEST_DATA, (*test, *test_options.values()), strict=True):
             if value is not None:
@@ -368,14 +367,18 @@ def data_sets(
     if measured.n_classes != fitted.n_classes:
         raise InputError("test_logits", f"have {fitted.n_classes} classes, as `logits` has", got=measured.n_classes)
     refuse_other_order(_columns(validation[0], fitted), _columns(test[0], measured))
-    if used is not None and is_auto(floor) and floor_in(measured) is None:
-        measured = with_floor(measured, used, "test_logits")
+    if used is not None and is_auto(floor) and measured.floor is None:
+        measured = raise_to_floor(measured, used, "test_logits")
     return fitted, measured, used
 
 
 def floor_verdicts(logits: Any, options: RowOptions, used: float | None) -> list[str]:
     """Which floor ``floor="auto"`` has chosen for ``logits``, if it has: rows may bring their own."""
-    if used is None or not is_auto(options.get("floor", "auto")) or (is_rows(logits) and floor_in(logits) is not None):
+    if (
+        used is None
+        or not is_auto(options.get("floor", "auto"))
+        or (is_rows(logits) and getattr(logits, "floor", None) is not None)
+    ):
         return []
     return [
         f"Probabilities below {used:g} are raised to it before they are calibrated: the log-loss of validation samples that "
@@ -388,20 +391,20 @@ def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str])
     """Logits and labels as rows. `Rows` know what their numbers mean, and are told nothing but that a floor is to be chosen."""
     if not is_rows(logits):
         remedy = "" if names[0] == "logits" else _ONE_KIND
-        return open_rows_to_fit(logits, labels, names=names, probability_remedy=remedy, **options)
-    told: RowOptions = {"floor": "auto" if is_auto(options.get("floor", "auto")) else None}
+        return open_rows(logits, labels, names=names, probability_remedy=remedy, choose_floor=choose_floor, **options)
+    own: RowOptions = {"floor": "auto" if is_auto(options.get("floor", "auto")) else None}
     # What rows bring themselves is refused where it is said again.
-    told |= {
+    own |= {
         "sample_weight": options.get("sample_weight"),
         "clusters": options.get("clusters"),
         "groups": options.get("groups"),
     }
-    return open_rows_to_fit(logits, labels, names=names, **told)
+    return open_rows(logits, labels, names=names, choose_floor=choose_floor, **own)
 
 
 def _columns(logits: Any, opened: Rows) -> list[str] | None:
     """The names of the columns of scores of a table or of a data frame."""
-    return opened.contents.columns if isinstance(opened, FileRows) else column_names(logits)
+    return opened.column_names or column_names(logits)
 
 
 def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Calibrator:
@@ -440,73 +443,52 @@ def _fit_methods(
 def _check_groups(data: Rows, maps: Mapping[str, Map], name: str) -> None:
     """Refuse data that do not say to which group a row belongs, if a method needs that; ``name`` is the argument's."""
     needy = [method for method, map_ in maps.items() if map_.needs_groups]
-    if needy and groups_in(data) is None:
+    if needy and data.groups is None:
         raise InputError(name, f"name the group of each sample, because the method {needy[0]} has a temperature for each group")
     check_groups(data, list(maps.values()))
 
 
-class _MeasuredMethod:
-    """The metrics after each method, and what they differ by from those after the first."""
+@dataclass(frozen=True)
+class _MeasuredMethods:
+    """What was measured after each method, and what they differ by."""
 
-    def __init__(
-        self,
-        data: Rows,
-        maps: Mapping[str, Map],
-        how: _How,
-        classes: Classes,
-        level: float,
-        *,
-        groups_name: str,
-    ) -> None:
-        self.data, self.maps, self.metrics = data, maps, how.metrics
-        _check_groups(data, maps, groups_name)
-        self._options: dict[str, Any] = vars(how)
-        self.cards: dict[str, Scorecard]
-        self.by_class: dict[str, GroupGaps] = {}
-        self.by_group: dict[str, GroupGaps] = {}
-        self.changed = dict.fromkeys(maps, 0.0)  # which a sketch, of which only temperatures are measured, leaves so
-        self._pairs: Differences | None = None  # which a sketch does not tell
-        if isinstance(data, Sketch):
-            of_sketch = {name: value for name, value in self._options.items() if name != "zero"}
-            self.cards = dict(zip(maps, scorecards(data, list(maps.values()), **of_sketch), strict=True))
-        else:
-            self._read(names_of_groups(data, "prediction", classes), level, counts=how.counts)
-        self._known: dict[tuple[str, str, str], Difference] = {}  # by two methods and a metric
-        self.differences = self._differences_from_first()
+    maps: Mapping[str, Map]
+    found: MeasuredMaps
+    metrics: tuple[Metric, ...]
 
-    def _differences_from_first(self) -> dict[str, dict[str, Difference]]:
-        """What all other methods differ by from the first one; nothing from a sketch."""
-        first, *others = self.maps
-        if self._pairs is None:
-            return {}
-        found = {name: self._pairs.between(0, place) for place, name in enumerate(others, 1)}
-        self._known |= {(first, name, metric): each for name, its in found.items() for metric, each in its.items()}
-        return found
+    @cached_property
+    def cards(self) -> dict[str, Scorecard]:
+        return dict(zip(self.maps, self.found.cards, strict=True))
+
+    @cached_property
+    def differences(self) -> dict[str, dict[str, Difference]]:
+        """What all other methods differ by from the first one; nothing where that is not known."""
+        pairs, (_, *others) = self.found.differences, self.maps
+        return {} if pairs is None else {name: pairs.between(0, place) for place, name in enumerate(others, 1)}
 
     def difference(self, first: str, second: str, metric: str) -> Difference | None:
-        """What the second method differs by from the first in one metric; None from a sketch."""
-        if self._pairs is None:
-            return None
-        if (first, second, metric) not in self._known:
-            names = list(self.maps)
-            found = self._pairs.in_metric(names.index(first), names.index(second), metric)
-            self._known[first, second, metric] = found
-        return self._known[first, second, metric]
+        """What the second method differs by from the first in one metric; None where that is not known."""
+        names, pairs = list(self.maps), self.found.differences
+        return None if pairs is None else pairs.in_metric(names.index(first), names.index(second), metric)
 
-    def _read(self, classes: list[Any], level: float, *, counts: bool) -> None:
-        """Scorecards, what any two methods differ by, changed predictions, and the gaps of classes and groups after each."""
-        pairs, maps = list(permutations(range(len(self.maps)), 2)), list(self.maps.values())
-        names: dict[By, list[Any]] = {"prediction": classes}
-        if groups_in(self.data) is not None:
-            names["groups"] = names_of_groups(self.data, "groups", None)
-        tallies = [tally_of(self.data, by, each, counts=counts) for by, each in names.items()]
-        cards, self._pairs = differences_of(self.data, maps, pairs, tallies=tallies, **self._options)
-        self.cards = dict(zip(self.maps, cards, strict=True))
-        self.changed = dict(zip(self.maps, self._pairs.changed, strict=True))
-        for (by, each), sums in zip(names.items(), self._pairs.groups, strict=True):
-            gaps = (gaps_in(by, each, own, level) for own in sums)
-            found = dict(zip(self.maps, gaps, strict=True))
-            self.by_class, self.by_group = (found, self.by_group) if by == "prediction" else (self.by_class, found)
+    def row(self, name: str, fitted: Calibrator, level: float) -> Compared:
+        """All that a comparison has about one method."""
+        place, pairs = list(self.maps).index(name), self.found.differences
+        gaps = {by: each[place] for by, each in self.found.gaps.items()}
+        error = getattr(fitted, "temperature_se_", None)
+        return Compared(
+            method=name,
+            temperature=fitted.temperature_,
+            temperature_se=error,
+            interval=fitted.confidence_interval(level) if error and hasattr(fitted, "confidence_interval") else None,
+            scorecard=self.cards[name],
+            differences=self.differences.get(name, {}),
+            by_class=gaps.get("prediction"),
+            by_group=gaps.get("groups"),
+            changed_predictions=0.0 if pairs is None else pairs.changed[place],  # else only temperatures are measured
+            metrics=self.metrics,
+            map=self.maps[name],
+        )
 
     def about_scores(self, level: float) -> list[str]:
         """Which method has the lowest NLL and the lowest ECE, which ones have a significantly higher one, and the error."""
@@ -559,27 +541,6 @@ def _about_zeros(matched: Match, card: Scorecard | None) -> str:
     return verdict_on_zeros(join_names(found), what, fits=True)
 
 
-def _row(name: str, fitted: Calibrator | None, why: str | None, measured: _MeasuredMethod, level: float) -> Compared:
-    if fitted is None:
-        return Compared(name, None, None, None, None, {}, why, metrics=measured.metrics)
-    error = getattr(fitted, "temperature_se_", None)
-    interval = fitted.confidence_interval(level) if error and hasattr(fitted, "confidence_interval") else None
-    differences = measured.differences.get(name, {})
-    return Compared(
-        method=name,
-        temperature=fitted.temperature_,
-        temperature_se=error,
-        interval=interval,
-        scorecard=measured.cards[name],
-        differences=differences,
-        by_class=measured.by_class.get(name),
-        by_group=measured.by_group.get(name),
-        changed_predictions=measured.changed[name],
-        metrics=measured.metrics,
-        map=measured.maps[name],
-    )
-
-
 def _about_test(test: CalibrationTest, level: float) -> str:
     """What a test found, in words that say nothing about which method to use: that is for the recommendation."""
     significant, p = is_rejected(test.p_value, level), format_p_value(test.p_value)
@@ -600,7 +561,7 @@ def _tests(data: Rows, matched: Match, *, counts: bool) -> dict[str, Calibration
     """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
     found: dict[str, CalibrationTest] = {}
     with suppress(NishimoriError):
-        found["score_test"] = calibration_test(as_passed(data), statistic="confidence", counts=counts)
+        found["score_test"] = calibration_test(without_chosen_floor(data), statistic="confidence", counts=counts)
     with suppress(NishimoriError):
         found["temperature_test"] = temperatures_test(data, matched, counts=counts)
     return found

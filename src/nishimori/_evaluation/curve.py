@@ -2,25 +2,42 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, floor, log2
 from typing import Any, Unpack
 
 import numpy as np
 
-from nishimori._evaluation.scorecard import scorecards
+from nishimori._evaluation.metric_sums import MeasureScores, MetricPlan
+from nishimori._evaluation.metrics.table import default_metrics, suited_metrics
+from nishimori._evaluation.scorecard import Scorecard, card_of, scorecards
 from nishimori._fit.temperatures import Temperatures, temperatures_of
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
-from nishimori._sums.reliability import Strategy
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows
+from nishimori._sums.reliability import Strategy, uniform_edges
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text, percent
-from nishimori._support.numbers import temperature
+from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.temperature import Temperature
 
 # This many temperatures of the grid are printed.
 _PRINTED = 13
+
+# Temperatures from T to 2T, the finest first; a coarser grid is taken if the range is wide, or the data are large.
+_PER_OCTAVE = (12, 8, 6, 4, 2, 1)
+
+# Temperatures of a grid at most: a slider that is 600 pixels wide has no more places that a hand can find.
+_MOST = 100
+
+# From this many logits on the grid is coarser: 6 temperatures from T to 2T.
+_LARGE = 2**24
+
+# How far the grid reaches below the lowest temperature of interest and above the highest.
+REACH = 4.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,7 +122,7 @@ def temperature_curve(
     if grid is None:
         ends = [t for t in (chosen.ec, chosen.ts) if t is not None] or [1.0]
         grid = np.geomspace(min(ends) / 4, max(ends) * 4, 61)
-    temperatures = [temperature(t, "grid") for t in _flat(grid)]
+    temperatures = [checked_temperature(t, "grid") for t in _flat(grid)]
     cards = scorecards(data, [Temperature(t) for t in temperatures], n_bins=n_bins, strategy=strategy)
     return TemperatureCurve(
         temperature=np.array(temperatures),
@@ -121,3 +138,30 @@ def _flat(grid: Any) -> list[Any]:
     if np.ndim(grid) != 1 or not len(grid):
         raise InputError("grid", "be a flat list of temperatures", got=f"shape {np.shape(grid)}")
     return list(grid)
+
+
+# All metrics around temperatures of interest, such as for a slider
+
+
+@question("has no rows to measure")
+def cards_around(data: Rows, chosen: Sequence[float], *, n_bins: int, counts: bool) -> list[Scorecard]:
+    """Measure scorecards on a grid of temperatures around those of interest, from one reading.
+
+    The grid has factors of 2^(1/12), so that every temperature has one in the grid of twice its value. Power sums at β and at
+    2β give the Brier score, and the kernels get those at 2β by squaring. So the whole grid costs as much as twelve
+    temperatures.
+    """
+    temperatures = _grid_around(chosen, (data.n_rows or 0) * data.n_classes)
+    maps, plan = tuple(Temperature(each) for each in temperatures), MetricPlan(suited_metrics(default_metrics(), data))
+    sums = data.gather(MeasureScores(maps, (uniform_edges(n_bins),) * len(maps), plan, counts)).items
+    return [card_of(each, temperature, plan) for each, temperature in zip(sums, temperatures, strict=True)]
+
+
+def _grid_around(chosen: Sequence[float], n_logits: int) -> list[float]:
+    """Temperatures around those of interest, T = 1 among them: 2^(j/12) for whole numbers j, or fewer per octave."""
+    low, high = log2(min([1.0, *chosen]) / REACH), log2(max([1.0, *chosen]) * REACH)
+    for per_octave in _PER_OCTAVE[2 if n_logits >= _LARGE else 0 :]:
+        first, last = floor(per_octave * low), ceil(per_octave * high)
+        if last - first < _MOST:
+            break
+    return [2.0 ** (j // per_octave) * 2.0 ** (j % per_octave / per_octave) for j in range(first, last + 1)]

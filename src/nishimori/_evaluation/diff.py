@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 from nishimori._evaluation.group_gaps import holm
 from nishimori._evaluation.metrics.metric import Difference
-from nishimori._evaluation.scorecard import Scorecard, scorecards
-from nishimori._fit.temperatures import temperatures
-from nishimori._sums.sketch.sketch import Sketch
+from nishimori._evaluation.scorecard import Scorecard
+from nishimori._rows.question import question
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.escape import markdown_text
 from nishimori._support.formatting import change_with_error, p_value_text, value_with_error
@@ -30,7 +29,6 @@ from nishimori._support.numbers import between
 from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, SameRowsWarning
-from nishimori.maps.temperature import Temperature
 
 
 class _Row(NamedTuple):
@@ -236,7 +234,7 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
     None of 4 metrics differs significantly (level 5 %, Holm's correction).
     """
     between("level", level, 0, 1)
-    first, second = (_values(each, name) for each, name in ((old, "old"), (new, "new")))
+    first, second = (measured_in(each, name) for each, name in ((old, "old"), (new, "new")))
     if first.measured_files and first.measured_files == second.measured_files:
         raise InputError(
             "`old` and `new`",
@@ -271,7 +269,7 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
     return MetricChanges(tuple(changes), float(level), first.n_samples, second.n_samples, caveat)
 
 
-def _without_common(first: "_Measured", second: "_Measured") -> str:
+def _without_common(first: "Measured", second: "Measured") -> str:
     """What to do where two sides have no metric in common."""
     names = [", ".join(each.temperatures) for each in (first, second)]
     if not all(names):
@@ -297,7 +295,7 @@ def _difference(old: _Value, new: _Value, sizes: tuple[int | None, int | None]) 
     return replace(found, p_value=Difference.normal(value, error).p_value)
 
 
-class _Measured(NamedTuple):
+class Measured(NamedTuple):
     """What one side has: metrics by the names of the rows, T by method, the number of samples, and which data it is about."""
 
     values: dict[str, _Value]
@@ -308,14 +306,11 @@ class _Measured(NamedTuple):
     data_digest: str | None = None
 
 
-def _values(source: Any, name: str) -> _Measured:
+@question("has no metrics to compare")
+def measured_in(source: Any, name: str) -> Measured:
+    """What a scorecard, or the JSON of a command, holds; ``name`` is the argument's."""
     if isinstance(source, Scorecard):
-        return _Measured(_of_numbers(_numbers_of(source), ""), {}, source.n_samples, data_digest=source.data_digest)
-    if isinstance(source, Sketch):
-        (card,) = scorecards(source, [Temperature(1.0)])
-        found = temperatures(source)
-        fitted = {"ec": (found.ec, found.ec_se), "ts": (found.ts, found.ts_se)}
-        return _Measured(_of_numbers(_numbers_of(card), ""), _known(fitted), source.n_samples, data_digest=source.digest)
+        return Measured(values_of_card(source), {}, source.n_samples, data_digest=source.data_digest)
     if isinstance(source, Mapping):
         for kind in (_of_report, _of_evaluation, _of_calibration, _of_card):
             try:
@@ -333,10 +328,10 @@ def _values(source: Any, name: str) -> _Measured:
     )
 
 
-def _numbers_of(card: Scorecard) -> dict[str, Any]:
-    """The metrics of a card, and the limits of the ECE."""
+def values_of_card(card: Scorecard) -> dict[str, _Value]:
+    """The metrics of a card; the limits of calibration errors are those of their intervals."""
     errors = [name for name in _ECES if name in card.estimates and card[name].se is not None]
-    return card.to_dict() | _ends({name: card.interval(name) for name in errors})
+    return _of_numbers(card.to_dict() | _ends({name: card.interval(name) for name in errors}), "")
 
 
 def _ends(intervals: Mapping[str, Any]) -> dict[str, Any]:
@@ -348,7 +343,7 @@ def _ends(intervals: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_report(content: Mapping[str, Any]) -> _Measured | None:
+def _of_report(content: Mapping[str, Any]) -> Measured | None:
     """Of the model as it is, and after the recommended method."""
     if not {"methods", "slider", "verdict", "data"} <= set(content):
         return None
@@ -361,10 +356,10 @@ def _of_report(content: Mapping[str, Any]) -> _Measured | None:
     files = content.get("provenance", {}).get("files", [])
     roles = (about["measured_on"], "validation")
     hashes = [frozenset(each["sha256"] for each in files if each["role"] == role) for role in roles]
-    return _Measured(values, _known(fitted), about["n_measured"], hashes[0], hashes[1], about.get("data_digest"))
+    return Measured(values, values_with_errors(fitted), about["n_measured"], hashes[0], hashes[1], about.get("data_digest"))
 
 
-def _of_evaluation(content: Mapping[str, Any]) -> _Measured | None:
+def _of_evaluation(content: Mapping[str, Any]) -> Measured | None:
     """Of what ``nishimori eval --json`` prints: T is that of the calibration, and not of these data."""
     before, after = content.get("before"), content.get("after") or {}
     if not (isinstance(before, Mapping) and isinstance(after, Mapping) and "n_samples" in content):
@@ -372,22 +367,22 @@ def _of_evaluation(content: Mapping[str, Any]) -> _Measured | None:
     values: dict[str, _Value] = {}
     for side, end in ((before, ""), (after, "_after")):
         values |= _of_numbers({**side, **_ends(side.get("intervals") or {})}, end, content.get("level", _LEVEL))
-    return _Measured(values, {}, content["n_samples"], data_digest=content.get("data_digest"))
+    return Measured(values, {}, content["n_samples"], data_digest=content.get("data_digest"))
 
 
-def _of_calibration(content: Mapping[str, Any]) -> _Measured | None:
+def _of_calibration(content: Mapping[str, Any]) -> Measured | None:
     """Of a file that ``fit`` writes, or of what ``fit --json`` prints: the temperature only."""
     map_, told = content.get("map"), content.get("provenance", content)
     if not (isinstance(map_, Mapping) and isinstance(told, Mapping) and isinstance(told.get("method"), str)):
         return None
     T = map_.get("parameters", {}).get("temperature") if map_.get("kind") == "temperature" else None
-    known = _known({told["method"]: (T, told.get("temperature_se"))})
-    return _Measured({}, known, told.get("n_samples"), data_digest=told.get("data_digest"))
+    known = values_with_errors({told["method"]: (T, told.get("temperature_se"))})
+    return Measured({}, known, told.get("n_samples"), data_digest=told.get("data_digest"))
 
 
-def _of_card(content: Mapping[str, Any]) -> _Measured | None:
+def _of_card(content: Mapping[str, Any]) -> Measured | None:
     """Of what `Scorecard.to_dict` returns."""
-    return _Measured(_of_numbers(content, ""), {}, content.get("n_samples")) if {"accuracy", "nll"} <= set(content) else None
+    return Measured(_of_numbers(content, ""), {}, content.get("n_samples")) if {"accuracy", "nll"} <= set(content) else None
 
 
 def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> dict[str, _Value]:
@@ -397,12 +392,12 @@ def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> 
         found["accuracy"] = (1 - numbers["error"], numbers.get("error_se"))
     if end:
         del found["accuracy"]  # which one temperature does not change
-    values = _known(found)
+    values = values_with_errors(found)
     z = normal_quantile(level)
     eces = {name: (numbers.get(f"{name}_corrected"), numbers.get(f"{name}_se")) for name in _ECES}
     low: Any
     high: Any
-    for name, each in _known(eces).items():
+    for name, each in values_with_errors(eces).items():
         low, high = numbers.get(f"{name}_low"), numbers.get(f"{name}_high")
         below = max(each.value - low, 0.0) / z if _is_number(low) else None
         above = max(high - each.value, 0.0) / z if _is_number(high) else None
@@ -410,7 +405,7 @@ def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> 
     return {f"{name}{end}": values[name] for name in _ROWS if name in values}
 
 
-def _known(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, _Value]:
+def values_with_errors(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, _Value]:
     """The pairs whose value is a finite number; an error that is none is not known."""
     errors = {name: float(error) if _is_number(error) else None for name, (_, error) in pairs.items()}
     return {name: _Value(float(value), *[errors[name]] * 3) for name, (value, _) in pairs.items() if _is_number(value)}

@@ -5,22 +5,30 @@ the mean of the differences row by row.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import permutations
 from typing import Any
 
+import numpy as np
+
+from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
+from nishimori._evaluation.metric_sums import MetricPlan, ScoreSums
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import checked_metrics, default_metrics
 from nishimori._evaluation.scorecard import Scorecard, card_of, edges_for
-from nishimori._evaluation.scores import MetricPlan, PairSums, ScoreSums
 from nishimori._rows.batch import Batch
+from nishimori._rows.labels import Classes
+from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import at_zeros, warn_of_zeros
 from nishimori._sums.group_tally import GroupTally, TallyGroups
+from nishimori._sums.groups import By
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions, predictions_after
 from nishimori._sums.reliability import Strategy, check_bins
-from nishimori._sums.sketch.sketch import Sketch
-from nishimori._support.arrays import HostArray
+from nishimori._sums.spread import ClusterSpread, Spread, spread
+from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
 from nishimori.maps.floored import temperature_after_floor
 from nishimori.maps.map import Map
@@ -29,25 +37,48 @@ MOST_BINS = 1000
 """Bins for which differences are computed: the covariance of their gaps takes 32 MB."""
 
 
-def compare_maps(
-    data: Rows | Sketch,
-    maps: Sequence[Map],
-    *,
-    n_bins: int = 15,
-    strategy: Strategy = "uniform",
-    counts: bool = False,
-    metrics: tuple[Metric, ...] | None = None,
-    zero: float | None = None,
-) -> tuple[list[Scorecard], list[dict[str, Difference]]]:
-    """A scorecard for each map, and the differences of each map but the first from the first, all from the same passes."""
+def compare_maps(data: Rows, maps: Sequence[Map], **how: Any) -> tuple[list[Scorecard], list[dict[str, Difference]]]:
+    """A scorecard for each map, and the differences of each map but the first from the first, all from the same passes.
+
+    ``how`` is as for `differences_of`.
+    """
     pairs = [(0, other) for other in range(1, len(maps))]
-    how: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "counts": counts, "metrics": metrics, "zero": zero}
     cards, found = differences_of(data, maps, pairs, **how)
     return cards, [found.between(*pair) for pair in pairs]
 
 
+@dataclass(frozen=True)
+class MeasuredMaps:
+    """What was measured after each of several maps, as far as the data tell.
+
+    ``differences`` are those of any two maps, None where it is not known how two of them vary together; ``gaps`` are those of
+    predicted classes and of groups after each map. ``untold`` says what the data do not tell; empty if there is nothing.
+    """
+
+    cards: Sequence[Scorecard]
+    differences: "Differences | None" = None
+    gaps: Mapping[By, Sequence[GroupGaps]] = field(default_factory=dict)
+    untold: str = ""
+
+
+@question("has no rows to compare methods on")
+def measure_maps(data: Rows, /, maps: Sequence[Map], classes: Classes, level: float, **how: Any) -> MeasuredMaps:
+    """Measure all that `compare` shows after each map, in one pass; ``how`` is as for `differences_of`."""
+    names: dict[By, list[Any]] = {"prediction": names_of_groups(data, "prediction", classes)}
+    if data.groups is not None:
+        names["groups"] = names_of_groups(data, "groups", None)
+    tallies = [tally_of(data, by, each, counts=how["counts"]) for by, each in names.items()]
+    cards, found = differences_of(data, maps, list(permutations(range(len(maps)), 2)), tallies=tallies, **how)
+    gaps = {
+        by: [gaps_in(by, own, sums, level) for sums in after]
+        for (by, own), after in zip(names.items(), found.groups, strict=True)
+    }
+    return MeasuredMaps(cards, found, gaps)
+
+
+@question("does not tell how two calibrations vary together")
 def differences_of(
-    data: Rows | Sketch,
+    data: Rows,
     maps: Sequence[Map],
     pairs: Sequence[tuple[int, int]],
     *,
@@ -63,12 +94,6 @@ def differences_of(
     With ``tallies`` the sums of groups of rows after each map come from the same pass. ``zero`` replaces probabilities of 0 in
     losses, where a floor is known; otherwise these are arbitrary, and a warning says so.
     """
-    if isinstance(data, Sketch):
-        raise InputError(
-            "logits",
-            ("not be a sketch for paired differences: it keeps sums for each temperature, and not how two vary together"),
-            remedy="Pass logits and labels.",
-        )
     check_bins(n_bins, strategy)
     if n_bins > MOST_BINS:
         raise InputError("n_bins", f"be at most {MOST_BINS} for differences", got=n_bins)
@@ -93,17 +118,67 @@ class Differences:
 
     plan: MetricPlan
     sums: Sequence[ScoreSums]
-    pairs: Mapping[tuple[int, int], PairSums]
+    pairs: Mapping[tuple[int, int], "_PairSums"]
     changed: Sequence[float]
     groups: Sequence[Sequence[GroupTally]]
+    _known: dict[tuple[int, int, str], Difference] = field(default_factory=dict, repr=False)
 
     def between(self, first: int, second: int) -> dict[str, Difference]:
         """What the second map differs by from the first, by the name of the metric."""
-        return self.pairs[first, second].differences(self.sums[first], self.sums[second], self.plan)
+        return {each.label: self.in_metric(first, second, each.label) for each in self.plan.metrics}
 
     def in_metric(self, first: int, second: int, metric: str) -> Difference:
         """What the second map differs by from the first in one metric."""
-        return self.pairs[first, second].differences(self.sums[first], self.sums[second], self.plan, metric)[metric]
+        if (first, second, metric) not in self._known:
+            chosen = next(each for each in self.plan.metrics if each.label == metric)
+            mine, theirs = self._by_metric[first][chosen], self._by_metric[second][chosen]
+            pair, alone = self._by_pair(first, second)[chosen], self.sums[first].n_rows == 1
+            self._known[first, second, metric] = chosen.form.difference(chosen, mine, theirs, pair, alone=alone)
+        return self._known[first, second, metric]
+
+    @cached_property
+    def _by_metric(self) -> list[dict[Metric, Any]]:
+        """What each metric is made of after each map."""
+        return [each.by_metric(self.plan) for each in self.sums]
+
+    def _by_pair(self, first: int, second: int) -> dict[Metric, Any]:
+        """What tells of each metric how both maps vary together."""
+        before, after, pair = self.sums[first], self.sums[second], self.pairs[first, second]
+        with np.errstate(invalid="ignore"):  # two infinite losses
+            errors = np.sqrt(pair.spread.around(after.means - before.means)) / before.weight
+        columns, own = dict(zip(self.plan.columns, errors.tolist(), strict=True)), iter(pair.own.items)
+        return {each: columns[each.form.key(each)] if each.form.is_mean else next(own).sums for each in self.plan.metrics}
+
+
+@dataclass(frozen=True)
+class _PairSums:
+    """How the metrics of two maps vary together: the spread of differences per row, and what metrics keep of their own."""
+
+    spread: Spread | ClusterSpread
+    own: Sums
+
+    @classmethod
+    def of(
+        cls, first: Predictions, second: Predictions, rows: tuple[Sequence[Array], Sequence[Array]], plan: MetricPlan
+    ) -> "_PairSums":
+        """The sums of two maps together over the rows of a batch."""
+        with np.errstate(invalid="ignore"):  # two infinite losses
+            differences = [b - a for a, b in zip(*rows, strict=True)]
+        kept = tuple(_Optional(each.pair(first, second)) for each in plan.metrics if not each.form.is_mean)
+        return cls(spread(first.batch, differences, counts=first.counts), Sums(kept))
+
+    def __add__(self, other: "_PairSums") -> "_PairSums":
+        return _PairSums(self.spread + other.spread, self.own + other.own)  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class _Optional:
+    """Sums that may be missing."""
+
+    sums: Any
+
+    def __add__(self, other: "_Optional") -> "_Optional":
+        return self if self.sums is None else _Optional(self.sums + other.sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +199,7 @@ class _Compare:
         found = list(predictions_after(self.maps, self.edges, batch, counts=self.counts, zero=self.zero))
         rows = [plan.rows(each) for each in found]
         sums = Sums(tuple(ScoreSums.of(each, own, plan, zeros) for each, own in zip(found, rows, strict=True)))
-        pairs = Sums(tuple(PairSums.of(found[a], found[b], (rows[a], rows[b]), plan) for a, b in self.pairs))
+        pairs = Sums(tuple(_PairSums.of(found[a], found[b], (rows[a], rows[b]), plan) for a, b in self.pairs))
         changed = Sums(tuple(_changed_weight(map_, each, batch) for map_, each in zip(self.maps, found, strict=True)))
         groups = (Sums(tuple(tally.sums_of(each.gibbs) for each in found)) for tally in self.tallies)
         return Sums((sums, pairs, changed, Sums(tuple(groups))))

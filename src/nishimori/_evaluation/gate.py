@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Unpack, get_args
 
+import numpy as np
+
 from nishimori._evaluation.annotations import CheckOutcome, State, junit, workflow_command
 from nishimori._evaluation.betting import LossOfSamples
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._evaluation.checks import (
-    GROUP_GAP,
     Check,
     MetricBound,
     Verdict,
@@ -26,18 +27,21 @@ from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.limits import shared
 from nishimori._evaluation.metrics.nll import Nll
 from nishimori._evaluation.metrics.table import asked_metrics
-from nishimori._evaluation.output_range import is_constant
 from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes
 from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, counts_in, groups_in
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows
 from nishimori._sums.groups import By
+from nishimori._sums.predictions import apply_map
 from nishimori._sums.reliability import Strategy
-from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.numbers import between, positive, whole
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, setting
+from nishimori.maps.class_curves import class_probabilities
 from nishimori.maps.map import Map
 
 SUITE = "nishimori gate"
@@ -54,6 +58,9 @@ NLL_CAP = 10.0
 
 MOST_LEVEL = 1 - 1e-9
 """The largest level: those of several checks, and of many groups, must not round to 1."""
+
+# What float32 logits of one row and another differ by where a network gives the same answer to both.
+_ROUNDING = 1e-6
 
 _STATES: dict[Verdict, State] = {
     "pass": "passed",
@@ -294,39 +301,33 @@ def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used:
     classes = options.get("classes")
     known = getattr(used, "classes", None) if classes is None else classes
     has_group_gap = any(each.metric is None for each in wanted.limits)  # only then, because the groups may take a pass
-    by_default: By = "groups" if has_group_gap and groups_in(data) is not None else "prediction"
-    return judge(data, map_, wanted, by or by_default, known, counts=counts_in(data, options))
+    by_default: By = "groups" if has_group_gap and data.groups is not None else "prediction"
+    return judge(data, map_, wanted, by or by_default, known, counts=(data.counts or bool(options.get("counts"))))
 
 
-def judge(data: Rows | Sketch, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
+def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
     """The checks of rows after a map: one pass for all samples, and one more for groups."""
-    level, counts = wanted.level, counts or counts_in(data)
+    level, counts = wanted.level, counts or data.counts
     if by not in get_args(By):
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
-    if isinstance(data, Sketch) and any(each.metric is None for each in wanted.limits):
-        raise InputError(
-            "bounds", f"not have {GROUP_GAP!r} for a sketch, which has no sums per group", remedy="Pass logits and labels."
-        )
     metrics = asked_metrics([each.metric for each in wanted.limits if each.metric is not None], "bounds")
     for bounded in filter(None, (each.metric for each in wanted.limits)):  # which a scorecard may leave out for these data
-        bounded.check(data)  # type: ignore[arg-type]
-    has_losses = not isinstance(data, Sketch) and any(isinstance(each.metric, Nll) for each in wanted.limits)
-    if has_losses:
-        metrics += (LossOfSamples(),)
+        bounded.check(data)
+    if any(isinstance(each.metric, Nll) for each in wanted.limits):
+        metrics = metrics.with_others(LossOfSamples())
     (card,) = scorecards(data, [map_], n_bins=wanted.n_bins, strategy=wanted.strategy, counts=counts, metrics=metrics)
     if reason := _why_not_judged(data, map_, card, wanted, counts=counts):
         checks = [unjudged_check(each, card, level, reason) for each in wanted.limits]
         return Gate(tuple(checks), card.n_samples, level, wanted.allow_inconclusive, wanted.min_samples)
     gaps = None
     if any(each.metric is None for each in wanted.limits):
-        assert not isinstance(data, Sketch), "refused above"
         (gaps,) = gaps_after(data, [map_], by, names_of_groups(data, by, classes), level, counts=counts)
 
     def check(limit: MetricBound, fail_level: float) -> Check:
         if limit.metric is None:
             assert gaps is not None, "which were measured above"
             return check_of_groups(limit, gaps, card.n_samples, level, fail_level)
-        if has_losses and isinstance(limit.metric, Nll):
+        if isinstance(limit.metric, Nll) and LossOfSamples.name in card.estimates:
             return check_of_losses(limit, card, card[LossOfSamples.name].sums, wanted.nll_cap, level, fail_level)
         return check_of_card(limit, card, level, fail_level)
 
@@ -351,7 +352,7 @@ def _all_checks(limits: Sequence[MetricBound], check: Callable[[MetricBound, flo
     return tuple(found[each] for each in limits)
 
 
-def _why_not_judged(data: Rows | Sketch, map_: Map, card: Scorecard, wanted: Wanted, *, counts: bool) -> str:
+def _why_not_judged(data: Rows, map_: Map, card: Scorecard, wanted: Wanted, *, counts: bool) -> str:
     """Why the data cannot be held against any bound; empty if they can."""
     number, what = (card.n_samples, "sample") if card.n_clusters is None else (card.n_clusters, "cluster")
     # Weights that differ tell as much as (Σw)²/Σw² equal ones. With `counts`, a row is as many samples as its weight says.
@@ -364,6 +365,49 @@ def _why_not_judged(data: Rows | Sketch, map_: Map, card: Scorecard, wanted: Wan
         if weighted:
             found = f"the weights leave the information of {number} {what}{'s' * (number != 1)}"
         return f"{found}, and at least {wanted.min_samples} are needed"
-    if not isinstance(data, Sketch) and is_constant(data, map_, card.confidence, card.confidence_se):
+    if is_constant(data, map_, card.confidence, card.confidence_se):
         return "the model gives the same probabilities for every sample"
     return ""
+
+
+# A model that always says the same cannot be judged. A constant answer can be calibrated by chance or by construction, as the
+# share of the most frequent class is, and its ECE is one gap of one bin.
+
+
+@dataclass(frozen=True)
+class _OutputRange:
+    """The least and the largest probability of each class; those of further rows add."""
+
+    low: HostArray
+    high: HostArray
+
+    def __add__(self, other: "_OutputRange") -> "_OutputRange":
+        return _OutputRange(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    @property
+    def is_one_point(self) -> bool:
+        """Whether all rows have the same probabilities, up to rounding."""
+        return bool((self.high - self.low <= _ROUNDING * self.high).all())
+
+
+@dataclass(frozen=True)
+class _FindRange:
+    """The pass that finds the least and the largest probability of each class after a map."""
+
+    map_: Map
+
+    def __call__(self, batch: Batch) -> _OutputRange:
+        mapped, beta = apply_map(self.map_, batch)
+        found, _ = class_probabilities(beta * mapped.double)
+        return _OutputRange(found.min(axis=0), found.max(axis=0))
+
+
+@question("has no rows to look at")
+def is_constant(data: Rows, map_: Map, confidence: float, confidence_se: float | None) -> bool:
+    """Say whether the model gives all rows the same probabilities.
+
+    Rows are read only where the confidence hardly varies: its standard error is at most its standard deviation.
+    """
+    if confidence_se is None or confidence_se > _ROUNDING * confidence:
+        return False
+    return bool(data.gather(_FindRange(map_)).is_one_point)

@@ -11,11 +11,11 @@ import numpy as np
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, counts_in, groups_in, has_clusters, refuse_counted_clusters
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.group_tally import GroupTally, TallyGroups
 from nishimori._sums.groups import By, Grouping
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
 from nishimori._support.formatting import percent, points_with_error, two_decimals
@@ -250,8 +250,6 @@ def group_gaps(
     between("level", level, 0, 1)
     used, groups, classes = calibrator_or_map(temperature, calibrator), options.get("groups"), options.get("classes")
     data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
-    if isinstance(data, Sketch):
-        raise InputError("logits", "not be a sketch, which has no sums per group", remedy="Pass logits and labels.")
     if by == "prediction" and groups is not None and not map_.needs_groups:
         raise InputError(
             "groups",
@@ -260,9 +258,10 @@ def group_gaps(
             remedy="Pass by='groups' to measure each of them.",
         )
     names = names_of_groups(data, by, getattr(used, "classes", None) if classes is None else classes)
-    return gaps_after(data, [map_], by, names, level, counts=counts_in(data, options))[0]
+    return gaps_after(data, [map_], by, names, level, counts=(data.counts or bool(options.get("counts"))))[0]
 
 
+@question("has no sums per group")
 def gaps_after(data: Rows, maps: Sequence[Map], by: By, names: Sequence[Any], level: float, *, counts: bool) -> list[GroupGaps]:
     """The gaps of the groups of rows after each of several maps, all from one pass."""
     tally = tally_of(data, by, names, counts=counts)
@@ -272,7 +271,7 @@ def gaps_after(data: Rows, maps: Sequence[Map], by: By, names: Sequence[Any], le
 def tally_of(data: Rows, by: By, names: Sequence[Any], *, counts: bool) -> TallyGroups:
     """The pass that sums over the groups of rows."""
     refuse_counted_clusters(data, counts=counts)
-    return TallyGroups(Grouping(by, len(names)), counts, has_clusters(data))
+    return TallyGroups(Grouping(by, len(names)), counts, data.has_clusters)
 
 
 def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:
@@ -280,7 +279,7 @@ def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:
     if by == "prediction":
         found: list[Any] = class_labels(classes, data.n_classes).tolist()
         return found
-    groups = groups_in(data)
+    groups = data.groups
     if groups is None:
         raise InputError(
             "groups",

@@ -14,7 +14,7 @@ from nishimori._calibrators.multilabel.targets import check_missing, label_names
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, holm
 from nishimori._evaluation.label_sums import LabelSums, MeasureLabels
 from nishimori._evaluation.scorecard import Scorecard, scorecards
-from nishimori._rows.file_rows import load_if_npy
+from nishimori._rows.entry import load_array
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Input
 from nishimori._sums.reliability import check_bins, uniform_edges
@@ -230,7 +230,7 @@ def evaluate_multilabel(
         names, missing = calibrator.classes_, calibrator.missing
         scores = calibrator.check_columns(logits, "logits")
     shape = (scores.n_samples, int(scores.array.shape[1]))
-    labels = load_if_npy(labels)
+    labels = load_array(labels)
     targets = label_table(labels, shape, check_missing(missing), "labels")
     rows = decisions(targets, label_names(names, logits, labels, shape[1]), sample_weight, clusters, scores)
     if calibrator is None and input is None:

@@ -96,7 +96,7 @@ def required_samples(target: float, pilot: Any, *, level: float | None = None, m
 
     See Also
     --------
-    nishimori.theory.plan : the same before any sample, for logistic regression on a teacher.
+    nishimori_paper.theory.plan : the same before any sample, for logistic regression on a teacher.
 
     Examples
     --------

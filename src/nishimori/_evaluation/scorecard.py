@@ -6,22 +6,20 @@ reads the data once, or twice if bins of equal weight need the quantiles of the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isnan, nan
+from math import isnan
 from typing import Any, Unpack
 
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
+from nishimori._evaluation.metric_sums import MeasureScores, MetricPlan, ScoreSums
 from nishimori._evaluation.metrics.metric import Estimate, Metric
 from nishimori._evaluation.metrics.positive import BEYOND_ONE_TEMPERATURE, about_one_temperature
 from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics, default_metrics
-from nishimori._evaluation.scores import ONE_SAMPLE, MeasureScores, MetricPlan, ScoreSums
 from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, counts_in, digest_in
-from nishimori._rows.top_k import TopK
-from nishimori._rows.top_k_rows import TopKRows
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows
 from nishimori._sums.census import verdict_on_zeros, warn_of_zeros
 from nishimori._sums.predictions import CollectClaims
 from nishimori._sums.reliability import Reliability, Strategy, check_bins, uniform_edges
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import (
@@ -35,10 +33,9 @@ from nishimori._support.formatting import (
 from nishimori._support.intervals import Interval
 from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning, setting
+from nishimori.errors import InputError, InputWarning
 from nishimori.maps.floored import temperature_after_floor
 from nishimori.maps.map import Map
-from nishimori.maps.temperature import Temperature, temperature_of
 
 # Quantiles need one number per row and map. More maps than this many numbers allow are measured in several passes: 64 MiB.
 _CLAIMS_AT_ONCE = 2**23
@@ -337,17 +334,12 @@ def evaluate(
     0.538 0.013
     """
     used, wanted = calibrator_or_map(temperature, calibrator), asked_metrics(metrics)
-    if isinstance(logits, TopK):
-        _refuse_map(used)
     data, maps = open_calibrated({"calibrator": used}, logits, labels, options)
-    how: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "counts": counts_in(data, options), "metrics": wanted}
-    if isinstance(data, TopKRows):
-        (card,) = scorecards(data.even, maps, **how)
-        return _without_unknown(card, data)
-    (card,) = scorecards(data, maps, **how)
+    counts = data.counts or bool(options.get("counts"))
+    (card,) = scorecards(data, maps, n_bins=n_bins, strategy=strategy, counts=counts, metrics=wanted)
     if used is calibrator:
         warn_of_one_temperature({"`calibrator`": card})
-    return replace(card, data_digest=digest_in(data))
+    return replace(card, data_digest=data.digest)
 
 
 def warn_of_one_temperature(cards: Mapping[str, Scorecard]) -> str:
@@ -359,33 +351,9 @@ def warn_of_one_temperature(cards: Mapping[str, Scorecard]) -> str:
     return said
 
 
-def _refuse_map(used: Any) -> None:
-    """Refuse a map of top-k log-probabilities, unless it changes nothing."""
-    if used != Temperature(1.0):
-        raise InputError(
-            "`temperature` and `calibrator` must be left out for top-k log-probabilities: metrics at other temperatures depend "
-            "on the classes that are not listed. `TopK.probabilities(temperature)` gives bounds on probabilities."
-        )
-
-
-def _without_unknown(card: Scorecard, data: TopKRows) -> Scorecard:
-    """The card of top-k log-probabilities, whose tail matters only to metrics that need more than the predicted class."""
-    unlisted = "the probabilities that are not listed are not known. Pass all logits."
-    unknown = (
-        f"the log-probability of the true class is not known in {data.n_unknown} of {data.n_rows} samples. Pass "
-        "`label_log_probabilities` to TopK."
-    )
-    why = {"all": unlisted} | ({"label": unknown} if data.n_unknown else {})
-    known = {name: _told_why(each, why.get(each.metric.needs)) for name, each in card.estimates.items()}
-    return replace(card, estimates=known)
-
-
-def _told_why(estimate: Estimate, why: str | None) -> Estimate:
-    return estimate if why is None else Estimate(estimate.metric, nan, None, why)
-
-
+@question("has no rows to measure")
 def scorecards(
-    data: Rows | Sketch,
+    data: Rows,
     maps: Sequence[Map],
     *,
     n_bins: int = 15,
@@ -396,10 +364,6 @@ def scorecards(
     """A scorecard for each map, all from the same passes; ``metrics`` are the usual ones by default."""
     check_bins(n_bins, strategy)
     wanted = checked_metrics(default_metrics() if metrics is None else metrics, data)
-    if isinstance(data, Sketch):
-        if counts:
-            raise InputError("counts", "be False for a sketch, which keeps sums for independent samples")
-        return [_card_of_sketch(data, map_, wanted, n_bins, strategy) for map_ in maps]
     if strategy == "quantile" and (n_rows := data.n_rows) is not None:
         step = max(1, _CLAIMS_AT_ONCE // n_rows)
         groups = [tuple(maps[start : start + step]) for start in range(0, len(maps), step)]
@@ -435,34 +399,4 @@ def card_of(sums: ScoreSums, temperature: float | None, plan: MetricPlan) -> Sco
         n_at_zeros=sums.n_at_zeros,
         n_clusters=sums.binned.n_clusters,
         positive_reliability=next((each.curve for each in sums.positive.items), None),
-    )
-
-
-def _card_of_sketch(data: Sketch, map_: Map, metrics: Sequence[Metric], n_bins: int, strategy: Strategy) -> Scorecard:
-    """The scorecard of a sketch, after a map that divides logits by one temperature."""
-    temperature = temperature_of(map_)
-    if (n_bins, strategy) != (15, "uniform"):
-        raise InputError("n_bins", f"be 15 and {setting('strategy')} 'uniform' for a sketch", got=f"{n_bins} and {strategy!r}")
-    if temperature is None:
-        raise InputError("calibrator", "divide logits by one temperature to be evaluated on a sketch", remedy="Pass logits.")
-    census, found = data.census, data.score(temperature)
-    warn_of_zeros(census.n_at_zeros, census.n_rows, "the loss")
-    alone = "the sketch holds one cluster, and standard errors are made of the spread between clusters."
-    estimates = {}
-    for metric in metrics:
-        each = metric.of_sketch(found, census)
-        if each is None:
-            raise InputError("metrics", "be what a sketch keeps", got=repr(metric.label), remedy="Pass logits and labels.")
-        if data.n_clusters == 1 and (each.se is not None or metric.is_share):
-            each = replace(each, error=None, why_no_se=alone)
-        if census.n_rows == 1:
-            each = replace(each, error=None, why_no_se=ONE_SAMPLE)
-        estimates[metric.label] = each
-    return Scorecard(
-        n_samples=census.n_rows,
-        temperature=temperature,
-        estimates=estimates,
-        reliability=Reliability.from_bins(found.bins),
-        n_at_zeros=census.n_at_zeros,
-        n_clusters=data.n_clusters,
     )

@@ -5,7 +5,6 @@ where they would take long, by the same formulas as for `Best`, and where the da
 """
 
 from collections.abc import Container, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +13,10 @@ from nishimori._calibrators.candidates import candidate
 from nishimori._calibrators.groups import GroupConsistency
 from nishimori._calibrators.methods import calibrator
 from nishimori._methods.fitted_method import counts_option, fit_checked
-from nishimori._rows.pieces import Pieces
-from nishimori._rows.rows import Rows, groups_in
-from nishimori._rows.top_k_rows import TopKRows
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows
 from nishimori._sums.census import census
 from nishimori._sums.groups import By
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.progress import begin_step
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import NishimoriError
@@ -52,19 +49,17 @@ def fit_usual(
 
     They need rows, and one that has a temperature for each group needs the groups of the test data too.
     """
-    data = (validation,) if test is None else (validation, test)
-    if any(isinstance(each, Sketch | TopKRows) for each in data):
-        return UsualMethods({}, {})
+    tried = [name for name in names_for(validation) if test is None or name in names_for(test)]
     n_rows, n_classes = validation.n_rows, validation.n_classes
     n_samples = census(validation).n_rows if n_rows is None else n_rows  # of a stream that was not read yet
     wanted: dict[str, Calibrator] = {}
     fitted, left_out = {}, {}
     for name, by in BY_GROUP.items():
-        if by == "prediction" or all(groups_in(each) is not None for each in data):
+        if name in tried:
             wanted[name] = GroupConsistency(by=by, **meaning)
-        elif groups_in(validation) is not None:
+        elif name in names_for(validation):
             left_out[name] = "the test data do not name the group of each sample"
-    wanted |= {name: calibrator(name, **meaning) for name in CHANGING if candidate(name).is_for(n_classes)}
+    wanted |= {name: calibrator(name, **meaning) for name in CHANGING if name in tried and candidate(name).is_for(n_classes)}
     for name, each in wanted.items():
         if name in without:
             continue
@@ -80,9 +75,16 @@ def fit_usual(
     return UsualMethods(fitted, left_out)
 
 
+@question("has no methods of several parameters")
+def names_for(data: Rows) -> tuple[str, ...]:
+    """The usual methods of several parameters that can be fitted to these data, and measured on them."""
+    by_group = tuple(name for name, by in BY_GROUP.items() if by == "prediction" or data.groups is not None)
+    return (*by_group, *CHANGING)
+
+
 def _fit_unasked(method: Calibrator, validation: Rows, *, counts: bool) -> Calibrator:
     """Fit without warnings, such as those of small classes, which are for those who asked for the method."""
-    later = validation.looking_later() if isinstance(validation, Pieces) else nullcontext()
+    later = validation.defer_probability_check()
     with later, collect_notices():
         fitted = fit_checked(method, validation, **counts_option(method, counts=counts))
     fitted.data_digest_ = None  # a comparison says by itself where methods are measured on the data of their fit

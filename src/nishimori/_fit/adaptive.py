@@ -15,9 +15,9 @@ import numpy as np
 
 from nishimori._fit.match import Match, refuse_uncertain
 from nishimori._fit.search import match
-from nishimori._rows.rows import Rows, has_clusters
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Confidence, Energy
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, interval_in_ratio
 from nishimori._support.numbers import between
@@ -51,14 +51,15 @@ def kept_share(delta: HostArray, variance: float) -> HostArray:
     return share
 
 
-def match_both(data: Rows | Sketch, *, label_name: str = "labels", counts: bool = False) -> Match:
+@question("has no rows to match")
+def match_both(data: Rows, *, label_name: str = "labels", counts: bool = False) -> Match:
     """Where EC and TS are matched, with sums at both temperatures themselves.
 
     T depends on these sums, and not only its standard error. A short step away they would be right to a percent, which depends
     on the kernel and on where the search started; T is promised to eight digits.
     """
     matched = match(data, Confidence(), Energy(), label_name=label_name, counts=counts)
-    if isinstance(data, Sketch) or has_clusters(data):
+    if data.has_clusters:
         return matched  # whose sums are at the temperatures already
     return matched.at_roots(data, counts=counts)
 

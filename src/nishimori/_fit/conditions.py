@@ -13,7 +13,7 @@ import numpy as np
 
 from nishimori._fit.newton import Equations
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import Rows, has_clusters
+from nishimori._rows.rows import Rows
 from nishimori._sums.clusters import ClusterSums, cluster_sums
 from nishimori._sums.spread import unit_weights
 from nishimori._support import arrays
@@ -88,7 +88,7 @@ class GapProducts:
 
 def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray], *, counts: bool) -> HostArray:
     """The sums of products over what is independent in the data, rows or clusters, from one pass."""
-    found: HostArray = data.gather(GapProducts(gaps_of, counts, has_clusters(data))).products
+    found: HostArray = data.gather(GapProducts(gaps_of, counts, data.has_clusters)).products
     return found
 
 

@@ -9,21 +9,20 @@ consistency and vector scaling have their minimum at the same floor, or at the n
 
 from collections.abc import Sequence
 from math import exp
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nishimori._fit.search import match
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
-from nishimori._rows.entry import open_rows
-from nishimori._rows.options import RowOptions
-from nishimori._rows.rows import Rows, floor_in, input_in
-from nishimori._rows.scores import Scores, is_auto
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows, raise_to_floor
+from nishimori._rows.scores import Scores
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray, on_host
 from nishimori._support.roots import Root
-from nishimori.errors import InputError, NishimoriError
+from nishimori.errors import NishimoriError
 
 # From what float64 can tell from 1, up to almost 1/K, beyond which predictions would change.
 _FLOORS = (2.0**-52, 1e-10, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.2)
@@ -58,58 +57,8 @@ class Samples(NamedTuple):
     clusters: HostArray
 
 
-def open_rows_to_fit(
-    logits: Any,
-    labels: Any = None,
-    *,
-    names: tuple[str, str] = ("logits", "labels"),
-    probability_remedy: str = "",
-    **options: Unpack[RowOptions],
-) -> Rows:
-    """What the user passed, as rows to fit to; their floor is chosen here if it is "auto", as it is by default.
-
-    Logits have none, rows may have their own, and a sketch was made for one. ``names`` are what the caller's signature calls
-    the first two arguments, ``probability_remedy`` is as for `ReadOptions`.
-    """
-    if not is_auto(options.get("floor", "auto")):
-        return open_rows(logits, labels, names=names, probability_remedy=probability_remedy, **options)
-    others = options.copy()
-    others["floor"] = None
-    data = open_rows(logits, labels, names=names, probability_remedy=probability_remedy, **others)
-    if input_in(data) == "logits" or floor_in(data) is not None or getattr(data, "kind", "") == "Sketch":
-        return data
-    return with_floor(data, choose_floor(data, names[0]), names[0])
-
-
-def with_floor(data: Any, floor: float, name: str) -> Rows:
-    """Rows whose probabilities below ``floor`` are raised to it; refuses data that cannot be read again."""
-    raise_to = getattr(data, "with_floor", None)
-    found: Rows | None = None if raise_to is None else raise_to(floor)
-    if found is None:
-        raise InputError(
-            "floor",
-            f"be a number or None where `{name}` is a {type(data).__name__}",
-            got="'auto', which needs the probability of each sample, several times",
-            remedy=(
-                "Choose it on a part of the data that fits in memory: `nishimori.temperatures(probabilities, labels, "
-                "input='probabilities').floor`."
-            ),
-        )
-    found.floor_is_chosen = True
-    return found
-
-
-def as_passed(data: Rows) -> Rows:
-    """The rows without a floor that was chosen for them: the model as it is has none. One that the user named stays."""
-    if not getattr(data, "floor_is_chosen", False):
-        return data
-    found = data.with_floor(None)
-    assert found is not None, "rows with a floor can have another"
-    found.floor_is_chosen = False
-    return found
-
-
-def choose_floor(data: Rows, name: str = "logits") -> float:
+@question("has no rows to choose a floor from")
+def choose_floor(data: Rows, name: str = "logits") -> float | None:
     """The floor of the lowest out-of-fold log-loss after temperature scaling, for some rows.
 
     Of floors that are as good as the best, the largest is taken: where no true class has a very small probability, the loss
@@ -117,7 +66,7 @@ def choose_floor(data: Rows, name: str = "logits") -> float:
     is tried is never taken, because larger ones might be better: then it is the one below.
     """
     collected = _Collect(data.n_classes)
-    with_floor(data, _FLOORS[0], name)  # refuses what cannot be read again
+    raise_to_floor(data, _FLOORS[0], name)  # refuses what cannot be read again
     data.gather(collected)
     return best_floor(collected.samples())
 

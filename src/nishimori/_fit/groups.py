@@ -20,7 +20,7 @@ import numpy as np
 
 from nishimori._fit.match import is_denied
 from nishimori._fit.random_effects import variance_between, variance_limit
-from nishimori._rows.rows import Rows, has_clusters
+from nishimori._rows.rows import Rows
 from nishimori._sums.groups import Grouping, GroupSums, MeasureGroups
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.arrays import HostArray
@@ -106,7 +106,7 @@ def match_groups(
     counts: bool = False,
 ) -> GroupMatch:
     """The temperature of each group, where that of all rows is known."""
-    search = _GroupSearch(data, grouping, observable, -log(common), counts, has_clusters(data))
+    search = _GroupSearch(data, grouping, observable, -log(common), counts, data.has_clusters)
     first = search.read(np.zeros(grouping.number))
     is_open = (first.n_units < 2) | ~(_LARGEST_ERROR**2 * first.slope**2 > first.variance)
     spread, used, possible = _spreads(first, ~is_open, observable)

@@ -6,7 +6,7 @@ from math import exp, sqrt
 
 import numpy as np
 
-from nishimori._rows.rows import Rows, has_clusters
+from nishimori._rows.rows import Rows
 from nishimori._sums.census import Census, warn_if_few, warn_of_zeros, what_decides
 from nishimori._sums.clusters import ClusterGaps
 from nishimori._sums.moments import GapSums, Measure, Moments
@@ -266,7 +266,7 @@ def _name(observable: Observable) -> str:
 def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]], *, counts: bool) -> GapSums:
     """The sums of some observables, each at one β, with the squares of what is independent in the data: rows or clusters."""
     measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
-    if has_clusters(data):
+    if data.has_clusters:
         gaps, sums = data.gather(together(measure, ClusterGaps(tuple(wanted)))).items
         clustered: GapSums = replace(gaps, square_products=sums.products)
         return clustered

@@ -24,15 +24,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._fit.match import Match
-from nishimori._rows.labels import check_number_of_clusters
-from nishimori._rows.rows import Rows, call_with_rows, counts_of_clusters, has_clusters, refuse_counted_clusters
+from nishimori._fit.match import FitInfo, Match
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.census import Census, Count
 from nishimori._sums.evenness import MeasureEvenness
 from nishimori._sums.moments import GapSums, Measure, Moments, log_scale
 from nishimori._sums.observables import Confidence, Observable, TopN
 from nishimori._sums.passes import together
-from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.intervals import Interval
 from nishimori._support.roots import Point, Root, Roots, drive, increasing_root
 from nishimori.errors import DegenerateDataError, InputError, NishimoriError, NotConvergedError, NoTemperatureError
 
@@ -77,7 +77,7 @@ _CARRIED = 1e-3
 
 
 def match(
-    data: Rows | Sketch,
+    data: Rows,
     *observables: Observable,
     right: TopN | None = None,
     starts: Sequence[float] | None = None,
@@ -95,17 +95,18 @@ def match(
     return _without_rounding(data, find_roots(data, *observables, **options).judged())
 
 
-def _without_rounding(data: Rows | Sketch, found: Match) -> Match:
+def _without_rounding(data: Rows, found: Match) -> Match:
     """The match without temperatures so low that the rounding of logits would decide; a pass, where that may be so."""
     lowest = min((exp(-root.x) for root in found.roots if isinstance(root, Root)), default=inf)
-    if lowest > _SUSPECT or isinstance(data, Sketch) or not _rounding_decides(data, lowest):
+    if lowest > _SUSPECT or not rounding_decides(data, lowest):
         return found
     why = "the logits of most rows are equal up to rounding, so they say nothing about T."
     error = NoTemperatureError(f"No temperature fits: {why}", "Check the model's output.", end="flat")
     return replace(found, roots=tuple(error if isinstance(root, Root) else root for root in found.roots))
 
 
-def _rounding_decides(data: Rows, temperature: float) -> bool:
+@question("has no rows to look at")
+def rounding_decides(data: Rows, temperature: float) -> bool:
     """Whether the rounding of most rows decides their probabilities at a temperature; a few rows tell where it does not."""
     part = data.sample(_GLANCE) if hasattr(data, "sample") else None  # which rows of somebody's own need not have
     if part is not None and part is not data:
@@ -115,8 +116,26 @@ def _rounding_decides(data: Rows, temperature: float) -> bool:
     return data.gather(MeasureEvenness()).decides(temperature)
 
 
+class TemperatureSolution(NamedTuple):
+    """One temperature, how it was found, and the bounds of what is possible, where the data leave more than one."""
+
+    temperature: float
+    fit_info: FitInfo
+    bounds: Interval | None = None
+
+
+@question("has no rows with all logits to search in")
+def find_temperature(
+    data: Rows, observable: Observable, *, label_name: str = "labels", counts: bool = False
+) -> TemperatureSolution:
+    """Find the temperature of one observable; raises if there is none, and warns if it is uncertain."""
+    right = observable if isinstance(observable, TopN) else None
+    return TemperatureSolution(*match(data, observable, right=right, label_name=label_name, counts=counts).solution(0))
+
+
+@question("has no rows with all logits to search in")
 def find_roots(
-    data: Rows | Sketch,
+    data: Rows,
     *observables: Observable,
     right: TopN | None = None,
     starts: Sequence[float] | None = None,
@@ -124,11 +143,9 @@ def find_roots(
     counts: bool = False,
 ) -> Match:
     """What `match` finds, with all temperatures, however uncertain: for searches of more parameters that only start there."""
-    if isinstance(data, Sketch):
-        return _match_in_sketch(data, observables, right, label_name, counts=counts)
     found = Search(data, observables, right or Confidence(), label_name).run(starts)
     refuse_counted_clusters(data, counts=counts)
-    if has_clusters(data) or not found.has_squares:
+    if data.has_clusters or not found.has_squares:
         return found.at_roots(data, counts=counts)
     return found.with_counts() if counts else found
 
@@ -171,7 +188,7 @@ class Search:
         if sample is None:
             return {}
         try:
-            found = call_with_rows(sample, SampleSearch(self.observables))
+            found = sample.call_with_rows(SampleSearch(self.observables))
         except InputError:
             return {}  # the exact pass will say which row is wrong
         if sample is self.data:
@@ -371,30 +388,6 @@ def _falling(moments: Moments) -> InputError | None:
         got=f"one that falls around T = {T:.4g}, so several temperatures, or none, may match the labels",
         remedy=remedy,
     )
-
-
-def _match_in_sketch(
-    data: Sketch, observables: tuple[Observable, ...], right: TopN | None, label_name: str, *, counts: bool
-) -> Match:
-    """The match of observables in a sketch: nothing is read."""
-    if right is not None:
-        raise InputError("top_n", "be 1 for a sketch, which counts right answers of the top class", got=right.n)
-    if counts and data.n_clusters is not None:
-        raise counts_of_clusters()
-    found: list[Root | NishimoriError] = []
-    for observable in observables:
-        try:
-            moments = data.moments(observable)
-            found.append(refusal(moments, data.census, label_name) or data.root(observable))
-        except InputError as error:
-            found.append(error.with_traceback(None))
-    roots = [(each, root) for each, root in zip(observables, found, strict=True) if isinstance(root, Root)]
-    gaps = None
-    if roots and data.n_clusters != 1:  # there is no spread between clusters if there is one
-        if data.n_clusters is not None:
-            check_number_of_clusters(data.n_clusters)
-        gaps = data.gaps(roots, counts=counts)
-    return Match(observables, tuple(found), data.census, 1, gaps)
 
 
 def _root_or_error(observable: Observable, root: Root | NishimoriError) -> Root | NishimoriError:

@@ -17,6 +17,7 @@ import numpy as np
 from nishimori._fit.match import FitInfo
 from nishimori._fit.search import masked_labels_error
 from nishimori._rows.batch import Batch
+from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import Census, Count, warn_if_few, warn_of_zeros
 from nishimori._sums.class_claims import sum_by_class
@@ -65,6 +66,7 @@ class Smoothed:
                 warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling", fits=True)
 
 
+@question("has no rows whose labels could be smoothed")
 def match_smoothed(
     data: Rows, observable: Confidence | TopN | Energy, *, label_name: str = "labels", counts: bool = False
 ) -> Smoothed:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Any, Unpack
 
-from nishimori._fit.floors import MAY_BE_AUTO, open_rows_to_fit
+from nishimori._fit.floors import MAY_BE_AUTO, choose_floor
 from nishimori._fit.match import Match
 from nishimori._fit.search import match
-from nishimori._fit.top_k_bounds import BoundedMatch
+from nishimori._rows.entry import open_rows
 from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
-from nishimori._rows.rows import Rows, counts_in, floor_in
-from nishimori._rows.top_k_rows import TopKRows
+from nishimori._rows.question import question
+from nishimori._rows.rows import Rows
 from nishimori._sums.observables import BUILT_IN
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import interval_text, number_text, percent, value_with_error
@@ -127,24 +127,6 @@ class Temperatures(Displayed):
             ts_se=matched.standard_error(1),
         )
 
-    @classmethod
-    def from_bounds(cls, matched: BoundedMatch) -> "Temperatures":
-        """The temperatures that a search in top-k log-probabilities found, with their bounds."""
-        ec, ts = matched.found
-        return cls(
-            ec=ec.value,
-            ts=ts.value,
-            accuracy=matched.even.census.accuracy,
-            n_passes=matched.n_passes,
-            n_samples=matched.even.census.n_rows,
-            ec_error=ec.error,
-            ts_error=ts.error,
-            ec_se=ec.se,
-            ts_se=ts.se,
-            ec_bounds=ec.bounds,
-            ts_bounds=ts.bounds,
-        )
-
 
 @takes_rows(refuses={"groups": NO_GROUPS}, **MAY_BE_AUTO)
 def temperatures(
@@ -183,8 +165,9 @@ def temperatures(
     >>> print(f"{found.ec:.2f} {found.ts:.2f} {found.accuracy:.3f}")
     1.99 1.98 0.570
     """
-    data = open_rows_to_fit(logits, labels, **options)
-    return replace(_at_least_one(temperatures_of(data, counts=counts_in(data, options))), floor=floor_in(data))
+    options.setdefault("floor", "auto")
+    data = open_rows(logits, labels, choose_floor=choose_floor, **options)
+    return replace(_at_least_one(temperatures_of(data, counts=(data.counts or bool(options.get("counts"))))), floor=data.floor)
 
 
 def _at_least_one(found: Temperatures) -> Temperatures:
@@ -196,15 +179,11 @@ def _at_least_one(found: Temperatures) -> Temperatures:
     return found
 
 
+@question("has no rows to fit temperatures to")
 def temperatures_of(
     data: Rows, *, warn: bool = True, starts: Mapping[str, float] | None = None, counts: bool = False
 ) -> Temperatures:
     """Both temperatures of rows, or neither; ``warn`` if few samples decide; ``starts`` are guesses by name."""
-    if isinstance(data, TopKRows):
-        bounded = BoundedMatch(data, *BUILT_IN.values(), counts=counts)
-        if warn:
-            bounded.warn()
-        return Temperatures.from_bounds(bounded)
     begin = None if starts is None else [-log(starts[name]) for name in BUILT_IN]
     matched = match(data, *BUILT_IN.values(), starts=begin, counts=counts)
     if warn:

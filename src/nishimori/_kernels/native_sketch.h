@@ -1,6 +1,6 @@
 /* What a sketch keeps of rows: sums over rows at every β of a grid, without a number per row and β outside a small block.
 
-native.c includes this file once, after the loops over logits. The formulas are those of `nishimori._sums.sketch`. All is computed
+native.c includes this file once, after the loops over logits. The formulas are those of `nishimori._sketch`. All is computed
 in double. Rows are read in blocks whose tables stay in the cache: first the power sums of each row at every β, where the lanes of
 a vector are rows, then what follows from them per row and β, which is added up at once. */
 

@@ -11,16 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
-from nishimori._kernels.array_api import boltzmann
 from nishimori._kernels.block import BlockSums, PowerSums
 from nishimori._kernels.kernel import LEAST_SINGLE, Kernel, computes_in_c, kernel_for
 from nishimori._kernels.node_sums import NodeSums
 from nishimori._rows.batch import Batch
-from nishimori._rows.top_k_rows import CompletedBatch
 from nishimori._support import arrays
-from nishimori._support.arrays import Array, HostArray
+from nishimori._support.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +77,12 @@ def row_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *
     With ``exact`` they are computed in float64, else in the precision of the logits. Those of `stored` logits always are.
     """
     found = _known_sums(batch, betas, order, top_n, exact=exact)
-    if isinstance(batch, CompletedBatch):
-        found = found._replace(sums=found.sums + _tail_sums(batch, found.peak, betas, order))
+    if not batch.has_all_classes:
+        found = found._replace(sums=found.sums + batch.other_sums(found.peak, betas, order))
     return RowSums(batch, tuple(betas), found)
 
 
-def known_sums(batch: CompletedBatch, betas: Sequence[float], order: int) -> RowSums:
+def known_sums(batch: Batch, betas: Sequence[float], order: int) -> RowSums:
     """The `row_sums` over the classes that have a column of their own, and no others."""
     return RowSums(batch, tuple(betas), _known_sums(batch, betas, order, 1, exact=True))
 
@@ -98,19 +94,6 @@ def _known_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int, *,
     else:
         logits = batch.double if _in_double(betas, exact) else batch.logits
     return kernel.power_sums(logits, betas, order, top_n)
-
-
-def _tail_sums(batch: CompletedBatch, peak: HostArray, betas: Sequence[float], order: int) -> HostArray:
-    """What the classes without a column add."""
-    assert batch.levels is not None
-    drops = batch.levels.logs - peak
-    sums = np.empty((len(betas), order + 1, batch.n_rows))
-    for i, beta in enumerate(betas):
-        weights = batch.levels.numbers * boltzmann(drops, beta, np)
-        for j in range(order + 1):
-            sums[i, j] = weights.sum(axis=0)
-            weights = weights * drops
-    return sums
 
 
 def reads_stored(batch: Batch) -> bool:
@@ -138,7 +121,7 @@ def as_stored(batch: Batch) -> Array:
 
 def is_plain(batch: Batch) -> bool:
     """Whether logits and labels say all: the order of classes is that of the logits, and each class has a column."""
-    return batch.given is None and batch.predicted is None and not isinstance(batch, CompletedBatch)
+    return batch.given is None and batch.predicted is None and batch.has_all_classes
 
 
 def _in_double(betas: Sequence[float], exact: bool) -> bool:

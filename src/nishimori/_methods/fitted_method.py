@@ -15,13 +15,15 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import numpy as np
 
 import nishimori
-from nishimori._fit.floors import open_rows_to_fit
+from nishimori._fit.floors import choose_floor
 from nishimori._methods import registry
 from nishimori._methods.record import Provenance, Record
 from nishimori._rows.batch import Batch
-from nishimori._rows.labels import Classes, class_labels, column_names, refuse_permuted
+from nishimori._rows.column_names import column_names, refuse_permuted
+from nishimori._rows.entry import open_rows
+from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.options import RowOptions
-from nishimori._rows.rows import Rows, counts_in, digest_in, floor_in, input_in, is_rows
+from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import Floor, Input, is_auto
 from nishimori._sums.observables import Observable
 from nishimori._support.arrays import HostArray
@@ -111,7 +113,7 @@ class FittedMethod(ABC):
             options["floor"] = self.floor if is_auto(self.floor) else None
         else:
             options |= {"input": self.input, "classes": self.classes, "floor": self.floor}
-        return open_rows_to_fit(X, y, names=("X", "y"), **options)
+        return open_rows(X, y, names=("X", "y"), choose_floor=choose_floor, **options)
 
     def rows_to_fit(
         self,
@@ -126,7 +128,7 @@ class FittedMethod(ABC):
     ) -> tuple[Rows, bool]:
         """The data to fit to, and whether weights are counts: because it is said to `fit`, or because the rows say so."""
         data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
-        return data, counts or counts_in(data)
+        return data, counts or data.counts
 
     @staticmethod
     def label_name(X: Any) -> str:
@@ -146,15 +148,15 @@ class FittedMethod(ABC):
         classes = class_labels(self.classes, data.n_classes)
         check_map(map_, data.n_classes, data)
         self.map_ = map_
-        self.input_ = input_in(data) if self.input is None else self.input
+        self.input_ = data.input if self.input is None else self.input
         self.floor_ = self.floor  # type: ignore[assignment]
         if is_auto(self.floor):
-            self.floor_ = floor_in(data) if self.input_ == "probabilities" else None
+            self.floor_ = data.floor if self.input_ == "probabilities" else None
         self.n_features_in_ = data.n_classes
         self.classes_ = classes
         self.n_samples_ = n_samples
         self.residual_ = residual
-        self.data_digest_ = None if self.is_fixed else digest_in(data)
+        self.data_digest_ = None if self.is_fixed else data.digest
         self.temperature_se_ = temperature_se
         self.name_columns(column_names(X))
         self._is_flat_ = is_flat(X)

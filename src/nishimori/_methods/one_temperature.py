@@ -6,17 +6,14 @@ from typing import Any, Self, cast
 import numpy as np
 
 from nishimori._fit.match import FitInfo, Match
-from nishimori._fit.search import match
+from nishimori._fit.search import TemperatureSolution, find_temperature
 from nishimori._fit.smoothed import match_smoothed
-from nishimori._fit.top_k_bounds import BoundedMatch
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._methods.record import Record
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import Rows, has_clusters
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
-from nishimori._rows.top_k_rows import TopKRows
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.intervals import Interval
 from nishimori._support.numbers import whole
 from nishimori.errors import InputError
@@ -42,7 +39,7 @@ class OneTemperatureMethod(FittedMethod):
 
     def expected_passes(self, data: Rows) -> int:
         """One, and another for the errors of clusters, which are measured at the temperature itself."""
-        return 2 if has_clusters(data) else 1
+        return 2 if data.has_clusters else 1
 
     @property
     def temperature_(self) -> float:
@@ -88,20 +85,20 @@ class OneTemperatureMethod(FittedMethod):
         observable = self.observable_for(data.n_classes)
         if self._smooths():
             return self._fit_smoothed(X, data, observable, counts=counts)
-        right = observable if isinstance(observable, TopN) else None
-        if isinstance(data, TopKRows):
-            return self._fit_top_k(X, data, observable, counts=counts)
-        label_name = self.label_name(X)
-        return self.adopt(X, data, match(data, observable, right=right, label_name=label_name, counts=counts), 0)
+        return self._keep(X, data, find_temperature(data, observable, label_name=self.label_name(X), counts=counts))
 
     def adopt(self, X: Any, data: Rows, matched: Match, position: int) -> Self:
         """Keep the temperature of one observable of a search in ``data``, which are those of ``X``; raises if there is none."""
-        temperature, fit_info = matched.solution(position)
+        return self._keep(X, data, TemperatureSolution(*matched.solution(position)))
+
+    def _keep(self, X: Any, data: Rows, solution: TemperatureSolution) -> Self:
+        """Keep what a search has found."""
+        fit_info = solution.fit_info
         error = fit_info.temperature_se
-        self.learn(X, data, Temperature(temperature), fit_info.n_samples, fit_info.residual, temperature_se=error)
+        self.learn(X, data, Temperature(solution.temperature), fit_info.n_samples, fit_info.residual, temperature_se=error)
         self.n_passes_ = fit_info.n_passes
         self.fit_info_ = fit_info
-        self.temperature_bounds_ = None
+        self.temperature_bounds_ = solution.bounds
         self.is_uniform_ = False
         return self
 
@@ -113,8 +110,6 @@ class OneTemperatureMethod(FittedMethod):
     def _fit_smoothed(self, X: Any, data: Rows, observable: Observable, *, counts: bool) -> Self:
         """Choose the temperature of smoothed labels, which has no standard error."""
         assert isinstance(observable, Confidence | TopN | Energy), "only these methods have the parameter"
-        if isinstance(data, Sketch | TopKRows):
-            raise InputError("smooth_labels", "be False unless all logits of each sample are known")
         found = match_smoothed(data, observable, label_name=self.label_name(X), counts=counts)
         self.learn(X, data, Temperature(found.temperature), found.fit_info.n_samples, found.fit_info.residual)
         self.n_passes_ = found.fit_info.n_passes
@@ -132,29 +127,6 @@ class OneTemperatureMethod(FittedMethod):
         """Become what ``record`` describes, ready to use."""
         super().restore(record)
         self.is_uniform_ = bool((record.provenance.estimates or {}).get("uniform"))
-        return self
-
-    def _fit_top_k(self, X: Any, data: TopKRows, observable: Observable, *, counts: bool) -> Self:
-        """Choose the temperature from top-k log-probabilities; raises unless they determine it."""
-        if not isinstance(observable, Confidence | TopN | Energy):
-            raise InputError(
-                "X",
-                f"hold all logits for {type(observable).__name__}",
-                got="top-k log-probabilities",
-                remedy="Use the method 'ec' or 'ts'.",
-            )
-        matched = BoundedMatch(data, observable, counts=counts)
-        (found,) = matched.found
-        if found.error is not None:
-            raise found.error
-        assert found.value is not None
-        matched.warn()
-        fit_info = matched.fit_info(0)
-        self.learn(X, data, Temperature(found.value), fit_info.n_samples, fit_info.residual, temperature_se=found.se)
-        self.n_passes_ = fit_info.n_passes
-        self.fit_info_ = fit_info
-        self.temperature_bounds_ = found.bounds
-        self.is_uniform_ = False
         return self
 
 

@@ -15,7 +15,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, get_args
 
-from nishimori._rows.labels import refuse_permuted
+from nishimori._rows.column_names import refuse_permuted
 from nishimori._rows.scores import Input, check_input
 from nishimori._support.disk import new_file
 from nishimori._support.escape import printable

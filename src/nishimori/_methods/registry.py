@@ -4,13 +4,12 @@ Names come from three places: the library itself (`built_in`), `register` in thi
 packages, which are imported only when their method is used.
 """
 
-from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import Any
 
 from nishimori._methods.built_in import BARE, BUILT_IN, FINISHED
 from nishimori._sums.observables import Observable
-from nishimori._support.optional import entry_points, load_entry_point
+from nishimori._support.optional import entry_points, import_object, load_entry_point
 from nishimori.errors import InputError
 
 GROUP = "nishimori.methods"
@@ -64,18 +63,6 @@ def find(name: Any) -> Any:
 def find_bare(name: Any) -> Any:
     """The class of the method called ``name`` that needs no scikit-learn, or None if there is none."""
     return import_object(BARE[name]) if name in BARE else None
-
-
-def import_object(path: str) -> Any:
-    """What ``package.module:Name`` names; refuses what cannot be imported."""
-    module, _, name = path.partition(":")
-    try:
-        target = import_module(module)
-        for part in name.split("."):
-            target = getattr(target, part)
-    except Exception as error:  # whatever the module does when it is imported
-        raise InputError(path, "be importable as package.module:Name", got=f"{type(error).__name__}: {error}") from None
-    return target
 
 
 def name_of(target: Any) -> str:

@@ -116,6 +116,15 @@ class Batch:
     def n_classes(self) -> int:
         return int(self.logits.shape[1])
 
+    @property
+    def has_all_classes(self) -> bool:
+        """Whether each class has a column: those of top-k lists are places in the lists."""
+        return True
+
+    def other_sums(self, peaks: HostArray, betas: Sequence[float], order: int) -> HostArray:
+        """Σ d^j exp(βd) over the classes without a column, where there are any; d is the drop from ``peaks``."""
+        raise NotImplementedError
+
     @cached_property
     def xp(self) -> Any:
         """The array API functions of this batch's library."""

@@ -1,36 +1,43 @@
 """The one way in: from what people have to `Rows`. The kinds are told apart by what they are, and never by their values.
 
-An array is what is in memory, or on a device. A path, a memory map and an array in chunks are read a few megabytes at a time,
-again for each pass. So are the batches of a loader, and of a function that returns them.
+An array is what is in memory, or on a device. A memory map and an array in chunks are read a few megabytes at a time, again for
+each pass. So are the batches of a loader, and of a function that returns them. Files, arrays of Dask and top-k lists are opened
+by annexes, which `ANNEXES` names: none of them is imported before it is needed.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows, clusters_of
 from nishimori._rows.batch import Groups
-from nishimori._rows.dask_rows import from_dask
+from nishimori._rows.column_names import column_names, refuse_permuted
 from nishimori._rows.device_rows import on_device
-from nishimori._rows.file_rows import FileRows, check_path, load_if_npy, open_file, open_npy
 from nishimori._rows.labelling import Labelling
-from nishimori._rows.labels import Classes, checked_weights, class_indices, column_names, refuse_name, refuse_permuted
-from nishimori._rows.npy_files import Mapped, NpyFile
-from nishimori._rows.options import Guard, ReadOptions, RowOptions, classes_last, takes_rows
-from nishimori._rows.pieces import Pieces
-from nishimori._rows.rows import Rows, is_rows, refuse_counted_clusters
-from nishimori._rows.scores import Floor, Input, check_input, refuse_auto
-from nishimori._rows.stored_rows import Chunked, Stored, StoredRows
+from nishimori._rows.labels import Classes, checked_weights, class_indices, refuse_name
+from nishimori._rows.options import Guard, Passed, ReadOptions, RowOptions, takes_rows
+from nishimori._rows.rows import Rows, is_rows, raise_to_floor, refuse_counted_clusters, with_all_attributes
+from nishimori._rows.scores import Floor, Input, check_input, is_auto, refuse_auto
+from nishimori._rows.stored_rows import Chunked, Mapped, Stored, StoredRows
 from nishimori._rows.stream_rows import WHAT_A_BATCH_IS, StreamRows
-from nishimori._rows.tables.columns import Roles
-from nishimori._rows.top_k import TopK
-from nishimori._rows.top_k_rows import open_top_k
 from nishimori._support import arrays
+from nishimori._support.optional import import_object
 from nishimori.errors import InputError
+
+Kind = Literal["array", "stored", "batches", "file", "Dask", "TopK"]
+"""What people pass in place of rows."""
+
+ANNEXES: Mapping[str, str] = {
+    "file": "nishimori._files.file_rows:open_path",
+    "Dask": "nishimori._dask.rows:open_dask",
+    "TopK": "nishimori._top_k.rows:open_top_k",
+}
+"""Who opens what is not opened here: a function of what was `Passed` that returns `Rows`."""
+
+_NPY_FILE, _LOAD_NPY = "nishimori._files.npy_files:NpyFile", "nishimori._files.file_rows:load_npy"
 
 _AS_DICTIONARIES = "Yield dictionaries with the keys logits, labels, clusters and groups, which each batch then brings itself."
 
@@ -107,9 +114,9 @@ def rows(
     """
     if is_rows(logits) and options.get("counts"):
         _as_they_are(logits, {"counts": True}, "logits")  # raises
-    of_file = {"columns": columns, "ignore": ignore, "delimiter": delimiter, "decimal": decimal}
-    said = {name: value for name, value in of_file.items() if value not in (None, (), ".")}
-    return open_rows(logits, labels, of_file=said, read_ahead=read_ahead, progress=progress, **options)
+    file_options = {"columns": columns, "ignore": ignore, "delimiter": delimiter, "decimal": decimal}
+    of_file = {name: value for name, value in file_options.items() if value not in (None, (), ".")}
+    return open_rows(logits, labels, of_file=of_file, read_ahead=read_ahead, progress=progress, **options)
 
 
 def open_rows(
@@ -133,188 +140,185 @@ def open_rows(
     guard: Guard = "refuse",
     probability_remedy: str = "",
     logits_setting: str = "",
+    choose_floor: Callable[[Rows, str], float | None] | None = None,
 ) -> Rows:
-    """What the user passed, as `Rows`; those pass as they are.
+    """Open what the user passed as `Rows`; those pass as they are.
 
     ``of_file`` is what is said of a file besides: the fields of `Roles` that no other argument gives. ``names`` are what the
     caller's signature calls the first two arguments. ``guard``, ``probability_remedy`` and ``logits_setting`` say what happens
-    if scores of which ``input`` says nothing look like probabilities, see `ReadOptions`. All else is as for `rows`.
+    if scores of which ``input`` says nothing look like probabilities, see `ReadOptions`. ``choose_floor`` is the rule behind
+    ``floor="auto"``, which those have who fit something. All else is as for `rows`.
     """
     of_file = of_file or {}
+    if choose_floor is None:
+        refuse_auto(floor)
+    fixed_floor = None if is_auto(floor) else floor
     if is_rows(logits):
-        said = {
+        options = {
             names[1]: labels,
             "sample_weight": sample_weight,
             "clusters": clusters,
             "groups": groups,
             "input": None if isinstance(input, str) and input == "logits" else input,
             "classes": classes,
-            "floor": floor,
+            "floor": fixed_floor,
             "ignore_index": ignore_index,
             "shift_labels": shift_labels or None,
             "class_axis": None if class_axis == -1 else class_axis,
             "read_ahead": read_ahead or None,
             **of_file,
         }
-        return _as_they_are(logits, said, names[0])
-    if not isinstance(logits, TopK):  # which has no use for any floor, and says so
-        refuse_auto(floor)
-    meaning = ReadOptions(
-        input="logits" if input is None else input,
-        guard=guard if input is None else None,
-        classes=classes,
-        floor=floor,  # type: ignore[arg-type]  # "auto" is refused above, or by `open_top_k`
-        names=names,
-        probability_remedy=probability_remedy,
-        logits_setting=logits_setting,
-        labelling=Labelling(ignore_index, shift_labels),
-        class_axis=class_axis,
-    )
-    if of_file and not _is_path(logits):
-        argument = next(iter(of_file))
-        raise InputError(argument, f"be left out where `{names[0]}` is a {type(logits).__name__}: it is for files")
-    if read_ahead and not _is_stream(logits, labels):
-        raise InputError("read_ahead", f"be left out where `{names[0]}` is a {type(logits).__name__}: it is for batches")
-    if class_axis != -1 and not _is_stream(logits, labels):
-        if isinstance(logits, TopK) or (_is_stored(logits) and not _is_path(logits)):
+        data = _as_they_are(logits, options, names[0])
+    else:
+        kind = kind_of(logits, labels)
+        misplaced = {"it is for files": None if kind == "file" else next(iter(of_file), None)}
+        misplaced["it is for batches"] = "read_ahead" if read_ahead and kind != "batches" else None
+        for reason, argument in misplaced.items():
+            if argument is not None:
+                raise InputError(argument, f"be left out where `{names[0]}` is a {type(logits).__name__}: {reason}")
+        if class_axis != -1 and kind in ("TopK", "stored"):
             raise InputError(
                 "class_axis", f"be -1 where `{names[0]}` is a {type(logits).__name__}", remedy="Put the classes last."
             )
-        if not _is_path(logits):  # which finds out what is in the file
-            logits, meaning = classes_last(logits, class_axis, names[0]), replace(meaning, class_axis=-1)
-    parts = {"clusters": clusters, "groups": groups}
-    found = _open(logits, labels, sample_weight, parts, meaning, of_file, read_ahead, progress)
-    if counts:
-        refuse_counted_clusters(found, counts=counts)
-        found.counts = True
-    return found
+        meaning = ReadOptions(
+            input="logits" if input is None else input,
+            guard=guard if input is None else None,
+            classes=classes,
+            floor=fixed_floor,  # type: ignore[arg-type]  # "auto" is None by now
+            names=names,
+            probability_remedy=probability_remedy,
+            logits_setting=logits_setting,
+            labelling=Labelling(ignore_index, shift_labels),
+            class_axis=class_axis,
+        )
+        passed = Passed(logits, labels, sample_weight, clusters, groups, meaning, of_file, read_ahead, progress)
+        data = import_object(ANNEXES[kind])(passed) if kind in ANNEXES else _open_here(kind, passed)
+    if counts and not is_rows(logits):
+        refuse_counted_clusters(data, counts=counts)
+        data.counts = True
+    if choose_floor is not None and is_auto(floor) and data.input != "logits" and data.floor is None:
+        chosen = choose_floor(data, names[0])
+        return data if chosen is None else raise_to_floor(data, chosen, names[0])
+    return data
 
 
-def _open(
-    logits: Any,
-    labels: Any,
-    sample_weight: Any,
-    parts: Mapping[str, Any],
-    meaning: ReadOptions,
-    of_file: Mapping[str, Any],
-    read_ahead: bool,
-    progress: bool | None,
-) -> Rows:
-    """The kind of rows that this is; ``parts`` are clusters and groups."""
-    if isinstance(logits, TopK):
-        return open_top_k(logits, labels, sample_weight, parts, meaning)
+def kind_of(logits: Any, labels: Any = None) -> Kind:
+    """Tell what ``logits`` are, which are not `Rows` already; what is none of the others is taken for an array."""
+    if type(logits) is np.ndarray:  # the commonest case, for which each check would count
+        return "array"
+    if getattr(type(logits), "kind", None) == "TopK":
+        return "TopK"
     if arrays.is_lazy(logits):
-        return from_dask(logits, labels, sample_weight, parts, meaning)
-    refuse_permuted(column_names(logits, meaning.names[0]), meaning.classes)
-    if _is_path(logits):
-        return _from_file(Path(logits), labels, sample_weight, parts, meaning, of_file, progress)
-    if in_pieces(logits, labels):
-        return _pieces(logits, labels, sample_weight, parts, meaning, read_ahead, progress)
-    _refuse_samples(logits, labels, meaning.names[0])
-    refuse_name(parts["groups"], "group")
-    return _at_hand(logits, labels, sample_weight, parts, meaning)
-
-
-def _at_hand(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: ReadOptions) -> Rows:
-    """Arrays that are in memory or on a device; ``parts`` are clusters and groups."""
-    table, name = meaning.scores(logits), meaning.names[1]
-    labels, sample_weight = meaning.labelling.apply(labels, sample_weight, table, name)
-    meaning.labelling.refuse_nothing(sample_weight, name, labels)
-    clusters, groups = (table.per_row(parts[each], each) for each in ("clusters", "groups"))
-    weights = checked_weights(sample_weight, table.n_samples, table.row)
-    together = None if clusters is None else clusters_of(clusters, weights, table.row)
-    grouped = None if groups is None else Groups.from_names(groups, table.n_samples, table.row)
-    found: Rows | None = None
-    if arrays.is_on_cuda(table.array):
-        given_weights = None if sample_weight is None else weights
-        found = on_device(table, labels, given_weights, meaning.classes, name, together, grouped)
-    if found is None:
-        columns = class_indices(labels, meaning.classes, table, name, weights)
-        found = ArrayRows(table, columns, weights, clusters=together, groups=grouped)
-    found.score_range = meaning.range_of(table, weights)
-    meaning.judge(found.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
-    return found
-
-
-def _as_they_are(found: Rows, said: Mapping[str, Any], name: str) -> Rows:
-    """Rows, of which everything was said when they were made."""
-    kind = getattr(found, "kind", "Rows object")
-    for each, value in said.items():
-        if value is not None:
-            raise InputError(each, f"be left out where `{name}` is a {kind}, which brings its own")
-    check_range = getattr(found, "check_range", None)  # of a sketch, which has no first pass
-    if check_range is not None:
-        check_range(name)
-    return found
+        return "Dask"
+    if isinstance(logits, str | os.PathLike):
+        return "file"
+    if isinstance(logits, Stored | np.memmap) or _is_chunked(logits):
+        return "stored"
+    return "batches" if _yields_batches(logits, labels) else "array"
 
 
 def in_pieces(logits: Any, labels: Any = None) -> bool:
     """Whether `open_rows` reads this piece by piece. It is an array otherwise, or rows already, or is refused."""
-    if type(logits) is np.ndarray or is_rows(logits):  # the commonest cases, for which each check would count
-        return False
-    return _is_path(logits) or _is_stored(logits) or _yields_batches(logits, labels)
+    return not is_rows(logits) and kind_of(logits, labels) in ("file", "stored", "batches")
 
 
-def _is_stream(logits: Any, labels: Any) -> bool:
-    return in_pieces(logits, labels) and not _is_path(logits) and not _is_stored(logits)
+def _open_here(kind: Kind, passed: Passed) -> Rows:
+    """Open what needs no annex."""
+    name = passed.meaning.names[0]
+    refuse_permuted(column_names(passed.logits, name), passed.meaning.classes)
+    if kind == "stored":
+        parts = {part: load_array(getattr(passed, part)) for part in ("labels", "sample_weight", "clusters", "groups")}
+        scores = stored_scores(passed.logits)
+        assert scores is not None, "so its kind says"
+        return StoredRows(scores, meaning=passed.meaning, progress=passed.progress, **parts)
+    if kind == "batches":
+        _refuse_parts_of_batches(passed)
+        return StreamRows(passed.logits, passed.meaning, progress=passed.progress, read_ahead=passed.read_ahead)
+    _refuse_samples(passed.logits, passed.labels, name)
+    refuse_name(passed.groups, "group")
+    return _open_in_memory(passed)
 
 
-def _pieces(
-    logits: Any,
-    labels: Any,
-    sample_weight: Any,
-    parts: Mapping[str, Any],
-    meaning: ReadOptions,
-    read_ahead: bool,
-    progress: bool | None,
-) -> Pieces[Any]:
-    """Rows that are read piece by piece; ``parts`` are clusters and groups."""
-    found = stored_scores(logits)
-    if found is not None:
-        kept = {name: load_if_npy(values) for name, values in parts.items()}
-        return StoredRows(found, load_if_npy(labels), load_if_npy(sample_weight), meaning, **kept, progress=progress)
+def _open_in_memory(passed: Passed) -> Rows:
+    """Check arrays that are in memory or on a device."""
+    meaning = passed.meaning
+    table, name = meaning.scores(passed.logits), meaning.names[1]
+    labels, sample_weight = meaning.labelling.apply(passed.labels, passed.sample_weight, table, name)
+    meaning.labelling.refuse_nothing(sample_weight, name, labels)
+    clusters, groups = table.per_row(passed.clusters, "clusters"), table.per_row(passed.groups, "groups")
+    weights = checked_weights(sample_weight, table.n_samples, table.row)
+    together = None if clusters is None else clusters_of(clusters, weights, table.row)
+    grouped = None if groups is None else Groups.from_names(groups, table.n_samples, table.row)
+    data: Rows | None = None
+    if arrays.is_on_cuda(table.array):
+        device_weights = None if sample_weight is None else weights
+        data = on_device(table, labels, device_weights, meaning.classes, name, together, grouped)
+    if data is None:
+        columns = class_indices(labels, meaning.classes, table, name, weights)
+        data = ArrayRows(table, columns, weights, clusters=together, groups=grouped)
+    data.score_range = meaning.range_of(table, weights)
+    meaning.judge(data.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
+    return data
+
+
+def _as_they_are(data: Rows, options: Mapping[str, Any], name: str) -> Rows:
+    """Check that nothing is said of rows, of which everything was said when they were made."""
+    kind = getattr(data, "kind", "Rows object")
+    for argument, value in options.items():
+        if value is not None:
+            raise InputError(argument, f"be left out where `{name}` is a {kind}, which brings its own")
+    opened: Rows = with_all_attributes(data)
+    opened.check_range(name)
+    return opened
+
+
+def _refuse_parts_of_batches(passed: Passed) -> None:
+    """Refuse labels, weights, clusters and groups beside batches, which bring their own."""
+    meaning = passed.meaning
     check_input(meaning.input, meaning.floor)
-    if parts["clusters"] is not None:
+    if passed.clusters is not None:
         raise InputError(
             "clusters",
             f"be left out where `{meaning.names[0]}` yields batches",
             remedy=f"{_AS_DICTIONARIES} Or add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`.",
         )
-    if parts["groups"] is not None:
+    if passed.groups is not None:
         raise InputError(
             "groups",
             f"be left out where `{meaning.names[0]}` yields batches",
             remedy=_AS_DICTIONARIES,
         )
-    for name, value in {meaning.names[1]: labels, "sample_weight": sample_weight}.items():
+    for name, value in {meaning.names[1]: passed.labels, "sample_weight": passed.sample_weight}.items():
         if value is not None:
             raise InputError(name, f"be left out where `{meaning.names[0]}` yields batches, each of which is {WHAT_A_BATCH_IS}")
-    return StreamRows(logits, meaning, progress=progress, read_ahead=read_ahead)
 
 
 def stored_scores(logits: Any) -> Stored | None:
     """Scores that are read from outside the memory: a .npy file, a memory map, an array in chunks; None for others."""
-    if not _is_stored(logits):
-        return None
     if isinstance(logits, Stored):
         return logits
-    if isinstance(logits, str | os.PathLike):
-        return NpyFile(Path(logits))
-    return Mapped(logits) if isinstance(logits, np.memmap) else Chunked(logits)
+    if _is_npy(logits):
+        stored: Stored = import_object(_NPY_FILE)(Path(logits))
+        return stored
+    if isinstance(logits, np.memmap):
+        return Mapped(logits)
+    return Chunked(logits) if _is_chunked(logits) else None
 
 
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str | os.PathLike)
+def load_array(values: Any) -> Any:
+    """Load labels, weights, clusters or groups from their .npy file, if that is what was passed."""
+    return import_object(_LOAD_NPY)(Path(values)) if _is_npy(values) else values
 
 
-def _is_stored(value: Any) -> bool:
-    if isinstance(value, str | os.PathLike):
-        return Path(value).suffix.lower() == ".npy"
-    if isinstance(value, Stored | np.memmap):
-        return True
+def _is_npy(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike) and Path(value).suffix.lower() == ".npy"
+
+
+def _is_chunked(value: Any) -> bool:
+    """Whether this is an array in chunks, as those of Zarr and h5py are."""
     in_chunks = all(hasattr(value, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
     # Arrays of Dask and xarray have a tuple of chunks per axis.
-    return in_chunks and not arrays.is_array(value) and all(isinstance(each, int) for each in value.chunks or ())
+    return in_chunks and not arrays.is_array(value) and all(isinstance(size, int) for size in value.chunks or ())
 
 
 def _yields_batches(value: Any, labels: Any) -> bool:
@@ -345,30 +349,3 @@ def _refuse_samples(value: Any, labels: Any, name: str) -> None:
 def _is_array_like(value: Any) -> bool:
     """Whether ``value`` is an array, a data frame, or something else that NumPy can convert."""
     return arrays.is_array(value) or any(hasattr(value, name) for name in ("shape", "__array__", "__dlpack__", "__dataframe__"))
-
-
-def _from_file(
-    path: Path,
-    labels: Any,
-    sample_weight: Any,
-    parts: Mapping[str, Any],
-    meaning: ReadOptions,
-    of_file: Mapping[str, Any],
-    progress: bool | None,
-) -> FileRows:
-    """The rows of a file; ``parts`` are clusters and groups."""
-    check_path(path)
-    check_input(meaning.input, meaning.floor)
-    said = dict(of_file)
-    for name in ("columns", "ignore"):
-        if not isinstance(said.get(name), str | None):
-            said[name] = tuple(said[name])
-    said |= {"input": meaning.input, "classes": meaning.classes, "ignore_index": meaning.labelling.ignore_index}
-    said["label_argument"] = meaning.names[1]
-    given = {"weights": sample_weight, **parts}
-    if path.suffix.lower() == ".npy" and not path.is_dir():
-        return open_npy(path, labels, Roles(**said), meaning, progress=progress, **given)
-    for name, value in {meaning.names[1]: labels, "sample_weight": sample_weight, **parts}.items():
-        if value is not None and not isinstance(value, str):
-            raise InputError(name, f"be the name of an array or column of {path}", got=f"a {type(value).__name__}")
-    return open_file(path, Roles(labels=labels or "labels", **given, **said), meaning, progress=progress)

@@ -71,31 +71,6 @@ def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
     return np.asarray(values) if one_type else np.array(values, dtype=object)
 
 
-def column_names(X: Any, name: str = "X") -> list[str] | None:
-    """The names of the columns of a data frame, if they are text; ``name`` is the caller's word for it."""
-    names = list(getattr(X, "columns", []))
-    texts = [isinstance(each, str) for each in names]
-    if not any(texts):
-        return None
-    if not all(texts) or len(set(names)) != len(names):
-        raise InputError(name, "have columns with distinct names, all of them text or none", got=names, remedy="Rename them.")
-    return names
-
-
-def refuse_permuted(columns: Sequence[str] | None, classes: Classes) -> None:
-    """Refuse column names that are the classes in another order."""
-    if columns is None or classes is None:
-        return
-    wanted = [str(label) for label in class_labels(classes).tolist()]
-    if list(columns) != wanted and sorted(columns) == sorted(wanted):
-        raise InputError(
-            "classes",
-            "be in the order of the columns",
-            got=f"{wanted} for the columns {list(columns)}",
-            remedy=f"Pass {setting('classes', list(columns))}.",
-        )
-
-
 def class_indices(y: Any, classes: Classes, scores: Scores, name: str, weights: HostArray, first_row: int = 0) -> HostArray:
     """The column of each sample's true class, as int64; samples of weight zero may have any label, and get column 0.
 

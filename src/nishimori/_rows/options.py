@@ -250,6 +250,20 @@ class ReadOptions:
         return ArrayRows(table, columns, weights, first_row, n_rows_in_all)
 
 
+class Passed(NamedTuple):
+    """What was passed in place of rows, for those who open it; ``of_file`` has what is said of files alone."""
+
+    logits: Any
+    labels: Any
+    sample_weight: Any
+    clusters: Any
+    groups: Any
+    meaning: ReadOptions
+    of_file: Mapping[str, Any]
+    read_ahead: bool
+    progress: bool | None
+
+
 def _is_zero(sample_weight: Any, n_rows: int) -> bool:
     """Whether all weights of a piece are zero, so that none of its rows counts."""
     given = numeric_weights(sample_weight)

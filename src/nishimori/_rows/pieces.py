@@ -113,7 +113,7 @@ class Pieces(Rows, Generic[P]):
         self._to_tell: list[Callable[[str], None]] = []  # who waits for it
 
     @contextmanager
-    def looking_later(self) -> Iterator[None]:
+    def defer_probability_check(self) -> Iterator[None]:
         """Leave it to the next pass after the block to judge the range of the scores."""
         before, self._judged = self._judged, True
         try:

@@ -4,7 +4,8 @@ Everything that nishimori fits or measures asks `Rows` for the sum of a pass, an
 class: it says how many classes there are and yields batches, and every fit and metric works on it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import Any, Protocol, Self, TypeVar
 
@@ -57,6 +58,18 @@ class Rows(Protocol):
     kind: str = "Rows object"
     """What messages call it."""
 
+    class_names: list[str] | None = None
+    """The label of each column, where the data say it themselves, as tables do."""
+
+    column_names: list[str] | None = None
+    """The names of the columns of scores, where there is one per class."""
+
+    arguments: tuple[str, str | None] = ("logits", "labels")
+    """What code calls the data: the first two arguments of functions that take them."""
+
+    ids: Any = None
+    """The name of each row, where that was asked for."""
+
     counts: bool = False
     """Whether a weight of w stands for w independent samples, for standard errors."""
 
@@ -64,6 +77,12 @@ class Rows(Protocol):
     def digest(self) -> str | None:
         """Which rows these are, see `digest.RowDigest`; None where that is not known, or not before they have been read."""
         return None
+
+    @property
+    def has_clusters(self) -> bool:
+        """Whether some rows are not independent. Where each row is a cluster of its own, all of them are."""
+        clusters = self.clusters
+        return clusters is not None and not clusters.are_rows
 
     @property
     def n_classes(self) -> int:
@@ -74,7 +93,8 @@ class Rows(Protocol):
         """How many rows there are, or None where that is not known before reading."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """One reading of the data."""
+        """One reading of the data. Rows that only have a `gather` of their own need not have it."""
+        raise NotImplementedError
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows; ``report`` is told how many rows have been read."""
@@ -113,6 +133,14 @@ class Rows(Protocol):
         """Rows whose probabilities below ``floor`` are raised to it, if not None; None where that cannot be had."""
         return None
 
+    def check_range(self, name: str) -> None:  # noqa: ARG002 - for those that can
+        """Refuse scores that look like something else and are not read again; rows are judged by their first pass."""
+        return
+
+    def defer_probability_check(self) -> AbstractContextManager[None]:
+        """Leave it to the next pass after the block to judge the range of the scores, where a first pass would."""
+        return nullcontext()
+
     def tell_digest(self, tell: Callable[[str], None]) -> None:
         """Call ``tell`` with the digest of these rows as soon as it is known; never where there is none."""
         if (digest := self.digest) is not None:
@@ -133,13 +161,6 @@ def _check_batch(batch: Any, data: Any) -> None:
         )
 
 
-def call_with_rows(data: Any, function: Callable[[Rows], R]) -> R:
-    """The result of ``function`` for all rows, also for rows that have no method `Rows.call_with_rows`."""
-    own = getattr(data, "call_with_rows", None)
-    found: R = function(data) if own is None else own(function)
-    return found
-
-
 def most_copied(size: int, n_classes: int, n_numbers: int = _MOST_COPIED) -> int:
     """How many of ``size`` rows a sample has if at most this many numbers are to be copied."""
     return min(size, max(_FEWEST_COPIED, n_numbers // n_classes))
@@ -150,60 +171,9 @@ def without_rows() -> NoRowsError:
     return NoRowsError("The data", "have at least one row of positive weight", got="none")
 
 
-def clusters_in(data: Any) -> Clusters | None:
-    """Which rows are not independent; None if all are. Rows of somebody's own need not say."""
-    found: Clusters | None = getattr(data, "clusters", None)
-    return found
-
-
-def groups_in(data: Any) -> Groups | None:
-    """Which groups the rows belong to, if they say so. Rows of somebody's own need not."""
-    found: Groups | None = getattr(data, "groups", None)
-    return found
-
-
-def floor_in(data: Any) -> float | None:
-    """The lowest probability, if smaller ones are raised. Rows of somebody's own need not say."""
-    found: float | None = getattr(data, "floor", None)
-    return found
-
-
-def input_in(data: Any) -> Input:
-    """What the scores are that were passed. Rows of somebody's own need not say."""
-    found: Input = getattr(data, "input", "logits")
-    return found
-
-
-def counts_in(data: Any, options: Mapping[str, Any] | None = None) -> bool:
-    """Whether weights are counts of independent samples: that rows were made so, or what is said where they are used.
-
-    Rows of somebody's own need not say, and sketches cannot.
-    """
-    return bool(getattr(data, "counts", False)) or bool(options and options.get("counts"))
-
-
-def digest_in(data: Any) -> str | None:
-    """Which rows these are, if that is known. Rows of somebody's own need not say; sketches say which parts they are of."""
-    found: str | None = getattr(data, "digest", None)
-    return found
-
-
-def tell_digest(data: Any, tell: Callable[[str], None]) -> None:
-    """Call ``tell`` with the digest of ``data`` as soon as it is known, also of rows that have no such method."""
-    own = getattr(data, "tell_digest", None)
-    if own is not None:
-        own(tell)
-
-
-def has_clusters(data: Any) -> bool:
-    """Whether some rows are not independent. Where each row is a cluster of its own, all of them are."""
-    clusters = clusters_in(data)
-    return clusters is not None and not clusters.are_rows
-
-
 def refuse_counted_clusters(data: Any, *, counts: bool) -> None:
     """Raise if weights are said to be counts where rows belong together."""
-    if counts and clusters_in(data) is not None:
+    if counts and data.clusters is not None:
         raise counts_of_clusters()
 
 
@@ -228,65 +198,82 @@ def _has(value: Any, name: str) -> bool:
     return hasattr(type(value), name) or name in getattr(value, "__dict__", ())
 
 
-class Reported(Rows):
+def _inside(name: str) -> Any:
+    """An attribute of the rows inside; that of `Rows` where they have none."""
+
+    def read(outside: "RowsInside") -> Any:
+        if hasattr(outside.inside, name):
+            return getattr(outside.inside, name)
+        default = getattr(Rows, name)
+        return default.__get__(outside) if isinstance(default, property) else default
+
+    return property(read)
+
+
+class RowsInside(Rows):
+    """Rows that are read through others. Those of somebody's own need not have all attributes; here they have."""
+
+    n_classes = _inside("n_classes")
+    n_rows = _inside("n_rows")
+    clusters = _inside("clusters")
+    groups = _inside("groups")
+    floor = _inside("floor")
+    input = _inside("input")
+    score_range = _inside("score_range")
+    kind = _inside("kind")
+    class_names = _inside("class_names")
+    column_names = _inside("column_names")
+    ids = _inside("ids")
+    counts = _inside("counts")
+    digest = _inside("digest")
+
+    def __init__(self, inside: Rows) -> None:
+        self.inside = inside
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self.inside)
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all rows."""
+        return self.inside.gather(pass_, report)
+
+    def sample(self, size: int) -> Rows | None:
+        """A sample of the rows inside."""
+        part = self.inside.sample(size)
+        return self if part is self.inside else with_all_attributes(part)
+
+    def tell_digest(self, tell: Callable[[str], None]) -> None:
+        """Call ``tell`` with the digest of the rows inside as soon as it is known."""
+        if hasattr(self.inside, "tell_digest"):
+            self.inside.tell_digest(tell)
+        else:
+            super().tell_digest(tell)
+
+
+def with_all_attributes(data: Any) -> Any:
+    """Rows as they are if they are `Rows`; those that only have its methods are put into a `RowsInside`.
+
+    None stays as it is.
+    """
+    return data if data is None or Rows in type(data).__mro__ else RowsInside(data)
+
+
+class Reported(RowsInside):
     """Rows whose passes are counted and shown.
 
     ``expected`` is about how many passes a search makes that starts from a sample; None if nobody knows, as of a stream.
     """
 
-    def __init__(self, inner: Rows, what: str, report: Report, expected: int | None = None) -> None:
-        self._inner = inner
+    def __init__(self, inside: Rows, what: str, report: Report, expected: int | None = None) -> None:
+        super().__init__(inside)
         self._what = what
         self._report = report
-        self._expected = None if inner.n_rows is None else expected
+        self._expected = None if inside.n_rows is None else expected
         self._readings = 0
-
-    @property
-    def n_classes(self) -> int:
-        return self._inner.n_classes
-
-    @property
-    def n_rows(self) -> int | None:
-        return self._inner.n_rows
-
-    @property
-    def clusters(self) -> Clusters | None:  # type: ignore[override]
-        return clusters_in(self._inner)
-
-    @property
-    def groups(self) -> Groups | None:  # type: ignore[override]
-        return groups_in(self._inner)
-
-    @property
-    def floor(self) -> float | None:  # type: ignore[override]
-        return floor_in(self._inner)
-
-    @property
-    def counts(self) -> bool:  # type: ignore[override]
-        return counts_in(self._inner)
-
-    @property
-    def input(self) -> Input:  # type: ignore[override]
-        return input_in(self._inner)
-
-    @property
-    def score_range(self) -> ScoreRange | None:  # type: ignore[override]
-        return getattr(self._inner, "score_range", None)
-
-    @property
-    def digest(self) -> str | None:
-        return digest_in(self._inner)
-
-    def tell_digest(self, tell: Callable[[str], None]) -> None:
-        """Call ``tell`` with the digest of the rows inside as soon as it is known."""
-        tell_digest(self._inner, tell)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return iter(self._inner)
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, told to both reports."""
-        return self._inner.gather(pass_, self._both(report))
+        return self.inside.gather(pass_, self._both(report))
 
     def _both(self, report: Report) -> Report:
         """What tells both reports about the next pass."""
@@ -304,16 +291,43 @@ class Reported(Rows):
 
     def sample(self, size: int) -> Rows | None:
         """A sample of the rows inside, whose reading is too short to show unless it has all of them."""
-        part = self._inner.sample(size)
+        part = super().sample(size)
         if part is None and self._expected is not None and not self._readings:
             self._expected += _INSTEAD_OF_SAMPLE
-        return self if part is self._inner else part
+        return part
 
     def with_floor(self, floor: float | None) -> "Rows | None":
         """The rows inside with a floor, shown in the same way; None where that cannot be had."""
-        inner = self._inner.with_floor(floor)
-        if inner is None:
+        inside = self.inside.with_floor(floor)
+        if inside is None:
             return None
         made = copy(self)
-        made._inner = inner
+        made.inside = inside
         return made
+
+
+def raise_to_floor(data: Rows, floor: float, name: str) -> Rows:
+    """Raise probabilities below a floor that was chosen for the data; refuses data that cannot be read again."""
+    raised = data.with_floor(floor)
+    if raised is None:
+        raise InputError(
+            "floor",
+            f"be a number or None where `{name}` is a {type(data).__name__}",
+            got="'auto', which needs the probability of each sample, several times",
+            remedy=(
+                "Choose it on a part of the data that fits in memory: `nishimori.temperatures(probabilities, labels, "
+                "input='probabilities').floor`."
+            ),
+        )
+    raised.floor_is_chosen = True
+    return raised
+
+
+def without_chosen_floor(data: Rows) -> Rows:
+    """The rows without a floor that was chosen for them: the model as it is has none. One that the user named stays."""
+    if not data.floor_is_chosen:
+        return data
+    unchanged = data.with_floor(None)
+    assert unchanged is not None, "rows with a floor can have another"
+    unchanged.floor_is_chosen = False
+    return unchanged

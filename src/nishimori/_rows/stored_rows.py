@@ -5,8 +5,8 @@ stored scores has to do is small: `Stored`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -20,7 +20,7 @@ from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import Pieces, rows_per_piece
 from nishimori._rows.rows import most_copied
 from nishimori._rows.scores import scores_of
-from nishimori._support.arrays import HostArray
+from nishimori._support.arrays import HostArray, merge_leading, rows_between
 from nishimori._support.numeric import numeric
 from nishimori.errors import InputError
 
@@ -29,6 +29,9 @@ _MOST_SAMPLED = 2**24
 
 # Rows of a sample are read in this many runs. Single rows spread over a file would each take a page of the disk.
 _RUNS = 128
+
+# Reading one number of each page makes the system fetch it.
+_PAGE = 4096
 
 # Chunks of a sample, at least; and if it has more than this part of all chunks or rows, it costs as much as a pass.
 _CHUNKS, _PART = 8, 1 / 4
@@ -189,6 +192,29 @@ class Sliced(Stored):
         with self.open() as rows:
             parts = [rows(start, start + length) for start in starts.tolist()]
         return _numbers(starts, length), np.concatenate(parts)
+
+
+class Mapped(Sliced):
+    """A memory map of the user, which is read as it is, because it may hold changes that are not in its file.
+
+    The thread that reads ahead makes the system fetch the pages of the next rows.
+    """
+
+    def __init__(self, array: HostArray) -> None:
+        given: HostArray = np.asarray(array)
+        self.shape, self.dtype = given.shape, given.dtype
+        self.array: HostArray = merge_leading(given) if given.ndim > 2 else given
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[int, int], HostArray]]:
+        """A context manager that gives slices of the memory map, none of which is a copy."""
+        yield self._rows
+
+    def _rows(self, start: int, stop: int) -> HostArray:
+        rows: HostArray = rows_between(self.array, start, stop)
+        if rows.flags.c_contiguous:
+            rows.view(np.uint8).reshape(-1)[::_PAGE].max()
+        return rows
 
 
 class Chunked(Stored):

@@ -10,6 +10,7 @@ from typing import Any
 from nishimori._kernels.block import AnswerSums, BlockSums, Counted
 from nishimori._kernels.row_sums import kernel_of
 from nishimori._rows.batch import Batch
+from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, TopN
@@ -135,6 +136,7 @@ def _answers(batch: Batch, right: Array, found: Any) -> AnswerSums:
     return AnswerSums(right_weight, wrong, right_squares, wrong_squares, float(xp.sum(flags)), n_at_masks)
 
 
+@question("has no rows to count")
 def census(data: Rows) -> Census:
     """The census of all rows, from one pass."""
     return data.gather(Count(Confidence()))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
-from nishimori._rows.rows import Rows, clusters_in
+from nishimori._rows.rows import Rows
 from nishimori._sums.class_claims import claims_by_class, curve_columns
 from nishimori._sums.clusters import ClusterSums
 from nishimori._sums.reliability import Bins, UnbinnedClaims, uniform_edges
@@ -88,7 +88,7 @@ def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int
 
 def cluster_squares(data: Rows, edges: HostArray, frequencies: HostArray) -> HostArray:
     """The squares of the residuals of clusters, summed per class and bin."""
-    clusters = clusters_in(data)
+    clusters = data.clusters
     assert clusters is not None, "asked for only where there are clusters"
     if frequencies.size * clusters.number > MOST_CLUSTER_SUMS:
         raise InputError(

@@ -12,7 +12,6 @@ import numpy as np
 
 from nishimori._kernels.scores import BinTotals
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
-from nishimori._rows.top_k_rows import CompletedBatch
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.clusters import ClusterSums
 from nishimori._sums.gibbs import Gibbs, sums_for_scores
@@ -172,7 +171,7 @@ class Predictions:
         return None if self.batch.clusters is None else self.batch.clusters.codes
 
     def _refuse_lists(self, name: str) -> None:
-        if isinstance(self.batch, CompletedBatch):
+        if not self.batch.has_all_classes:
             raise InputError(
                 f"A metric of top-k log-probabilities must not use `{name}`: their columns are places in the lists. Pass all "
                 "logits, or use `confidence` and `correct`."

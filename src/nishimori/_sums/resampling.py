@@ -17,7 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from nishimori._rows.batch import Batch, Clusters
-from nishimori._rows.rows import Rows, clusters_in, floor_in, groups_in
+from nishimori._rows.rows import Rows
 from nishimori._sums.clusters import ClusterSums, weighted_sums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -86,9 +86,9 @@ class ResampledRows(Rows):
     def __init__(self, data: Rows, draw: int, seed: int) -> None:
         self._data, self._draw, self._seed = data, draw, seed
         self._copies: list[HostArray] = []  # of each row or cluster, by runs
-        self.groups, self.floor = groups_in(data), floor_in(data)
+        self.groups, self.floor = data.groups, data.floor
         self._by_cluster: HostArray | None = None
-        clusters = clusters_in(data)
+        clusters = data.clusters
         if clusters is not None:
             self._by_cluster = self._copies_of(0, clusters.number)
             codes, copy = self._cluster_copies(clusters.codes)
@@ -136,7 +136,7 @@ class ResampledRows(Rows):
 
 def _runs(data: Rows, columns: Columns) -> Iterator[HostArray]:
     """The numbers of the rows, or of their sums over clusters, 512 at a time whatever the batches are."""
-    if clusters_in(data) is not None:
+    if data.clusters is not None:
         sums = data.gather(_InClusters(columns)).values
         for start in range(0, sums.shape[1], _RUN):
             yield sums[:, start : start + _RUN]

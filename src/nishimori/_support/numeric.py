@@ -17,6 +17,8 @@ def numeric(x: Any, name: str) -> Array:
         _refuse_no_array(x, name)
     try:
         array = arrays.as_array(x)
+    except InputError:
+        raise  # of a container that says by itself why it is no array
     except ValueError:
         raise InputError(name, "be a rectangular array of numbers", got="rows of different lengths") from None
     if arrays.dtype_name(array).startswith(("float8_", "float6_", "float4_", "q")):

@@ -55,3 +55,15 @@ def load_entry_point(point: EntryPoint, what: str) -> Any:
             f"The {what} {point.name!r} cannot be imported from {point.value}: {type(error).__name__}: {error}. "
             "Repair or remove the package that adds it."
         ) from None
+
+
+def import_object(path: str) -> Any:
+    """What ``package.module:Name`` names; refuses what cannot be imported."""
+    module, _, name = path.partition(":")
+    try:
+        target = importlib.import_module(module)
+        for part in name.split("."):
+            target = getattr(target, part)
+    except Exception as error:  # whatever the module does when it is imported
+        raise InputError(path, "be importable as package.module:Name", got=f"{type(error).__name__}: {error}") from None
+    return target

@@ -1,4 +1,4 @@
-"""The ``nishimori`` command: fit, apply, eval, compare, gate, diff, show, report, sketch, merge, methods, demo, theory.
+"""The ``nishimori`` command: fit, apply, eval, compare, gate, diff, show, report, sketch, merge, methods, demo.
 
 Installed packages add commands, see `_commands`. This module imports nothing that takes time, so that Ctrl-C ends the program
 quietly from the start.

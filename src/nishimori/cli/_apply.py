@@ -11,22 +11,23 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
+from nishimori._files.arrays.files import ArrayFile, open_arrays
+from nishimori._files.arrays.new_arrays import new_arrays
+from nishimori._files.arrays.selection import array_name, refuse_table_options
+from nishimori._files.arrays.stored_array import StoredArray
+from nishimori._files.file_rows import SUFFIXES, check_ending, flat, refuse_other_classes, row_values, with_line
+from nishimori._files.tables.block import Block, Table
+from nishimori._files.tables.columns import Roles
+from nishimori._files.tables.files import is_table, is_text, open_table
+from nishimori._files.tables.lines import STANDARD_INPUT, standard_input
+from nishimori._files.tables.new_table import new_table
+from nishimori._files.tables.selection import select_columns
 from nishimori._methods.fitted_method import FittedMethod
-from nishimori._rows.array_files.files import ArrayFile, open_arrays
-from nishimori._rows.array_files.new_arrays import new_arrays
-from nishimori._rows.array_files.selection import array_name, refuse_table_options
-from nishimori._rows.array_files.stored_array import StoredArray
 from nishimori._rows.batch import Groups
-from nishimori._rows.file_rows import SUFFIXES, check_ending, flat, refuse_other_classes, row_values, with_line
+from nishimori._rows.column_names import join_names
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.score_range import warn_of_probabilities
 from nishimori._rows.scores import scores
-from nishimori._rows.tables.block import Block, Table, join_names
-from nishimori._rows.tables.columns import Roles
-from nishimori._rows.tables.files import is_table, is_text, open_table
-from nishimori._rows.tables.lines import STANDARD_INPUT, standard_input
-from nishimori._rows.tables.new_table import new_table
-from nishimori._rows.tables.selection import select_columns
 from nishimori._support.arrays import HostArray, like
 from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, show_progress

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._files.file_rows import SUFFIXES
 from nishimori._methods import registry
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._methods.record import Record, content_of
 from nishimori._rows.batch import Groups
-from nishimori._rows.file_rows import SUFFIXES
+from nishimori._rows.column_names import join_names
 from nishimori._rows.labels import group_text
 from nishimori._rows.scores import Input, check_input, is_auto
-from nishimori._rows.tables.block import join_names
 from nishimori.cli._file_kinds import CALIBRATION, MULTILABEL, SCORES, UNKNOWN, UNREADABLE, kind_of, refuse_other
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import GroupTemperatures

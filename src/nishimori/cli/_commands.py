@@ -1,8 +1,9 @@
 """The commands, which are imported when they are run: those of the library, and those that installed packages add.
 
-An entry point in the group ``nishimori.commands`` has the command's name and, as its value, a typer app. ``nishimori paper`` is
-such a command. It is listed also where nishimori-paper is not installed, and then says how to install it. Commands of other
-packages are imported for the help and the completion of the shell as well, which need their purpose.
+An entry point in the group ``nishimori.commands`` has the command's name and, as its value, a typer app: one with several
+commands, or with one, whose own name is not typed. ``nishimori paper`` and ``nishimori theory`` are such commands. They are
+listed also where nishimori-paper is not installed, and then say how to install it. Commands of other packages are imported for
+the help and the completion of the shell as well, which need their purpose.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command, get_group
+from typer.main import get_command
 
 from nishimori._support.optional import entry_points
 from nishimori.cli import leaving_on_ctrl_c
@@ -47,9 +48,14 @@ OWN = {
     "merge": _Own("_sketch", "merge", "Add sketches: the result is the sketch of all their rows.", "MERGE_EPILOG"),
     "methods": _Own("_methods", "methods", "List all methods, with what each does and needs."),
     "demo": _Own("_demo", "demo", "Calibrate a real network from its bundled logits."),
-    "theory": _Own("_theory", "theory", "Print what calibration does to a model with an exact solution."),
 }
 """The library's own commands. The list of them is shown without NumPy, and a command runs without what only others need."""
+
+OF_PAPER = {
+    "theory": "Print what calibration does to a model with an exact solution.",
+    "paper": "Make the tables and figures of arXiv:2303.02644 and compare.",
+}
+"""The commands that come with nishimori-paper, and their purposes, which a test compares."""
 
 
 class OwnCommand(TyperCommand):
@@ -69,7 +75,7 @@ def without_types(params: Any) -> Any:
 
 
 class Commands(TyperGroup):
-    """The library's own commands, then ``paper``, then those of other packages. None can take another's place."""
+    """The library's own commands, then those of nishimori-paper and of other packages. None can take another's place."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -82,7 +88,7 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands; nothing is imported."""
-        return list(dict.fromkeys([*super().list_commands(ctx), "paper", *(each.name for each in entry_points(GROUP))]))
+        return list(dict.fromkeys([*super().list_commands(ctx), *OF_PAPER, *(each.name for each in entry_points(GROUP))]))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed, imported now, and what was typed after it."""
@@ -91,11 +97,9 @@ class Commands(TyperGroup):
 
     def loaded(self, name: str) -> Any:
         """The command of that name with its options, or None if there is none."""
-        if name not in OWN:
-            return self.get_command(None, name)
         if name not in self._loaded:
             with leaving_on_ctrl_c():
-                self._loaded[name] = _import_own(name)
+                self._loaded[name] = _import_own(name) if name in OWN else self.get_command(None, name)
         return self._loaded[name]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -107,20 +111,20 @@ class Commands(TyperGroup):
             if point.name == cmd_name:
                 self.commands[cmd_name] = _command(point)
                 return self.commands[cmd_name]
-        return (
-            _stand_in(cmd_name, "Make the tables and figures of arXiv:2303.02644 and compare.", _absent)
-            if cmd_name == "paper"
-            else None
-        )
+        return _absent(cmd_name) if cmd_name in OF_PAPER else None
 
 
 def _import_own(name: str) -> Any:
     own = OWN[name]
     module = import_module(f"nishimori.cli.{own.module}")
+    return get_command(app_of(getattr(module, own.function), name=name, epilog=getattr(module, own.epilog)))
+
+
+def app_of(function: Callable[..., None], *, name: str, epilog: str) -> typer.Typer:
+    """Return a typer app with one command, which has the options that all commands have."""
     app = typer.Typer(add_completion=False)
-    function = _with_common_options(getattr(module, own.function))
-    app.command(name, cls=OwnCommand, epilog=getattr(module, own.epilog))(function)
-    return get_command(app)
+    app.command(name, cls=OwnCommand, epilog=epilog)(_with_common_options(function))
+    return app
 
 
 def _with_common_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -144,7 +148,7 @@ def _command(point: EntryPoint) -> Any:
         app = point.load()
         if not isinstance(app, typer.Typer):
             raise TypeError(f"it is a {type(app).__name__}, not a typer app")
-        group: Any = get_group(app)
+        command: Any = get_command(app)
     except Exception as error:  # whatever the package does when it is imported
         reason = f"{type(error).__name__}: {error}"
 
@@ -155,13 +159,20 @@ def _command(point: EntryPoint) -> Any:
             )
 
         return _stand_in(point.name, "Cannot be imported; run it to see why.", refuse)
-    group.name = point.name
-    return group
+    command.name = point.name
+    return command
 
 
-def _absent() -> NoReturn:
-    note("error: `nishimori paper` comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`.")
-    raise typer.Exit(2)
+def _absent(name: str) -> Any:
+    """A command that says with which package it comes."""
+
+    def refuse() -> NoReturn:
+        note(
+            f"error: `nishimori {name}` comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`."
+        )
+        raise typer.Exit(2)
+
+    return _stand_in(name, OF_PAPER[name], refuse)
 
 
 def _stand_in(name: str, help: str, end: Any) -> Any:

@@ -6,7 +6,6 @@ import typer
 
 import nishimori
 from nishimori._evaluation.comparison import Comparison
-from nishimori._rows.file_rows import FileRows
 from nishimori._rows.scores import check_input, is_auto
 from nishimori._support.progress import show_progress
 from nishimori.cli._files import DataSets, data_set, data_sets
@@ -102,7 +101,7 @@ def compare(
     also = (ignore_index is not None, decimal != ".", counts)
     with collect_warnings() as told, show_progress(None):
         sets = [data_set(each, roles, (*said, *also), floor=used, counts=counts) for each in data_sets(files)]
-        if known is None and isinstance(sets[-1], FileRows):
+        if known is None:
             known = sets[-1].class_names
         found = nishimori.compare(
             sets[0],

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 import nishimori
-from nishimori._sums.sketch.archive import is_sketch_file
-from nishimori._sums.sketch.sketch import Sketch
+from nishimori._sketch.archive import is_sketch_file
+from nishimori._sketch.sketch import Sketch
 from nishimori._support.json import read_json
 from nishimori.cli._file_kinds import CALIBRATION, REPORT, SKETCH, kind_of
 from nishimori.cli._help import FLAG, JsonOption, MarkdownOption, epilog

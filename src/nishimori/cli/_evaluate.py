@@ -14,12 +14,12 @@ from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
+from nishimori._files.tables.columns import Roles
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported, Rows
-from nishimori._rows.tables.columns import Roles
+from nishimori._sketch.sketch import Sketch
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability, Strategy
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.disk import check_target, new_file
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.optional import require

@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 from nishimori._evaluation.checks import Verdict
 from nishimori._evaluation.gate import SUITE, TABLE_HEADERS
+from nishimori._files.file_rows import SUFFIXES
 from nishimori._methods.record import FORMAT, MULTILABEL_FORMAT
-from nishimori._rows.file_rows import SUFFIXES
-from nishimori._sums.sketch.archive import is_sketch_file
+from nishimori._sketch.archive import is_sketch_file
 from nishimori._support.json import JsonError, read_json
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError

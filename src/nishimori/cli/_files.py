@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
+from nishimori._files.file_rows import SUFFIXES, FileRows, check_path
+from nishimori._files.tables.columns import Roles, is_pattern
 from nishimori._methods.fitted_method import FittedMethod
+from nishimori._rows.column_names import join_names
 from nishimori._rows.entry import open_rows
-from nishimori._rows.file_rows import SUFFIXES, FileRows, check_path
 from nishimori._rows.labels import NotAClassError
 from nishimori._rows.options import Guard
 from nishimori._rows.scores import Floor, is_auto
-from nishimori._rows.tables.block import join_names
-from nishimori._rows.tables.columns import Roles, is_pattern
-from nishimori._sums.sketch.archive import is_sketch_file
-from nishimori._sums.sketch.sketch import Sketch
+from nishimori._sketch.archive import is_sketch_file
+from nishimori._sketch.sketch import Sketch
 from nishimori.cli._calibration import GroupNames
 from nishimori.cli._file_kinds import SCORES, refuse_other
 from nishimori.cli._options import FIT_AGAIN, FITTED_TO_PROBABILITIES

@@ -14,7 +14,7 @@ from nishimori._methods import registry
 from nishimori._methods.fitted_method import FittedMethod, fit_checked, own_parameters
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
-from nishimori._sums.sketch.sketch import Sketch
+from nishimori._sketch.sketch import Sketch
 from nishimori._support.disk import check_target
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files

@@ -15,11 +15,10 @@ from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
 from nishimori._evaluation.checks import GROUP_GAP, MetricBound, is_in_percent
 from nishimori._evaluation.gate import MIN_SAMPLES, NLL_CAP, SUITE, TABLE_HEADERS, Gate, Wanted, judge
 from nishimori._evaluation.metrics.table import find_metric
+from nishimori._files.tables.columns import Roles
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported
-from nishimori._rows.tables.columns import Roles
 from nishimori._sums.groups import By
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.disk import check_target, new_file
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
@@ -409,7 +408,7 @@ def _judge_rows(
         return judge(Reported(rows, "Measuring", report), map_, wanted, by, meaning[2])
 
 
-def _judge_sketch(sums: Sketch, calibration: Path | None, wanted: Wanted) -> Gate:
+def _judge_sketch(sums: Any, calibration: Path | None, wanted: Wanted) -> Gate:
     """The checks of a sketch that the command sketch has written."""
     calibrator = None if calibration is None else calibrator_in(calibration)
     agree_on_scores(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from nishimori._files.tables.columns import Roles
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.scores import Floor, Input
-from nishimori._rows.tables.columns import Roles
 from nishimori._sums.reliability import Strategy
 from nishimori.cli._help import DATA, FLAG, MEASURES, TABLES
 from nishimori.errors import InputError

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nishimori._files.tables.columns import Roles, match_columns
+from nishimori._files.tables.files import is_table, open_table
 from nishimori._rows.scores import Floor, is_auto
-from nishimori._rows.tables.columns import Roles, match_columns
-from nishimori._rows.tables.files import is_table, open_table
-from nishimori._sums.sketch.archive import is_sketch_file
+from nishimori._sketch.archive import is_sketch_file
 
 _LAST = "print(calibrator.temperature_, card.ece, card.nll)"
 

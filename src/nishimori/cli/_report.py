@@ -12,9 +12,8 @@ from typing import Annotated, Any
 import typer
 
 import nishimori
-from nishimori._rows.file_rows import FileRows
+from nishimori._files.tables.columns import Roles
 from nishimori._rows.scores import check_input, is_auto
-from nishimori._rows.tables.columns import Roles
 from nishimori._support.disk import check_target
 from nishimori._support.optional import require
 from nishimori._support.progress import begin_step, show_progress
@@ -180,8 +179,8 @@ def _made(
         data = [data_set(each, others, said, **about_rows) for each in sets[:-1]]
         data.append(last := data_set(sets[-1], roles, said, **about_rows))
         _refuse_other_classes(data, sets)
-        names = last.contents.ids if isinstance(last, FileRows) else None
-        if options["classes"] is None and isinstance(last, FileRows):
+        names = last.ids
+        if options["classes"] is None:
             options["classes"] = last.class_names
         found = nishimori.Report(data[0], test_logits=data[1] if len(data) > 1 else None, ids=names, **options)
     from nishimori.report._report import method_of_code  # noqa: PLC0415 - with which scikit-learn comes

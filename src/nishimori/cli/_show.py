@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 import nishimori
+from nishimori._files.arrays.files import open_arrays
+from nishimori._files.tables.files import is_table, open_table
 from nishimori._fit.temperatures import temperatures
 from nishimori._methods.record import MULTILABEL_FORMAT, Record, content_of
-from nishimori._rows.array_files.files import open_arrays
-from nishimori._rows.tables.files import is_table, open_table
-from nishimori._sums.sketch.sketch import Sketch
+from nishimori._sketch.sketch import Sketch
 from nishimori._support.disk import existing_file
 from nishimori._support.formatting import value_with_error
 from nishimori._support.json import JsonError, read_json

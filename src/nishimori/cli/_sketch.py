@@ -9,11 +9,11 @@ import typer
 
 import nishimori
 from nishimori import Sketch
+from nishimori._files.tables.columns import Roles
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
-from nishimori._rows.tables.columns import Roles
-from nishimori._sums.sketch.archive import is_sketch_file
+from nishimori._sketch.archive import is_sketch_file
 from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_files.numpy_files import NpzArchive
+from nishimori._files.arrays.numpy_files import NpzArchive
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import new_file
 from nishimori._support.json import parse_json

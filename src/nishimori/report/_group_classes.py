@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import Rows, groups_in
+from nishimori._rows.rows import Rows
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 
@@ -39,7 +39,7 @@ class FindLabels:
 
 def groups_of_one_class(data: Rows) -> list[str]:
     """The names of the groups that have one true class only, of data whose groups are named."""
-    groups = groups_in(data)
+    groups = data.groups
     assert groups is not None
     found = data.gather(FindLabels(len(groups.names), data.n_classes))
     return [str(groups.names[place]) for place in np.flatnonzero(found.low == found.high)]

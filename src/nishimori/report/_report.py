@@ -15,8 +15,7 @@ from nishimori._evaluation.compare import Methods, data_sets, floor_verdicts
 from nishimori._evaluation.usual_methods import CHANGING, ONE_TEMPERATURE
 from nishimori._fit.floors import MAY_BE_AUTO
 from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_options
-from nishimori._rows.rows import counts_in, input_in
-from nishimori._sums.sketch.sketch import Sketch
+from nishimori._rows.rows import Rows
 from nishimori._support.disk import new_file
 from nishimori._support.escape import html_text, printable
 from nishimori._support.numbers import between, whole
@@ -104,13 +103,21 @@ class Report:
             raise InputError("test_logits", "be given where other arguments speak of test data", got="None")
         test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
         validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, test_options)
-        kind, classes = options.get("input") or input_in(validation), options.get("classes")
-        asked = Asked(classes, kind, used, counts_in(validation, options), float(level), n_bins, methods, metrics, bounds)
+        kind, classes = options.get("input") or validation.input, options.get("classes")
+        asked = Asked(
+            classes,
+            kind,
+            used,
+            (validation.counts or bool(options.get("counts"))),
+            float(level),
+            n_bins,
+            methods,
+            metrics,
+            bounds,
+        )
         found = results_of(validation, test, ids, asked)
         found["verdict"]["sentences"] += floor_verdicts(logits, options, used)
-        names = ("logits, labels", "logits, labels" if test is None else "test_logits, test_labels")
-        if isinstance(validation, Sketch):
-            names = ("sketch", "sketch" if test is None else "test_sketch, None")
+        names = (_arguments(validation), _arguments(validation) if test is None else _arguments(test, "test_"))
         self._results: dict[str, Any] = plain(
             {"title": str(title), **found}
             | {
@@ -222,3 +229,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _arguments(data: Rows, prefix: str = "") -> str:
+    """What the code of the page calls some data."""
+    scores, labels = data.arguments
+    if labels is None:
+        return f"{prefix}{scores}, None" if prefix else scores
+    return f"{prefix}{scores}, {prefix}{labels}"

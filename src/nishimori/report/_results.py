@@ -12,19 +12,19 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.groups import GroupConsistency
+from nishimori._evaluation.absent import absent_parts
 from nishimori._evaluation.compare import Methods, calibrators_by_name, compare
 from nishimori._evaluation.comparison import Compared, Comparison
+from nishimori._evaluation.curve import cards_around
 from nishimori._evaluation.gate import Wanted, judge
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._evaluation.usual_methods import BY_GROUP, ONE_TEMPERATURE, UsualMethods, fit_usual
-from nishimori._fit.floors import as_passed
 from nishimori._rows.labels import class_labels
-from nishimori._rows.rows import Rows, digest_in, groups_in
+from nishimori._rows.rows import Rows, without_chosen_floor
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
@@ -32,7 +32,6 @@ from nishimori.report._errors import ErrorsPass
 from nishimori.report._group_classes import groups_of_one_class
 from nishimori.report._mistakes import rows_with_zeros
 from nishimori.report._rows import confusion_rows, group_table, method_rows, mistake_rows
-from nishimori.report._scores_over_t import scores_over_t
 from nishimori.report._verdict import second_share, verdict_of
 
 FORMAT = 1
@@ -66,8 +65,8 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
     """The dictionary: fits to the validation data, and what they do to the test data or, without these, to the same data."""
     wanted = None if asked.bounds is None else Wanted(asked.bounds, asked.level, n_bins=asked.n_bins)
     data = validation if test is None else test
-    by_rows = not isinstance(validation, Sketch) and not isinstance(data, Sketch)
-    further = _further_methods(asked, by_groups=groups_in(validation) is not None)
+    absent = absent_parts(validation) or absent_parts(data)
+    further = _further_methods(asked, by_groups=validation.groups is not None)
     usual = fit_usual(validation, test, asked.meaning, counts=asked.counts, without=further)
     found = _compare(validation, test, usual.fitted, further, asked)
     fitted = {name: each for name, each in usual.fitted.items() if isinstance(each, GroupConsistency)}
@@ -89,15 +88,15 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
         "metrics": [_about_metric(each) for each in _shown(found.methods[0].metrics, error=found.predictions_differ)],
         "methods": methods,
         "slider": _slider(data, found, chosen, one, asked),
-        "classes": _classes(found, one.method, fitted) if by_rows else None,
-        "groups": _groups(data, found, one.method, fitted) if by_rows else None,
+        "classes": None if absent else _classes(found, one.method, fitted),
+        "groups": None if absent else _groups(data, found, one.method, fitted),
         **(
-            _errors(as_passed(data), one, ids, names)
-            if by_rows
-            else {"mistakes": None, "confusions": None, "risk_coverage": None}
+            {"mistakes": None, "confusions": None, "risk_coverage": None}
+            if absent
+            else _errors(without_chosen_floor(data), one, ids, names)
         ),
-        "gate": None if wanted is None else _gate(found, as_passed(data), wanted, asked),
-        "absent": [*_absent(validation, data), *_not_compared(usual)],
+        "gate": None if wanted is None else _gate(found, without_chosen_floor(data), wanted, asked),
+        "absent": [*absent, *_not_compared(usual)],
         "tests": found.to_dict()["tests"],
         "warnings": list(filter(None, [found.same_rows])),
     }
@@ -141,7 +140,7 @@ def _gate(found: Comparison, data: Rows, wanted: Wanted, asked: Asked) -> dict[s
     """What `gate` says about the model as it is, and after the methods to use unless they were fitted to the same data."""
     assert found.recommendation is not None, "which every comparison has"
     used = [each for each in found.recommendation.methods if each != "none"]
-    by: By = "prediction" if groups_in(data) is None else "groups"
+    by: By = "prediction" if data.groups is None else "groups"
     judged = []
     for name in ("none", *([] if found.flatters else used)):
         map_ = found[name].map
@@ -164,8 +163,8 @@ def _about(found: Comparison, data: Rows, second: str) -> dict[str, Any]:
         "n_measured": found.n_test,
         "measured_on": "test" if found.is_test else "validation",
         "n_classes": data.n_classes,
-        "is_sketch": isinstance(data, Sketch),
-        "data_digest": digest_in(data),
+        "is_sketch": bool(absent_parts(data)),
+        "data_digest": data.digest,
         "accuracy": card.accuracy,
         "accuracy_se": card.accuracy_se,
         "positive": None if (share := second_share(card)) is None else {"name": second, "share": share},
@@ -183,7 +182,7 @@ def _slider(data: Rows, found: Comparison, chosen: Sequence[float], one: Compare
     The places of methods have names.
     """
     cards: dict[float, Scorecard] = {}
-    for card in scores_over_t(data, chosen, n_bins=asked.n_bins, counts=asked.counts):
+    for card in cards_around(data, chosen, n_bins=asked.n_bins, counts=asked.counts):
         cards[float(card.temperature or 1.0)] = card
     names: dict[float, list[str]] = {}
     for each in found:
@@ -231,7 +230,7 @@ def _classes(found: Comparison, one: str, fitted: Mapping[str, GroupConsistency]
 
 def _groups(data: Rows, found: Comparison, one: str, fitted: Mapping[str, GroupConsistency]) -> dict[str, Any] | None:
     """The table of groups, if groups are named."""
-    if groups_in(data) is None:
+    if data.groups is None:
         return None
     names = {"before": "none", "one": one, "several": "group temperatures"}
     rows = {each.method: each.by_group for each in found}
@@ -268,20 +267,3 @@ def _checked_ids(ids: Any, n_rows: int | None) -> list[Any] | None:
 def _not_compared(usual: UsualMethods) -> list[dict[str, str]]:
     """The usual methods that the page does not have, and why."""
     return [{"what": f"The method {name}", "why": why} for name, why in usual.left_out.items()]
-
-
-def _absent(validation: Rows, data: Rows) -> list[dict[str, str]]:
-    """What the page does not have, and why."""
-    if not isinstance(validation, Sketch) and not isinstance(data, Sketch):
-        return []
-    why = "a sketch keeps sums and no rows"
-    parts = [
-        "The table of predicted classes",
-        "The table of groups",
-        "The errors: the most confident ones, confusions, and the error of the most confident answers",
-    ]
-    parts += ["Paired differences between methods", "Standard errors of NLL, Brier score and mean confidence"]
-    parts += ["The gap and the ECE of the positive class"] if data.n_classes == 2 else []
-    exact = "The ECE and the diagram exactly at the fitted temperatures"
-    interpolated = "a sketch interpolates them between its temperatures, and close to its minimum the ECE is usually too small"
-    return [*({"what": each, "why": why} for each in parts), {"what": exact, "why": interpolated}]

@@ -196,3 +196,11 @@ def _names_of(names: Any, scores: Scores, what: str, number: int) -> HostArray:
     except InputError as error:
         raise in_batch(number, error) from None
     return np.array(found)
+
+
+def join_names(parts: list[HostArray]) -> HostArray | None:
+    """The groups or clusters of all batches; NumPy would turn numbers into text beside text."""
+    if not parts:
+        return None
+    kinds = {"number" if part.dtype.kind in "biuf" else part.dtype.kind for part in parts}
+    return np.concatenate(parts if len(kinds) == 1 else [part.astype(object) for part in parts])

@@ -13,8 +13,8 @@ from nishimori._fit.search import match
 from nishimori._fit.temperatures import Temperatures, temperatures_of
 from nishimori._rows.labelling import Labelling
 from nishimori._rows.rows import Rows
+from nishimori._sketch.sketch import Sketch
 from nishimori._sums.observables import BUILT_IN
-from nishimori._sums.sketch.sketch import Sketch
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated

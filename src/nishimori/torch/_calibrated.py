@@ -5,7 +5,8 @@ weights are converted to half precision, and the map is applied in float32.
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
@@ -18,7 +19,7 @@ from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._change import change_of
-from nishimori.torch._folding import fold_into
+from nishimori.torch._fold import check_alone, check_calibrated_once, fold_into, folded_copy, register, tell_others
 from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._logits import (
     check_axis,
@@ -41,11 +42,7 @@ from nishimori.torch._map_modules import (
     module_for,
     module_like,
 )
-from nishimori.torch._model_methods import pass_attribute
-from nishimori.torch._modes import evaluating
-from nishimori.torch._run import check_module, device_of, number
-from nishimori.torch._signature import signature_of_model
-from nishimori.torch._wrappers import check_alone, check_calibrated_once, register, tell_others
+from nishimori.torch._run import check_module, device_of, evaluating, number
 
 if TYPE_CHECKING:
     from nishimori import Calibrator, Sketch
@@ -56,6 +53,44 @@ _NO_LOGITS = (
 )
 
 
+class _Bound(partial[Any]):
+    """A bound method of a wrapper, with the signature of the wrapped network, which is read only on request."""
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        try:
+            return _with_groups(self.args[0], inspect.signature(self.args[0].model.forward))
+        except (TypeError, ValueError):  # for example TorchScript read from a file
+            return inspect.signature(self.func.__get__(self.args[0]))
+
+
+def _with_groups(wrapper: Any, of_model: inspect.Signature) -> inspect.Signature:
+    """The signature of the network, with the argument ``groups`` where the wrapper takes it."""
+    if not getattr(wrapper, "needs_groups", False):
+        return of_model
+    own = inspect.Parameter("groups", inspect.Parameter.KEYWORD_ONLY)
+    before = [each for each in of_model.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    return of_model.replace(parameters=[*before, own, *list(of_model.parameters.values())[len(before) :]])
+
+
+class signature_of_model:  # noqa: N801 - a decorator
+    """Decorator of a wrapper's ``forward``, which then has the signature of the wrapped network.
+
+    The wrapper must have the network as ``model``. This is not a property, because hooks must be able to set another
+    ``forward`` on the instance.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self.function
+        if torch.compiler.is_dynamo_compiling():  # which would look up a bound method here again, in an infinite loop
+            return partial(self.function, instance)
+        return _Bound(self.function, instance)
+
+
 class Calibrated(ExactBuffers):
     """A network with a map that is applied to its logits: by default the division by a temperature.
 
@@ -63,10 +98,8 @@ class Calibrated(ExactBuffers):
     in the same dtype. Other attributes (``config``, ``fc``, ...) can be read from it, but must be set on ``model``: one that is
     set on the `Calibrated` stays there, and the network does not see it. `calibrate` makes a `Calibrated` from a loader.
 
-    Methods of the network do not use the map. Those that save it (``save_pretrained``, ``push_to_hub``, ``to_onnx``, ...) write
-    a copy with the map folded into its last layer, or raise an error if it cannot be folded. Those that are known to compute no
-    logits (``get_input_embeddings``, ``num_parameters``, ...) can be called. All others raise an error, unless T = 1: call
-    ``calibrated.model.name(...)`` to use the network without calibration, or `fold` first.
+    Methods of the network do not use the map, so they are not methods of the `Calibrated`: call ``calibrated.model.name(...)``
+    to use the network without calibration, or `fold` first. `save_pretrained` writes the calibrated network.
 
     Parameters
     ----------
@@ -246,6 +279,32 @@ class Calibrated(ExactBuffers):
             )
         return self.model
 
+    def save_pretrained(self, folder: Any, *args: Any, **kwargs: Any) -> Any:
+        """Write a copy of the network with the map folded into its last layer, by its own ``save_pretrained``.
+
+        The arguments are those of the network's method, such as that of Hugging Face's models. If the map cannot be folded,
+        nothing is written, and an error says what to do. The copy needs as much memory as the network.
+        """
+        check_calibrated_once(self)
+        if not hasattr(self.model, "save_pretrained"):
+            raise InputError(
+                "model",
+                "have a method `save_pretrained`",
+                got=f"a {type(self.model).__name__} without one",
+                remedy="Save `calibrated.state_dict()`, which contains the map.",
+            )
+        map_, model = self.map, self.model
+        if temperature_of(map_) != 1:
+            if kwargs.get("state_dict") is not None:
+                raise InputError(
+                    "state_dict",
+                    "be left out of `save_pretrained`",
+                    got=f"one: its weights do not contain {map_.in_words}",
+                    remedy="Call `calibrated.fold()` first, and pass the state dict of the folded network.",
+                )
+            model = folded_copy(model, map_, "save_pretrained")
+        return model.save_pretrained(folder, *args, **kwargs)  # type: ignore[operator]
+
     def extra_repr(self) -> str:
         """T, if there is one, the method, and where the classes are if that is not the last dimension, for ``print``."""
         how = f"method={self.method!r}" + ("" if self.class_axis == -1 else f", class_axis={self.class_axis}")
@@ -361,11 +420,23 @@ class Calibrated(ExactBuffers):
                 raise AttributeError(
                     f"This Calibrated has no `temperature`, because {what}. Read the parameters from `calibrated.map`."
                 ) from None
-            return pass_attribute(name, getattr(model, name), model, self._current_map)
+            value = getattr(model, name)
+            if _is_method(value):
+                raise AttributeError(
+                    f"`{name}` is a method of the wrapped network, which does not use the map of its Calibrated. Call "
+                    f"`calibrated.model.{name}(...)` to use the network without calibration, or `calibrated.fold()` first, "
+                    "which moves the calibration into the weights where that is possible."
+                ) from None
+            return value
 
-    def _current_map(self) -> Map:
-        check_calibrated_once(self)
-        return self.map
+
+def _is_method(value: Any) -> bool:
+    """Whether this is bound to a module, also inside decorators and partial functions, or was compiled by TorchScript."""
+    while callable(value):
+        if isinstance(value, torch.ScriptMethod) or isinstance(getattr(value, "__self__", None), nn.Module):
+            return True
+        value = value.func if isinstance(value, partial) else getattr(value, "__wrapped__", None)
+    return False
 
 
 def _is_fitted(value: Any) -> "TypeGuard[Calibrator]":

@@ -6,7 +6,7 @@ weights alone.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -22,51 +22,31 @@ from nishimori.torch._head import INSTEAD
 from nishimori.torch._logits import check_classes
 
 
-class Change(Protocol):
-    """What the weights of a last layer become."""
-
-    @property
-    def result(self) -> str:
-        """What folded logits must be equal to, for messages."""
-
-    @property
-    def event(self) -> str:
-        """What is done to the weights, for messages."""
-
-    def fits(self, layer: nn.Module, head: str, *, is_checked: bool) -> None:
-        """Refuse a layer that cannot take the map; ``head`` is its name. ``is_checked`` says whether there is a probe."""
-
-    def adds_bias(self, layer: nn.Module) -> bool:
-        """Whether a layer without a bias gets one."""
-
-    def weights(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The new weight and bias; a bias is added only where the map needs one."""
-
-    def logits(self, before: Tensor) -> Tensor:
-        """The calibrated logits in float64."""
-
-
 @dataclass(frozen=True)
 class Division:
-    """Division by one temperature."""
+    """Division by one temperature. ``result`` is what folded logits must be equal to, for messages."""
 
     temperature: float
     result: ClassVar[str] = "logits / T"
 
     @property
     def event(self) -> str:
+        """What is done to the weights, for messages."""
         return f"divided by {self.temperature:.4g}"
 
     def fits(self, layer: nn.Module, head: str, *, is_checked: bool) -> None:
-        """Every linear layer can be divided."""
+        """Refuse a layer that cannot take the map; none here. ``is_checked`` says whether there is a probe."""
 
     def adds_bias(self, layer: nn.Module) -> bool:  # noqa: ARG002 - no layer does
+        """Whether a layer without a bias gets one."""
         return False
 
     def weights(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The new weight and bias; a bias is added only where the map needs one."""
         return weight / self.temperature, None if bias is None else bias / self.temperature
 
     def logits(self, before: Tensor) -> Tensor:
+        """The calibrated logits in float64."""
         return before.double() / self.temperature
 
 
@@ -137,6 +117,9 @@ class Mixing:
         if n_out == len(self.bias):
             return self.matrix, self.bias
         return (self.matrix[1:, 1:] - self.matrix[:1, 1:]), self.bias[1:] - self.bias[:1]
+
+
+Change = Division | Mixing
 
 
 # Why weights cannot hold a map, and what to do instead.

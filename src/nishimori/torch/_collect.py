@@ -17,8 +17,8 @@ from nishimori._rows.scores import scores
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import show_progress
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
-from nishimori.torch._kept import join_rows
-from nishimori.torch._reading import READING, WITHOUT_SOFTMAX, LoaderReading
+from nishimori.torch._memory import join_rows, keep_rows
+from nishimori.torch._reading import WITHOUT_SOFTMAX, LoaderReading
 
 
 class _LogitsAndLabels(NamedTuple):
@@ -109,18 +109,9 @@ def collect(
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
     rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels), class_axis)
-    return _collect_rows(LoaderReading(model, loader, rule, device), progress)
-
-
-def _collect_rows(reading: LoaderReading, progress: bool | None) -> Collected:
-    """All rows that count, checked."""
-    parts = []
+    reading = LoaderReading(model, loader, rule, device)
     with show_progress(progress) as report, closing(reading.rows()) as batches:
-        report(READING, 0, reading.n_batches)
-        for rows in batches:
-            rows.check()
-            parts.append(rows.copy_to_cpu())
-            report(READING, rows.number + 1, reading.n_batches)
+        parts, _ = keep_rows(batches, reading.n_batches, report)
     found = join_rows(parts)
     warn_of_probabilities(scores(found.logits), WITHOUT_SOFTMAX, of_sigmoids=True)
     collected = Collected(found.logits, found.labels)

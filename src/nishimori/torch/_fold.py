@@ -1,20 +1,48 @@
-"""`fold_temperature`: calibration inside the weights, at no cost when serving.
+"""Folding: a temperature or an affine map becomes part of the weights of a network's last layer, at no cost when serving.
 
-Logits are weights times features plus a bias, so dividing weights and bias by T divides the logits by T.
+Logits are weights times features plus a bias, so dividing weights and bias by T divides the logits by T. Where there is
+a probe, the new logits are compared with the calibrated ones. After any error the weights are restored. All `Calibrated` of
+this process are known here, so that folding a network without its wrapper does not calibrate its logits twice.
 """
 
+import copy
+from math import isfinite
+from threading import Lock
 from typing import Any
+from weakref import WeakSet
 
+import torch
 from torch import Tensor, nn
 
 from nishimori.errors import InputError
-from nishimori.maps.temperature import Temperature
-from nishimori.torch._calibrated import Calibrated
-from nishimori.torch._change import Division
-from nishimori.torch._folding import fold_into
-from nishimori.torch._head import Head, final_layer
-from nishimori.torch._run import check_module, number
-from nishimori.torch._wrappers import tell_others
+from nishimori.maps.affine import Affine
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import Temperature, temperature_of
+from nishimori.torch._change import Change, Division, change_of
+from nishimori.torch._head import INSTEAD, Head, final_layer
+from nishimori.torch._logits import classes_last, logits_of
+from nishimori.torch._run import (
+    AS_THEY_ARE,
+    answer,
+    check_module,
+    device_of,
+    evaluating,
+    move_to_device,
+    number,
+    short,
+    structure,
+)
+
+# How much folded logits may differ from the calibrated ones, relative to the largest. Rounding each weight once and each logit
+# twice changes a few units in the last place, and more where large terms cancel. A wrong layer or a nonlinear function after
+# it changes far more.
+_TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+_NO_PROBE = "Leave `probe` out, and compare the logits before and after folding yourself."
+
+
+_living: WeakSet[nn.Module] = WeakSet()
+_lock = Lock()  # a set cannot be read while another thread adds to it
 
 
 def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any = None) -> nn.Module:
@@ -73,7 +101,7 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
 
 def _check_uncalibrated(model: nn.Module) -> None:
     """Refuse a network that would divide its logits by another temperature as well."""
-    path = next((path for path, each in model.named_modules() if isinstance(each, Calibrated)), None)
+    path = next((path for path, each in model.named_modules() if each in _living), None)
     if path is not None:
         got, owner = (f"one that contains a Calibrated at `{path}`", f"`model.{path}.") if path else ("a Calibrated", "its `")
         raise InputError(
@@ -98,3 +126,217 @@ def _check_unfolded(head: Head, temperature: float) -> None:
                 f"were replaced after folding, delete the attribute `{name}` of the layer."
             ),
         )
+
+
+def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, class_axis: int = -1) -> None:
+    """Make ``change`` to ``head``, the last layer of ``model``, in place, and note it in the layer.
+
+    ``class_axis`` is the dimension of the classes in the logits of the network.
+    """
+    change.fits(head.layer, str(head), is_checked=probe is not None)
+    before = None if probe is None else _first_logits(model, probe, class_axis)
+    if before is not None:
+        _check_probe(before)
+    expected = None if before is None else change.logits(before)
+    layer: Any = head.layer
+    weight, bias = layer.weight, layer.bias
+    kept = weight.detach().clone(), None if bias is None else bias.detach().clone()
+    try:
+        with torch.no_grad():
+            _replace(layer, *change.weights(weight, bias))
+        _check_finite(layer, kept, change, head)
+        if expected is not None:
+            _check_logits(_logits(model, probe, class_axis), expected, change, head)
+    except BaseException:
+        with torch.no_grad():
+            _replace(layer, *kept)
+        raise
+    _note(layer, change)
+
+
+def folded_copy(model: nn.Module, map_: Map, saving: str) -> nn.Module:
+    """A copy of ``model`` with ``map_`` folded into its last layer, for the method ``saving``, which writes its weights."""
+    try:
+        change = change_of(map_)
+    except InputError as error:
+        raise InputError(
+            saving,
+            f"write calibrated weights, but {map_.in_words} cannot be folded into them",
+            remedy=f"{error} Save `calibrated.state_dict()`, which contains the map.",
+        ) from error
+    try:
+        copied = copy.deepcopy(model)
+        head = final_layer(copied)
+        check_alone(copied, map_)
+        if change.adds_bias(head.layer):  # whoever loads the file could ignore it without an error
+            raise InputError(
+                f"{head} has no bias, so the file would contain a tensor that the class of the network does not know"
+            )
+        fold_into(copied, head, change)
+    except Exception as error:
+        raise InputError(
+            saving,
+            (
+                f"write calibrated weights, but {map_.in_words} could not be folded into a copy of the network: "
+                f"{str(error).rstrip('.')}"
+            ),
+            remedy=(
+                "Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, "
+                f"then `{saving}`; or save `calibrated.state_dict()`, which contains "
+                f"{'T' if isinstance(change, Division) else 'the map'}."
+            ),
+        ) from error
+    return copied
+
+
+def _replace(layer: Any, weight: Tensor, bias: Tensor | None) -> None:
+    """Give a layer other values, in the same parameters; one without a bias gets one if it needs it."""
+    layer.weight.copy_(weight)
+    if layer.bias is None or bias is None:
+        layer.bias = None if bias is None else nn.Parameter(bias, requires_grad=layer.weight.requires_grad)
+    else:
+        layer.bias.copy_(bias)
+
+
+def _check_finite(layer: Any, kept: tuple[Tensor, Tensor | None], change: Change, head: Head) -> None:
+    """Refuse finite weights that became infinite or NaN."""
+    for part, old in zip((layer.weight, layer.bias), kept, strict=True):
+        if part is not None and not (part.isfinite() if old is None else part.isfinite() | ~old.isfinite()).all():
+            raise InputError(
+                f"The weights of {head}",
+                "stay finite",
+                got=f"an overflow of {part.dtype} when {change.event}",
+                remedy=f"The folding was undone. Fold in a wider dtype; or {INSTEAD}.",
+            )
+
+
+def _note(layer: Any, change: Change) -> None:
+    """Note in a layer what was folded into it; `fold_temperature` looks for it, so as not to divide twice by mistake."""
+    if isinstance(change, Division):
+        layer.folded_temperature = change.temperature * getattr(layer, "folded_temperature", 1.0)
+    else:
+        layer.folded_map = Affine.kind
+
+
+def _first_logits(model: nn.Module, probe: Any, class_axis: int) -> Tensor:
+    """The logits before folding; an error here is due to the probe."""
+    try:
+        return _logits(model, probe, class_axis)
+    except AS_THEY_ARE:
+        raise
+    except Exception as error:
+        raise InputError(
+            "probe",
+            "hold inputs that the network accepts",
+            got=short(error),
+            remedy=(
+                f"The probe is {structure(probe)}. Pass a tensor, a tuple of positional arguments or a dict of "
+                "keyword arguments, without labels."
+            ),
+        ) from error
+
+
+def _logits(model: nn.Module, probe: Any, class_axis: int) -> Tensor:
+    """The logits of a probe, with the classes last."""
+    with evaluating(model):
+        return classes_last(logits_of(answer(model, move_to_device(probe, device_of(model))), _NO_PROBE), class_axis)
+
+
+def _check_probe(logits: Tensor) -> None:
+    """Refuse logits that no comparison can use; -inf is allowed and masks a class."""
+    live = logits[logits != -torch.inf]
+    if not live.isfinite().all() or not live.any():
+        what = "only zeros" if live.isfinite().all() else "NaN or +inf"
+        raise InputError(
+            "probe",
+            "give finite logits that are not all zero",
+            got=f"{what} before folding",
+            remedy="Check the inputs, or run the network in a wider dtype: the largest float16 is 65,504.",
+        )
+
+
+def _check_logits(after: Tensor, expected: Tensor, change: Change, head: Head) -> None:
+    """Refuse logits that are not those expected; -inf masks a class."""
+    live = expected != -torch.inf
+    off = float((after[live].double() - expected[live]).abs().max() / expected[live].abs().max())
+    allowed = _tolerance(after, head.layer.weight)
+    if not off <= allowed:  # also NaN
+        what = (
+            f"differ from {change.result} by {off:.2g} of the largest ({allowed:g} is allowed)"
+            if isfinite(off)
+            else "are not finite"
+        )
+        raise InputError(
+            "The logits of the network",
+            f"be the output of {head}, but after folding the logits on `probe` {what}",
+            remedy=(
+                "The folding was undone. If another layer computes the logits, pass that layer; if a nonlinear "
+                f"function follows, {INSTEAD}. Rounding in {head.layer.weight.dtype} can also cause this: fold in a "
+                "wider dtype."
+            ),
+        )
+
+
+def _tolerance(logits: Tensor, weight: Any) -> float:
+    """The largest tolerance of all dtypes that the computation uses."""
+    dtypes = {logits.dtype, weight.dtype}
+    kind = logits.device.type
+    if torch.is_autocast_enabled(kind):
+        dtypes.add(torch.get_autocast_dtype(kind))
+    if kind == "cuda":
+        dtypes.add(torch.float16)  # TF32, which convolutions use by default, has as many digits
+    return max(_TOLERANCES.get(dtype, 1e-4) for dtype in dtypes)
+
+
+def register(wrapper: nn.Module) -> None:
+    """Remember a `Calibrated` for as long as it is alive."""
+    with _lock:
+        _living.add(wrapper)
+
+
+def tell_others(head: Head, map_: Map, by: nn.Module | None = None) -> None:
+    """Note in every `Calibrated` around a layer that ``map_`` was folded into it, on behalf of ``by``."""
+    inside = [] if by is None else list(by.modules())
+    T = temperature_of(map_)
+    with _lock:
+        living = list(_living)
+    for each in living:
+        parts = list(each.modules())
+        # What contains `by` returns the same logits as before; what is part of `by` still applies a map of its own.
+        related = any(part is by for part in parts) or any(part is each for part in inside)
+        if not related and any(part is head.layer for part in parts):
+            each._folded_outside = f"{map_.in_words if T is None else f'{T:.4g}'} folded into {head}"  # type: ignore[assignment]
+
+
+def check_alone(model: nn.Module, map_: Map) -> None:
+    """Refuse to fold below another `Calibrated` inside ``model``, unless both only divide: other maps do not commute."""
+    for path, each in model.named_modules():
+        inner = each.map if each in _living else None
+        if inner is not None and temperature_of(inner) != 1 and None in (temperature_of(inner), temperature_of(map_)):
+            raise InputError(
+                "The network",
+                f"not contain another Calibrated to fold {map_.in_words}",
+                got=f"one at `{path}` that applies {inner.in_words} after the last layer",
+                remedy=f"Fold that one first, by its own `fold()`; or {INSTEAD}.",
+            )
+
+
+def check_calibrated_once(wrapper: Any) -> None:
+    """Refuse to apply the map of a `Calibrated` if it, or another one, was folded into the network without the wrapper."""
+    if wrapper._folded_outside is None:
+        return
+    map_ = wrapper.map
+    T = temperature_of(map_)
+    if T == 1:
+        wrapper._folded_outside = None
+        return
+    rule, still = ("calibrated", f"applies {map_.in_words}") if T is None else ("divided by T", f"divides by {T:.4g}")
+    raise InputError(
+        "The logits",
+        f"be {rule} only once",
+        got=f"a network with {wrapper._folded_outside}, while its `Calibrated` still {still}",
+        remedy=(
+            "Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To "
+            "fold and keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1."
+        ),
+    )

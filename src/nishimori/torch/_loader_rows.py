@@ -14,8 +14,7 @@ from nishimori._rows.stream_rows import in_batch
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import show_progress
 from nishimori.errors import InputError
-from nishimori.torch._batch_rows import BatchRows
-from nishimori.torch._kept import together
+from nishimori.torch._batch_rows import BatchRows, join_names
 from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX, LoaderReading
 
 
@@ -62,7 +61,7 @@ class LoaderRows(Pieces[BatchRows]):
                 report("Reading groups and clusters", rows.number + 1, self._loader.n_batches)
                 groups += [] if rows.groups is None else [rows.groups[rows.counted]]
                 clusters += [] if rows.clusters is None else [rows.clusters[rows.counted]]
-        return together(groups), together(clusters)
+        return join_names(groups), join_names(clusters)
 
     @property
     def name(self) -> str:

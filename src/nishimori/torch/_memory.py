@@ -8,20 +8,25 @@ to a `Sketch` as they come, on the device of the network, and are forgotten.
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import torch
+from torch import Tensor
+
+from nishimori._rows.entry import open_rows
 from nishimori._rows.options import Guard
 from nishimori._rows.rows import Rows
+from nishimori._sketch.sketch import Sketch
+from nishimori._sketch.stream import Stream
 from nishimori._sums.observables import BUILT_IN, Observable
-from nishimori._sums.sketch.sketch import Sketch
-from nishimori._sums.sketch.stream import Stream
+from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import between
 from nishimori._support.progress import Report, show_progress
 from nishimori.errors import InputError
-from nishimori.torch._batch_rows import BatchRows
-from nishimori.torch._kept import KeptLogits, Summed, join_rows
+from nishimori.torch._batch_rows import BatchRows, join_names
 from nishimori.torch._loader_rows import LoaderRows
 from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX, READING, LoaderReading
 
@@ -41,6 +46,73 @@ INSTEAD = (
     "fit in memory."
 )
 """What the user can do where sums are not enough."""
+
+
+class KeptLogits(NamedTuple):
+    """Logits and labels of all rows and, if there are any, the group and the cluster of each, on the CPU."""
+
+    logits: Tensor
+    labels: Tensor
+    groups: HostArray | None
+    clusters: HostArray | None
+
+    def rows(self, clusters: HostArray | None, guard: Guard) -> Rows:
+        """What was kept as `Rows`; ``clusters`` are the names of their clusters, if any; ``guard`` is for `open_rows`."""
+        return open_rows(
+            self.logits,
+            self.labels,
+            clusters=clusters,
+            groups=self.groups,
+            input=None if guard else "logits",
+            guard=guard,
+            probability_remedy=NO_SOFTMAX,
+            logits_setting=AS_LOGITS,
+        )
+
+
+class Summed(NamedTuple):
+    """The sketch of rows that were not kept, and the names of their clusters, if there are any."""
+
+    sketch: Sketch
+    clusters: list[Any] | None
+
+
+def keep_rows(
+    batches: Iterable[BatchRows], n_batches: int | None, report: Report, keep_up_to: float = inf
+) -> tuple[list[BatchRows], BatchRows | None]:
+    """Check rows and copy them to the CPU, and return them with the first batch that would exceed ``keep_up_to`` bytes."""
+    parts: list[BatchRows] = []
+    n_bytes = 0
+    report(READING, 0, n_batches)
+    for rows in batches:
+        n_bytes += rows.n_bytes
+        if n_bytes > keep_up_to:
+            return parts, rows
+        rows.check()
+        parts.append(rows.copy_to_cpu())
+        report(READING, rows.number + 1, n_batches)
+    return parts, None
+
+
+def join_rows(parts: list[BatchRows]) -> KeptLogits:
+    """All rows in one piece. ``parts`` is emptied meanwhile, so that the logits are not in memory twice."""
+    labels = [torch.from_numpy(part.labels) for part in parts]
+    groups = [part.groups for part in parts if part.groups is not None]
+    clusters = [part.clusters for part in parts if part.clusters is not None]
+    logits = _joined_logits(parts)
+    return KeptLogits(logits, torch.cat(labels), join_names(groups), join_names(clusters))
+
+
+def _joined_logits(parts: list[BatchRows]) -> Tensor:
+    dtype = reduce(torch.promote_types, (part.scores.array.dtype for part in parts))
+    n_rows, columns = sum(part.scores.n_samples for part in parts), parts[0].scores.array.shape[1:]
+    whole = torch.empty(n_rows, *columns, dtype=dtype, device="cpu")  # the default may differ
+    end = len(whole)
+    while parts:
+        part = parts.pop().scores.array
+        whole[end - len(part) : end] = part
+        end -= len(part)
+    return whole
 
 
 @dataclass(frozen=True)
@@ -65,30 +137,22 @@ class Memory:
         self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None, guard: Guard
     ) -> KeptLogits | Summed | Rows:
         """The logits kept from a loader, a sketch of them, or rows that read it again, with the names of clusters."""
-        parts: list[BatchRows] = []
-        n_bytes = 0
         with show_progress(progress) as report, closing(reading.rows()) as batches:
-            report(READING, 0, reading.n_batches)
-            for rows in batches:
-                n_bytes += rows.n_bytes
-                if n_bytes > self.keep_up_to:
-                    break
-                rows.check()
-                parts.append(rows.copy_to_cpu())
-                report(READING, rows.number + 1, reading.n_batches)
-            if n_bytes > self.keep_up_to and not self.reread:
-                self._refuse(chosen, rows.number)
-                parts.append(rows)
-                observables = _observables(chosen, rows.scores.n_classes)
-                del rows
-                sketch = _empty_sketch(observables, parts[0].scores.n_classes, chosen)
+            parts, beyond = keep_rows(batches, reading.n_batches, report, self.keep_up_to)
+            if beyond is None:
+                return join_rows(parts)
+            n_classes = beyond.scores.n_classes
+            if not self.reread:
+                self._refuse(chosen, beyond.number)
+                parts.append(beyond)
+                del beyond  # or its logits would be in memory during all passes
+                grid = _FINE_GRID if n_classes >= _MANY_CLASSES else {}
+                sketch = Sketch(_observables(chosen, n_classes), input=chosen.input, **grid)
                 return _sketch_rows(sketch, parts, batches, reading.n_batches, report)
-        if n_bytes > self.keep_up_to:
-            n_classes, has_names = rows.scores.n_classes, rows.groups is not None or rows.clusters is not None
-            del rows  # or its logits would be in memory during all passes
-            parts.clear()
-            return LoaderRows(reading, n_classes, has_names=has_names, progress=progress, guard=guard)
-        return join_rows(parts)
+        has_names = beyond.groups is not None or beyond.clusters is not None
+        del beyond
+        parts.clear()
+        return LoaderRows(reading, n_classes, has_names=has_names, progress=progress, guard=guard)
 
     def _refuse(self, chosen: "Calibrator", number: int) -> None:
         """Refuse a method for which sums are not enough."""
@@ -116,10 +180,6 @@ def _observables(chosen: "Calibrator", n_classes: int) -> list[Observable]:
 def guard_for(chosen: "Calibrator") -> Guard:
     """What happens to outputs that look like probabilities: nothing if the method says that they are logits."""
     return "refuse" if chosen.input is None else None
-
-
-def _empty_sketch(observables: list[Observable], n_classes: int, chosen: "Calibrator") -> Sketch:
-    return Sketch(observables, input=chosen.input, **(_FINE_GRID if n_classes >= _MANY_CLASSES else {}))
 
 
 def _sketch_rows(

@@ -15,13 +15,11 @@ from torch import Tensor, nn
 from nishimori._support.disk import new_file
 from nishimori._support.optional import require
 from nishimori.errors import InputError
-from nishimori.torch._calibrated import Calibrated
+from nishimori.torch._calibrated import Calibrated, signature_of_model
+from nishimori.torch._fold import check_calibrated_once
 from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number
 from nishimori.torch._map_modules import GroupTemperaturesModule
-from nishimori.torch._modes import evaluating
-from nishimori.torch._run import device_of, move_to_device
-from nishimori.torch._signature import signature_of_model
-from nishimori.torch._wrappers import check_calibrated_once
+from nishimori.torch._run import device_of, evaluating, move_to_device
 
 Output = Literal["logits", "probabilities"]
 

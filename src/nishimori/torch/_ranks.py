@@ -20,15 +20,15 @@ from torch.nn.parallel import DistributedDataParallel
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import Guard, ReadOptions, RowOptions, takes_rows
-from nishimori._rows.rows import Rows, T, input_in, without_rows
+from nishimori._rows.rows import Rows, T, without_rows
 from nishimori._rows.score_range import ScoreRange
 from nishimori._rows.scores import Input
-from nishimori._sums.sketch.sketch import Sketch
+from nishimori._sketch.sketch import Sketch
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError
 from nishimori.torch._exchange import Exchange
-from nishimori.torch._kept import KeptLogits, Summed
 from nishimori.torch._loader_rows import LoaderRows
+from nishimori.torch._memory import KeptLogits, Summed
 from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX
 from nishimori.torch._reduced import sum_of_sketches, without_its_rows
 from nishimori.torch._shared_names import check_apart, share_clusters, share_groups
@@ -250,7 +250,7 @@ class _Facts:
     def of(cls, rows: Rows | None) -> "_Facts":
         try:
             if rows is not None:
-                return cls(rows.n_classes, rows.n_rows, input_in(rows))
+                return cls(rows.n_classes, rows.n_rows, rows.input)
         except NoRowsError:  # a loader without batches says so when it is asked for the number of classes
             pass
         return cls(None, 0)

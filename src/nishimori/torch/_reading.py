@@ -1,18 +1,23 @@
-"""One reading of a loader, or one after another: its batches, run through a network, as rows."""
+"""One reading of a loader, or one after another: its batches, run through a network, as rows.
 
-from collections.abc import Generator, Iterable
+The first batch shows dropout that eval mode does not switch off: a network, or a function of the user, that gives other logits
+each time. Whether random numbers were drawn is told by the states of PyTorch's generators before and after the batch, so that
+a network that draws none is not run twice.
+"""
+
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from nishimori.errors import InputError, NoRowsError
+from nishimori._rows.fingerprint import Fingerprint
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, InputWarning, NoRowsError
 from nishimori.torch._batch_rows import BatchRows, batch_rows
 from nishimori.torch._batches import Rule, batches
-from nishimori.torch._modes import evaluating, switch_to_eval
-from nishimori.torch._randomness import drew_numbers, random_states, warn_of_random_forward, warn_of_random_logits
-from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, short
+from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, evaluating, short, switch_to_eval
 
 READING = "Reading batches"
 """What is being done, for progress."""
@@ -69,11 +74,11 @@ class LoaderReading:
         has_clusters, n_rows, n_counted = False, 0, 0
         with evaluating(self.model):
             for number, batch in enumerate(self.batches):
-                states = [] if self._looked_at else random_states(self.device)
+                states = [] if self._looked_at else _random_states(self.device)
                 returned = self.rule.apply(self.model, batch, number, self.device)
                 found = batch_rows(returned, number, shape, self.rule.labelling)
                 if not self._looked_at and found is not None:
-                    self._look_at(batch, returned.labels, found, has_drawn=drew_numbers(states, self.device))
+                    self._look_at(batch, returned.labels, found, has_drawn=_drew_numbers(states, self.device))
                 switch_to_eval(self.model)  # which a function of the user, or the network itself, may have changed
                 if shape is not None:
                     _check_clusters(has_clusters, returned.clusters, number)
@@ -101,9 +106,9 @@ class LoaderReading:
         if not self._warns_of_dropout:
             return
         if self.rule.forward is not None:
-            warn_of_random_forward(self.model, has_drawn=has_drawn)
+            _warn_of_random_forward(self.model, has_drawn=has_drawn)
         elif has_drawn:
-            warn_of_random_logits(self.model, rows, lambda: self._again(batch, rows.number))
+            _warn_of_random_logits(self.model, rows, lambda: self._again(batch, rows.number))
 
     def _again(self, batch: Any, number: int) -> BatchRows | None:
         """The rows of the same batch, from another run of the network in eval mode."""
@@ -135,3 +140,59 @@ def _move_model(model: nn.Module, device: torch.device | str) -> torch.device:
             remedy="Leave it out to run where the weights are.",
         ) from error
     return place
+
+
+def _random_states(device: torch.device | None) -> list[Tensor]:
+    """The states of the random number generators of the CPU and of the device of a network."""
+    states = [torch.get_rng_state()]
+    if device is not None and device.type in ("cuda", "xpu"):
+        states.append(getattr(torch, device.type).get_rng_state(device))
+    return states
+
+
+def _drew_numbers(before: list[Tensor], device: torch.device | None) -> bool:
+    """Whether somebody has drawn random numbers since the states were those."""
+    return not all(map(torch.equal, before, _random_states(device)))
+
+
+def _warn_of_random_forward(model: nn.Module, *, has_drawn: bool) -> None:
+    """Warn if the user's function ``forward`` has left modules in training mode, or has drawn random numbers."""
+    switched = _in_training(model)
+    if switched is None and not has_drawn:
+        return
+    did = [f"switched {switched} to training mode"] * (switched is not None) + ["drew random numbers"] * has_drawn
+    notice(
+        f"`forward` {' and '.join(did)}, as for dropout. The temperature is that of the logits that `forward` returns, but the "
+        "calibrated network calls `model` itself, in eval mode and without `forward`. To calibrate an average over dropout "
+        "masks, write a module whose own `forward` averages over them, and pass it as `model`. Otherwise use no dropout in "
+        "`forward`.",
+        InputWarning,
+    )
+
+
+def _warn_of_random_logits(model: nn.Module, first: BatchRows, again: Callable[[], BatchRows | None]) -> None:
+    """Warn if the network gives other logits for the same batch when it is run ``again``. Rounding does not count."""
+    switched, second = _in_training(model), again()
+    if second is None:
+        return
+    with first.naming_batch():
+        before = Fingerprint.of(first.rows(), is_first=True)
+        now = Fingerprint.of(second.rows(), is_first=False)
+    if before.agrees(now):
+        return
+    cause = f"`forward` of the network, which switches {switched} to training mode"
+    if switched is None:
+        cause = "dropout that does not follow the mode, such as `torch.nn.functional.dropout` without `training=self.training`"
+    notice(
+        f"`model` must give the same logits for the same batch in eval mode, got others when batch {first.number} was run "
+        f"again: they changed by {before.change(now):.2g} of their scale. The usual cause is {cause}. The temperature is that "
+        "of single random predictions. Switch dropout off in eval mode. If the network averages over dropout masks on purpose, "
+        "average over more of them, or draw the same ones in every call, with a seed inside `torch.random.fork_rng()`.",
+        InputWarning,
+    )
+
+
+def _in_training(model: nn.Module) -> str | None:
+    """A module in training mode in words, if possible one of dropout; None if there is none."""
+    names = [f"{name or 'the network'} ({type(each).__name__})" for name, each in model.named_modules() if each.training]
+    return next((each for each in names if "Dropout" in each), names[-1]) if names else None

@@ -6,8 +6,8 @@ import numpy as np
 import torch.distributed as dist
 
 from nishimori._rows.score_range import ScoreRange
-from nishimori._sums.sketch.parts import Parts
-from nishimori._sums.sketch.sketch import Sketch
+from nishimori._sketch.parts import Parts
+from nishimori._sketch.sketch import Sketch
 from nishimori.errors import InputError, MergeError
 from nishimori.torch._exchange import Exchange
 

@@ -9,9 +9,9 @@ import numpy as np
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.device_rows import DeviceRows
-from nishimori._rows.file_rows import load_if_npy
+from nishimori._rows.entry import load_array
 from nishimori._rows.labels import check_number_of_clusters, encode_values
-from nishimori._rows.rows import Rows, clusters_in, groups_in
+from nishimori._rows.rows import Rows
 from nishimori._rows.stored_rows import StoredRows
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -46,7 +46,7 @@ def share_clusters(ranks: Exchange, rows: Rows | None, clusters: Any) -> Cluster
 
 def _encode_clusters(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostArray] | None:
     """The names of the clusters of this rank, and the place of each row's cluster among them."""
-    if clusters_in(rows) is not None:
+    if rows is not None and rows.clusters is not None:
         raise InputError(
             "clusters",
             (
@@ -62,7 +62,7 @@ def _encode_clusters(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostA
             "batches, add each batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to "
             "`nishimori.torch.reduced`."
         )
-    given = load_if_npy(clusters)
+    given = load_array(clusters)
     flat = given if isinstance(rows, StoredRows) else rows.scores.per_row(given)
     return encode_values(flat, rows.n_rows, "cluster")
 
@@ -98,7 +98,7 @@ def check_apart(ranks: Exchange, n_rows: int, clusters: Sequence[Any] | None) ->
 
 def share_groups(ranks: Exchange, rows: Rows | None) -> Groups | None:
     """Number the groups of this rank's rows as on all other ranks; returns the names of all, or None without groups."""
-    mine = groups_in(rows)
+    mine = None if rows is None else rows.groups
     names = list(ranks.values(lambda: (rows is not None, None if mine is None else mine.names)))
     if not _are_given([each for _, each in names], [has_rows for has_rows, _ in names], "groups"):
         return None

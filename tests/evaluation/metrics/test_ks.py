@@ -127,5 +127,5 @@ def test_what_ks_refuses():
         metrics.ks(logits, labels, of="positive")
     with pytest.raises(InputError, match=r"^`temperature` must be a finite positive number, got 0"):
         metrics.ks(logits, labels, temperature=0)
-    with pytest.raises(InputError, match=r"^A sketch keeps sums and no rows"):
+    with pytest.raises(InputError, match=r"^A Sketch keeps sums, and has no rows to read"):
         metrics.ks(nishimori.Sketch().update(logits, labels))

@@ -144,5 +144,5 @@ def test_what_smooth_ece_refuses():
         metrics.smooth_ece(logits, labels, of="positive")
     with pytest.raises(InputError, match=r"^`temperature` must be a finite positive number, got 0"):
         metrics.smooth_ece(logits, labels, temperature=0)
-    with pytest.raises(InputError, match=r"^A sketch keeps sums and no rows"):
+    with pytest.raises(InputError, match=r"^A Sketch keeps sums, and has no rows to read"):
         metrics.smooth_ece(nishimori.Sketch().update(logits, labels))

@@ -56,7 +56,7 @@ def main() -> int:
     sys.path[:] = [str(Path(__file__).resolve().parents[1]), *map(os.path.abspath, sys.path[1:])]
     given = _arguments()
     if given.pyarrow:
-        from nishimori._rows.tables import arrow_lines
+        from nishimori._files.tables import arrow_lines
 
         arrow_lines.SMALL = 0
     return _named(given) if given.named is not None else _mutated(given)

@@ -24,8 +24,8 @@ __all__ = ["ARTEFACTS"]
 
 # In the paper's order.
 ARTEFACTS: Mapping[str, Artefact] = {
-    each.name: each
-    for each in (
+    artefact.name: artefact
+    for artefact in (
         *(TableReal(), FigureCurves(), FigureTrainSize(), TableCorrupted(), FigureReliability(), FigureValidationSize()),
         *(FigureTemperatures(), FigureEce(), FigureDensity()),
         *(TableBaselines(), TableShipped(), FigureShipped()),

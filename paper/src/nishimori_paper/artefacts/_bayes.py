@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from nishimori.plot._style import TEACHER_COLORS
-from nishimori.theory import bayes_optimal, bayes_temperatures, simulate_bayes
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared, compared_mean
+from nishimori_paper.theory import bayes_optimal, bayes_temperatures, simulate_bayes
 
 _TEACHERS = {name: TEACHER_COLORS[name] for name in ("logit", "probit", "affine")}
 _STYLES = {"logit": "-", "probit": "--", "affine": "-."}
@@ -44,19 +44,19 @@ class Bayes(Artefact):
         return {"theory": theory, "gamp": [row for key, row in done.items() if key.startswith("GAMP")], "curves": curves}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
-        found = []
+        findings = []
         for key, row in done.items():
             if key.startswith("theory"):
-                found.append(compared(f"{key}: confidence - accuracy at T*", row["excess"], 0.0, 1e-9))
+                findings.append(compared(f"{key}: confidence - accuracy at T*", row["excess"], 0.0, 1e-9))
                 for name in ("ts", "ec"):
                     if f"temperature_{name}" in row:
                         what = f"{key}: T_{name.upper()} / T*"
-                        found.append(compared(what, row[f"temperature_{name}"], 1.0, 1e-8))
+                        findings.append(compared(what, row[f"temperature_{name}"], 1.0, 1e-8))
             if key.startswith("GAMP"):
                 for name, theirs in (("excess", 0.0), ("temperature_ts", 1.0), ("temperature_ec", 1.0)):
                     what = f"{key}, d = {row['d']}: {name}"
-                    found.append(compared_mean(what, row[name], row[f"{name}_error"], row["seeds"], theirs))
-        return found
+                    findings.append(compared_mean(what, row[name], row[f"{name}_error"], row["seeds"], theirs))
+        return findings
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(13, 4), layout="constrained")
@@ -117,26 +117,26 @@ def _theory(teacher: str, alpha: float) -> dict[str, Any]:
 
 
 def _gamp(teacher: str, alpha: float, d: int, seeds: int, seed: int) -> dict[str, Any]:
-    found = simulate_bayes(teacher, alpha, d, seeds=seeds, seed=seed, progress=False)
+    simulation = simulate_bayes(teacher, alpha, d, seeds=seeds, seed=seed, progress=False)
     row: dict[str, Any] = {"teacher": teacher, "alpha": alpha, "d": d, "seeds": seeds}
     for name in ("q", "error", "confidence", "excess", "loss", "temperature_ts", "temperature_ec"):
-        estimate = found[name]
+        estimate = simulation[name]
         row |= {name: estimate.mean, f"{name}_error": estimate.standard_error}
-    return row | {"without_temperature": max(found.missing.values(), default=0)}
+    return row | {"without_temperature": max(simulation.missing.values(), default=0)}
 
 
 def _curve(teacher: str, alpha: float, size: int) -> list[dict[str, Any]]:
     rows = []
     for T in np.geomspace(0.5, 2.0, size).tolist():
-        found = bayes_optimal(teacher, alpha, temperature=T)
+        theory = bayes_optimal(teacher, alpha, temperature=T)
         rows.append(
             {
                 "teacher": teacher,
                 "alpha": alpha,
                 "T": T,
-                "confidence": found.confidence,
-                "accuracy": found.accuracy,
-                "loss": found.loss,
+                "confidence": theory.confidence,
+                "accuracy": theory.accuracy,
+                "loss": theory.loss,
             }
         )
     return rows

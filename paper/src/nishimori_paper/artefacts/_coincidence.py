@@ -20,7 +20,7 @@ from scipy.special import expit
 
 from nishimori._support.arrays import HostArray
 from nishimori.errors import NotConvergedError
-from nishimori.theory import LinearScore
+from nishimori_paper.theory import LinearScore
 
 _BINS = 15
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nishimori.plot._style import HUES, TEACHER_COLORS
-from nishimori.theory import TEACHERS, Experiments, Teacher, bayes_optimal, expectation_maximisation, gamp, simulate_em
-from nishimori.theory._training_set import draw
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared_mean
+from nishimori_paper.theory import TEACHERS, Experiments, Teacher, bayes_optimal, expectation_maximisation, gamp, simulate_em
+from nishimori_paper.theory._training_set import draw
 
 _ALPHA = 5.0
 _TEMPERATURES = (0.5, 1.0, 2.0)
@@ -46,11 +46,13 @@ class ExpectationMaximisationArtefact(Artefact):
 
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
         d, size = (60, 9) if scale.quick else (500, 25)
-        work: dict[str, Callable[[], Any]] = {f"EM {each.name}": partial(recovered, each, scale) for each in RIGHT + WRONG}
+        work: dict[str, Callable[[], Any]] = {
+            f"EM {setting.name}": partial(recovered, setting, scale) for setting in RIGHT + WRONG
+        }
         return work | {f"free energy {teacher}": partial(_free_energy, teacher, d, size, scale.seed) for teacher in _COLOURS}
 
     def compared_pieces(self, scale: Scale) -> Sequence[str]:
-        return [f"EM {each.name}" for each in RIGHT]
+        return [f"EM {setting.name}" for setting in RIGHT]
 
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
         rows = [row for key, row in done.items() if key.startswith("EM ")]
@@ -61,14 +63,14 @@ class ExpectationMaximisationArtefact(Artefact):
         }
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
-        found = []
-        for each in RIGHT:
-            row = done[f"EM {each.name}"]
+        findings = []
+        for setting in RIGHT:
+            row = done[f"EM {setting.name}"]
             seeds = row["seeds"] - row["missing"]
-            for name, paper in (("temperature_em", each.temperature), ("excess", 0.0)):
-                what = f"{each.name}, d = {row['d']}: {name}"
-                found.append(compared_mean(what, row[name], row[f"{name}_error"], seeds, paper))
-        return found
+            for name, paper in (("temperature_em", setting.temperature), ("excess", 0.0)):
+                what = f"{setting.name}, d = {row['d']}: {name}"
+                findings.append(compared_mean(what, row[name], row[f"{name}_error"], seeds, paper))
+        return findings
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(13.5, 4.3), layout="constrained")
@@ -96,29 +98,29 @@ class ExpectationMaximisationArtefact(Artefact):
         ax.legend(fontsize=8)
 
     def _draw_recovered(self, done: Pieces, ax: Any) -> None:
-        shown = [each for each in RIGHT if each.teacher in _COLOURS]
-        for at, each in enumerate(shown):
-            row, colour = done[f"EM {each.name}"], _COLOURS[each.teacher]
-            ratios = np.array([value for value in row["values"] if value is not None]) / each.temperature
+        shown = [setting for setting in RIGHT if setting.teacher in _COLOURS]
+        for at, setting in enumerate(shown):
+            row, colour = done[f"EM {setting.name}"], _COLOURS[setting.teacher]
+            ratios = np.array([value for value in row["values"] if value is not None]) / setting.temperature
             ax.plot(at + np.linspace(-0.28, 0.28, len(ratios)), ratios, ".", color=colour, markersize=4, alpha=0.35)
-            mean, error = (row[name] / each.temperature for name in ("temperature_em", "temperature_em_error"))
-            label = each.teacher if each.temperature == _TEMPERATURES[0] else None
+            mean, error = (row[name] / setting.temperature for name in ("temperature_em", "temperature_em_error"))
+            label = setting.teacher if setting.temperature == _TEMPERATURES[0] else None
             ax.errorbar(at, mean, error, fmt="o", color=colour, markersize=6, capsize=4, label=label)
         ax.axhline(1.0, color="0.6", linestyle="--", linewidth=1)
-        ax.set_xticks(range(len(shown)), [f"{each.temperature:g}" for each in shown])
+        ax.set_xticks(range(len(shown)), [f"{setting.temperature:g}" for setting in shown])
         ax.set(xlabel="T*", ylabel="T found / T*")
         ax.set_title(f"right likelihood, d = {row['d']}, {row['seeds']} training sets", fontsize=11)
         ax.legend(fontsize=8)
 
     def _draw_excess(self, done: Pieces, ax: Any) -> None:
-        shown = [each for each in RIGHT + WRONG if each.temperature == 1.0]
-        for at, each in enumerate(shown):
-            row = done[f"EM {each.name}"]
-            colour, marker = (HUES["black"], "o") if each.right else (HUES["purple"], "D")
+        shown = [setting for setting in RIGHT + WRONG if setting.temperature == 1.0]
+        for at, setting in enumerate(shown):
+            row = done[f"EM {setting.name}"]
+            colour, marker = (HUES["black"], "o") if setting.right else (HUES["purple"], "D")
             bars = 100 * row["excess"], 100 * row["excess_error"]
             ax.errorbar(bars[0], at, xerr=bars[1], fmt=marker, color=colour, markersize=6, capsize=4)
         ax.axvline(0.0, color="0.6", linestyle="--", linewidth=1)
-        labels = [each.teacher if each.right else f"{each.teacher}\n({each.assumed} assumed)" for each in shown]
+        labels = [setting.teacher if setting.right else f"{setting.teacher}\n({setting.assumed} assumed)" for setting in shown]
         ax.set_yticks(range(len(shown)), labels)
         ax.invert_yaxis()
         ax.set(xlabel="confidence − accuracy for new samples, points", ylabel="teacher, T* = 1")
@@ -131,18 +133,18 @@ def recovered(setting: Setting, scale: Scale) -> dict[str, Any]:
     teacher = _teacher(setting.teacher, setting.temperature)
     # Other training sets in each setting, so that the deviations of two settings are independent.
     seed = len(RIGHT + WRONG) * scale.seed + (RIGHT + WRONG).index(setting)
-    found = simulate_em(teacher, _ALPHA, d, assumed=setting.assumed, seeds=seeds, seed=seed, progress=False)
-    return _row(setting, found)
+    experiments = simulate_em(teacher, _ALPHA, d, assumed=setting.assumed, seeds=seeds, seed=seed, progress=False)
+    return _row(setting, experiments)
 
 
-def _row(setting: Setting, found: Experiments) -> dict[str, Any]:
+def _row(setting: Setting, experiments: Experiments) -> dict[str, Any]:
     row: dict[str, Any] = {"teacher": setting.teacher, "temperature": setting.temperature, "assumed": setting.assumed}
-    row |= {"alpha": _ALPHA, "d": found.settings["d"], "seeds": found.settings["seeds"]}
+    row |= {"alpha": _ALPHA, "d": experiments.settings["d"], "seeds": experiments.settings["seeds"]}
     for name in ("temperature_em", "temperature_ec", "free_energy", "error", "confidence", "loss", "excess"):
-        row |= {name: found[name].mean, f"{name}_error": found[name].standard_error}
-    values = found.values["temperature_em"]
-    row |= {"spread": float(np.nanstd(values, ddof=1)), "predicted_spread": found["standard_error"].mean}
-    row["missing"] = found["temperature_em"].missing
+        row |= {name: experiments[name].mean, f"{name}_error": experiments[name].standard_error}
+    values = experiments.values["temperature_em"]
+    row |= {"spread": float(np.nanstd(values, ddof=1)), "predicted_spread": experiments["standard_error"].mean}
+    row["missing"] = experiments["temperature_em"].missing
     return row | {"values": [None if np.isnan(value) else value for value in values.tolist()]}
 
 
@@ -152,9 +154,9 @@ def _free_energy(teacher: str, d: int, size: int, seed: int) -> dict[str, Any]:
     best = expectation_maximisation(data.x, data.y, teacher)
     curves = []
     for T in np.geomspace(0.5, 2.0, size).tolist():
-        found = gamp(data.x, data.y, teacher, temperature=T)
+        estimate = gamp(data.x, data.y, teacher, temperature=T)
         limit = bayes_optimal(teacher, _ALPHA, temperature=T)
-        curves.append({"teacher": teacher, "source": "data", "T": T, "free_energy": found.free_energy})
+        curves.append({"teacher": teacher, "source": "data", "T": T, "free_energy": estimate.free_energy})
         curves.append({"teacher": teacher, "source": "limit", "T": T, "free_energy": limit.free_energy})
     least = {"least": best.posterior.free_energy, "least_limit": bayes_optimal(teacher, _ALPHA).free_energy}
     curves.sort(key=lambda row: row["source"])

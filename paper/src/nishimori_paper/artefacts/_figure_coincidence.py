@@ -12,13 +12,13 @@ from scipy.special import expit
 from nishimori import data
 from nishimori.data import Network
 from nishimori.plot._style import COLORS, HUES, TEACHER_COLORS
-from nishimori.theory import Teacher, state_evolution
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori_paper._measured import network
 from nishimori_paper._names import NetworkName
 from nishimori_paper._printed import printed
 from nishimori_paper.artefacts._coincidence import Distances, decomposition, limit, profile, root_mean_square, roots
 from nishimori_paper.artefacts._rows import networks_of_tables
+from nishimori_paper.theory import Teacher, state_evolution
 
 _DRAWN = ("cifar10/resnet20-authors", "svhn/resnet20-authors", "cifar100/vgg19")
 _SHARES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -91,7 +91,7 @@ class FigureCoincidence(Artefact):
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         """Differences log T_TS/T_EC beside those of the paper's tables, which are of other networks or images."""
-        found = []
+        findings = []
         for name in networks_of_tables():
             parsed = NetworkName.parse(name)
             for kind, table in (("clean", "table-real"), ("noisy", "table-corrupted")):
@@ -101,8 +101,8 @@ class FigureCoincidence(Artefact):
                 spread = 3 * ours["difference_se"] * sqrt(1 + done[name]["n_test"] / done[name]["n_validation"])
                 tolerance = spread + 0.005 / ts + 0.005 / ec
                 what = f"{parsed.label}, {kind} labels: log T_TS / T_EC"
-                found.append(compared(what, ours["difference"], log(ts / ec), tolerance))
-        return found
+                findings.append(compared(what, ours["difference"], log(ts / ec), tolerance))
+        return findings
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, axes = pyplot.subplots(2, 3, figsize=(13.5, 8), layout="constrained")
@@ -129,10 +129,10 @@ def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
     return _gaps(network(name, scale))
 
 
-def _gaps(found: Network) -> dict[str, Any]:
-    logits, labels = found.test.logits, np.asarray(found.test.labels)
+def _gaps(loaded: Network) -> dict[str, Any]:
+    logits, labels = loaded.test.logits, np.asarray(loaded.test.labels)
     noisy = (labels < logits.shape[1] // 10).astype(np.float64)
-    result: dict[str, Any] = {"n_test": len(labels), "n_validation": len(found.validation.labels)}
+    result: dict[str, Any] = {"n_test": len(labels), "n_validation": len(loaded.validation.labels)}
     for kind, noise in zip(_KINDS, (0.0, noisy), strict=True):
         distances = Distances.of(logits, labels, noise)
         content: dict[str, Any] = decomposition(distances)
@@ -146,10 +146,10 @@ def _gaps(found: Network) -> dict[str, Any]:
 
 def _shares(logits: Any, labels: Any) -> list[float]:
     """The difference log T_TS/T_EC for each share of random labels in all classes."""
-    found = [roots(Distances.of(logits, labels, _SHARES[0]))]
+    answers = [roots(Distances.of(logits, labels, _SHARES[0]))]
     for share in _SHARES[1:]:
-        found.append(roots(Distances.of(logits, labels, share), near=found[-1]))
-    return [each.ec - each.ts for each in found]
+        answers.append(roots(Distances.of(logits, labels, share), near=answers[-1]))
+    return [answer.ec - answer.ts for answer in answers]
 
 
 def _theory(teacher: str, alpha: float) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _draw_profile(ax: Any, name: str, content: Mapping[str, Any]) -> None:
         x, y, bar = ([row[column] for row in rows] for column in ("margin", "gap", "gap_se"))
         line = "--" if kind == "noisy" else "-"
         marks = {"marker": marker, "color": colour, "mfc": face, "markersize": 4.5, "linewidth": 1, "linestyle": line}
-        ax.errorbar(x, [100 * each for each in y], [100 * each for each in bar], label=label, **marks)
+        ax.errorbar(x, [100 * value for value in y], [100 * value for value in bar], label=label, **marks)
     ax.axhline(0.0, color="0.6", linewidth=1, zorder=0)
     ax.set(xlabel="margin D/T", xlim=(0, 14))
     ax.set_title(NetworkName.parse(name).label, fontsize=11)
@@ -191,7 +191,7 @@ def _draw_theory(ax: Any, done: Pieces) -> None:
         x, y = ([row[column] for row in content["profile"]] for column in ("margin", "gap"))
         difference = content["difference"]
         label = rf"{teacher}: $\log T_{{TS}}/T_{{EC}}$ = {difference:+.3f}"
-        ax.plot(x, [100 * each for each in y], _STYLES[teacher], color=colour, label=label)
+        ax.plot(x, [100 * value for value in y], _STYLES[teacher], color=colour, label=label)
     ax.axhline(0.0, color="0.6", linewidth=1, zorder=0)
     ax.set(xlabel="margin |logit|/T", ylabel="confidence − accuracy after EC, points", xlim=(0, 14), ylim=(-19, 17))
     ax.set_title(f"theory, α = {_ALPHAS[-1]:g}, λ = 1e-4", fontsize=11)
@@ -221,7 +221,7 @@ def _draw_shares(ax: Any, done: Pieces) -> None:
         parsed = NetworkName.parse(name)
         label = None if parsed.dataset in named else parsed.title.split()[0]
         named.add(parsed.dataset)
-        shares = [100 * each for each in _SHARES]
+        shares = [100 * share for share in _SHARES]
         ax.plot(shares, content["shares"], ".-", color=colours[parsed.dataset], linewidth=1, markersize=4, label=label)
     ax.axhline(0.0, color="0.6", linewidth=1, zorder=0)
     ax.set(xlabel="share of random labels, %", ylabel=r"$\log T_{TS}/T_{EC}$")

@@ -48,15 +48,15 @@ class FigureCurves(Artefact):
         dense, paper = done["cifar10/densenet121"], printed()["figure-curves"]
         further = further_trainings("cifar10/densenet121", "clean", "augmented")
         _, spread = mean_and_spread([{column: dense["augmented"][column] for column in further[0]}, *further])
-        found = []
+        findings = []
         for method in ("ts", "ec"):
             for quantity, label, unit in (("temperature", "T", 1), ("ece", "ECE, %, after", 100)):
-                ours, theirs = (unit * each[f"{quantity}_{method}"] for each in (dense["augmented"], paper))
+                ours, theirs = (unit * row[f"{quantity}_{method}"] for row in (dense["augmented"], paper))
                 what = f"{label} {method.upper()}, augmented validation"
                 # Times √2, because two single trainings are compared.
-                found.append(compared(what, ours, theirs, 2 * sqrt(2) * unit * spread[f"{quantity}_{method}"]))
-        found.append(compared("T of the least ECE", dense["least_ece"][0], paper["least_ece_temperature"], 0.3))
-        return [*found, *_on_the_paper_alone()]
+                findings.append(compared(what, ours, theirs, 2 * sqrt(2) * unit * spread[f"{quantity}_{method}"]))
+        findings.append(compared("T of the least ECE", dense["least_ece"][0], paper["least_ece_temperature"], 0.3))
+        return [*findings, *_on_the_paper_alone()]
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, axes = pyplot.subplots(len(done), 3, figsize=(14, 5 * len(done)), layout="constrained")
@@ -91,29 +91,29 @@ def _on_the_paper_alone() -> list[Finding]:
     paper = printed()["figure-curves"]
     error, table_error = 100 * error_at_zero(paper_curves()), printed()["table-real"]["rows"]["cifar10/densenet121"][0]
     what = "test error of the paper's network, from its ECE as T → 0, against Table 1, %"
-    found = [compared(what, error, table_error, 0.1)]
+    findings = [compared(what, error, table_error, 0.1)]
     # Both accuracies are shares of at most 10,000 images, so that their difference has a standard error below 0.6 points.
     excess = 100 * paper["accuracy"] - (100 - error)
     what = "accuracy of the paper's network on validation minus on test, points"
-    found.append(compared(what, excess, 0.0, 1.2, explanation="validation images that were used for training"))
+    findings.append(compared(what, excess, 0.0, 1.2, explanation="validation images that were used for training"))
     right = paper["accuracy"] * _VALIDATION
     what = f"correct answers among the {_VALIDATION:,} validation images of the text"
-    return [*found, Finding(what, f"{right:.1f}", "a whole number", abs(right - round(right)) < 1e-6)]
+    return [*findings, Finding(what, f"{right:.1f}", "a whole number", abs(right - round(right)) < 1e-6)]
 
 
 def _piece(name: str, scale: Scale) -> dict[str, Any]:
-    found = network(name, scale)
+    loaded = network(name, scale)
     grid = np.unique(np.concatenate([np.linspace(0.1, 3.5, 18 if scale.quick else 69), [1.0]])).tolist()
-    validation = temperature_curve(found.validation.logits, found.validation.labels, grid=grid)
+    validation = temperature_curve(loaded.validation.logits, loaded.validation.labels, grid=grid)
     columns = {"temperature": grid, "loss": validation.loss.tolist(), "confidence": validation.confidence.tolist()}
-    columns["ece"] = _ece(found.test, grid)
-    chosen = scores_by_kind(validations(found), found.test)
+    columns["ece"] = _ece(loaded.test, grid)
+    chosen = scores_by_kind(validations(loaded), loaded.test)
     return {
         "accuracy": validation.accuracy,
         **chosen,
-        "least_ece": _least_ece(found.test) if name == _NETWORKS[0] else None,
+        "least_ece": _least_ece(loaded.test) if name == _NETWORKS[0] else None,
         "curves": [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)],
-        "reliability": reliability_rows(found.test, chosen["clean"]),
+        "reliability": reliability_rows(loaded.test, chosen["clean"]),
     }
 
 
@@ -155,15 +155,15 @@ def _draw_loss(ax: Any, content: Mapping[str, Any], paper: Sequence[Mapping[str,
 def _draw_ece(ax: Any, content: Mapping[str, Any], paper: Sequence[Mapping[str, float]]) -> None:
     curves = content["curves"]
     T, ece = ([row[key] for row in curves] for key in ("temperature", "ece"))
-    ax.plot(T, [100 * each for each in ece], color=COLORS["ece"], label="ECE")
+    ax.plot(T, [100 * value for value in ece], color=COLORS["ece"], label="ECE")
     _draw_paper(ax, paper, "ece", "ECE, paper's network", unit=100)
     marks = {"clean": (None, "clean validation"), "augmented": ("white", "augmented validation")}
     chosen = {kind: content[kind] for kind in marks if kind in content}
     if paper:
         chosen["paper"], marks["paper"] = printed()["figure-curves"], (_PALE, "paper's network")
-    for kind, each in chosen.items():
+    for kind, temperatures in chosen.items():
         for method in ("ts", "ec"):
-            at, value = each[f"temperature_{method}"], 100 * each[f"ece_{method}"]
+            at, value = temperatures[f"temperature_{method}"], 100 * temperatures[f"ece_{method}"]
             face, label = marks[kind]
             look = {"color": COLORS[method], "mfc": face or COLORS[method], "zorder": 4}
             ax.plot(at, value, MARKERS[method], label=f"{method.upper()}, {label}: {value:.2f} %", **look)

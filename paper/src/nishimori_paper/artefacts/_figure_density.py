@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from nishimori.theory import StateEvolution, state_evolution
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori_paper._printed import printed
+from nishimori_paper.theory import StateEvolution, state_evolution
 
 _PANELS = ("uncalibrated", "after TS", "after EC")
 
@@ -39,12 +39,12 @@ class FigureDensity(Artefact):
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         rows, paper = done["solution"], printed()["figure-density"]
-        found = [
+        findings = [
             compared("T_TS", rows[1]["temperature"], paper["temperature_ts"], 0.005),
             compared("T_EC", rows[2]["temperature"], paper["temperature_ec"], 0.005),
         ]
         # The tolerance is one unit of the last digit, since printed numbers may be rounded or truncated.
-        found += [
+        findings += [
             compared(
                 f"ECE {row['panel']}, %",
                 100 * row["ece"],
@@ -55,7 +55,7 @@ class FigureDensity(Artefact):
             )
             for row, theirs in zip(rows, paper["ece"], strict=True)
         ]
-        return found
+        return findings
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, axes = pyplot.subplots(1, 3, figsize=(14, 4.8), sharey=True, layout="constrained")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from nishimori.plot._style import COLORS, HUES
-from nishimori.theory import optimal_penalty, separability, state_evolution
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale
 from nishimori_paper.artefacts._figure_temperatures import TEACHERS
+from nishimori_paper.theory import optimal_penalty, separability, state_evolution
 
 PENALTIES = ("1e-4", "λ_error", "λ_loss")
 _LABELS = {"1e-4": "λ = 1e-4", "λ_error": r"$\lambda_{error}$", "λ_loss": r"$\lambda_{loss}$"}
@@ -33,13 +33,13 @@ class FigureEce(Artefact):
         return {"ece": [row | {"separability": thresholds[row["teacher"]]} for curve in done.values() for row in curve]}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
-        found = []
+        findings = []
         for key, curve in done.items():
             least = min(curve, key=lambda row: row["ece_ts"] - row["ece_ec"])
             lead = 100 * (least["ece_ts"] - least["ece_ec"])
             what = f"{key}: least lead of EC over TS in ECE, % (at α = {least['alpha']:.3g})"
-            found.append(Finding(what, lead, "above 0", lead > 0))
-        return found
+            findings.append(Finding(what, lead, "above 0", lead > 0))
+        return findings
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, axes = pyplot.subplots(4, 3, figsize=(12, 12), sharex=True, layout="constrained")

@@ -22,7 +22,7 @@ class FigureReliability(Artefact):
         return _NETWORKS
 
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
-        names = [each for name in _NETWORKS for each in (str(NetworkName.parse(name).authors_version), name)]
+        names = [version for name in _NETWORKS for version in (str(NetworkName.parse(name).authors_version), name)]
         return {name: partial(_piece, name, scale) for name in names}
 
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
@@ -33,19 +33,19 @@ class FigureReliability(Artefact):
         return {"bins": rows}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
-        found = []
+        findings = []
         for name, content in done.items():
             who = NetworkName.parse(name).label
             before = [row for row in content["bins"] if row["when"] == "before"]
             over = sum(row["samples"] for row in before if row["confidence"] > row["accuracy"])
             share = over / sum(row["samples"] for row in before)
             text = f"overconfident in bins of {share:.0%} of the samples"
-            found.append(Finding(f"{who} before calibration", text, "overconfident", share > 0.5))
+            findings.append(Finding(f"{who} before calibration", text, "overconfident", share > 0.5))
             ece = content["scores"]
             text = f"ECE {100 * ece['ece']:.2f}, {100 * ece['ece_ts']:.2f}, {100 * ece['ece_ec']:.2f} %"
             better = ece["ece"] > max(ece["ece_ts"], ece["ece_ec"])
-            found.append(Finding(f"{who} by TS and EC", text, "improved", better))
-        return found
+            findings.append(Finding(f"{who} by TS and EC", text, "improved", better))
+        return findings
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, axes = pyplot.subplots(2, 2, figsize=(10.5, 7.6), sharex=True, sharey=True, layout="constrained")
@@ -59,6 +59,6 @@ class FigureReliability(Artefact):
 
 
 def _piece(name: str, scale: Scale) -> dict[str, Any]:
-    found = network(name, scale)
-    chosen = scores(found.validation, found.test)
-    return {"scores": chosen, "bins": reliability_rows(found.test, chosen)}
+    loaded = network(name, scale)
+    chosen = scores(loaded.validation, loaded.test)
+    return {"scores": chosen, "bins": reliability_rows(loaded.test, chosen)}

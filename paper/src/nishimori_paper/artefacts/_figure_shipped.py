@@ -45,10 +45,10 @@ class FigureShipped(Artefact):
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         """How many models are beyond all image networks."""
-        largest = max(abs(each["difference"]) for each in done[_NETWORKS])
-        found = [abs(each["difference"]["difference"]) > largest for name, each in done.items() if name != _NETWORKS]
-        text = f"|log T_TS/T_EC| beyond all {len(done[_NETWORKS])} image networks for {sum(found)} of {len(found)} models"
-        return [Finding("EC and TS on shipped models", text, "nearly agree on networks", not any(found))]
+        largest = max(abs(network["difference"]) for network in done[_NETWORKS])
+        exceeds = [abs(content["difference"]["difference"]) > largest for name, content in done.items() if name != _NETWORKS]
+        text = f"|log T_TS/T_EC| beyond all {len(done[_NETWORKS])} image networks for {sum(exceeds)} of {len(exceeds)} models"
+        return [Finding("EC and TS on shipped models", text, "nearly agree on networks", not any(exceeds))]
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         names = [name for name in done if name != _NETWORKS]
@@ -86,7 +86,7 @@ class FigureShipped(Artefact):
 def _draw_differences(ax: Any, done: Pieces, names: Sequence[str]) -> None:
     networks = done[_NETWORKS]
     ax.axvline(0, color="0.6", linewidth=1)
-    ax.plot([each["difference"] for each in networks], [-1.0] * len(networks), "|", color=HUES["black"], markersize=16)
+    ax.plot([network["difference"] for network in networks], [-1.0] * len(networks), "|", color=HUES["black"], markersize=16)
     for y, name in enumerate(names):
         number = done[name]["difference"]
         error = larger_error(number)
@@ -117,9 +117,9 @@ def _label(content: Mapping[str, Any]) -> str:
 def network_differences(scale: Scale) -> list[dict[str, Any]]:
     """Values of log T_TS/T_EC on the test images of the bundled networks."""
     names = networks_of_tables()[:2] if scale.quick else data.names()
-    found = []
+    findings = []
     for name in names:
         test = network(name, scale).test
         numbers = decomposition(Distances.of(test.logits, test.labels))
-        found.append({"network": name, "difference": numbers["difference"], "difference_se": numbers["difference_se"]})
-    return found
+        findings.append({"network": name, "difference": numbers["difference"], "difference_se": numbers["difference_se"]})
+    return findings

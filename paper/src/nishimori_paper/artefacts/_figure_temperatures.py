@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from nishimori.plot._style import TEACHER_COLORS
-from nishimori.theory import TEACHERS as ALL_TEACHERS
-from nishimori.theory import Estimate, Overlaps, plain_iterations, separability, simulate, sweep
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori_paper._printed import printed
+from nishimori_paper.theory import TEACHERS as ALL_TEACHERS
+from nishimori_paper.theory import Estimate, Overlaps, plain_iterations, separability, simulate, sweep
 
 TEACHERS = ("logit", "affine", "constant")
 _COLOURS = {name: TEACHER_COLORS[name] for name in ("logit", "affine", "constant")}
@@ -164,22 +164,24 @@ def _relative(ts: float, ec: float) -> float:
 
 def _converged(teacher: str) -> list[tuple[float, float]]:
     results = sweep(teacher, _paper()["alpha"], _paper()["penalty"])
-    return [(each.temperature_ts, each.temperature_ec) for each in results]
+    return [(result.temperature_ts, result.temperature_ec) for result in results]
 
 
 def _stopped_early(teacher: str) -> list[tuple[float, float]]:
-    found = []
+    findings = []
     for alpha in _paper()["alpha"]:
         m, q, _ = plain_iterations(teacher, alpha, _paper()["penalty"], _ITERATIONS)
         score = Overlaps(ALL_TEACHERS[teacher](), m, q)
-        found.append((score.temperature_ts, score.temperature_ec))
-    return found
+        findings.append((score.temperature_ts, score.temperature_ec))
+    return findings
 
 
 def _simulated(teacher: str, alpha: float, d: int, seeds: int, seed: int) -> dict[str, Any]:
     """Temperatures for infinitely many validation samples, so that only the finite dimension differs from the theory."""
-    found = simulate(teacher, alpha, _paper()["penalty"], d, seeds=seeds, seed=seed, n_val=1000, n_test=1000, progress=False)
-    ts, ec = found.values["temperature_ts"], found.values["temperature_ec"]
+    simulation = simulate(
+        teacher, alpha, _paper()["penalty"], d, seeds=seeds, seed=seed, n_val=1000, n_test=1000, progress=False
+    )
+    ts, ec = simulation.values["temperature_ts"], simulation.values["temperature_ec"]
     difference = Estimate.of(np.abs(ts - ec) / ts)
     return {
         "teacher": teacher,

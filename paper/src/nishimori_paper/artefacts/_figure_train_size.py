@@ -46,21 +46,23 @@ class FigureTrainSize(Artefact):
         """At 0.9, the mean and the spread of several trainings; at other sizes, one training each, with the spread at 0.9."""
         paper, rows = printed()["figure-train-size"], self.tables(done)["train-size"]
         mean, spread = _repeated(done)
-        found = []
+        findings = []
         for key in _COMPARED:
             for fraction, row, theirs in zip(done, rows, paper[key], strict=True):
                 again = fraction == _REPEATED
                 # The difference of two single trainings varies by √2 times as much as one of them.
                 tolerance = 2 * spread[key] if again else 2 * math.sqrt(2) * spread[key]
                 what = f"fraction {fraction}{', mean of trainings' if again else ''}: {key.replace('_', ' ')}"
-                found.append(compared(what, mean[key] if again else row[key], theirs, tolerance))
-        return found
+                findings.append(compared(what, mean[key] if again else row[key], theirs, tolerance))
+        return findings
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, axes = pyplot.subplots(1, 3, figsize=(13, 4.0), layout="constrained")
         rows, paper = self.tables(done)["train-size"], printed()["figure-train-size"]
         for ax, (quantity, label) in zip(axes, _PANELS, strict=True):
-            looks = {"": (COLORS["accuracy"], "D")} | {f"_{each}": (COLORS[each], MARKERS[each]) for each in ("ts", "ec")}
+            looks = {"": (COLORS["accuracy"], "D")} | {
+                f"_{method}": (COLORS[method], MARKERS[method]) for method in ("ts", "ec")
+            }
             for suffix, look in looks.items():
                 if f"{quantity}{suffix}" in paper:
                     _draw_curve(ax, rows, paper, f"{quantity}{suffix}", look)
@@ -82,16 +84,16 @@ def _draw_curve(ax: Any, rows: Sequence[Row], paper: Mapping[str, Any], key: str
     colour, marker = look
     name = f"{key[-2:].upper()} " if key.endswith(("_ts", "_ec")) else ""
     unit = 100 if key.startswith("ece") else 1
-    x, y, bars = ([row[each] for row in rows] for each in ("fraction", key, f"{key}_se"))
-    y, bars, theirs = ([unit * each for each in values] for values in (y, bars, paper[key]))
+    x, y, bars = ([row[column] for row in rows] for column in ("fraction", key, f"{key}_se"))
+    y, bars, theirs = ([unit * value for value in values] for values in (y, bars, paper[key]))
     ax.errorbar(x, y, yerr=bars, color=colour, marker=marker, markersize=4, linewidth=1.2, label=f"{name}here")
     ax.plot(x, theirs, "x:", color=colour, linewidth=0.8, label=f"{name}paper")
 
 
 def _piece(fraction: float, scale: Scale) -> dict[str, Any]:
-    found = network(str(resnet20_on(fraction)), scale)
-    clean_only = replace(found, augmented=None)
+    loaded = network(str(resnet20_on(fraction)), scale)
+    clean_only = replace(loaded, augmented=None)
     return {
-        "n_train": found.provenance["n_train"],
+        "n_train": loaded.provenance["n_train"],
         **measured(clean_only, resamples=5 if scale.quick else 50, seed=scale.seed),
     }

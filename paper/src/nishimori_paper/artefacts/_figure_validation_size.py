@@ -66,26 +66,26 @@ class FigureValidationSize(Artefact):
     def findings(self, done: Pieces) -> Sequence[Finding]:
         """Whether EC needs similar validation samples: a similar variance of T, and ECEs as close as in the paper's Table 1."""
         close = max(abs(row[4] - row[5]) for row in printed()["table-real"]["rows"].values())
-        found = []
+        findings = []
         for labels in _LABELS:
             ratio = variance_ratio(done, labels)
             what = f"{labels} labels, from {_MANY} samples: variance of log T_EC / variance of log T_TS"
             low, high = ratio["low"], ratio["high"]
             text = f"{ratio['ratio']:.2f} (95 %: {low:.2f} to {high:.2f})"
-            found.append(Finding(what, text, f"similar (up to {_SIMILAR:g})", low <= _SIMILAR))
+            findings.append(Finding(what, text, f"similar (up to {_SIMILAR:g})", low <= _SIMILAR))
         for row in summary(done):
             gap, bar = row["difference"], row["difference_se"]
             what = f"{row['labels']} labels, {row['n_validation']} samples: mean ECE after EC - after TS"
             holds, words = abs(gap) - 2 * bar <= close, f"similar (within {close:.1f})"
             if row["labels"] == "noisy":
                 holds, words = gap < 0, "lower after EC"
-            found.append(Finding(what, f"{gap:+.2f} ± {bar:.2f} points", words, holds))
-        return found
+            findings.append(Finding(what, f"{gap:+.2f} ± {bar:.2f} points", words, holds))
+        return findings
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, axes = pyplot.subplots(2, 3, figsize=(13.5, 7.6), sharex=True, layout="constrained")
         for row, (labels, title) in zip(axes, _LABELS.items(), strict=True):
-            rows = [each for each in summary(done) if each["labels"] == labels]
+            rows = [row for row in summary(done) if row["labels"] == labels]
             _draw_methods(row[0], rows, "ece")
             _draw_difference(row[1], rows)
             _draw_methods(row[2], rows, "spread")
@@ -96,7 +96,7 @@ class FigureValidationSize(Artefact):
                 ax.set(ylabel=label, title=title)
                 ax.grid(alpha=0.3)
             row[2].set(yscale="log", ylim=(0.012, 0.45))
-            row[2].set_yticks(_SPREADS, [f"{each:g}" for each in _SPREADS])
+            row[2].set_yticks(_SPREADS, [f"{spread:g}" for spread in _SPREADS])
             row[2].set_yticks([], minor=True)
         for ax in axes[1]:
             ax.set(xlabel="validation samples", xscale="log")
@@ -107,37 +107,37 @@ class FigureValidationSize(Artefact):
 
 def _sizes(name: str, labels: str, scale: Scale) -> list[dict[str, Any]]:
     """A network's ECE and spread of T at each size; ``labels`` are "clean" or "noisy"."""
-    found = network(name, scale)
+    loaded = network(name, scale)
     # Networks and kinds of labels must not share their subsets, or their errors would not average out.
     generator = np.random.default_rng([scale.seed, *f"{labels} {name}".encode()])
-    sizes = [n for n in (_SIZES[:5:2] if scale.quick else _SIZES) if n <= len(found.validation.labels)]
-    rows = [_at_size(found, n, labels == "noisy", 4 if scale.quick else 30, generator) for n in sizes]
+    sizes = [n for n in (_SIZES[:5:2] if scale.quick else _SIZES) if n <= len(loaded.validation.labels)]
+    rows = [_at_size(loaded, n, labels == "noisy", 4 if scale.quick else 30, generator) for n in sizes]
     return [row for row in rows if row is not None]
 
 
-def _at_size(found: Network, n: int, noisy: bool, draws: int, generator: np.random.Generator) -> dict[str, Any] | None:
+def _at_size(loaded: Network, n: int, noisy: bool, draws: int, generator: np.random.Generator) -> dict[str, Any] | None:
     """One row of a network; None if too few draws have both temperatures."""
 
     def with_noise(part: Labelled) -> Labelled:
         return corrupted(part, generator) if noisy else part
 
     def drawn(replace: bool) -> dict[str, float | None]:
-        chosen = generator.choice(len(found.validation.labels), n, replace=replace)
-        part = with_noise(Labelled(found.validation.logits[chosen], found.validation.labels[chosen]))
+        chosen = generator.choice(len(loaded.validation.labels), n, replace=replace)
+        part = with_noise(Labelled(loaded.validation.logits[chosen], loaded.validation.labels[chosen]))
         both = temperatures_of(open_rows(part.logits, part.labels), warn=False)
         return {"ts": both.ts, "ec": both.ec}
 
     # All clean subsets of the size of the whole set are the same.
-    subsets = 1 if n == len(found.validation.labels) and not noisy else draws
+    subsets = 1 if n == len(loaded.validation.labels) and not noisy else draws
     plain, repeated = ([drawn(replace) for _ in range(count)] for replace, count in ((False, subsets), (True, draws)))
-    fitted, spread = ([[each["ts"], each["ec"]] for each in every if None not in each.values()] for every in (plain, repeated))
+    fitted, spread = ([[draw["ts"], draw["ec"]] for draw in every if None not in draw.values()] for every in (plain, repeated))
     if not fitted or len(spread) < 2:
         return None
-    images = generator.permutation(len(found.test.labels))[:_TEST]
-    ece = _ece(with_noise(Labelled(found.test.logits[images], found.test.labels[images])), np.array(fitted))
+    images = generator.permutation(len(loaded.test.labels))[:_TEST]
+    ece = _ece(with_noise(Labelled(loaded.test.logits[images], loaded.test.labels[images])), np.array(fitted))
     difference = ece[:, 1] - ece[:, 0]
     row: dict[str, Any] = {"n_validation": n, "subsets": subsets, "repeated_samples": draws}
-    row |= {f"without_{name}": sum(each[name] is None for each in [*plain, *repeated]) for name in _METHODS}
+    row |= {f"without_{name}": sum(draw[name] is None for draw in [*plain, *repeated]) for name in _METHODS}
     row |= dict(zip(("ece_ts", "ece_ec"), ece.mean(axis=0).tolist(), strict=True))
     row |= {"difference": float(difference.mean()), "difference_se": _mean(difference)[1] if len(fitted) > 1 else None}
     return row | dict(zip(("spread_ts", "spread_ec"), np.log(np.array(spread)).std(axis=0, ddof=1).tolist(), strict=True))
@@ -154,7 +154,7 @@ def summary(done: Pieces) -> list[dict[str, Any]]:
     """Means over networks, with standard errors whose units are the networks: they cover subsets and networks together."""
     rows = []
     for labels in _LABELS:
-        every = [row for key, each in done.items() if key.startswith(f"{labels} ") for row in each]
+        every = [row for key, rows in done.items() if key.startswith(f"{labels} ") for row in rows]
         for n in sorted({row["n_validation"] for row in every}):
             rows.append({"labels": labels} | _mean_row([row for row in every if row["n_validation"] == n]))
     return rows

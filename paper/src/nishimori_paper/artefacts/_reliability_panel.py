@@ -53,8 +53,8 @@ def draw_reliability(ax: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     ax.set(xscale="logit", xlabel="confidence, %", ylabel="confidence − accuracy, points")
     low = min(row["confidence"] for row in rows)
     ax.set_xlim(0.85 * low, 1 - _SURE / 6)
-    shown = [each for each in _TICKS if each > 0.85 * low]
-    ax.set_xticks(shown, [f"{100 * each:g}" for each in shown])
+    shown = [tick for tick in _TICKS if tick > 0.85 * low]
+    ax.set_xticks(shown, [f"{100 * tick:g}" for tick in shown])
     ax.set_xticks([], minor=True)
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8, loc="upper right")

@@ -40,11 +40,11 @@ def trained_networks() -> Sequence[str]:
 
 def networks_of_tables() -> Sequence[str]:
     """The networks of the tables in their order, each after the authors' own version if that is bundled."""
-    bundled, found = data.names(), []
+    bundled, names = data.names(), []
     for name in trained_networks():
         authors = str(NetworkName.parse(name).authors_version)
-        found += [authors, name] if authors in bundled else [name]
-    return found
+        names += [authors, name] if authors in bundled else [name]
+    return names
 
 
 def sheet_row(name: str, content: Mapping[str, Any], bars: Mapping[str, str]) -> Row:
@@ -81,7 +81,7 @@ class _Numbers:
 
 def compared_rows(done: Pieces, table: str) -> Sequence[Finding]:
     """Each number of ``table`` beside the paper's."""
-    return [each for name in done for each in compared_row(name, done[name], table, printed_row(name, table))]
+    return [finding for name in done for finding in compared_row(name, done[name], table, printed_row(name, table))]
 
 
 def printed_row(name: str, table: str) -> Sequence[float]:
@@ -98,12 +98,12 @@ def compared_row(name: str, content: Mapping[str, Any], table: str, paper: Seque
     """
     parsed = NetworkName.parse(name)
     numbers = (_of_authors if parsed.authors else _of_ours)(name, content, table)
-    found = []
+    findings = []
     for column, printed_number in zip(COLUMNS, paper, strict=True):
         quantity = column.partition("_")[0]
         augmented = not parsed.authors and "augmented" in content and column.endswith(("_ts", "_ec"))
         method = numbers.paper_method.get(column)
-        found.append(
+        findings.append(
             compared(
                 f"{parsed.title} ({numbers.who}{', augmented' if augmented else ''}): {column.replace('_', ' ')}"
                 f"{'' if quantity == 'temperature' else ', %'}",
@@ -114,7 +114,7 @@ def compared_row(name: str, content: Mapping[str, Any], table: str, paper: Seque
                 explanation=None if method is None else AUGMENTED,
             )
         )
-    return found
+    return findings
 
 
 def _of_authors(name: str, content: Mapping[str, Any], table: str) -> _Numbers:

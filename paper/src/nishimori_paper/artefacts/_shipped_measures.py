@@ -58,7 +58,7 @@ def measured(name: str, half: Half = "final", quick: bool = False) -> dict[str, 
     model = shipped.load(name)
     fit, test = model.part(half, "fit"), model.part(half, "test")
     if quick:
-        fit, test = (each.take(np.arange(len(each.labels))[:: max(1, len(each.labels) // QUICK_ROWS)]) for each in (fit, test))
+        fit, test = (part.take(np.arange(len(part.labels))[:: max(1, len(part.labels) // QUICK_ROWS)]) for part in (fit, test))
     present = np.unique(model.labels)
     result: dict[str, Any] = {
         "title": model.title,
@@ -75,7 +75,7 @@ def measured(name: str, half: Half = "final", quick: bool = False) -> dict[str, 
     }
     if model.doubtful is not None:
         result["cleaner"] = scores(without_doubtful(fit), without_doubtful(test), QUICK)
-        result["n_doubtful"] = sum(len(each.labels) - len(without_doubtful(each).labels) for each in (fit, test))
+        result["n_doubtful"] = sum(len(part.labels) - len(without_doubtful(part).labels) for part in (fit, test))
     if model.name == "source_code":
         result["answered"] = answered(test)
     if model.name.startswith("py3langid"):
@@ -127,9 +127,9 @@ def scores(fit: shipped.ShippedModel, test: shipped.ShippedModel, methods: Seque
             "chosen": getattr(fitted, "chosen_", None) if method == "best" else None,
             **scores_of(log_p, test),
         }
-    for method, found in result.items():
-        if found is not None and "ts" in gaps:
-            found["against_ts"] = ece_difference(gaps[method], gaps["ts"], test)
+    for method, numbers in result.items():
+        if numbers is not None and "ts" in gaps:
+            numbers["against_ts"] = ece_difference(gaps[method], gaps["ts"], test)
     return result
 
 
@@ -163,7 +163,7 @@ def scores_of(log_p: HostArray, test: shipped.ShippedModel) -> dict[str, Any]:
     enough = len(np.unique(test.labels)) >= _FEWEST_CLASSES
     _, gap, predicted = confidence_gaps(log_p, test.labels)
     classes = class_gaps(gap, predicted)
-    worst = max(classes, key=lambda each: abs(each["gap"])) if classes else None
+    worst = max(classes, key=lambda row: abs(row["gap"])) if classes else None
     return {
         "accuracy": card.accuracy,
         "confidence": card.confidence,
@@ -180,7 +180,7 @@ def scores_of(log_p: HostArray, test: shipped.ShippedModel) -> dict[str, Any]:
         "class_gap": sqrt(
             max(
                 0.0,
-                sum(each["n"] * (each["gap"] ** 2 - each["se"] ** 2) for each in classes) / sum(each["n"] for each in classes),
+                sum(row["n"] * (row["gap"] ** 2 - row["se"] ** 2) for row in classes) / sum(row["n"] for row in classes),
             )
         )
         if classes
@@ -198,11 +198,11 @@ def confidence_gaps(log_p: HostArray, labels: HostArray) -> tuple[HostArray, Hos
 
 def class_gaps(gap: HostArray, predicted: HostArray) -> list[dict[str, Any]]:
     """Mean gap and its standard error for each class that is predicted often enough."""
-    found = []
+    rows = []
     for number in np.unique(predicted):
         some = gap[predicted == number]
         if len(some) >= _FEW:
-            found.append(
+            rows.append(
                 {
                     "class": int(number),
                     "n": len(some),
@@ -210,7 +210,7 @@ def class_gaps(gap: HostArray, predicted: HostArray) -> list[dict[str, Any]]:
                     "se": float(some.std(ddof=1) / sqrt(len(some))),
                 }
             )
-    return found
+    return rows
 
 
 def answered(test: shipped.ShippedModel) -> dict[str, float]:
@@ -220,9 +220,9 @@ def answered(test: shipped.ShippedModel) -> dict[str, float]:
     """
     log_p = log_softmax(np.asarray(test.logits, dtype=np.float64), axis=1)
     second, first = np.exp(np.sort(log_p, axis=1)[:, -2:]).T
-    told = first - second >= _LEAST_LEAD
+    answered = first - second >= _LEAST_LEAD
     right = log_p.argmax(axis=1) == test.labels
-    return {"share": float(told.mean()), "accuracy": float(right[told].mean())}
+    return {"share": float(answered.mean()), "accuracy": float(right[answered].mean())}
 
 
 def ece_difference(a: tuple[HostArray, ...], b: tuple[HostArray, ...], test: shipped.ShippedModel) -> dict[str, float]:
@@ -230,7 +230,7 @@ def ece_difference(a: tuple[HostArray, ...], b: tuple[HostArray, ...], test: shi
 
     Of all models, as it was fixed before the final half was measured: resampling two or four classes says little about others.
     """
-    values = [ece_of_weights(each, None)[0] for each in (a, b)]
+    values = [ece_of_weights(weights, None)[0] for weights in (a, b)]
     result = {"ece": float(values[0] - values[1])}
     for name, clusters in (("se", test.documents), ("se_class", test.labels)):
         draws = ece_of_weights(a, clusters) - ece_of_weights(b, clusters)
@@ -238,9 +238,9 @@ def ece_difference(a: tuple[HostArray, ...], b: tuple[HostArray, ...], test: shi
     return result
 
 
-def ece_of_weights(found: tuple[HostArray, ...], clusters: HostArray | None) -> HostArray:
+def ece_of_weights(predictions: tuple[HostArray, ...], clusters: HostArray | None) -> HostArray:
     """The ECE in 15 bins of equal numbers of rows, of all rows or of resampled clusters; bins stay as they are."""
-    confidence, gap, _ = found
+    confidence, gap, _ = predictions
     bins = np.empty(len(gap), dtype=np.int64)
     for number, part in enumerate(np.array_split(np.argsort(confidence, kind="stable"), _BINS)):
         bins[part] = number
@@ -262,22 +262,22 @@ def ece_of_weights(found: tuple[HostArray, ...], clusters: HostArray | None) -> 
 def temperature_difference(data: shipped.ShippedModel) -> dict[str, Any]:
     """Both temperatures of rows, log T_TS/T_EC with standard errors by document and by class, and its parts by margin."""
     distances = Distances.of(data.logits, data.labels)
-    found: dict[str, Any] = dict(decomposition(distances))
+    numbers: dict[str, Any] = dict(decomposition(distances))
     ec, ts = roots(distances)
     at_ec, at_ts = distances.at(ec), distances.at(ts)
     influence = at_ts.ts_gap / at_ts.ts_slope.mean() - at_ec.gap / at_ec.slope.mean()
-    found["difference_se_document"] = clustered_error(influence, data.documents)
+    numbers["difference_se_document"] = clustered_error(influence, data.documents)
     several = len(np.unique(data.labels)) >= _FEWEST_CLASSES
-    found["difference_se_class"] = clustered_error(influence, data.labels) if several else None
+    numbers["difference_se_class"] = clustered_error(influence, data.labels) if several else None
     rows = profile(distances, ec)
-    found["rms_before"], found["rms_after"] = root_mean_square(profile(distances, 0.0)), root_mean_square(rows)
-    found["profile"] = rows
-    return found
+    numbers["rms_before"], numbers["rms_after"] = root_mean_square(profile(distances, 0.0)), root_mean_square(rows)
+    numbers["profile"] = rows
+    return numbers
 
 
-def larger_error(found: Mapping[str, Any]) -> float:
+def larger_error(numbers: Mapping[str, Any]) -> float:
     """The larger of the standard errors by document and by class, where there are enough classes."""
-    return float(max(found["difference_se_document"], found["difference_se_class"] or 0.0))
+    return float(max(numbers["difference_se_document"], numbers["difference_se_class"] or 0.0))
 
 
 def clustered_error(influence: HostArray, clusters: HostArray) -> float:
@@ -322,11 +322,13 @@ def mechanisms(
 
 def _short(data: shipped.ShippedModel) -> dict[str, float] | None:
     try:
-        found = temperature_difference(data)
+        difference = temperature_difference(data)
     except NishimoriError:
         return None
     names = ("temperature_ec", "temperature_ts", "difference", "difference_se_document", "difference_se_class")
-    return {name: found[name] for name in (*names, "covariance", "wrong_classes", "first_order", "rms_before", "rms_after")} | {
+    return {
+        name: difference[name] for name in (*names, "covariance", "wrong_classes", "first_order", "rms_before", "rms_after")
+    } | {
         "n": len(data.labels),
         "accuracy": float((data.logits.argmax(axis=1) == data.labels).mean()),
     }

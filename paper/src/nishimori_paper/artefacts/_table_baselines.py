@@ -56,21 +56,21 @@ class TableBaselines(Artefact):
         rows = []
         for name, content in done.items():
             parsed = NetworkName.parse(name)
-            for method, found in content.items():
+            for method, numbers in content.items():
                 row: dict[str, Any] = {"network": parsed.title, "weights": parsed.whose, "method": METHODS[method][0]}
-                rows.append(row | (found or dict.fromkeys(("temperature", *_COLUMNS, "nll_change", "nll_change_se"))))
+                rows.append(row | (numbers or dict.fromkeys(("temperature", *_COLUMNS, "nll_change", "nll_change_se"))))
         return {"table": rows}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         """Whether vector and matrix scaling are worse than TS, as the paper quotes; it prints no numbers."""
-        found = []
+        findings = []
         for method in ("vector", "matrix"):
             for n_classes in (10, 100):
                 count = worse(done, method, n_classes)
                 text = f"higher loss on {count['higher']} and no optimum on {count['none']} of {count['of']} networks"
                 what = f"{METHODS[method][0]}, {n_classes} classes"
-                found.append(Finding(what, text, "worse than TS", count["higher"] + count["none"] > count["of"] / 2))
-        return found
+                findings.append(Finding(what, text, "worse than TS", count["higher"] + count["none"] > count["of"] / 2))
+        return findings
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, axes = pyplot.subplots(1, 2, figsize=(12, 5.2), sharey=True, layout="constrained")
@@ -107,16 +107,16 @@ def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
     return _scores(network(name, scale), quick=scale.quick)
 
 
-def _scores(found: Network, *, quick: bool) -> dict[str, Any]:
+def _scores(loaded: Network, *, quick: bool) -> dict[str, Any]:
     # Class-based TS tries a hundred temperatures for each class, several times; a quick run leaves it out for many classes.
-    slow = quick and found.validation.logits.shape[1] > _FEW
+    slow = quick and loaded.validation.logits.shape[1] > _FEW
     fitted = {
-        method: None if slow and method == "class-based" else _fitted(make(), found.validation)
+        method: None if slow and method == "class-based" else _fitted(make(), loaded.validation)
         for method, (_, make) in METHODS.items()
     }
-    labels, rows = np.asarray(found.test.labels), np.arange(len(found.test.labels))
+    labels, rows = np.asarray(loaded.test.labels), np.arange(len(loaded.test.labels))
     log_ps = {
-        method: calibrator.predict_log_proba(np.asarray(found.test.logits, dtype=np.float64))
+        method: calibrator.predict_log_proba(np.asarray(loaded.test.logits, dtype=np.float64))
         for method, calibrator in fitted.items()
         if calibrator is not None
     }
@@ -147,7 +147,7 @@ def worse(done: Pieces, method: str, n_classes: int) -> dict[str, int]:
     """On how many networks of this many classes a method has a higher test loss than TS, or no optimum at all."""
     contents = [content for name, content in done.items() if _n_classes(name) == n_classes]
     losses = [content[method]["nll_change"] for content in contents if content[method] is not None]
-    return {"of": len(contents), "higher": sum(each > 0 for each in losses), "none": len(contents) - len(losses)}
+    return {"of": len(contents), "higher": sum(loss > 0 for loss in losses), "none": len(contents) - len(losses)}
 
 
 def _n_classes(name: str) -> int:

@@ -77,18 +77,18 @@ def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
     return _noisy(network(name, scale), scale)
 
 
-def _noisy(found: Network, scale: Scale) -> dict[str, Any]:
+def _noisy(loaded: Network, scale: Scale) -> dict[str, Any]:
     generator, of_images = np.random.default_rng(scale.seed), np.random.default_rng([scale.seed, 1])
-    kinds = validations(found)
+    kinds = validations(loaded)
     drawn, again, of_fits, only = [], [], [], []
     for _ in range(4 if scale.quick else 20):
-        labels, test = corrupted(found.validation, generator).labels, corrupted(found.test, generator)
+        labels, test = corrupted(loaded.validation, generator).labels, corrupted(loaded.test, generator)
         noisy = {kind: Labelled(part.logits, labels) for kind, part in kinds.items()}
         drawn.append(scores_by_kind(noisy, test))
-        again.append(scores_by_kind(noisy, test, **resampled(found, of_images), near=drawn[-1]))
+        again.append(scores_by_kind(noisy, test, **resampled(loaded, of_images), near=drawn[-1]))
         of_fits.append(temperature_errors(noisy))
-        only.append(scores_by_kind({"": noisy["clean"]}, found.test, near={"": drawn[-1]["clean"]})[""])
-    result: dict[str, Any] = {"noisy": float(_is_noisy(found.test).mean())}
+        only.append(scores_by_kind({"": noisy["clean"]}, loaded.test, near={"": drawn[-1]["clean"]})[""])
+    result: dict[str, Any] = {"noisy": float(_is_noisy(loaded.test).mean())}
     # The same noise in the labels that are calibrated on, and none in those that the result is measured with.
     result["validation only"] = mean_and_spread(only)[0]
     for kind in kinds:

@@ -56,7 +56,7 @@ def _mark(ax: Any, y: float, content: Mapping[str, Any], column: str, bars: str,
     """Our number with its error bar, for each kind of validation images."""
     for kind, filled in (("clean", True), ("augmented", False)):
         if kind in content and (filled or column != "ece"):
-            at, bar = (in_percent(content[each])[column] for each in (kind, f"{kind} {bars}"))
+            at, bar = (in_percent(content[key])[column] for key in (kind, f"{kind} {bars}"))
             # Rings lie a little lower than dots, so that both bars can be seen.
             place, face = (y, look["color"]) if filled else (y + 0.07, "white")
             ax.errorbar(at, place, xerr=bar, fmt="o", mfc=face, markersize=4, elinewidth=1.2, capsize=2, **look)

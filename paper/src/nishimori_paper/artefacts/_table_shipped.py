@@ -54,25 +54,27 @@ class TableShipped(Artefact):
         rows, temperatures, mechanisms = [], [], []
         for name, content in done.items():
             for kind, titles in kinds:
-                for method, found in content.get(kind, {}).items():
-                    numbers = dict.fromkeys(_COLUMNS) if found is None else {each: found[each] for each in _COLUMNS}
+                for method, scores in content.get(kind, {}).items():
+                    numbers = dict.fromkeys(_COLUMNS) if scores is None else {column: scores[column] for column in _COLUMNS}
                     rows.append({"model": name, "method": titles[method], **numbers})
             difference = {key: value for key, value in content["difference"].items() if key != "profile"}
             temperatures.append({"model": name, **difference})
             mechanisms += [
-                {"model": name, "change": change, **found} for change, found in content.get("mechanisms", {}).items() if found
+                {"model": name, "change": change, **numbers}
+                for change, numbers in content.get("mechanisms", {}).items()
+                if numbers
             ]
         return {"scores": rows, "temperatures": temperatures, "mechanisms": mechanisms}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         """On which models EC and TS differ by more than three standard errors; on networks they nearly agree."""
-        found = []
+        findings = []
         for name, content in done.items():
             number = content["difference"]
             ratio = number["difference"] / larger_error(number)
             text = f"log T_TS/T_EC = {number['difference']:+.3f}, {ratio:+.1f} standard errors"
-            found.append(Finding(f"{name}: EC and TS", text, "nearly agree on networks", abs(ratio) < 3))
-        return found
+            findings.append(Finding(f"{name}: EC and TS", text, "nearly agree on networks", abs(ratio) < 3))
+        return findings
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, axes = pyplot.subplots(1, 2, figsize=(12, 1.6 + 0.62 * len(done)), sharey=True, layout="constrained")

@@ -77,7 +77,7 @@ def run(
     An interrupted run continues when it is repeated.
     """
     written = {}
-    for name in _known(names):
+    for name in _check_names(names):
         try:
             outcome = paper.run(
                 name,
@@ -115,19 +115,19 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Compare numbers and claims with the paper."""
-    found: dict[str, Sequence[Finding]] = {}
-    for name in _known(names):
-        found[name] = paper.check(name, output, quick=quick, seed=seed)
+    findings_by_name: dict[str, Sequence[Finding]] = {}
+    for name in _check_names(names):
+        findings_by_name[name] = paper.check(name, output, quick=quick, seed=seed)
     if as_json:
-        print_json({name: [_json_row(each) for each in findings] for name, findings in found.items()})
+        print_json({name: [_json_row(finding) for finding in findings] for name, findings in findings_by_name.items()})
     else:
-        for name, findings in found.items():
-            print_rows([_row(each) for each in findings], title=name)
-    for name, findings in found.items():
+        for name, findings in findings_by_name.items():
+            print_rows([_row(finding) for finding in findings], title=name)
+    for name, findings in findings_by_name.items():
         note(f"{name}: {_counts(findings)}")
-        for reason in dict.fromkeys(each.explanation for each in findings if each.verdict == "explained"):
+        for reason in dict.fromkeys(finding.explanation for finding in findings if finding.verdict == "explained"):
             note(f"  explained: {reason} gives the paper's number")
-    if any(each.verdict in ("differs", "contradicted") for findings in found.values() for each in findings):
+    if any(finding.verdict in ("differs", "contradicted") for findings in findings_by_name.values() for finding in findings):
         raise typer.Exit(3)
 
 
@@ -135,7 +135,7 @@ for command, example in _training.EXAMPLES.items():
     app.command(epilog=epilog(example))(command)
 
 
-def _known(names: Sequence[str]) -> Sequence[str]:
+def _check_names(names: Sequence[str]) -> Sequence[str]:
     chosen = paper.names() if "all" in names else list(dict.fromkeys(names))
     for name in chosen:
         paper.artefact(name)  # refused before any work is done
@@ -143,7 +143,7 @@ def _known(names: Sequence[str]) -> Sequence[str]:
 
 
 def _counts(findings: "Sequence[Finding]") -> str:
-    verdicts = [each.verdict for each in findings]
+    verdicts = [finding.verdict for finding in findings]
     words = {
         "agrees": "agree",
         "explained": "explained",
@@ -164,13 +164,13 @@ def _row(finding: "Finding") -> dict[str, Any]:
 
 def _claim_row(claim: "Claim") -> dict[str, Any]:
     """The statement, what was found and the verdict, each with what belongs to it."""
-    found = [claim.ours, f"paper's data: {claim.paper_data}" if claim.paper_data else ""]
+    parts = [claim.ours, f"paper's data: {claim.paper_data}" if claim.paper_data else ""]
     verdict = [claim.verdict, claim.condition, f"true only of {claim.true_only_of}" if claim.true_only_of else ""]
     return {
         "section": claim.section,
         "the_paper": f"“{claim.quotation}”",
         "taken_to_mean": claim.criterion,
-        "found_here": "; ".join(filter(None, found)),
+        "found_here": "; ".join(filter(None, parts)),
         "verdict": ": ".join(filter(None, verdict)),
     }
 

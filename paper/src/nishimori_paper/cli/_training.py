@@ -71,7 +71,7 @@ def train(
     An interrupted run continues when it is repeated.
     """
     try:
-        found = paper.train(
+        trained = paper.train(
             dataset,
             model,
             output,
@@ -91,7 +91,7 @@ def train(
         else:
             note("Interrupted before the first epoch was finished. Repeat the command to start again.")
         raise typer.Exit(130) from None
-    _show(found, output / NetworkName.parse(found.name).file, as_json=as_json)
+    _show(trained, output / NetworkName.parse(trained.name).file, as_json=as_json)
 
 
 def logits(
@@ -108,15 +108,15 @@ def logits(
     force: ForceOption = False,
 ) -> None:
     """Compute the logits of a network from its stored weights."""
-    found = paper.logits(weights, dataset, model, output, data=data, seed=seed, device=device, overwrite=force, progress=True)
-    _show(found, output, as_json=as_json)
+    written = paper.logits(weights, dataset, model, output, data=data, seed=seed, device=device, overwrite=force, progress=True)
+    _show(written, output, as_json=as_json)
 
 
 def recipes(as_json: JsonOption = False) -> None:
     """List how each network of the paper is trained."""
     from nishimori_paper.training._recipes import recipes as all_recipes  # noqa: PLC0415
 
-    rows = [each.settings() for each in all_recipes()]
+    rows = [recipe.settings() for recipe in all_recipes()]
     if as_json:
         print_json({"recipes": rows})
     else:

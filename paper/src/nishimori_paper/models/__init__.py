@@ -63,4 +63,4 @@ def check(name: str) -> None:
 
 def n_parameters(network: nn.Module) -> int:
     """The number of trainable parameters."""
-    return sum(each.numel() for each in network.parameters())
+    return sum(parameter.numel() for parameter in network.parameters())

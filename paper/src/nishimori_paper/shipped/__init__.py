@@ -89,7 +89,7 @@ class ShippedModel:
 
 def names() -> list[str]:
     """Names of all files of logits."""
-    return sorted(each.name.removesuffix(".npz") for each in files(__name__).iterdir() if each.name.endswith(".npz"))
+    return sorted(file.name.removesuffix(".npz") for file in files(__name__).iterdir() if file.name.endswith(".npz"))
 
 
 def load(name: str) -> ShippedModel:

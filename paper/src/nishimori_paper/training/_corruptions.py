@@ -54,11 +54,11 @@ def corrupt(images: HostArray, kind: str, severity: int, *, seed: int | Sequence
             "images", "be uint8 of shape (n, 32, 32, 3)", got=f"{images.dtype} of shape {images.shape}", remedy="Convert them."
         )
     chosen, rng = _KINDS[kind], np.random.default_rng(seed)
-    found = np.empty_like(images)
+    corrupted = np.empty_like(images)
     for start in range(0, len(images), _BATCH):
         part = slice(start, start + _BATCH)
-        found[part] = chosen.apply(images[part], chosen.constants[severity - 1], rng)
-    return found
+        corrupted[part] = chosen.apply(images[part], chosen.constants[severity - 1], rng)
+    return corrupted
 
 
 def names() -> Sequence[str]:
@@ -75,8 +75,8 @@ def names() -> Sequence[str]:
 def _as_bytes(values: HostArray) -> HostArray:
     """Values from 0 to 1 as bytes, cut off rather than rounded as in CIFAR-10-C."""
     # 1e-4 makes up for rounding in float32, so that a value of k/255 becomes k.
-    found: HostArray = (255 * np.clip(values, 0, 1) + np.float32(1e-4)).astype(np.uint8)
-    return found
+    pixels: HostArray = (255 * np.clip(values, 0, 1) + np.float32(1e-4)).astype(np.uint8)
+    return pixels
 
 
 def _unit(images: HostArray) -> HostArray:
@@ -187,12 +187,12 @@ def _box_means(images: HostArray, n: int, *, axis: int) -> HostArray:
 
 def _jpeg(images: HostArray, quality: int, _: np.random.Generator) -> HostArray:
     pillow = require("PIL.Image", extra="train", for_="Compressing images", distribution="nishimori-paper")
-    found = np.empty_like(images)
-    for i, each in enumerate(images):
+    corrupted = np.empty_like(images)
+    for i, image in enumerate(images):
         stream = io.BytesIO()
-        pillow.fromarray(each).save(stream, "JPEG", quality=quality)
-        found[i] = np.asarray(pillow.open(stream))
-    return found
+        pillow.fromarray(image).save(stream, "JPEG", quality=quality)
+        corrupted[i] = np.asarray(pillow.open(stream))
+    return corrupted
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,11 @@ def cache_folder() -> Path:
 
 def verified(path: Path, file: PublicFile) -> Path:
     """``path``, if its content is exactly that of the published ``file``."""
-    found = _md5(path)
-    if found != file.md5:
+    checksum = _md5(path)
+    if checksum != file.md5:
         raise FormatError(
             f"{path} is truncated, damaged, or not the published file: its MD5 checksum must be {file.md5}, "
-            f"got {found} for {path.stat().st_size} bytes. Remove it and download {file.url} again."
+            f"got {checksum} for {path.stat().st_size} bytes. Remove it and download {file.url} again."
         )
     return path
 
@@ -69,7 +69,7 @@ def fetch(files: Sequence[PublicFile], folder: Path, *, report: Report = silent)
     folder.mkdir(parents=True, exist_ok=True)
     missing = [file for file in files if not (folder / file.name).exists()]
     for i, file in enumerate(missing):
-        urls = " and ".join(each.url for each in missing[i:])
+        urls = " and ".join(original.url for original in missing[i:])
         advice = f"Or download {urls} by other means to {folder}, or pass a folder with the images as {setting('data')}."
         part = folder / f"{file.name}.part"
         _receive(file, part, advice, report)
@@ -133,7 +133,7 @@ def _next(answer: Any, file: PublicFile, advice: str) -> bytes:
 
 def _brief(text: object) -> str:
     """Words of a server for the terminal: few, and without control characters."""
-    return "".join(each if each.isprintable() else "?" for each in str(text)[:200])
+    return "".join(letter if letter.isprintable() else "?" for letter in str(text)[:200])
 
 
 def _accept(file: PublicFile, part: Path, advice: str) -> None:
@@ -142,11 +142,11 @@ def _accept(file: PublicFile, part: Path, advice: str) -> None:
     if target.exists():
         part.unlink(missing_ok=True)  # another process finished first
         return
-    found = _md5(part)
-    if found != file.md5:
+    checksum = _md5(part)
+    if checksum != file.md5:
         part.unlink()
         raise FormatError(
-            f"{file.url} did not send the published file: its MD5 checksum must be {file.md5}, got {found}. "
+            f"{file.url} did not send the published file: its MD5 checksum must be {file.md5}, got {checksum}. "
             f"It was removed. Try again. {advice}"
         )
     os.replace(part, target)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_files import numpy_files
-from nishimori._rows.array_files.stored_array import damage
+from nishimori._files.arrays import numpy_files
+from nishimori._files.arrays.stored_array import damage
 from nishimori._support.arrays import HostArray
 from nishimori._support.optional import require
 from nishimori._support.progress import Report
@@ -77,19 +77,19 @@ def mosaics(folder: Path, n_classes: int, report: Report) -> Found | None:
     splits = [split for split in SPLITS if _matching(folder, rf"{split}-(labels\.npy|[0-9]{{2}}\.webp)")]
     if not splits:
         return None
-    found = {split: _mosaic_split(folder, split, n_classes, report) for split in splits}
-    return Found(found, f"WebP mosaics in {folder.resolve().name}")
+    parts = {split: _mosaic_split(folder, split, n_classes, report) for split in splits}
+    return Found(parts, f"WebP mosaics in {folder.resolve().name}")
 
 
 def arrays(folder: Path, n_classes: int, report: Report) -> Found | None:
     """Splits in ``<split>_images.npy`` and ``<split>_labels.npy``."""
-    found: dict[str, Images] = {}
+    parts: dict[str, Images] = {}
     for split in SPLITS:
         if _matching(folder, rf"{split}_(images|labels)\.npy"):
-            report(f"reading {split}_images.npy", len(found), len(SPLITS))
+            report(f"reading {split}_images.npy", len(parts), len(SPLITS))
             pixels, labels = (_array(folder / f"{split}_{what}.npy") for what in ("images", "labels"))
-            found[split] = checked(pixels, labels, n_classes, f"{folder / split}_*.npy")
-    return Found(found, f"arrays in {folder.resolve().name}") if found else None
+            parts[split] = checked(pixels, labels, n_classes, f"{folder / split}_*.npy")
+    return Found(parts, f"arrays in {folder.resolve().name}") if parts else None
 
 
 def _array(path: Path) -> HostArray:
@@ -120,10 +120,10 @@ def _mosaic_split(folder: Path, split: str, n_classes: int, report: Report) -> I
 
 
 def _mosaic_paths(folder: Path, split: str) -> Sequence[Path]:
-    found = _matching(folder, rf"{split}-[0-9]{{2}}\.webp")
-    expected = [folder / f"{split}-{i:02}.webp" for i in range(max(1, len(found)))]
+    names = _matching(folder, rf"{split}-[0-9]{{2}}\.webp")
+    expected = [folder / f"{split}-{i:02}.webp" for i in range(max(1, len(names)))]
     for path in expected:
-        if path not in found:
+        if path not in names:
             raise FileNotFoundError(f"There is no {path}, which belongs to the files beside it. Copy the image set again.")
     return expected
 

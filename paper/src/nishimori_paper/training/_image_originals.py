@@ -155,7 +155,7 @@ def _value(value: Any) -> HostArray | None:
     if isinstance(value, _pickles.PickledArray):
         return value.array()
     # Checked first, because NumPy would follow lists within lists, however many there are.
-    return np.array(value) if isinstance(value, list) and all(type(each) is int for each in value) else None
+    return np.array(value) if isinstance(value, list) and all(type(item) is int for item in value) else None
 
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz/"
@@ -163,8 +163,8 @@ _STANFORD = "http://ufldl.stanford.edu/housenumbers/"
 
 # The checksums are those that torchvision.datasets uses.
 ORIGINALS: dict[str, Original] = {
-    each.name: each
-    for each in (
+    original.name: original
+    for original in (
         Svhn(
             name="svhn",
             title="SVHN",

@@ -62,15 +62,15 @@ def image_set(name: str, folder: str | os.PathLike[str] | None = None, *, report
     if folder is None:
         place = cache_folder() / name
         fetch(original.files, place, report=report)
-        found = original.read(place, report)
-        assert found is not None, "the files were downloaded just now"
-        return _complete(original, found, place)
+        images = original.read(place, report)
+        assert images is not None, "the files were downloaded just now"
+        return _complete(original, images, place)
     place = Path(folder)
     if not place.is_dir():
         raise FileNotFoundError(f"There is no folder {place} to read {original.title} from. Choose one that exists.")
-    for each in (place / name, place):
-        if each.is_dir() and (found := _found(original, each, report)):
-            return _complete(original, found, each)
+    for candidate in (place / name, place):
+        if candidate.is_dir() and (images := _read_any_layout(original, candidate, report)):
+            return _complete(original, images, candidate)
     there = _content(place / name if (place / name).is_dir() else place)
     raise FileNotFoundError(
         f"{place} does not hold {original.title}. It and its folder {name} may hold {original.looked_for}; or mosaics "
@@ -79,19 +79,19 @@ def image_set(name: str, folder: str | os.PathLike[str] | None = None, *, report
     )
 
 
-def _found(original: Original, place: Path, report: Report) -> Found | None:
-    if found := original.read(place, report):
-        return found
-    found = mosaics(place, original.n_classes, report) or arrays(place, original.n_classes, report)
+def _read_any_layout(original: Original, place: Path, report: Report) -> Found | None:
+    if images := original.read(place, report):
+        return images
+    images = mosaics(place, original.n_classes, report) or arrays(place, original.n_classes, report)
     # These layouts do not say which set they hold, and SVHN and CIFAR-10 have the same shapes and labels.
-    if found and (other := place.resolve().name) in ORIGINALS and other != original.name:
+    if images and (other := place.resolve().name) in ORIGINALS and other != original.name:
         raise InputError(f"{place} is a folder of {other}, not of {original.name}. Choose that folder, or the one above it.")
-    return found
+    return images
 
 
-def _complete(original: Original, found: Found, place: Path) -> ImageSet:
+def _complete(original: Original, images: Found, place: Path) -> ImageSet:
     """The image set with validation images, which are split off as in the paper if the files have none."""
-    splits = dict(found.splits)
+    splits = dict(images.splits)
     for split in ("train", "test"):
         if split not in splits:
             raise FileNotFoundError(f"{place} has no split {split!r} of {original.title}, only {', '.join(splits)}. Add it.")
@@ -103,7 +103,7 @@ def _complete(original: Original, found: Found, place: Path) -> ImageSet:
     else:
         splits["train"], splits["val"] = _random_split(splits["train"], [0.9, 0.1], place)
         how = "90/10 split by torch.randperm with seed 42"
-    origin = f"{original.title}, {found.files}, {how}"
+    origin = f"{original.title}, {images.files}, {how}"
     return ImageSet(original.name, original.n_classes, splits["train"], splits["val"], splits["test"], origin)
 
 
@@ -120,6 +120,6 @@ def _random_split(images: Images, fractions: Sequence[float], place: Path) -> Se
 
 
 def _content(folder: Path) -> str:
-    found = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-    shown = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+    names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     return shown or "nothing"

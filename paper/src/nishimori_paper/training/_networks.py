@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import nishimori
-from nishimori._rows.array_files import tensors
-from nishimori._rows.array_files.stored_array import damage
+from nishimori._files.arrays import tensors
+from nishimori._files.arrays.stored_array import damage
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import check_target, new_file
 from nishimori.data import Labelled, Network
@@ -77,8 +77,8 @@ def train(
 def _checksum(images: ImageSet) -> int:
     """A checksum of all images, to recognise other ones."""
     checksum = 0
-    for each in (images.train, images.validation, images.test):
-        for values in (each.pixels, each.labels):
+    for split in (images.train, images.validation, images.test):
+        for values in (split.pixels, split.labels):
             checksum = crc32(np.ascontiguousarray(values).data, checksum)
     return checksum
 
@@ -91,9 +91,9 @@ def _write(training: Training, path: Path, header: dict[str, Any]) -> None:
 
 def _resume(training: Training, path: Path, header: dict[str, Any]) -> None:
     content = _checkpoint(path)
-    found = {key: content.get(key) for key in header}
-    if found != header:
-        other = ", ".join(key for key in header if found[key] != header[key])
+    stored = {key: content.get(key) for key in header}
+    if stored != header:
+        other = ", ".join(key for key in header if stored[key] != header[key])
         raise InputError(
             f"{path} is the checkpoint of another run (it differs in: {other}). Remove it, or pass another {setting('folder')}."
         )
@@ -102,9 +102,9 @@ def _resume(training: Training, path: Path, header: dict[str, Any]) -> None:
 
 
 def _progress(content: dict[str, Any], most: int) -> Progress:
-    epochs = [Epoch(**each) for each in content["epochs"]]
-    numbers = [content["seconds"], *(value for each in epochs for value in asdict(each).values())]
-    if not all(type(each) in (int, float) for each in numbers) or [each.number for each in epochs] != [
+    epochs = [Epoch(**epoch) for epoch in content["epochs"]]
+    numbers = [content["seconds"], *(value for epoch in epochs for value in asdict(epoch).values())]
+    if not all(type(number) in (int, float) for number in numbers) or [epoch.number for epoch in epochs] != [
         *range(1, len(epochs) + 1)
     ]:
         raise ValueError("not the epochs of a training")
@@ -140,8 +140,8 @@ def trained(training: Training, images: ImageSet) -> Network:
         "training_loss": last.loss,
         "training_accuracy": last.train_accuracy,
         "last_epochs": {
-            "validation_error": [1 - each.validation_accuracy for each in progress.epochs[-_LAST_EPOCHS:]],
-            "test_error": [1 - each.test_accuracy for each in progress.epochs[-_LAST_EPOCHS:]],
+            "validation_error": [1 - epoch.validation_accuracy for epoch in progress.epochs[-_LAST_EPOCHS:]],
+            "test_error": [1 - epoch.test_accuracy for epoch in progress.epochs[-_LAST_EPOCHS:]],
         },
     }
     return outputs(training.network, training.recipe, images, seed=training.seed, device=training.device, how=how)

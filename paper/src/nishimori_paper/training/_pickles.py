@@ -50,7 +50,7 @@ class PickledArray:
             raise FormatError(f"it has an array of dtype {code!r}, not of numbers")
         numbers = np.dtype(dtype.order + code)
         data = content.encode("latin-1") if isinstance(content, str) else bytes(content)
-        if prod(shape) * numbers.itemsize != len(data) or any(each < 0 for each in shape):
+        if prod(shape) * numbers.itemsize != len(data) or any(length < 0 for length in shape):
             raise FormatError(f"it has an array of shape {shape} with {len(data)} bytes")
         return np.frombuffer(data, numbers).reshape(shape, order="F" if transposed else "C")
 

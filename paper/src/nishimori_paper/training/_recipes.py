@@ -78,7 +78,7 @@ class Recipe:
             return [self.learning_rate] * total
         rise = steps * self.warmup
         fall = [0.5 * (1 + math.cos(math.pi * i / (total - rise))) for i in range(total - rise)]
-        return [self.learning_rate * each for each in [*((i + 1) / rise for i in range(rise)), *fall]]
+        return [self.learning_rate * factor for factor in [*((i + 1) / rise for i in range(rise)), *fall]]
 
     @property
     def variation(self) -> dict[str, Any]:
@@ -94,8 +94,8 @@ class Recipe:
 # The public networks (github.com/chenyaofo/pytorch-cifar-models) were trained differently; this recipe takes minutes on a GPU.
 _LONG = Recipe("cifar100", "resnet20-conv", epochs=100, nesterov=True, weight_decay=5e-4, schedule="cosine", warmup=1)
 _RECIPES: dict[tuple[str, str], Recipe] = {
-    (each.dataset, each.model): each
-    for each in (
+    (recipe.dataset, recipe.model): recipe
+    for recipe in (
         Recipe("svhn", "resnet20", augment=False),
         Recipe("cifar10", "resnet20"),
         Recipe("cifar10", "resnet56"),
@@ -128,4 +128,4 @@ def recipe(dataset: str, model: str) -> Recipe:
 
 def usual(dataset: str) -> Recipe:
     """The recipe of a data set's first network, a ResNet20."""
-    return next(each for each in recipes() if each.dataset == dataset)
+    return next(recipe for recipe in recipes() if recipe.dataset == dataset)

@@ -30,7 +30,7 @@ def train_side_by_side(trainings: Sequence[Training], after: After = lambda *_: 
     after : callable
         Called with a training, the number of epochs it has done, and the training loss and accuracy of the last one.
     """
-    if len({each.device for each in trainings}) != 1:
+    if len({training.device for training in trainings}) != 1:
         raise InputError("trainings", "be at least one, all on one device")
     first = trainings[0]
     on_gpu = first.device.type == "cuda"
@@ -38,7 +38,7 @@ def train_side_by_side(trainings: Sequence[Training], after: After = lambda *_: 
         streams = [_stream() if on_gpu else nullcontext() for _ in trainings]
         if on_gpu:
             torch.cuda.synchronize()  # what the default stream has prepared is used on other streams
-        for number in range(max(each.recipe.epochs for each in trainings)):
+        for number in range(max(training.recipe.epochs for training in trainings)):
             running = [pair for pair in zip(trainings, streams, strict=True) if number < pair[0].recipe.epochs]
             _epoch(running, number)
             for training, stream in running:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nishimori._rows.array_files import tensors
+from nishimori._files.arrays import tensors
 from nishimori._support.disk import check_folder, check_target, existing_file, new_file
 from nishimori._support.numbers import whole
 from nishimori._support.progress import Report, show_progress
@@ -67,8 +67,8 @@ def train(
     """
     chosen = _recipe(dataset, model, fraction, epochs)
     settings = Settings.best(device, repeatable=repeatable)
-    with show_progress(progress) as told:
-        return _train(chosen, Path(folder), data=data, seed=seed, settings=settings, overwrite=overwrite, report=told)
+    with show_progress(progress) as report:
+        return _train(chosen, Path(folder), data=data, seed=seed, settings=settings, overwrite=overwrite, report=report)
 
 
 def _train(
@@ -191,8 +191,8 @@ def logits(
     chosen = _recipe(dataset, model, None, None)
     on = Settings.best(device).device
     network = _networks.loaded(source, chosen.model, ORIGINALS[dataset].n_classes)  # before any image is read
-    with show_progress(progress) as told:
-        images = image_set(dataset, data, report=told)
-        found = _networks.with_weights(network, chosen, images, seed=seed, device=on, whose=f"read from {source.name}")
-    save(found, target, overwrite=overwrite)
-    return found
+    with show_progress(progress) as report:
+        images = image_set(dataset, data, report=report)
+        network_file = _networks.with_weights(network, chosen, images, seed=seed, device=on, whose=f"read from {source.name}")
+    save(network_file, target, overwrite=overwrite)
+    return network_file

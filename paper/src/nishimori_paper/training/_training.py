@@ -90,7 +90,7 @@ class Training:
         self.steps = len(chosen.labels) // self.batch
         self.pixels = Pixels(chosen.pixels, recipe.dataset, self.device)
         self.labels = torch.from_numpy(chosen.labels).to(self.device)
-        self.validation, self.test = (_Held(each, recipe.dataset, self.device) for each in (images.validation, images.test))
+        self.validation, self.test = (_Held(part, recipe.dataset, self.device) for part in (images.validation, images.test))
         with _seeded(self.device, seed, _WEIGHTS, 0):
             network = models.build(recipe.model, n_classes=images.n_classes, **recipe.variation)
         self.network = network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -116,9 +116,9 @@ class Training:
             fused=True,
         )
         # A captured step needs existing momenta. With zeros the first step is the same as without any.
-        self.momenta = [torch.zeros_like(each) for each in parameters]
-        for each, momentum in zip(parameters, self.momenta, strict=True):
-            self.optimiser.state[each]["momentum_buffer"] = momentum
+        self.momenta = [torch.zeros_like(parameter) for parameter in parameters]
+        for parameter, momentum in zip(parameters, self.momenta, strict=True):
+            self.optimiser.state[parameter]["momentum_buffer"] = momentum
         self.forward = torch.compile(self.network, dynamic=False) if self.settings.compiled else self.network
         self._replay: Callable[[], None] | None = None
 
@@ -220,7 +220,7 @@ class Training:
         if self.device.type != "cuda":
             return self._step
         changed = [*self.network.state_dict(keep_vars=True).values(), *self.momenta, self.at, self.clock, self.sums]
-        before = [each.detach().clone() for each in changed]
+        before = [parameter.detach().clone() for parameter in changed]
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -235,8 +235,8 @@ class Training:
         with torch.cuda.graph(graph, stream=side):
             self._step()
         with torch.no_grad():
-            for each, value in zip(changed, before, strict=True):
-                each.copy_(value)
+            for parameter, value in zip(changed, before, strict=True):
+                parameter.copy_(value)
         return graph.replay
 
     def accuracy(self, held: "_Held") -> float:
@@ -285,10 +285,10 @@ def logits(network: nn.Module, pixels: Pixels, views: Views | None = None, *, ba
     network.eval()
     try:
         with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
-            found = [network(pixels.batch(index, views[index])).float().cpu() for index in torch.split(every, batch)]
+            logits = [network(pixels.batch(index, views[index])).float().cpu() for index in torch.split(every, batch)]
     finally:
         network.train(was)
-    result: HostArray = torch.cat(found).numpy()
+    result: HostArray = torch.cat(logits).numpy()
     return result
 
 

@@ -15,8 +15,7 @@ import numpy as np
 from nishimori._calibrators.multilabel.targets import UNKNOWN
 from nishimori._rows.array_rows import clusters_of, spread
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.entry import in_pieces, stored_scores
-from nishimori._rows.file_rows import load_if_npy
+from nishimori._rows.entry import in_pieces, load_array, stored_scores
 from nishimori._rows.labels import checked_weights
 from nishimori._rows.rows import Rows, is_rows, most_copied
 from nishimori._rows.score_range import FIT_AGAIN, ScoreRange
@@ -196,14 +195,14 @@ def decisions(
 ) -> Decisions:
     """The decisions of scores and labels whose shapes have been checked."""
     n_samples = len(targets)
-    weights = checked_weights(load_if_npy(sample_weight), n_samples)
+    weights = checked_weights(load_array(sample_weight), n_samples)
     if int(np.count_nonzero(weights)) < 2:
         raise InputError("X", "have at least two samples of positive weight", got=f"n_samples = {n_samples}")
     if not ((targets != UNKNOWN) & (weights > 0)[:, None]).any():
         raise InputError("Some label of some sample", "be known", got="none")
     together = Clusters(np.arange(n_samples), n_samples)
     if clusters is not None:
-        together = clusters_of(load_if_npy(clusters), weights)
+        together = clusters_of(load_array(clusters), weights)
     return Decisions(scores, targets, weights, names, together)
 
 

@@ -16,8 +16,9 @@ from nishimori._calibrators.multilabel.label_maps import LabelMaps
 from nishimori._calibrators.multilabel.label_record import LabelRecord
 from nishimori._calibrators.multilabel.targets import check_missing, label_names, label_table
 from nishimori._fit.floors import choose_floor
-from nishimori._rows.file_rows import load_if_npy
-from nishimori._rows.labels import Classes, column_names
+from nishimori._rows.column_names import column_names
+from nishimori._rows.entry import load_array
+from nishimori._rows.labels import Classes
 from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES, warn_of_probabilities
 from nishimori._rows.scores import Floor, Input, Scores, check_input, is_auto
 from nishimori._rows.stored_rows import Stored
@@ -191,7 +192,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         check_input(self.input, self.floor, fits=True)
         scores = scores_in(X, self.input, None if is_auto(self.floor) else self.floor)  # type: ignore[arg-type]
         n_samples, n_labels = scores.array.shape
-        y = load_if_npy(y)
+        y = load_array(y)
         targets = label_table(y, (int(n_samples), int(n_labels)), missing)
         names = label_names(self.labels, X, y, int(n_labels))
         rows = decisions(targets, names, sample_weight, clusters, scores)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.labels import Classes, column_names
+from nishimori._rows.column_names import column_names
+from nishimori._rows.labels import Classes
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numeric import refuse_hidden

@@ -1,15 +1,8 @@
 """The Brier score."""
 
-from typing import TYPE_CHECKING
-
-from nishimori._evaluation.metrics.confidence import NOT_SQUARED
-from nishimori._evaluation.metrics.metric import Estimate, Metric
+from nishimori._evaluation.metrics.metric import Metric
 from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import Array
-
-if TYPE_CHECKING:
-    from nishimori._sums.census import Census
-    from nishimori._sums.sketch.answers import NodeScores
 
 
 class Brier(Metric):
@@ -34,7 +27,3 @@ class Brier(Metric):
     def of_rows(self, predictions: Predictions) -> Array:
         """The squared distance of each row."""
         return predictions.gibbs.brier
-
-    def of_sketch(self, answer: "NodeScores", census: "Census") -> Estimate:  # noqa: ARG002 - others need both
-        """The mean."""
-        return Estimate(self, answer.brier, None, NOT_SQUARED)

@@ -2,21 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from nishimori._evaluation.limits import limits_of_gap
 from nishimori._evaluation.metrics.metric import Estimate, Limits, Metric, StandardError
-from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.predictions import BinSums, Predictions
 from nishimori._support.arrays import Array
 
 if TYPE_CHECKING:
     from nishimori._evaluation.scorecard import Scorecard
-    from nishimori._sums.census import Census
-    from nishimori._sums.sketch.answers import NodeScores
-
-NOT_SQUARED = "a sketch does not keep its squares. Pass logits and labels."
-"""Why means of a sketch have no standard error."""
 
 
 class MeanConfidence(Metric):
@@ -47,10 +39,6 @@ class MeanConfidence(Metric):
         """The mean, which sums of weights exceed by their rounding."""
         return min(mean, 1.0)
 
-    def of_sketch(self, answer: "NodeScores", census: "Census") -> Estimate:  # noqa: ARG002 - others need both
-        """The mean."""
-        return Estimate(self, answer.confidence, None, NOT_SQUARED)
-
 
 class OverallGap(Metric):
     """Mean confidence minus accuracy: positive where a model is overconfident.
@@ -79,12 +67,6 @@ class OverallGap(Metric):
         """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
         return float(sums.gaps.gaps.sum()), sums.gaps.total_se
 
-    def of_sketch(self, answer: "NodeScores", census: "Census") -> Estimate:
-        """The mean confidence minus the accuracy."""
-        gaps = gaps_of_sketch(answer)
-        value = answer.confidence - (1 - census.wrong / census.weight)
-        return Estimate(self, value, gaps.total_se, squares=gaps.squares, gaps=gaps)
-
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
         """The limits of its size, and its sign in words."""
         return Limits(*limits_of_size(card, level), direction(estimate.value))
@@ -92,15 +74,6 @@ class OverallGap(Metric):
     def for_gate(self, estimate: Estimate) -> float:
         """The size of the gap, on which a bound is one."""
         return abs(estimate.value)
-
-
-def gaps_of_sketch(answer: "NodeScores") -> BinnedGaps:
-    """The gaps and their errors; products of gaps and squared weights are not kept, so the two are taken as independent."""
-    bins = answer.bins
-    weight = bins.weight.sum()
-    gaps = (bins.confidence - bins.correct)[0] / weight
-    mean_weights = np.divide(bins.squares[0], bins.weight[0], out=np.zeros_like(gaps), where=bins.weight[0] > 0)
-    return BinnedGaps(gaps, answer.misses / weight**2, gaps * mean_weights / weight, answer.squares / weight**2)
 
 
 def limits_of_size(card: "Scorecard", level: float) -> tuple[float, float]:

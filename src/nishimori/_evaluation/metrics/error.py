@@ -1,15 +1,9 @@
 """The share of wrong answers, and that of right ones."""
 
-from typing import TYPE_CHECKING
-
-from nishimori._evaluation.metrics.metric import Estimate, Metric
+from nishimori._evaluation.metrics.metric import Metric
 from nishimori._sums.observables import Confidence
 from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import Array
-
-if TYPE_CHECKING:
-    from nishimori._sums.census import Census
-    from nishimori._sums.sketch.answers import NodeScores
 
 
 class WrongAnswers(Metric):
@@ -36,16 +30,6 @@ class WrongAnswers(Metric):
     def of_mean(self, mean: float) -> float:
         """The share, which sums of weights exceed by their rounding."""
         return min(mean, 1.0)
-
-    def of_sketch(self, answer: "NodeScores", census: "Census") -> Estimate:
-        """The share; its standard error is not known where a sketch has clusters."""
-        error = census.wrong / census.weight
-        squares = (census.wrong_squares + census.right_squares) / census.weight**2
-        if answer.has_clusters:
-            why = "a sketch does not keep it per cluster. Pass logits and labels."
-            return Estimate(self, self.of_mean(error), None, why, squares)
-        variance = ((1 - error) ** 2 * census.wrong_squares + error**2 * census.right_squares) / census.weight**2
-        return Estimate(self, self.of_mean(error), variance**0.5, squares=squares)
 
 
 class Accuracy(WrongAnswers):

@@ -1,8 +1,9 @@
 """What a metric is: its name and direction, how it follows from predictions, and how its standard error does."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import Field, astuple, dataclass, field, fields, is_dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -32,11 +33,9 @@ from nishimori._support.intervals import (
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:
-    from nishimori._evaluation.ece_difference import EceDifference
+    from nishimori._evaluation.metrics.ece import EceDifference
     from nishimori._evaluation.scorecard import Scorecard
     from nishimori._sums.binned_gaps import BinnedGaps
-    from nishimori._sums.census import Census
-    from nishimori._sums.sketch.answers import NodeScores
 
 Direction = Literal["lower", "higher"]
 """Which values of a metric are better."""
@@ -46,8 +45,6 @@ StandardError = float | Callable[[], float] | None
 
 Needs = Literal["top", "label", "all"]
 """Which probabilities of a row a metric needs: that of the predicted class, also that of the true class, or those of all."""
-
-_WAYS = ("of_rows", "sums", "of_outcomes")
 
 # Sums of many numbers may exceed a bound by so much.
 _ROUNDING = 1e-9
@@ -185,6 +182,108 @@ class Difference:
         return interval_around(self.value, self.se, level)
 
 
+class MeanOfRows(NamedTuple):
+    """The mean of a number per row, and its standard error."""
+
+    value: float
+    se: float
+
+
+class Form(ABC):
+    """How a metric follows from predictions: one form for each of the three methods of which a metric writes one."""
+
+    is_mean: ClassVar[bool] = False  # whether its sums are those of a number per row
+
+    @abstractmethod
+    def key(self, metric: "Metric") -> Any:
+        """What distinguishes the sums of the metric from those of others: metrics with the same one share their sums."""
+
+    @abstractmethod
+    def gather(self, metric: "Metric", predictions: Predictions) -> Any:
+        """What the metric is made of, which adds to that of other predictions."""
+
+    @abstractmethod
+    def value(self, metric: "Metric", sums: Any) -> float:
+        """The metric from the total of what was gathered."""
+
+    @abstractmethod
+    def with_error(self, metric: "Metric", sums: Any) -> tuple[float, StandardError, str]:
+        """The metric, its standard error, and why that is not known."""
+
+    @abstractmethod
+    def difference(self, metric: "Metric", first: Any, second: Any, pair: Any, *, alone: bool) -> Difference:
+        """The metric of the second sums minus that of the first; ``pair`` tells how both vary together."""
+
+
+class _OfRows(Form):
+    """The mean of a number per row."""
+
+    is_mean = True
+
+    def key(self, metric: "Metric") -> Any:
+        own = repr(astuple(metric)) if is_dataclass(metric) else id(metric) if vars(metric) else ""
+        return type(metric).of_rows, own
+
+    def gather(self, metric: "Metric", predictions: Predictions) -> Mean:
+        batch = predictions.batch
+        return Mean(batch.total(metric.rows(predictions)), batch.weight)
+
+    def value(self, metric: "Metric", sums: Mean | MeanOfRows) -> float:
+        return metric.of_mean(sums.value)
+
+    def with_error(self, metric: "Metric", sums: MeanOfRows) -> tuple[float, StandardError, str]:
+        known = isfinite(sums.se)
+        return self.value(metric, sums), sums.se if known else None, "" if known else metric.why_infinite
+
+    def difference(self, metric: "Metric", first: MeanOfRows, second: MeanOfRows, pair: float, *, alone: bool) -> Difference:
+        """The difference of two means; ``pair`` is the standard error of the mean of the differences row by row."""
+        old, new = self.value(metric, first), self.value(metric, second)
+        return Difference.normal(new - old, nan if alone else pair, max(abs(old), abs(new)))
+
+
+class _OfSums(Form):
+    """A function of sums of its own."""
+
+    def key(self, metric: "Metric") -> Any:
+        return metric
+
+    def gather(self, metric: "Metric", predictions: Predictions) -> Any:
+        return metric.summed(predictions)
+
+    def value(self, metric: "Metric", sums: Any) -> float:
+        return metric.from_sums(sums)[0]
+
+    def with_error(self, metric: "Metric", sums: Any) -> tuple[float, StandardError, str]:
+        value, error = metric.from_sums(sums)
+        return value, error, "" if error is not None else f"{metric.label} has none."
+
+    def difference(self, metric: "Metric", first: Any, second: Any, pair: Any, *, alone: bool) -> Difference:
+        return metric.difference(first, second, pair, alone=alone)
+
+
+class _OfOutcomes(Form):
+    """A function of all outcomes, which are kept once for all such metrics."""
+
+    def key(self, metric: "Metric") -> Any:  # noqa: ARG002 - all share them
+        return KeptOutcomes
+
+    def gather(self, metric: "Metric", predictions: Predictions) -> KeptOutcomes:  # noqa: ARG002
+        return KeptOutcomes.of(predictions)
+
+    def value(self, metric: "Metric", sums: KeptOutcomes) -> float:
+        return sums.value(metric.of_outcomes)
+
+    def with_error(self, metric: "Metric", sums: KeptOutcomes) -> tuple[float, StandardError, str]:
+        return self.value(metric, sums), partial(sums.se, metric.of_outcomes, metric.resampling), ""
+
+    def difference(self, metric: "Metric", first: KeptOutcomes, second: KeptOutcomes, pair: Any, *, alone: bool) -> Difference:  # noqa: ARG002
+        error = nan if alone else second.difference_se(first, metric.of_outcomes, metric.resampling)
+        return Difference.normal(self.value(metric, second) - self.value(metric, first), error)
+
+
+_FORMS: dict[str, Form] = {"of_rows": _OfRows(), "sums": _OfSums(), "of_outcomes": _OfOutcomes()}
+
+
 class Metric:
     """A number that says how good probabilities are: what `evaluate`, `compare`, `gate` and reports measure.
 
@@ -243,7 +342,7 @@ class Metric:
     resampling: ClassVar[Resampling] = "jackknife"
     needs: ClassVar[Needs] = "all"
 
-    kind: ClassVar[str]  # the name of the method that it is made of
+    form: ClassVar["Form"]  # which of the three is written
 
     # What only the library's own metrics say.
     by_default: ClassVar[bool] = False  # part of every scorecard: it needs no more than the sums that are there anyway
@@ -259,11 +358,11 @@ class Metric:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        written = [way for way in _WAYS if getattr(cls, way) is not getattr(Metric, way)]
+        written = [way for way in _FORMS if getattr(cls, way) is not getattr(Metric, way)]
         if len(written) != 1:
             found = ", ".join(written) or "none of them"
-            raise InputError(f"The metric {cls.__name__}", f"have one of the methods {', '.join(_WAYS)}", got=found)
-        cls.kind = written[0]
+            raise InputError(f"The metric {cls.__name__}", f"have one of the methods {', '.join(_FORMS)}", got=found)
+        cls.form = _FORMS[written[0]]
         if "of_rows" in vars(cls) and "score" not in vars(cls):
             cls.score = None  # that of the class which wrote another `of_rows`
         name = getattr(cls, "name", None)
@@ -347,7 +446,7 @@ class Metric:
         about = ""
         if error == 0 and value in self.bounds:  # as where all answers are right: samples that vary would tell more
             return Limits(*self.bounds, "no sample differs")
-        if self.kind == "of_rows" and self.direction == "lower" and self.bounds[0] == 0:
+        if self.form.is_mean and self.direction == "lower" and self.bounds[0] == 0:
             # Few large losses skew the error of a mean loss, so its upper limit is the further one of two.
             high = interval_in_ratio(value, error, one_sided(level)).high if value > 0 else 0.0
             if card.error < FEW * estimate.squares:
@@ -369,16 +468,9 @@ class Metric:
         """Whether it is for this number of classes."""
         return self.n_classes in (None, n_classes)
 
-    def of_sketch(self, answer: "NodeScores", census: "Census") -> Estimate | None:  # noqa: ARG002 - for those that can
-        """The metric from what a sketch keeps; None if that is not enough."""
-        return None
-
     def measure(self, data: Rows, beta: float) -> float:
         """The metric of rows at an inverse temperature."""
-        found = data.gather(MeasureOne(self, beta))
-        if self.kind == "of_rows":
-            return self.of_mean(found.value)
-        return self.from_sums(found)[0] if self.kind == "sums" else found.value(self.of_outcomes)
+        return self.form.value(self, data.gather(MeasureOne(self, beta)))
 
     def check_value(self, value: float) -> None:
         """Refuse a value that the metric says it cannot have: intervals are cut at its bounds."""
@@ -431,12 +523,6 @@ class Metric:
         changed = [f"{each.name}={value!r}" for each in own if (value := getattr(self, each.name)) != each.default]
         return f"({', '.join(changed)})" if changed else ""
 
-    @property
-    def key(self) -> Any:
-        """What distinguishes the numbers per row of this metric from those of others."""
-        own = repr(astuple(self)) if is_dataclass(self) else id(self) if vars(self) else ""
-        return type(self).of_rows, own
-
     def rows(self, predictions: Predictions) -> Array:
         """The numbers of `of_rows`, checked, in the array library of the batch."""
         batch, found = predictions.batch, self.of_rows(predictions)
@@ -461,7 +547,4 @@ class MeasureOne:
     beta: float
 
     def __call__(self, batch: Batch) -> Any:
-        predictions = Predictions(Gibbs(batch, self.beta), uniform_edges(15))
-        if self.metric.kind == "of_rows":
-            return Mean(batch.total(self.metric.rows(predictions)), batch.weight)
-        return self.metric.summed(predictions) if self.metric.kind == "sums" else KeptOutcomes.of(predictions)
+        return self.metric.form.gather(self.metric, Predictions(Gibbs(batch, self.beta), uniform_edges(15)))

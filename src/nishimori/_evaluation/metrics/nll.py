@@ -3,7 +3,6 @@
 from math import inf
 from typing import TYPE_CHECKING
 
-from nishimori._evaluation.metrics.confidence import NOT_SQUARED
 from nishimori._evaluation.metrics.metric import Estimate, Limits, MeasureOne, Metric
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import CountZeros, warn_of_zeros
@@ -14,8 +13,6 @@ from nishimori._support.intervals import Interval, interval_in_ratio
 
 if TYPE_CHECKING:
     from nishimori._evaluation.scorecard import Scorecard
-    from nishimori._sums.census import Census
-    from nishimori._sums.sketch.answers import NodeScores
 
 
 class Nll(Metric):
@@ -57,7 +54,3 @@ class Nll(Metric):
         if estimate.value == inf:
             return Limits(inf, inf, "a true class has probability 0")
         return super().limits(estimate, card, level)
-
-    def of_sketch(self, answer: "NodeScores", census: "Census") -> Estimate:  # noqa: ARG002 - others need both
-        """The mean."""
-        return Estimate(self, answer.nll, None, NOT_SQUARED)

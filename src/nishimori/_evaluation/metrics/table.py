@@ -14,11 +14,9 @@ from pkgutil import iter_modules
 from typing import Any
 
 from nishimori._evaluation import metrics as folder
-from nishimori._evaluation.metrics.functions import as_metric
 from nishimori._evaluation.metrics.metric import Metric
-from nishimori._methods.registry import import_object
-from nishimori._sums.sketch.sketch import Sketch
-from nishimori._support.optional import entry_points, load_entry_point
+from nishimori._rows.question import question
+from nishimori._support.optional import entry_points, import_object, load_entry_point
 from nishimori.errors import InputError, setting
 
 GROUP = "nishimori.metrics"
@@ -141,6 +139,19 @@ def _checked(target: Any, name: str) -> Metric:
     return found
 
 
+def as_metric(given: Any) -> Metric | None:
+    """The metric that a metric, its class or its function stands for; None for anything else."""
+    if isinstance(given, type) and issubclass(given, Metric):
+        try:
+            return given()
+        except TypeError as error:
+            raise InputError(
+                "metrics", "hold metrics", got=f"the class {given.__name__}", remedy=f"Call it: {error}."
+            ) from None
+    found = given if isinstance(given, Metric) else getattr(given, "metric", None)
+    return found if isinstance(found, Metric) else None
+
+
 class AskedMetrics(tuple[Metric, ...]):
     """The metrics of a scorecard, of which some are there because a user named them."""
 
@@ -153,11 +164,15 @@ class AskedMetrics(tuple[Metric, ...]):
         found.named = frozenset(named)
         return found
 
+    def with_others(self, *metrics: Metric) -> "AskedMetrics":
+        """These and others, which nobody named."""
+        return AskedMetrics.of((*self, *metrics), self.named)
 
-def asked_metrics(asked: Any, argument: str = "metrics") -> tuple[Metric, ...]:
+
+def asked_metrics(asked: Any, argument: str = "metrics") -> AskedMetrics:
     """The metrics of every scorecard and those that a user asked for besides: names, metrics, or functions of metrics."""
     if asked is None:
-        return default_metrics()
+        return AskedMetrics.of(default_metrics(), ())
     if isinstance(asked, str) or not isinstance(asked, Iterable):
         remedy = f"Pass `[{asked!r}]`." if isinstance(asked, str) else ""
         raise InputError(argument, "be a list of metrics or their names", got=f"{asked!r:.60}", remedy=remedy)
@@ -178,8 +193,14 @@ def asked_metrics(asked: Any, argument: str = "metrics") -> tuple[Metric, ...]:
     return AskedMetrics.of(found.values(), named)
 
 
+@question("does not tell metrics")
+def tells(data: Any, metric: Metric) -> bool:  # noqa: ARG001 - rows tell all
+    """Say whether data of this kind tell a metric."""
+    return True
+
+
 def checked_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:
-    """The metrics without those that a sketch does not tell, after a check of those that were asked for.
+    """The metrics without those that the data do not tell, after a check of those that were asked for.
 
     Those of every scorecard that nobody named are not checked: `MetricPlan.suited` leaves them out, and a stream need not be
     read for that.
@@ -188,12 +209,11 @@ def checked_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:
     for each in metrics:
         if each.n_classes is None or not each.by_default or each.label in named:
             each.check(data)
-    if not isinstance(data, Sketch):
-        return tuple(metrics)
-    lost = next((each.label for each in metrics if each.of_bins == "positive" and each.label in named), None)
+    told = tuple(each for each in metrics if tells(data, each))
+    lost = next((each.label for each in metrics if each not in told and each.label in named), None)
     if lost is not None:
-        raise InputError("metrics", "be what a sketch keeps", got=repr(lost), remedy="Pass logits and labels.")
-    return tuple(each for each in metrics if each.of_bins != "positive")
+        raise InputError("metrics", f"be what a {data.kind} keeps", got=repr(lost), remedy="Pass logits and labels.")
+    return told
 
 
 def suited_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:

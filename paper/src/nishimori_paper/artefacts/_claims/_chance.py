@@ -29,7 +29,7 @@ def beyond(limit: float, error: float) -> float:
 
 def any_beyond(limit: float, errors: Iterable[float]) -> float:
     """That one of several estimates of zero is further than ``limit`` from zero."""
-    return either(*(beyond(limit, each) for each in errors))
+    return either(*(beyond(limit, error) for error in errors))
 
 
 def any_wrong_sign(values: Iterable[float], errors: Iterable[float]) -> float:
@@ -49,12 +49,12 @@ def equivalence_fails(margin: float, error: float) -> float:
 
 def any_equivalence_fails(margin: float, errors: Iterable[float]) -> float:
     """The same for one of several differences."""
-    return either(*(equivalence_fails(margin, each) for each in errors))
+    return either(*(equivalence_fails(margin, error) for error in errors))
 
 
 def either(*probabilities: float) -> float:
     """That one of several independent events happens."""
-    return 1 - prod(1 - each for each in probabilities)
+    return 1 - prod(1 - probability for probability in probabilities)
 
 
 def at_least(count: int, probabilities: Sequence[float]) -> float:

@@ -40,7 +40,7 @@ def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
     fractions = printed()["figure-train-size"]["fraction"]
     return {
         **{f"curves {name}": work for name, work in FigureCurves().pieces(scale).items()},
-        **{f"fraction {each:g}": partial(_fraction, each, scale) for each in fractions},
+        **{f"fraction {fraction:g}": partial(_fraction, fraction, scale) for fraction in fractions},
         **precision_pieces(scale),
         **minimum_pieces(scale),
     }
@@ -48,9 +48,9 @@ def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 def _fraction(fraction: float, scale: Scale) -> dict[str, Any]:
     name = str(resnet20_on(fraction))
-    found = network(name, scale)
-    row = scores(found.validation, found.test)
-    return {**row, "draws": resampled_differences(name, found, row, scale)}
+    loaded = network(name, scale)
+    row = scores(loaded.validation, loaded.test)
+    return {**row, "draws": resampled_differences(name, loaded, row, scale)}
 
 
 def numbers(done: Pieces) -> Numbers:
@@ -82,16 +82,16 @@ def _sizes(done: Pieces, rows: Sequence[Mapping[str, Any]], *, own_limit: float)
 
     ``own_limit`` is the largest relative difference of the temperatures in the paper's own figure.
     """
-    found = [precisions(done)[str(resnet20_on(each))] for each in printed()["figure-train-size"]["fraction"]]
-    farthest = max(found, key=lambda each: each["difference"])
-    errors = [each["difference_error"] for each in found]
+    of_sizes = [precisions(done)[str(resnet20_on(fraction))] for fraction in printed()["figure-train-size"]["fraction"]]
+    farthest = max(of_sizes, key=lambda row: row["difference"])
+    errors = [row["difference_error"] for row in of_sizes]
     ece = pooled([100 * lead(row) for row in rows], [[100 * x for x in draws] for draws in column(rows, "lead")])
     limit = 100 * float(np.mean([allowed(row, "ece") for row in rows]))
     fails = either(any_equivalence_fails(SIMILAR, errors), equivalence_fails(limit, ece["error"]))
     return {
         "size_apart": farthest["difference"],
         "size_apart_error": farthest["difference_error"],
-        "size_limit": max(each["difference"] + TWO_SIDED * each["difference_error"] for each in found),
+        "size_limit": max(row["difference"] + TWO_SIDED * row["difference_error"] for row in of_sizes),
         "size_ece": ece["mean"],
         "size_ece_error": ece["error"],
         "size_ece_limit": farther_limit(ece),
@@ -103,21 +103,21 @@ def _sizes(done: Pieces, rows: Sequence[Mapping[str, Any]], *, own_limit: float)
     }
 
 
-def _minimum(found: Mapping[str, Any]) -> dict[str, Any]:
+def _minimum(curves: Mapping[str, Any]) -> dict[str, Any]:
     """On how many networks one of the two temperatures is close to that of the least ECE."""
-    off = {name: distance(each, "clean") for name, each in found.items()}
-    augmented = [distance(each, "augmented") for each in found.values() if "augmented" in each]
+    off = {name: distance(curve, "clean") for name, curve in curves.items()}
+    augmented = [distance(curve, "augmented") for curve in curves.values() if "augmented" in curve]
     return {
         "n_minima": len(off),
-        "n_close": sum(each <= _CLOSE for each in off.values()),
-        "not_close": titles([name for name, each in off.items() if each > _CLOSE]),
+        "n_close": sum(distance_off <= _CLOSE for distance_off in off.values()),
+        "not_close": titles([name for name, distance_off in off.items() if distance_off > _CLOSE]),
         "off_median": float(np.median(list(off.values()))),
         "n_augmented": len(augmented),
-        "n_close_augmented": sum(each <= _CLOSE for each in augmented),
+        "n_close_augmented": sum(distance_off <= _CLOSE for distance_off in augmented),
         "off_augmented_low": min(augmented),
         "off_augmented_high": max(augmented),
-        "n_missed_by_chance": sum(beyond(_CLOSE, each["error"]) for each in found.values()),
-        "n_missed_augmented": sum(beyond(_CLOSE, each["error"]) for each in found.values() if "augmented" in each),
+        "n_missed_by_chance": sum(beyond(_CLOSE, curve["error"]) for curve in curves.values()),
+        "n_missed_augmented": sum(beyond(_CLOSE, curve["error"]) for curve in curves.values() if "augmented" in curve),
     }
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from nishimori.theory import bayes_optimal
 from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper.artefacts._claims._chance import any_beyond, in_words
 from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._expectation_maximisation import RIGHT, recovered
+from nishimori_paper.theory import bayes_optimal
 
 _TEACHERS = ("logit", "probit", "affine")
 _ALPHAS = (1.0, 3.0, 10.0)
 # On data: probit, whose samples are the cheapest, at every temperature.
-_SETTINGS = [each for each in RIGHT if each.teacher == "probit"]
+_SETTINGS = [setting for setting in RIGHT if setting.teacher == "probit"]
 
 
 # Standard errors that the mean T may be away from T*.
@@ -25,15 +25,15 @@ _DEVIATIONS = 4.0
 
 def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
     work: dict[str, Callable[[], Any]] = {f"evidence {teacher}": partial(_most_evidence, teacher) for teacher in _TEACHERS}
-    return work | {f"EM {each.name}": partial(recovered, each, scale) for each in _SETTINGS}
+    return work | {f"EM {setting.name}": partial(recovered, setting, scale) for setting in _SETTINGS}
 
 
 def _most_evidence(teacher: str) -> list[float]:
     """T of the largest evidence in the limit, for T* = 1: where a weight's mean square is the same in posterior and prior."""
 
     def excess(log_T: float, alpha: float) -> float:
-        found = bayes_optimal(teacher, alpha, temperature=exp(log_T))
-        return found.q + found.v - 1
+        theory = bayes_optimal(teacher, alpha, temperature=exp(log_T))
+        return theory.q + theory.v - 1
 
     # The bracket is not centred on T*, so that the search does not start at the answer.
     return [exp(brentq(excess, -0.3, 0.5, args=(alpha,), xtol=1e-11)) for alpha in _ALPHAS]
@@ -41,7 +41,7 @@ def _most_evidence(teacher: str) -> list[float]:
 
 def numbers(done: Pieces) -> Numbers:
     """The numbers that decide."""
-    evidence = [T for key, found in done.items() if key.startswith("evidence ") for T in found]
+    evidence = [T for key, temperatures in done.items() if key.startswith("evidence ") for T in temperatures]
     rows = [row for key, row in done.items() if key.startswith("EM ")]
     ratios = [row["temperature_em"] / row["temperature"] for row in rows]
     deviations = [abs(row["temperature_em"] - row["temperature"]) / row["temperature_em_error"] for row in rows]

@@ -34,16 +34,16 @@ def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 
 def _one_network(scale: Scale) -> dict[str, Any]:
-    found = network(_RESNET20, scale)
-    validation = found.validation
+    loaded = network(_RESNET20, scale)
+    validation = loaded.validation
     logits, labels = validation.logits, validation.labels
     top_n = [metrics.top_n_accuracy(logits, labels, top_n=n) for n in range(1, logits.shape[1] + 1)]
-    augmented = validation if found.augmented is None else found.augmented
+    augmented = validation if loaded.augmented is None else loaded.augmented
     log_p = log_softmax(np.asarray(logits, dtype=np.float64), axis=1)
     return {
         "ec_validation": _ec(validation),
         "ec_augmented": _ec(augmented),
-        "ec_test": _ec(found.test),
+        "ec_test": _ec(loaded.test),
         "loss": metrics.nll(logits, labels),
         "log_likelihood": float(np.take_along_axis(log_p, labels[:, None], axis=1).mean()),
         "n_validation": len(labels),
@@ -72,11 +72,11 @@ def _one_sided(scale: Scale) -> list[str | None]:
     """Why the samples that the network classifies correctly have no T_EC, and why the others have none; None if they have."""
     validation = network(_RESNET20, scale).validation
     right = validation.logits.argmax(axis=1) == validation.labels
-    found = (
+    numbers = (
         temperatures_of(open_rows(validation.logits[rows], validation.labels[rows]), warn=False).ec_error
         for rows in (right, ~right)
     )
-    return [error.end if isinstance(error, NoTemperatureError) else None for error in found]
+    return [error.end if isinstance(error, NoTemperatureError) else None for error in numbers]
 
 
 def _constant(scale: Scale) -> dict[str, float]:
@@ -94,7 +94,7 @@ def _constant(scale: Scale) -> dict[str, float]:
 def numbers(done: Pieces) -> Numbers:
     """The numbers that decide."""
     one, constant = done["one network"], done["constant prediction"]
-    found = list(precisions(done).values())
+    rows = list(precisions(done).values())
     *_, last_but_one, _ = one["top_n"]
     return {
         "ece_constant": constant["ece"],
@@ -110,15 +110,15 @@ def numbers(done: Pieces) -> Numbers:
         "ec_augmented": one["ec_augmented"],
         "ec_paper": printed()["table-real"]["rows"]["cifar10/resnet20"][COLUMNS.index("temperature_ec")],
         "ec_test": one["ec_test"],
-        "n_networks": len(found),
-        "n_falling": sum(_falls(each["confidence"]) for each in found),
-        "n_crossing": sum(each["confidence"][-1] < each["accuracy"] < each["confidence"][0] for each in found),
+        "n_networks": len(rows),
+        "n_falling": sum(_falls(row["confidence"]) for row in rows),
+        "n_crossing": sum(row["confidence"][-1] < row["accuracy"] < row["confidence"][0] for row in rows),
         "n_without": sum(end is not None for end in done["all right or all wrong"]),
-        "coldest": min(each["confidence"][0] for each in found),
-        "off_chance": max(abs(each["confidence"][-1] * each["n_classes"] - 1) for each in found),
-        "hottest": max(each["confidence"][-1] for each in found),
+        "coldest": min(row["confidence"][0] for row in rows),
+        "off_chance": max(abs(row["confidence"][-1] * row["n_classes"] - 1) for row in rows),
+        "hottest": max(row["confidence"][-1] for row in rows),
         "n_classes": len(one["top_n"]),
-        "n_solvable": sum(1 / len(one["top_n"]) < each < 1 for each in one["top_n"]),
+        "n_solvable": sum(1 / len(one["top_n"]) < share < 1 for share in one["top_n"]),
         "n_literal": sum(T is not None for T in one["literal"]),
         "literal_2": one["literal"][1],
         "none_by_chance": in_words(last_but_one ** one["n_validation"]),

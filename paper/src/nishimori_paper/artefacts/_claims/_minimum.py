@@ -42,16 +42,16 @@ def titles(names: list[str]) -> str:
 
 
 def _piece(name: str, scale: Scale) -> dict[str, Any]:
-    found = network(name, scale)
-    kinds = validations(found)
+    loaded = network(name, scale)
+    kinds = validations(loaded)
     chosen = {
         kind: {method: row[f"temperature_{method}"] for method in _METHODS}
-        for kind, row in scores_by_kind(kinds, found.test).items()
+        for kind, row in scores_by_kind(kinds, loaded.test).items()
     }
-    lowest, *_, highest = sorted(T for each in chosen.values() for T in each.values())
-    curves = EceCurves.of(found.test, np.arange(0.75 * lowest, 1.3 * highest, _STEP))
+    lowest, *_, highest = sorted(T for temperatures in chosen.values() for T in temperatures.values())
+    curves = EceCurves.of(loaded.test, np.arange(0.75 * lowest, 1.3 * highest, _STEP))
     generator = np.random.default_rng(scale.seed)
-    n = len(found.test.labels)
+    n = len(loaded.test.labels)
     drawn = [curves.least(np.bincount(generator.integers(n, size=n), minlength=n)) for _ in range(8 if scale.quick else 20)]
     fits = temperature_errors(kinds)[f"clean {SANDWICH}"]
     return {
@@ -78,14 +78,14 @@ class EceCurves:
 
     def ece(self, weights: HostArray) -> HostArray:
         """The ECE at each temperature, with 15 bins of equal mass."""
-        found = []
+        ratios = []
         for order, gap in zip(self._orders, self._gaps, strict=True):
             sorted_weights = weights[order]
             mass = sorted_weights.cumsum()
             # A sample belongs to the bin that its middle lies in.
             bins = ((mass - sorted_weights / 2) * (_BINS / mass[-1])).astype(int)
-            found.append(np.abs(np.bincount(bins, sorted_weights * gap[order])).sum() / mass[-1])
-        return np.array(found)
+            ratios.append(np.abs(np.bincount(bins, sorted_weights * gap[order])).sum() / mass[-1])
+        return np.array(ratios)
 
     def least(self, weights: HostArray) -> float:
         """The temperature with the least ECE."""

@@ -62,14 +62,14 @@ def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 def _real(name: str, scale: Scale) -> dict[str, Any]:
     """The row of Table 1 for each kind of validation images, and differences between methods for other images."""
-    found = network(name, scale)
-    result = scores_by_kind(validations(found), found.test)
+    loaded = network(name, scale)
+    result = scores_by_kind(validations(loaded), loaded.test)
     return {
         **result,
-        "confidence": metrics.confidence(found.test.logits, found.test.labels),
-        "confidence_error": _confidence_error(found.test),
-        "temperature_errors": temperature_errors(validations(found)),
-        "draws": resampled_differences(name, found, result["clean"], scale),
+        "confidence": metrics.confidence(loaded.test.logits, loaded.test.labels),
+        "confidence_error": _confidence_error(loaded.test),
+        "temperature_errors": temperature_errors(validations(loaded)),
+        "draws": resampled_differences(name, loaded, result["clean"], scale),
     }
 
 
@@ -132,12 +132,12 @@ def apart(rows: Sequence[Row]) -> dict[str, float]:
 def numbers(done: Pieces) -> Numbers:
     """The numbers that decide."""
     real = {key.removeprefix("real "): value for key, value in done.items() if key.startswith("real ")}
-    rows, paper = [each["clean"] for each in real.values()], printed_rows("table-real")
-    here, there = apart(rows), apart(list(paper.values()))
+    rows, paper = [row["clean"] for row in real.values()], printed_rows("table-real")
+    ours, there = apart(rows), apart(list(paper.values()))
     sizes, setup = done["sizes"], printed()["table-real"]["setup"]
     return {
         "n": len(rows),
-        **{f"{key}_apart": value for key, value in here.items()},
+        **{f"{key}_apart": value for key, value in ours.items()},
         **{f"{key}_apart_paper": value for key, value in there.items()},
         **_pooled_differences(list(real.values())),
         **{f"{key}_allowed": 100 * float(np.mean([allowed(row, key) for row in rows])) for key in ("ece", "brier")},
@@ -145,7 +145,7 @@ def numbers(done: Pieces) -> Numbers:
         "not_similar": ", ".join(NetworkName.parse(name).label for name in real if not is_similar(real[name]["clean"])),
         "coldest": min(row[f"temperature_{method}"] for row in rows for method in _METHODS),
         "coldest_paper": min(row[f"temperature_{method}"] for row in paper.values() for method in _METHODS),
-        "n_overconfident": sum(each["confidence"] > 1 - each["clean"]["error"] for each in real.values()),
+        "n_overconfident": sum(row["confidence"] > 1 - row["clean"]["error"] for row in real.values()),
         "n_better_ece": sum(improved(row, "ece") for row in rows),
         "n_better_brier": sum(improved(row, "brier") for row in rows),
         "n_better_brier_paper": sum(improved(row, "brier") for row in paper.values()),
@@ -169,52 +169,54 @@ def _pooled_differences(real: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The mean differences of ECE and Brier score between TS and EC, in points, and the farther limits of their intervals."""
     result: dict[str, Any] = {}
     for name, key in (("lead", "ece"), ("brier_lead", "brier")):
-        values = [100 * differences(each["clean"])[name] for each in real]
-        found = pooled(values, [[100 * x for x in draws] for draws in column(real, name)])
+        values = [100 * differences(row["clean"])[name] for row in real]
+        estimate = pooled(values, [[100 * x for x in draws] for draws in column(real, name)])
         result |= {
-            f"{key}_mean": found["mean"],
-            f"{key}_error": found["error"],
-            f"{key}_limit": farther_limit(found),
+            f"{key}_mean": estimate["mean"],
+            f"{key}_error": estimate["error"],
+            f"{key}_limit": farther_limit(estimate),
         }
     return result
 
 
 def _non_inferiority(done: Pieces, real: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How much lower the ECE is after EC than after TS, in points: with all validation images, and with few of them."""
-    found = pooled([100 * lead(each["clean"]) for each in real], [[100 * x for x in draws] for draws in column(real, "lead")])
+    estimate = pooled([100 * lead(row["clean"]) for row in real], [[100 * x for x in draws] for draws in column(real, "lead")])
     few = excess(done, SIZES[0])
     return {
-        "lead": found["mean"],
-        "lead_error": found["error"],
-        "lead_limit": found["mean"] - ONE_SIDED * found["error"],
+        "lead": estimate["mean"],
+        "lead_error": estimate["error"],
+        "lead_limit": estimate["mean"] - ONE_SIDED * estimate["error"],
         "few": -few["mean"],
         "few_error": few["error"],
         "few_limit": -few["mean"] - ONE_SIDED * few["error"],
         "margin": _MARGIN,
-        "inferior_by_chance": in_words(not_inferior_fails(_MARGIN, found["error"])),
+        "inferior_by_chance": in_words(not_inferior_fails(_MARGIN, estimate["error"])),
     }
 
 
 def _chances(done: Pieces, real: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """How probable it is that the criteria on Table 1 fail by chance."""
-    each = list(real.values())
-    errors = {name: [error(draws) for draws in column(each, name)] for name in each[0]["draws"]}
+    rows = list(real.values())
+    errors = {name: [error(draws) for draws in column(rows, name)] for name in rows[0]["draws"]}
 
     def worse(metric: str) -> float:
         names = [f"{metric}_gain_{method}" for method in _METHODS]
-        values = [differences(one["clean"])[name] for name in names for one in each]
+        values = [differences(one["clean"])[name] for name in names for one in rows]
         return any_wrong_sign(values, [bar for name in names for bar in errors[name]])
 
-    fits = [one["temperature_errors"][f"clean {SANDWICH}"] for one in each]
-    above = [one["clean"][f"temperature_{method}"] - 1 for one in each for method in _METHODS]
-    surer = [one["confidence"] - (1 - one["clean"]["error"]) for one in each]
+    fits = [one["temperature_errors"][f"clean {SANDWICH}"] for one in rows]
+    above = [one["clean"][f"temperature_{method}"] - 1 for one in rows for method in _METHODS]
+    surer = [one["confidence"] - (1 - one["clean"]["error"]) for one in rows]
     not_over = any_wrong_sign(
         [*above, *surer],
-        [*(fit[f"temperature_{method}"] for fit in fits for method in _METHODS), *(one["confidence_error"] for one in each)],
+        [*(fit[f"temperature_{method}"] for fit in fits for method in _METHODS), *(one["confidence_error"] for one in rows)],
     )
-    of_temperatures = [found["difference_error"] for name, found in precisions(done).items() if name in real]
-    means, limits = _pooled_differences(each), {key: [allowed(one["clean"], key) for one in each] for key in ("ece", "brier")}
-    of_means = either(*(equivalence_fails(100 * float(np.mean(found)), means[f"{key}_error"]) for key, found in limits.items()))
+    of_temperatures = [row["difference_error"] for name, row in precisions(done).items() if name in real]
+    means, limits = _pooled_differences(rows), {key: [allowed(one["clean"], key) for one in rows] for key in ("ece", "brier")}
+    of_means = either(
+        *(equivalence_fails(100 * float(np.mean(draws_of_key)), means[f"{key}_error"]) for key, draws_of_key in limits.items())
+    )
     of_some = either(
         *(
             beyond(limit, bar)
@@ -245,8 +247,8 @@ def _nearer_by_chance(real: Mapping[str, Mapping[str, Any]], largest: float) -> 
     The two temperatures of a network have errors of at most ``largest`` each.
     """
     apart = min(
-        abs(found["clean"][f"temperature_{method}"] - found["augmented"][f"temperature_{method}"])
-        for found in (real[f"{name}-authors"] for name in _AUTHORS_CIFAR10)
+        abs(row["clean"][f"temperature_{method}"] - row["augmented"][f"temperature_{method}"])
+        for row in (real[f"{name}-authors"] for name in _AUTHORS_CIFAR10)
         for method in _METHODS
     )
     # Half way between them clean and augmented images would be equally near.

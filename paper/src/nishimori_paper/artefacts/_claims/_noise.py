@@ -34,35 +34,35 @@ def reduction(row: Row) -> float:
     return lead(row) / row["ece_ts"]
 
 
-def reduction_error(each: Mapping[str, Any], kind: str = "clean") -> float:
+def reduction_error(row: Mapping[str, Any], kind: str = "clean") -> float:
     """The standard error of `reduction` for other images and other draws of the noise."""
-    return float(each[f"{kind} error bars of images"]["ece_difference"] / each[kind]["ece_ts"])
+    return float(row[f"{kind} error bars of images"]["ece_difference"] / row[kind]["ece_ts"])
 
 
-def _as_in_the_paper(each: Mapping[str, Any]) -> str:
+def _as_in_the_paper(row: Mapping[str, Any]) -> str:
     """The kind of validation images that the paper calibrates on: augmented ones for CIFAR-10."""
-    return "augmented" if "augmented" in each else "clean"
+    return "augmented" if "augmented" in row else "clean"
 
 
-def difference_error(each: Mapping[str, Any]) -> float:
+def difference_error(row: Mapping[str, Any]) -> float:
     """The standard error of `difference`, that of both temperatures taken together."""
-    fits = each["clean errors of a fit"]
-    return float(np.hypot(fits["temperature_ts"], fits["temperature_ec"]) / each["clean"]["temperature_ts"])
+    fits = row["clean errors of a fit"]
+    return float(np.hypot(fits["temperature_ts"], fits["temperature_ec"]) / row["clean"]["temperature_ts"])
 
 
 def numbers(done: Pieces) -> Numbers:
     """The numbers that decide."""
-    found = {key.removeprefix("corrupted "): value for key, value in done.items() if key.startswith("corrupted ")}
-    ours = [found[name] for name in trained_networks()]
-    rows, paper = [each["clean"] for each in found.values()], list(printed_rows("table-corrupted").values())
-    clean_apart = float(np.mean([precisions(done)[name]["difference"] for name in found]))
+    corrupted = {key.removeprefix("corrupted "): value for key, value in done.items() if key.startswith("corrupted ")}
+    ours = [corrupted[name] for name in trained_networks()]
+    rows, paper = [row["clean"] for row in corrupted.values()], list(printed_rows("table-corrupted").values())
+    clean_apart = float(np.mean([precisions(done)[name]["difference"] for name in corrupted]))
     return {
         "n": len(rows),
         "n_paper": len(paper),
-        "share": float(np.mean([each["noisy"] for each in found.values()])),
-        "reduction": float(np.mean([reduction(each["clean"]) for each in ours])),
-        "reduction_augmented": float(np.mean([reduction(each[_as_in_the_paper(each)]) for each in ours])),
-        "n_augmented": sum("augmented" in each for each in ours),
+        "share": float(np.mean([row["noisy"] for row in corrupted.values()])),
+        "reduction": float(np.mean([reduction(row["clean"]) for row in ours])),
+        "reduction_augmented": float(np.mean([reduction(row[_as_in_the_paper(row)]) for row in ours])),
+        "n_augmented": sum("augmented" in row for row in ours),
         "reduction_paper": float(np.mean([reduction(row) for row in paper])),
         "reduction_claimed": printed()["table-corrupted"]["ece_reduction"],
         "n_lower": sum(lead(row) > 0 for row in rows),
@@ -74,29 +74,29 @@ def numbers(done: Pieces) -> Numbers:
         "clean_apart": clean_apart,
         "clean_apart_paper": float(np.mean([difference(row) for row in printed_rows("table-real").values()])),
         "reduction_error": _mean_error(ours, ["clean"] * len(ours)),
-        "reduction_augmented_error": _mean_error(ours, [_as_in_the_paper(each) for each in ours]),
+        "reduction_augmented_error": _mean_error(ours, [_as_in_the_paper(row) for row in ours]),
         "reduction_paper_error": error([reduction(row) for row in paper]) / sqrt(len(paper)),
-        "margin_by_chance": in_words(at_least(2, [beyond(_MARGIN, reduction_error(each)) / 2 for each in found.values()])),
-        **_apart_by_chance(list(found.values()), clean_apart),
-        **_validation_only([each["validation only"] for each in found.values()]),
+        "margin_by_chance": in_words(at_least(2, [beyond(_MARGIN, reduction_error(row)) / 2 for row in corrupted.values()])),
+        **_apart_by_chance(list(corrupted.values()), clean_apart),
+        **_validation_only([row["validation only"] for row in corrupted.values()]),
     }
 
 
-def _mean_error(found: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> float:
+def _mean_error(rows: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> float:
     """The standard error of the mean of `reduction`: for other images or for other networks, whichever is larger.
 
     Networks share their images, so that their errors may be the same: the mean of the errors is an upper limit.
     """
-    both = list(zip(found, kinds, strict=True))
-    of_images = float(np.mean([reduction_error(each, kind) for each, kind in both]))
-    of_networks = error([reduction(each[kind]) for each, kind in both]) / sqrt(len(found))
+    both = list(zip(rows, kinds, strict=True))
+    of_images = float(np.mean([reduction_error(row, kind) for row, kind in both]))
+    of_networks = error([reduction(row[kind]) for row, kind in both]) / sqrt(len(rows))
     return max(of_images, of_networks)
 
 
-def _apart_by_chance(found: Sequence[Mapping[str, Any]], clean: float) -> dict[str, str]:
+def _apart_by_chance(rows: Sequence[Mapping[str, Any]], clean: float) -> dict[str, str]:
     """That the mean difference of the temperatures is not three times that with clean labels, on other images."""
-    apart = float(np.mean([difference(each["clean"]) for each in found]))
-    bar = float(np.mean([difference_error(each) for each in found]))
+    apart = float(np.mean([difference(row["clean"]) for row in rows]))
+    bar = float(np.mean([difference_error(row) for row in rows]))
     return {"apart_fails": in_words(beyond(apart - 3 * clean, bar) / 2)}
 
 

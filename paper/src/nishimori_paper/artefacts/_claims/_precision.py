@@ -27,7 +27,7 @@ _PREFIX = "precision "
 
 def measured_networks() -> list[str]:
     """The networks of the tables, and those that were trained on fewer images."""
-    fractions = [str(resnet20_on(each)) for each in printed()["figure-train-size"]["fraction"]]
+    fractions = [str(resnet20_on(fraction)) for fraction in printed()["figure-train-size"]["fraction"]]
     return list(dict.fromkeys([*networks_of_tables(), *fractions]))
 
 

@@ -8,13 +8,13 @@ import numpy as np
 from scipy.special import expit
 
 from nishimori._support.arrays import HostArray
-from nishimori.theory import optimal_penalty, state_evolution
 from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._printed import printed
 from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._figure_density import solution, solved
 from nishimori_paper.artefacts._figure_ece import PENALTIES, FigureEce
 from nishimori_paper.artefacts._figure_temperatures import TEACHERS
+from nishimori_paper.theory import optimal_penalty, state_evolution
 
 _MISSPECIFIED = ("affine", "constant")
 _METHODS = ("ts", "ec")
@@ -36,9 +36,9 @@ def _well_specified() -> list[dict[str, float]]:
     """Both temperatures of the logit teacher with κ = T* = 1 at λ_loss, and √q/T, which does not depend on the scale of ŵ."""
     rows = []
     for alpha in _ALPHAS:
-        found = state_evolution("logit", alpha, optimal_penalty("logit", alpha, minimise="loss"))
-        ts, ec = found.temperature_ts, found.temperature_ec
-        rows.append({"alpha": alpha, "ts": ts, "ec": ec, "scale_ts": sqrt(found.q) / ts, "scale_ec": sqrt(found.q) / ec})
+        theory = state_evolution("logit", alpha, optimal_penalty("logit", alpha, minimise="loss"))
+        ts, ec = theory.temperature_ts, theory.temperature_ec
+        rows.append({"alpha": alpha, "ts": ts, "ec": ec, "scale_ts": sqrt(theory.q) / ts, "scale_ec": sqrt(theory.q) / ec})
     return rows
 
 
@@ -117,9 +117,9 @@ def _temperatures(done: Pieces, curves: _Curves) -> dict[str, Any]:
 def _ece(curves: _Curves) -> dict[str, Any]:
     settings = [(teacher, kind) for teacher in TEACHERS for kind in PENALTIES]
     logit = np.concatenate([curves.lead("logit", kind) for kind in PENALTIES])
-    brier = np.concatenate([curves.lead(*each, "brier") for each in settings])
+    brier = np.concatenate([curves.lead(*setting, "brier") for setting in settings])
     return {
-        "least_lead": 100 * min(float(curves.lead(*each).min()) for each in settings),
+        "least_lead": 100 * min(float(curves.lead(*setting).min()) for setting in settings),
         "logit_lead": 100 * float(logit.mean()),
         "logit_lead_most": 100 * float(logit.max()),
         "logit_lead_claimed": printed()["claims"]["ece_difference_logit"],
@@ -130,8 +130,8 @@ def _ece(curves: _Curves) -> dict[str, Any]:
         ),
         "brier_tied": float((np.abs(brier) < _TIE).mean()),
         "brier_lost": float((brier <= -_TIE).mean()),
-        **{f"brier_lost_{each}": float((_brier(curves, each) <= -_TIE).mean()) for each in TEACHERS},
-        **{f"brier_won_{each}": float((_brier(curves, each) >= _TIE).mean()) for each in TEACHERS},
+        **{f"brier_lost_{teacher}": float((_brier(curves, teacher) <= -_TIE).mean()) for teacher in TEACHERS},
+        **{f"brier_won_{teacher}": float((_brier(curves, teacher) >= _TIE).mean()) for teacher in TEACHERS},
         "brier_logit_most": float(np.abs(_brier(curves, "logit")).max()),
         "brier_worst": -float(brier.min()),
     }
@@ -139,13 +139,13 @@ def _ece(curves: _Curves) -> dict[str, Any]:
 
 def _brier(curves: _Curves, teacher: str) -> HostArray:
     """By how much the Brier score is lower after EC than after TS, at all penalties and α."""
-    found: HostArray = np.concatenate([curves.lead(teacher, kind, "brier") for kind in PENALTIES])
-    return found
+    leads: HostArray = np.concatenate([curves.lead(teacher, kind, "brier") for kind in PENALTIES])
+    return leads
 
 
 def _penalties(curves: _Curves) -> dict[str, float]:
     def gain(kind: str, column: str) -> float:
-        return 100 * min(float((curves(each, "1e-4", column) - curves(each, kind, column)).min()) for each in TEACHERS)
+        return 100 * min(float((curves(teacher, "1e-4", column) - curves(teacher, kind, column)).min()) for teacher in TEACHERS)
 
     ratios = {
         teacher: float(np.abs(np.log(curves(teacher, "λ_error", "penalty") / curves(teacher, "λ_loss", "penalty"))).mean())

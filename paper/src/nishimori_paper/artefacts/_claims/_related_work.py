@@ -10,12 +10,12 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from nishimori.theory import bayes_optimal, optimal_penalty, state_evolution
 from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper.artefacts._claims._chance import any_wrong_sign, in_words
 from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._rows import networks_of_tables
 from nishimori_paper.artefacts._table_baselines import baseline_scores, worse
+from nishimori_paper.theory import bayes_optimal, optimal_penalty, state_evolution
 
 _TEACHERS = ("logit", "affine", "constant")
 _ALPHAS = (1.0, 3.0, 10.0, 20.0)
@@ -38,8 +38,8 @@ def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 def _of_networks() -> dict[str, dict[str, float]]:
     """Test loss and ECE of Bayesian methods as they are, and after TS in their place."""
-    found = tomllib.loads(files("nishimori_paper").joinpath("bayesian.toml").read_text(encoding="utf-8"))
-    return {name: found[name] for name in _BAYESIAN}
+    content = tomllib.loads(files("nishimori_paper").joinpath("bayesian.toml").read_text(encoding="utf-8"))
+    return {name: content[name] for name in _BAYESIAN}
 
 
 def _excess(teacher: str) -> list[dict[str, float]]:
@@ -47,17 +47,17 @@ def _excess(teacher: str) -> list[dict[str, float]]:
     rows = []
     for alpha in _ALPHAS:
         best = bayes_optimal(teacher, alpha)
-        found = state_evolution(teacher, alpha, optimal_penalty(teacher, alpha, minimise="loss"))
-        T = found.temperature_ts
-        rows.append({"loss": found.loss(T) / best.loss - 1, "brier": found.brier(T) / best.brier - 1})
+        theory = state_evolution(teacher, alpha, optimal_penalty(teacher, alpha, minimise="loss"))
+        T = theory.temperature_ts
+        rows.append({"loss": theory.loss(T) / best.loss - 1, "brier": theory.brier(T) / best.brier - 1})
     return rows
 
 
 def numbers(done: Pieces) -> Numbers:
     """The numbers that decide."""
-    found = {key.removeprefix(_PREFIX): value for key, value in done.items() if key.startswith(_PREFIX)}
-    few, many = ({each: worse(found, each, n_classes) for each in _AFFINE_MAPS} for n_classes in (10, 100))
-    changes = [content[each] for content in found.values() for each in _AFFINE_MAPS if content[each] is not None]
+    contents = {key.removeprefix(_PREFIX): value for key, value in done.items() if key.startswith(_PREFIX)}
+    few, many = ({name: worse(contents, name, n_classes) for name in _AFFINE_MAPS} for n_classes in (10, 100))
+    changes = [content[name] for content in contents.values() for name in _AFFINE_MAPS if content[name] is not None]
     excess = {teacher: max(max(row.values()) for row in done[f"posterior {teacher}"]) for teacher in _TEACHERS}
     networks = done["bayesian methods"]
     return {
@@ -65,12 +65,12 @@ def numbers(done: Pieces) -> Numbers:
         **{f"ece_{name}": 100 * (networks[name]["ece_ts"] - networks[name]["ece"]) for name in _BAYESIAN},
         "n_few": few["vector"]["of"],
         "n_many": many["vector"]["of"],
-        **{f"{each}_higher_few": few[each]["higher"] for each in _AFFINE_MAPS},
-        **{f"{each}_higher_many": many[each]["higher"] for each in _AFFINE_MAPS},
-        **{f"{each}_none_few": few[each]["none"] for each in _AFFINE_MAPS},
-        **{f"{each}_none_many": many[each]["none"] for each in _AFFINE_MAPS},
+        **{f"{name}_higher_few": few[name]["higher"] for name in _AFFINE_MAPS},
+        **{f"{name}_higher_many": many[name]["higher"] for name in _AFFINE_MAPS},
+        **{f"{name}_none_few": few[name]["none"] for name in _AFFINE_MAPS},
+        **{f"{name}_none_many": many[name]["none"] for name in _AFFINE_MAPS},
         "order_fails": in_words(
-            any_wrong_sign([abs(each["nll_change"]) for each in changes], [each["nll_change_se"] for each in changes])
+            any_wrong_sign([abs(change["nll_change"]) for change in changes], [change["nll_change_se"] for change in changes])
         ),
         "excess_logit": excess["logit"],
         "excess_others": max(excess[teacher] for teacher in _TEACHERS if teacher != "logit"),
@@ -80,7 +80,7 @@ def numbers(done: Pieces) -> Numbers:
 def _is_worse(numbers: Numbers, which: str) -> bool:
     """Whether both maps have a higher loss than TS, or no optimum, on all networks with few or many classes."""
     return all(
-        numbers[f"{each}_higher_{which}"] + numbers[f"{each}_none_{which}"] == numbers[f"n_{which}"] for each in _AFFINE_MAPS
+        numbers[f"{name}_higher_{which}"] + numbers[f"{name}_none_{which}"] == numbers[f"n_{which}"] for name in _AFFINE_MAPS
     )
 
 

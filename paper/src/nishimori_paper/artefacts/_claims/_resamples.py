@@ -29,14 +29,14 @@ def differences(row: Row) -> dict[str, float]:
     return {"lead": row["ece_ts"] - row["ece_ec"], "brier_lead": row["brier_ts"] - row["brier_ec"], **gains}
 
 
-def resampled_differences(name: str, found: Network, row: Row, scale: Scale) -> dict[str, list[float]]:
+def resampled_differences(name: str, loaded: Network, row: Row, scale: Scale) -> dict[str, list[float]]:
     """`differences` for bootstrap samples of validation and test images, the same images for all networks of a data set."""
     generator = np.random.default_rng([scale.seed, *NetworkName.parse(name).dataset.encode()])
     drawn = []
     for _ in range(10 if scale.quick else 40):
-        weights = resampled(found, generator)
-        drawn.append(differences(scores_by_kind({"": found.validation}, found.test, **weights, near={"": row})[""]))
-    return {column: [each[column] for each in drawn] for column in COLUMNS}
+        weights = resampled(loaded, generator)
+        drawn.append(differences(scores_by_kind({"": loaded.validation}, loaded.test, **weights, near={"": row})[""]))
+    return {column: [row[column] for row in drawn] for column in COLUMNS}
 
 
 def error(draws: Sequence[float]) -> float:
@@ -51,11 +51,11 @@ def pooled(values: Sequence[float], draws: Sequence[Sequence[float]]) -> dict[st
     return {"mean": float(np.mean(values)), "error": max(of_images, of_networks)}
 
 
-def farther_limit(found: Mapping[str, float]) -> float:
+def farther_limit(numbers: Mapping[str, float]) -> float:
     """How far from zero the 95 % interval of a mean reaches, on the side where it reaches farther."""
-    return abs(found["mean"]) + TWO_SIDED * found["error"]
+    return abs(numbers["mean"]) + TWO_SIDED * numbers["error"]
 
 
 def column(pieces: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:
     """The draws of one difference, by network."""
-    return [each["draws"][name] for each in pieces]
+    return [piece["draws"][name] for piece in pieces]

@@ -19,16 +19,16 @@ def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 def numbers(done: Pieces) -> Numbers:
     """The numbers that decide."""
-    found = [content for key, content in done.items() if key.startswith("gaps ")]
+    rows = [content for key, content in done.items() if key.startswith("gaps ")]
     n_sets = len({key.partition("/")[0] for key in done if key.startswith("gaps ")})
-    shares = {kind: [each[kind]["rms_after"] / each[kind]["rms_before"] for each in found] for kind in ("clean", "noisy")}
+    shares = {kind: [row[kind]["rms_after"] / row[kind]["rms_before"] for row in rows] for kind in ("clean", "noisy")}
     return {
-        "n": len(found),
+        "n": len(rows),
         "left_clean": float(np.median(shares["clean"])),
         "left_noisy": float(np.median(shares["noisy"])),
-        "apart_clean": float(np.median([abs(each["clean"]["difference"]) for each in found])),
-        "apart_noisy": float(np.median([abs(each["noisy"]["difference"]) for each in found])),
-        "n_larger": sum(abs(each["noisy"]["difference"]) > abs(each["clean"]["difference"]) for each in found),
+        "apart_clean": float(np.median([abs(row["clean"]["difference"]) for row in rows])),
+        "apart_noisy": float(np.median([abs(row["noisy"]["difference"]) for row in rows])),
+        "n_larger": sum(abs(row["noisy"]["difference"]) > abs(row["clean"]["difference"]) for row in rows),
         "n_sets": n_sets,
         "same_by_chance": in_words(0.5**n_sets),
     }

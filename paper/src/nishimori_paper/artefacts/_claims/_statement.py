@@ -118,4 +118,4 @@ class Group:
     def claims(self, done: Pieces) -> list[Claim]:
         """The statements with their verdicts."""
         numbers = self.numbers(done)
-        return [each.judged(numbers) for each in self.statements]
+        return [statement.judged(numbers) for statement in self.statements]

@@ -30,28 +30,28 @@ def subset_pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 def excess(done: Pieces, size: int) -> dict[str, float]:
     """By how many points the ECE is higher after EC than after TS of this many samples: mean over networks, standard error."""
-    values = [100 * (each[str(size)][1] - each[str(size)][0]) for key, each in done.items() if key.startswith(_PREFIX)]
+    values = [100 * (content[str(size)][1] - content[str(size)][0]) for key, content in done.items() if key.startswith(_PREFIX)]
     return {"mean": float(np.mean(values)), "error": error(values) / len(values) ** 0.5}
 
 
 def gain(done: Pieces, size: int) -> float:
     """By how many points the ECE is lower after TS of this many samples than before: mean over networks."""
-    values = [100 * (each["before"] - each[str(size)][0]) for key, each in done.items() if key.startswith(_PREFIX)]
+    values = [100 * (content["before"] - content[str(size)][0]) for key, content in done.items() if key.startswith(_PREFIX)]
     return float(np.mean(values))
 
 
 def _piece(name: str, scale: Scale) -> dict[str, Any]:
     """The mean ECEs after TS and after EC, by the number of samples, and the ECE before."""
-    found = network(name, scale)
+    loaded = network(name, scale)
     # Networks must not share their subsets, or their errors would not average out.
     generator = np.random.default_rng([scale.seed, *name.encode()])
-    ece = _ece_of(open_rows(found.test.logits, found.test.labels))
+    ece = _ece_of(open_rows(loaded.test.logits, loaded.test.labels))
     result: dict[str, Any] = {"before": float(ece(np.array([1.0]))[0])}
     for size in SIZES:
         chosen = []
         for _ in range(100 if scale.quick else 400):
-            rows = generator.choice(len(found.validation.labels), size, replace=False)
-            both = temperatures_of(open_rows(found.validation.logits[rows], found.validation.labels[rows]), warn=False)
+            rows = generator.choice(len(loaded.validation.labels), size, replace=False)
+            both = temperatures_of(open_rows(loaded.validation.logits[rows], loaded.validation.labels[rows]), warn=False)
             if None not in (both.ts, both.ec):  # as where every answer is right
                 chosen.append([both.ts, both.ec])
         result[str(size)] = ece(np.array(chosen)).mean(axis=0).tolist()
@@ -64,7 +64,7 @@ def _ece_of(test: Rows) -> Callable[[HostArray], HostArray]:
     values = [card.ece for card in cards]
 
     def ece(temperatures: HostArray) -> HostArray:
-        found: HostArray = np.interp(np.log(temperatures), np.log(_GRID), values)
-        return found
+        interpolated: HostArray = np.interp(np.log(temperatures), np.log(_GRID), values)
+        return interpolated
 
     return ece

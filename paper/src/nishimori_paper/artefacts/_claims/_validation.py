@@ -24,17 +24,17 @@ def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
 
 def numbers(done: Pieces) -> Numbers:
     """The numbers that decide."""
-    found = list(precisions(done).values())
-    ratios = [each["variance_ec"] / each["variance_ts"] for each in found]
-    passes_ec, passes_ts = (float(np.mean([each[f"n_passes_{name}"] for each in found])) for name in ("ec", "ts"))
+    rows = list(precisions(done).values())
+    ratios = [row["variance_ec"] / row["variance_ts"] for row in rows]
+    passes_ec, passes_ts = (float(np.mean([row[f"n_passes_{name}"] for row in rows])) for name in ("ec", "ts"))
     few, many = (excess(done, size) for size in SIZES)
     few_allowed, many_allowed = (SIMILAR * gain(done, size) for size in SIZES)
     ece_fails = either(equivalence_fails(few_allowed, few["error"]), equivalence_fails(many_allowed, many["error"]))
     # The median exceeds a limit only if half of the ratios do, which by Markov's inequality is at most twice as probable as
     # that one does, whatever their dependence.
-    one_too_large = max(beyond(log(_SIMILAR), each["ratio_error"]) / 2 for each in found)
+    one_too_large = max(beyond(log(_SIMILAR), row["ratio_error"]) / 2 for row in rows)
     return {
-        "n_networks": len(found),
+        "n_networks": len(rows),
         "ratio_low": min(ratios),
         "ratio_median": float(np.median(ratios)),
         "ratio_high": max(ratios),

@@ -1,0 +1,1 @@
+"""Rows of Dask arrays, read where their chunks are."""

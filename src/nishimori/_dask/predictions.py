@@ -1,0 +1,69 @@
+"""Predictions for arrays of Dask: as lazy as these, in the same chunks of rows, and computed where the chunks are."""
+
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from nishimori._dask.chunk import chunk_name
+from nishimori._dask.chunks import Cut, align_chunks, as_task_argument
+from nishimori._support.arrays import HostArray
+from nishimori._support.warnings import collect_notices
+from nishimori.errors import InputError
+
+
+def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
+    """What a method of a calibrator returns for an array of Dask, not yet computed."""
+    if isnan(X.shape[-1]) and X.ndim > 1:
+        raise InputError("X", "have a known number of classes", remedy="Call `X.compute_chunk_sizes()` first.")
+    cut = Cut(X, {} if groups is None else {"groups": align_chunks(groups, Cut(X, {}), "groups", "X")})
+    like = _of_one_row(calibrator, method, X, has_groups=groups is not None)
+    axes, column = tuple(range(cut.n_axes)), X.ndim
+    out, new_axes = (axes, {}) if like.ndim == 1 else ((*axes, column), {column: like.shape[1]})
+    predict = _Predict(calibrator, method, cut.n_axes, like[:0])
+    arguments = [X, tuple(range(X.ndim))]
+    for each in cut.others.values():
+        arguments += [each, axes]
+    for axis, each in enumerate(cut.places):
+        arguments += [as_task_argument(each), (axis,)]
+    return cut.blockwise(predict, out, *arguments, dtype=like.dtype, new_axes=new_axes)
+
+
+def _of_one_row(calibrator: Any, method: str, X: Any, *, has_groups: bool) -> HostArray:
+    """What a method returns for one row like those of ``X``; refuses what it would refuse of all."""
+    row = np.zeros((1,) if X.ndim == 1 else (1, int(X.shape[-1])), dtype=X.dtype)
+    if X.ndim > 1:
+        row[0, 0] = 1  # also a row of probabilities
+    with collect_notices():
+        found = getattr(calibrator, method)(row, *([["?"]] if has_groups else []))
+    if not isinstance(found, np.ndarray):
+        raise InputError(
+            "The output", "be an array where `X` is a Dask array", remedy='Call `set_output(transform="default")`.'
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Predict:
+    """The predictions for one chunk, whose columns may be a list of chunks; ``nothing`` are those for no rows."""
+
+    calibrator: Any
+    method: str
+    n_axes: int
+    nothing: HostArray
+
+    def __call__(self, scores: Any, *values: Any) -> HostArray:
+        blocks = scores if isinstance(scores, list) else [scores]
+        table = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=-1)
+        leading, rows = table.shape[: self.n_axes], table.reshape(-1, *table.shape[self.n_axes :])
+        if not len(rows):  # a chunk may be empty after a selection
+            return self.nothing.reshape(*leading, *self.nothing.shape[1:])
+        groups, places = values[: -self.n_axes], values[-self.n_axes :]
+        try:
+            with collect_notices():  # a warning per chunk would be many
+                found: HostArray = getattr(self.calibrator, self.method)(rows, *(each.reshape(-1) for each in groups))
+        except InputError as error:
+            name = chunk_name([each[0] for each in places], table, counts_inside=True)
+            raise error.changed(where=name) from None
+        return found.reshape(*leading, *found.shape[1:])

@@ -1,0 +1,205 @@
+"""Rows in arrays of Dask: each chunk is summed where it is, and only sums come back.
+
+One pass is one graph: a task per chunk of the logits, and a tree that adds the sums of chunks in their order. Its shape
+depends on the chunks alone, so that the digits do not depend on the scheduler, nor on which worker computes what, nor on how
+often. Labels, weights, clusters and groups are cut as the logits are; the logits themselves are not cut in another way.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import isnan, prod
+from typing import Any
+
+import numpy as np
+
+from nishimori._dask.chunk import Application, ChunkReading, Known, Naming
+from nishimori._dask.chunks import Cut, align_chunks, dask, split_chunks
+from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
+from nishimori._rows.options import Passed, ReadOptions, classes_last
+from nishimori._rows.pieces import ReadingTotals
+from nishimori._rows.rows import R, Rows, T, most_copied, without_rows
+from nishimori._rows.scores import Input, scores_of
+from nishimori._support.numeric import numeric
+from nishimori._support.progress import Report, silent
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, NoRowsError
+
+# Chunks of a sample, and the largest part of all chunks that is read for one.
+_CHUNKS, _PART = 8, 1 / 4
+
+_PERSIST = "Call `persist()` first, which computes the chunks once."
+
+
+class DaskRows(Rows):
+    """Rows in arrays of Dask. Only sums reach the caller.
+
+    ``cut`` holds logits, labels and whatever else there is in the same chunks; ``known`` numbers clusters and groups. The
+    values of ``is_kept`` data are in memory, wherever that is, so that reading them costs little.
+    """
+
+    def __init__(self, cut: Cut, meaning: ReadOptions, known: Known | None = None, *, is_kept: bool = False) -> None:
+        self.cut = cut
+        self.meaning = meaning
+        self._known = known or Known()
+        self._is_kept = is_kept
+        self._found: ReadingTotals | None = None  # by the first pass
+        if "clusters" in cut.others:
+            # Only their number is asked for here; each chunk has the codes of its own rows.
+            self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), self._known.n_clusters)
+        if "groups" in cut.others:
+            names = self._known.group_names
+            self.groups = Groups(np.arange(len(names)), names)
+
+    @property
+    def n_classes(self) -> int:
+        return 2 if self.cut.logits.ndim == 1 else int(self.cut.logits.shape[-1])
+
+    @property
+    def n_rows(self) -> int | None:
+        return self.cut.n_rows if self._found is None else self._found.n_rows
+
+    @property
+    def floor(self) -> float | None:  # type: ignore[override]
+        return self.meaning.floor
+
+    @property
+    def input(self) -> Input:  # type: ignore[override]
+        return self.meaning.input
+
+    def __iter__(self) -> Iterator[Batch]:
+        raise InputError(
+            self.meaning.names[0],
+            "not be a Dask array here, because this needs each row and not only sums",
+            remedy="Pass `clusters`, whose sums are enough, or arrays in memory.",
+        )
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all rows, from one graph."""
+        sums: T = self._read(ChunkReading, pass_, report)
+        return sums
+
+    def call_with_rows(self, function: Callable[[Rows], R]) -> R:
+        """What ``function`` makes of the rows of a sample, which are in one chunk: one task does all of it."""
+        if not self._is_kept:
+            return function(self)
+        found: R = self._read(Application, function, silent)
+        return found
+
+    def _read(self, how: type[ChunkReading], pass_: Callable[..., Any], report: Report) -> Any:
+        """What one graph gives, after it has been compared with what an earlier one found."""
+        given = tuple(self.cut.others)
+        reading = how(pass_, self.meaning, given, self.cut.n_axes, self.n_classes, self.n_rows, self._found)
+        known = dask().delayed(self._known, pure=False, traverse=False)
+        part = self.cut.sum_over_chunks(reading, known=known)
+        if part.refusal is not None:
+            raise part.refusal
+        for message, category in part.told:
+            notice(message, category)
+        if self._found is not None and not self._found.agrees(part.found):
+            raise InputError(
+                self.meaning.names[0],
+                "give the same rows in every pass",
+                got=(
+                    f"{part.found.n_counted} rows of weight {part.found.weight:.10g} after {self._found.n_counted} of "
+                    f"weight {self._found.weight:.10g}, or other labels"
+                ),
+                remedy="If chunks are drawn at random, call `persist()` first.",
+            )
+        if self._found is not None and not self._found.logits.agrees(part.found.logits):
+            raise self._found.logits.other_logits(part.found.logits, self.meaning.names[0], _PERSIST)
+        if part.sums is None:
+            raise _nothing_counts(self.meaning)
+        if self._found is None and not self._is_kept:  # those of a sample do not tell
+            self.score_range = part.score_range
+            self.meaning.judge(part.score_range)
+        self._found = self._found or part.found
+        report("ChunkReading", part.found.n_rows, part.found.n_rows)
+        return part.sums
+
+    def sample(self, size: int) -> "DaskRows | None":
+        """About ``size`` rows of some chunks, which stay where they were computed; None if there are few chunks."""
+        if not self.cut.is_known:
+            return None
+        size = most_copied(size, self.n_classes)  # they are together on one worker
+        first, *inner = self.cut.leading
+        full = [number for number, length in enumerate(first) if 2 * len(first) * length >= sum(first)]
+        n_read = len(full)
+        if not self._is_kept:
+            n_read = min(int(_PART * n_read), max(_CHUNKS, -(-size * len(first) // (self.cut.n_rows or 1))))
+        if not n_read:
+            return None
+        chunks = np.sort(np.random.default_rng(0).choice(full, n_read, replace=False)).tolist()
+        n_parts = n_read * prod(len(sizes) for sizes in inner)
+        return DaskRows(self.cut.random_rows(chunks, -(-size // n_parts)), self.meaning, self._known, is_kept=True)
+
+
+def open_dask(passed: Passed) -> DaskRows:
+    """Open arrays of Dask; all but the logits may be NumPy arrays."""
+    logits, meaning = passed.logits, passed.meaning
+    if meaning.class_axis != -1:
+        logits, meaning = classes_last(logits, meaning.class_axis, meaning.names[0]), replace(meaning, class_axis=-1)
+    _check(logits, passed.labels, meaning)
+    cut = Cut(split_chunks(logits), {})
+    parts = {"clusters": passed.clusters, "groups": passed.groups}
+    for name, value in parts.items():
+        refuse_name(value, name.removesuffix("s"))
+    given = {"labels": passed.labels, "sample_weight": passed.sample_weight, **parts}
+    called = {"labels": meaning.names[1]}
+    others = {
+        name: align_chunks(values, cut, called.get(name, name), meaning.names[0])
+        for name, values in given.items()
+        if values is not None
+    }
+    cut = replace(cut, others=others)
+    return DaskRows(cut, meaning, _find_names(cut, tuple(name for name in parts if name in others), meaning))
+
+
+def _check(logits: Any, labels: Any, meaning: ReadOptions) -> None:
+    """Refuse what cannot be scores, before anything is computed."""
+    name = meaning.names[0]
+    if labels is None:
+        flat_labels(None, None, meaning.names[1])  # type: ignore[arg-type]  # raises
+    dtype = numeric(np.empty(0, logits.dtype), name).dtype
+    *rows, n_columns = logits.shape if logits.ndim > 1 else (*logits.shape, 1)
+    if isnan(n_columns):
+        raise InputError(name, "have a known number of classes", remedy=f"Call `{name}.compute_chunk_sizes()` first.")
+    n_rows = 1 if any(map(isnan, rows)) else prod(rows)
+    shape = (n_rows,) if logits.ndim == 1 else (n_rows, n_columns)
+    found = scores_of(np.broadcast_to(np.zeros((), dtype), shape), input=meaning.input, name=name, floor=meaning.floor)
+    if meaning.classes is not None:
+        class_labels(meaning.classes, found.n_classes)
+    if meaning.labelling.shift_labels and logits.ndim > 2 and logits.numblocks[-2] > 1:
+        raise InputError(
+            "shift_labels",
+            "be left out where the tokens of a sequence are in several chunks",
+            got=f"{logits.numblocks[-2]} chunks",
+            remedy="Put them into one chunk, or shift the labels yourself.",
+        )
+
+
+def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> Known:
+    """All clusters and groups, from one graph that does not touch the logits."""
+    if not wanted:
+        return Known()
+    naming = Naming(wanted, tuple(cut.others), meaning)
+    part = cut.sum_over_chunks(naming, scores=False)
+    if part.refusal is not None:
+        raise part.refusal
+    if part.sums is None or not part.sums.items[0].counted.any():
+        raise _nothing_counts(meaning)
+    found = dict(zip(wanted, part.sums.items, strict=True))
+    clusters, groups = found.get("clusters"), found.get("groups")
+    if clusters is not None:
+        check_number_of_clusters(int(clusters.counted.sum()))
+    return Known(
+        clusters=None if clusters is None else clusters.values,
+        n_clusters=0 if clusters is None else len(clusters.values),
+        groups=None if groups is None else groups.values,
+        group_names=() if groups is None else tuple(groups.values.tolist()),
+    )
+
+
+def _nothing_counts(meaning: ReadOptions) -> NoRowsError:
+    """The error if no row has a positive weight."""
+    return meaning.labelling.nothing(meaning.names[1]) or without_rows()

@@ -1,0 +1,1 @@
+"""Rows of files: arrays and tables on disk."""

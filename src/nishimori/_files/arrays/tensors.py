@@ -1,0 +1,152 @@
+"""Files of PyTorch (.pt), read without running their code and written with errors that say why.
+
+`torch.load(weights_only=True)` runs no foreign code, but it calls functions that can be told to allocate any amount of memory.
+So the instructions in a file are listed before it is loaded, and only those that describe plain tensors are accepted.
+"""
+
+import io
+import pickletools
+import struct
+import warnings
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nishimori._files.arrays.numpy_files import NpzArchive
+from nishimori._files.arrays.stored_array import damage
+from nishimori._support.disk import existing_file
+from nishimori._support.optional import require
+from nishimori.errors import FormatError
+
+REMEDY = "Save {name: tensor} with torch.save."
+# The instructions take a few hundred bytes for each tensor.
+_LONGEST = 1 << 22
+# The format of PyTorch before 1.6 cannot be memory-mapped, so it is read as a whole.
+_LARGEST_OLD = 1 << 30
+_N_OLD_PARTS = 5  # a magic number, the version, the platform, the content, the names of the storages
+_ZIP = b"PK\x03\x04"
+
+_PLAIN = {
+    "collections OrderedDict",
+    "torch Size",
+    "torch device",
+    "torch.storage UntypedStorage",
+    "torch._utils _rebuild_tensor",
+    "torch._utils _rebuild_tensor_v2",
+    "torch._utils _rebuild_tensor_v3",
+    "torch._utils _rebuild_parameter",
+}
+_OTHER_TENSORS = {
+    "torch._utils _rebuild_sparse_tensor": ("a sparse tensor", "Convert it with `to_dense()` first."),
+    "torch._utils _rebuild_qtensor": ("a quantised tensor", "Convert it with `dequantize()` first."),
+    "torch._utils _rebuild_nested_tensor": ("a nested tensor", "Convert it with `to_padded_tensor()` first."),
+    "torch._utils _rebuild_meta_tensor_no_storage": ("a tensor without data (on the device meta)", REMEDY),
+}
+
+
+def load(path: Path) -> Any:
+    """The content of a .pt file on the host; tensors are memory-mapped if the format allows it."""
+    torch = require("torch", extra="torch", for_=f"Reading {path.name}")
+    with existing_file(path).open("rb") as file:
+        first = file.read(len(_ZIP))
+        size = file.seek(0, io.SEEK_END)
+    if not size:
+        raise FormatError(f"{path} is empty. {REMEDY}")
+    mapped = first == _ZIP
+    with damage(f"{path} is damaged, or not a file of tensors, and nothing else is loaded. {REMEDY}"):
+        names = _zip_names(path) if mapped else _old_names(path, size)
+        _check(names, path, torch)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about old dtypes and storages, which are refused later if they cannot be used
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped or None)
+
+
+def save(content: Any, path: Path) -> None:
+    """`torch.save`, which reports a full disk as the `OSError` that it is."""
+    torch = require("torch", extra="torch", for_=f"Writing {path.name}")
+    with path.open("wb") as file:
+        sink = _Sink(file)
+        try:
+            torch.save(content, sink)
+        except RuntimeError:
+            if sink.error is None:
+                raise
+            raise sink.error from None
+
+
+class _Sink(io.RawIOBase):
+    """A file that remembers its error, because PyTorch replaces it by one that does not say why."""
+
+    def __init__(self, file: io.BufferedWriter) -> None:
+        self.file = file
+        self.error: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        try:
+            return self.file.write(content)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        try:
+            self.file.flush()
+        except OSError as error:
+            self.error = error
+            raise
+
+
+def _zip_names(path: Path) -> Iterator[str]:
+    """The functions and classes that a file of today's format refers to."""
+    with NpzArchive(path, REMEDY) as archive:
+        records = archive.records
+    instructions = [each for each in records if each.filename.endswith("/data.pkl")]
+    if len(instructions) != 1:
+        arrays = records and all(each.filename.endswith(".npy") for each in records)
+        remedy = f"Rename it to {path.with_suffix('.npz').name}." if arrays else REMEDY
+        raise FormatError(f"{path} holds {'NumPy arrays' if arrays else 'no tensors'}. {remedy}")
+    (content,) = instructions
+    if any(each.compress_type != zipfile.ZIP_STORED or each.file_size != each.compress_size for each in records):
+        raise FormatError(f"{path} is compressed, which PyTorch does not do. {REMEDY}")
+    if content.file_size > _LONGEST:
+        raise FormatError(f"{path} holds too many objects. {REMEDY}")
+    with path.open("rb") as file:
+        file.seek(content.header_offset)
+        lengths = struct.unpack("<HH", file.read(30)[26:])
+        file.seek(sum(lengths), io.SEEK_CUR)
+        # Not through zipfile: PyTorch can be told to write no checksums, and does not check them.
+        yield from _globals(io.BytesIO(file.read(content.file_size)))
+
+
+def _old_names(path: Path, size: int) -> Iterator[str]:
+    """The functions and classes that a file from before PyTorch 1.6 refers to."""
+    with path.open("rb") as file:
+        for _ in range(_N_OLD_PARTS):
+            yield from _globals(file)
+    if size > _LARGEST_OLD:
+        raise FormatError(f"{path} was written by an old PyTorch, in a format for small files. Load it and save it again.")
+
+
+def _globals(stream: Any) -> Iterator[str]:
+    for code, argument, _ in pickletools.genops(stream):
+        if code.name in ("GLOBAL", "INST"):
+            yield str(argument)
+        elif code.name in ("STACK_GLOBAL", "EXT1", "EXT2", "EXT4"):
+            yield code.name  # PyTorch writes none of them
+
+
+def _check(names: Iterator[str], path: Path, torch: Any) -> None:
+    for name in names:
+        if name in _OTHER_TENSORS:
+            what, remedy = _OTHER_TENSORS[name]
+            raise FormatError(f"{path} holds {what}. {remedy}")
+        module, _, attribute = name.partition(" ")
+        known = module == "torch" and (
+            attribute.endswith("Storage") or isinstance(getattr(torch, attribute, None), torch.dtype)
+        )
+        if name not in _PLAIN and not known:
+            raise FormatError(f"{path} is not a file of plain tensors: it refers to {name!r:.80}. {REMEDY}")

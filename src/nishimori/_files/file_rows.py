@@ -1,0 +1,526 @@
+"""Rows of files: arrays (.npz .npy .pt .safetensors) and tables (.csv .tsv .jsonl .parquet .feather), one or several.
+
+A file is a set of named arrays or columns; `Roles` says which name is which. Labels, weights, clusters and groups are read when
+the file is opened, scores whenever they are needed, in blocks. Parsing takes long, so the scores of tables are kept in memory,
+or in a temporary file of numbers, and those of .npz files as long as they fit in memory. Errors about rows name the file, and
+its lines and columns where it has them.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nishimori._files.arrays.files import SUFFIXES as ARRAYS
+from nishimori._files.arrays.files import ArrayFile, open_arrays
+from nishimori._files.arrays.numpy_files import array_file
+from nishimori._files.arrays.selection import array_name, refuse_table_options, without_groups
+from nishimori._files.npy_files import NpyFile
+from nishimori._files.spooled_scores import ScoreKeeper
+from nishimori._files.tables.block import Block, Table
+from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
+from nishimori._files.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
+from nishimori._files.tables.selection import Selection, select_columns, undecided_error
+from nishimori._rows.column_names import class_parts, join_names, refuse_permuted
+from nishimori._rows.entry import load_array
+from nishimori._rows.labelling import differ
+from nishimori._rows.labels import class_labels, group_names, spell_as_classes
+from nishimori._rows.options import Passed, ReadOptions
+from nishimori._rows.pieces import rows_per_piece
+from nishimori._rows.read_ahead import ahead
+from nishimori._rows.scores import check_input
+from nishimori._rows.stored_rows import Stored, StoredRows
+from nishimori._support.arrays import HostArray
+from nishimori._support.disk import existing_file
+from nishimori._support.numbers import is_whole
+from nishimori._support.progress import Report, show_progress
+from nishimori.errors import A_NAME, FormatError, InputError, setting
+
+SUFFIXES = (*ARRAYS, *ENDINGS)
+
+
+def check_path(path: Path) -> None:
+    """Refuse a file that is not there or of an unknown kind; a folder of tables passes."""
+    if path.is_dir():
+        refuse_other_folder(path)
+        return
+    existing_file(path)
+    check_ending(path)
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a name whose ending says nothing."""
+    if not path.name.lower().endswith(SUFFIXES):
+        raise InputError(f"{path} has an unknown ending. Use one of {', '.join(SUFFIXES)}.")
+
+
+@dataclass(frozen=True)
+class FileContents:
+    """What is known of a file once it is open.
+
+    Attributes
+    ----------
+    path : Path
+        The file, or the folder.
+    scores : Stored
+        The scores, which are read in blocks.
+    labels, weights, clusters, groups, ids : arrays
+        What was asked for.
+    label_column : str or None
+        The name of the labels, where they have one.
+    columns : list of str or None
+        The names of the columns of scores, where there is one per class.
+    column : str or None
+        The name of the one column, or of the array, that holds all scores, where it is not the usual one.
+    lines : integer array or None
+        The line of each row, in files that have lines.
+    files : sequence of (int, path)
+        The first row of each file, where there are several.
+    """
+
+    path: Path
+    scores: Stored
+    labels: Any
+    weights: Any = None
+    clusters: Any = None
+    groups: Any = None
+    ids: HostArray | None = None
+    label_column: str | None = None
+    columns: list[str] | None = None
+    column: str | None = None
+    lines: HostArray | None = None
+    files: Sequence[tuple[int, Path]] = ()
+
+
+class FileRows(StoredRows):
+    """The rows of a file, whose errors say where in the file they are."""
+
+    def __init__(self, contents: FileContents, meaning: ReadOptions, *, progress: bool | None = None) -> None:
+        self.contents, self.meaning = contents, meaning
+        parts = {"clusters": contents.clusters, "groups": contents.groups}
+        try:
+            super().__init__(contents.scores, contents.labels, contents.weights, meaning, **parts, progress=progress)
+        except InputError as error:
+            raise self.place(error) from None
+
+    @property
+    def column_names(self) -> list[str] | None:  # type: ignore[override]
+        return self.contents.columns
+
+    @property
+    def ids(self) -> HostArray | None:
+        return self.contents.ids
+
+    @property
+    def class_names(self) -> list[str] | None:  # type: ignore[override]
+        """The label of each column of scores, which a table may say itself; None if classes are numbers."""
+        classes = self.meaning.classes
+        return None if classes is None else [str(label) for label in class_labels(classes).tolist()]
+
+    def place(self, error: InputError, piece: Any = None) -> InputError:  # noqa: ARG002 - rows count through all pieces
+        """The error with the file, and with its lines and columns in place of rows and numbers of columns."""
+        file, argument, path, first = self.contents, self.meaning.names[1], self.contents.path, 0
+        if error.argument == argument and file.label_column is not None:
+            error = error.changed(argument=f"The labels in {file.label_column!r} ({setting(argument, A_NAME)})")
+        if isinstance(error.row, int) and file.files:
+            first, path = [each for each in file.files if each[0] <= error.row][-1]
+            error = error.changed(row=error.row - first)
+        lines = None if file.lines is None else file.lines[first:]
+        several = len(file.files) > 1 and not isinstance(error.row, int) and not path.is_dir()
+        where = f"{path} and {len(file.files) - 1} more" if several else str(path)
+        return with_line(error, lines, file.columns).changed(where=where)
+
+    def place_all(self, error: InputError) -> InputError:
+        """The error with the file."""
+        return self.place(error)
+
+
+def with_line(error: InputError, lines: HostArray | None, columns: Sequence[str] | None, first_row: int = 0) -> InputError:
+    """An error about a row with its line, or with how rows are counted, and the name of its column, where that has one.
+
+    ``lines`` are those of the rows from ``first_row`` on.
+    """
+    if not isinstance(error.row, int):
+        return error
+    column = ""
+    if error.column is not None:
+        column = f", column {error.column if columns is None else repr(columns[error.column])}"
+    if lines is not None:
+        place = f"line {lines[error.row - first_row]}{column}"
+    elif columns is None:
+        place = f"row {error.row}{column} (counted from 0)"
+    else:
+        place = f"row {error.row} (counted from 0){column}"
+    return error.changed(place=place)
+
+
+def open_path(passed: Passed) -> FileRows:
+    """Open the file at a path; labels, weights, clusters and groups are names in it, or .npy files beside a .npy file."""
+    path, meaning, labels = Path(passed.logits), passed.meaning, passed.labels
+    check_path(path)
+    check_input(meaning.input, meaning.floor)
+    roles = dict(passed.of_file)
+    for name in ("columns", "ignore"):
+        if not isinstance(roles.get(name), str | None):
+            roles[name] = tuple(roles[name])
+    roles |= {"input": meaning.input, "classes": meaning.classes, "ignore_index": meaning.labelling.ignore_index}
+    roles["label_argument"] = meaning.names[1]
+    parts = {"weights": passed.sample_weight, "clusters": passed.clusters, "groups": passed.groups}
+    if path.suffix.lower() == ".npy" and not path.is_dir():
+        return open_npy(path, labels, Roles(**roles), meaning, progress=passed.progress, **parts)
+    for role, value in {"labels": labels, **parts}.items():
+        if value is not None and not isinstance(value, str):
+            argument = {"labels": meaning.names[1], "weights": "sample_weight"}.get(role, role)
+            raise InputError(argument, f"be the name of an array or column of {path}", got=f"a {type(value).__name__}")
+    return open_file(path, Roles(labels=labels or "labels", **parts, **roles), meaning, progress=passed.progress)
+
+
+def open_file(path: Path, roles: Roles, meaning: ReadOptions, *, progress: bool | None = None) -> FileRows:
+    """The rows of a file of arrays, of a table, or of several of one kind."""
+    with show_progress(progress) as report:
+        if is_table(path) or path.is_dir():
+            if meaning.class_axis != -1:
+                raise InputError("class_axis", "be left out for tables, which have a column per class", got=meaning.class_axis)
+            contents = _from_table(path, roles, report)
+        else:
+            contents = _from_arrays(path, roles, meaning.class_axis)
+    meaning = replace(meaning, class_axis=-1)
+    refuse_other_classes(roles, contents.scores.shape, contents.columns)
+    if contents.columns is not None:
+        for names in (contents.columns, class_parts(contents.columns)):
+            refuse_permuted(names, meaning.classes)
+        if meaning.classes is None and not roles.calibrated:
+            refuse_doubtful_numbers(_counted_labels(contents.labels, meaning), contents.columns)
+    return FileRows(*_spell_labels(contents, meaning), progress=progress)
+
+
+def open_npy(
+    path: Path, labels: Any, roles: Roles, meaning: ReadOptions, *, progress: bool | None = None, **parts: Any
+) -> FileRows:
+    """The rows of a .npy file of scores; labels and ``parts`` (weights, clusters, groups) are arrays or other .npy files."""
+    refuse_table_options(path, roles)
+    if roles.groups_remembered:
+        raise without_groups(path)
+    for role, value in ({"scores": roles.columns, "ids": roles.ids} | parts).items():
+        if isinstance(value, str) and not value.lower().endswith(".npy"):
+            raise InputError(
+                f"{setting(roles.argument(role), A_NAME)} must be left out for .npy files, which hold one unnamed array, got "
+                f"{value!r}. Use .npz for weights, clusters, groups and ids."
+            )
+    scores: Stored = NpyFile(path)
+    if meaning.class_axis != -1:
+        with open_arrays(path) as file:
+            scores, meaning = ArrayScores(path, "", file, meaning.class_axis), replace(meaning, class_axis=-1)
+    contents = FileContents(path, scores, load_array(labels), **{role: load_array(values) for role, values in parts.items()})
+    if contents.labels is not labels:  # of another file
+        scores.shape = scores.shape[:1] if scores.shape[1:] == (1,) else scores.shape
+        flattened = replace(contents, labels=_flat_labels(contents.labels, scores))
+        contents, meaning = _spell_labels(flattened, meaning)
+    refuse_other_classes(roles, scores.shape, None)
+    return FileRows(contents, meaning, progress=progress)
+
+
+def load_npy(path: Path) -> HostArray:
+    """Load labels, weights, clusters or groups from a .npy file."""
+    stored = array_file(path)
+    if stored.dtype.kind in "US":
+        return stored.labels().whole()
+    if 0 in stored.shape:
+        raise FormatError(f"{path} has nothing in it, its shape is {stored.shape}. Save it again with its rows.")
+    return np.array(stored.whole())
+
+
+def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[str] | None) -> None:
+    """Refuse scores with another number of classes than the calibration."""
+    found = 2 if len(shape) == 1 else shape[-1]
+    if roles.n_classes in (None, found):
+        return
+    has = "one score per row, which stands for 2" if len(shape) == 1 else f"{found} columns of scores"
+    remedy = ". Pass scores of the same model."
+    if columns is not None:
+        remedy = f": {join_names(columns)}. Name the right ones with {setting('columns')}."
+    raise InputError(f"The calibration has {roles.n_classes} classes, but the file has {has}{remedy}")
+
+
+def _counted_labels(labels: HostArray, meaning: ReadOptions) -> list[Any]:
+    """The labels without the one of samples that do not count."""
+    ignored = str(meaning.labelling.ignore_index)
+    return [each for each in labels.tolist() if str(each) != ignored]
+
+
+def _spell_labels(contents: FileContents, meaning: ReadOptions) -> tuple[FileContents, ReadOptions]:
+    """Spell labels as classes are, because they are compared as text: 3.0 in a file is the class "3"."""
+    labels, classes, ignored = contents.labels, meaning.classes, meaning.labelling.ignore_index
+    if classes is None and contents.columns is not None:
+        classes = classes_of_columns(_counted_labels(labels, meaning), contents.columns)
+        meaning = replace(meaning, classes=classes)
+    if classes is not None:
+        classes = [str(label) for label in class_labels(classes).tolist()]
+        meaning = replace(meaning, classes=classes)
+    return replace(contents, labels=spell_as_classes(labels, classes, ignored)), meaning
+
+
+class ChainedScores(Stored):
+    """The scores of several files, one after the other."""
+
+    def __init__(self, parts: Sequence[Stored]) -> None:
+        self._parts = parts
+        self.shape = (sum(part.shape[0] for part in parts), *parts[0].shape[1:])
+        self.dtype = np.result_type(*(part.dtype for part in parts))
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """The blocks of each file."""
+        for part in self._parts:
+            yield from part.blocks()
+
+
+class ArrayScores(Stored):
+    """An array in a file, which is opened for each pass; ``class_axis`` is the dimension of its classes."""
+
+    def __init__(self, path: Path, name: str, file: ArrayFile, class_axis: int = -1) -> None:
+        self.path, self.name = path, name
+        stored = file.array(name)
+        self.shape = stored.shape[:1] if stored.shape[1:] == (1,) else stored.shape
+        self.dtype = stored.dtype
+        self._class_axis = class_axis
+        if class_axis != -1:
+            self.shape = _with_classes_last(stored.shape, class_axis)
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """Several blocks of the computation at a time."""
+        with open_arrays(self.path) as file:
+            yield from self.rows(file)
+
+    def rows(self, file: ArrayFile) -> Iterator[HostArray]:
+        """The blocks of a file that is open."""
+        stored, rows_in_one = file.array(self.name), prod(self.shape[1:-1])
+        return map(self._flatten, stored.blocks(max(1, rows_per_piece(self.n_columns) // rows_in_one)))
+
+    def _flatten(self, block: HostArray) -> HostArray:
+        """The rows of a block, which may have several dimensions."""
+        if block.ndim < 3 and self._class_axis == -1:
+            return flat(block)
+        return np.moveaxis(block, self._class_axis, -1).reshape(-1, self.shape[-1])
+
+
+def _with_classes_last(shape: tuple[int, ...], class_axis: Any) -> tuple[int, ...]:
+    """The shape of an array whose classes are moved to the end; those in the first dimension would take a reading of it all."""
+    n_dimensions = len(shape)
+    if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or class_axis % n_dimensions == 0:
+        must = f"be the number of a dimension of the scores after the first, which have the shape {shape}"
+        raise InputError("class_axis", must, got=repr(class_axis))
+    axis = class_axis % n_dimensions
+    return (*shape[:axis], *shape[axis + 1 :], shape[axis])
+
+
+def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:
+    """The arrays of all files, one after the other."""
+    parts = [_arrays_of(each, roles, class_axis) for each in (path, *roles.more)]
+    if len(parts) == 1:
+        return parts[0]
+    files: list[tuple[int, Path]] = []
+    n_rows = 0
+    for part in parts:
+        if part.scores.shape[1:] != parts[0].scores.shape[1:]:
+            shapes = [("any", *each.scores.shape[1:]) for each in (parts[0], part)]
+            raise FormatError(f"{part.path} must have scores of the shape of {path}, {shapes[0]}, got {shapes[1]}.")
+        if part.scores.n_rows != len(part.labels):
+            raise FormatError(f"{part.path} has {len(part.labels)} labels for {part.scores.n_rows} rows of scores.")
+        files.append((n_rows, part.path))
+        n_rows += part.scores.n_rows
+    joined = {
+        name: _join([getattr(part, name) for part in parts]) for name in ("labels", "weights", "clusters", "groups", "ids")
+    }
+    return replace(parts[0], scores=ChainedScores([part.scores for part in parts]), files=files, **joined)
+
+
+def _arrays_of(path: Path, roles: Roles, class_axis: int) -> FileContents:
+    if is_table(path):
+        raise FormatError(f"{path} is a table, unlike the files before it. Pass files of one kind.")
+    with open_arrays(path) as file:
+        refuse_table_options(path, roles)
+        scores: Stored = (stored := ArrayScores(path, array_name(file, "scores", roles), file, class_axis))
+        labels = _flat_labels(file.labels(array_name(file, "labels", roles)).whole(), stored)
+        weights = file.array(array_name(file, "weights", roles)).whole() if roles.find("weights") else None
+        others: dict[str, Any] = {
+            role: file.labels(array_name(file, role, roles)).whole() if roles.find(role) else None
+            for role in ("clusters", "groups", "ids")
+        }
+        if path.suffix.lower() == ".npz":  # which takes long to unpack
+            scores = _kept(stored, file)
+    column = None if roles.columns is None and stored.name == roles.input else stored.name
+    return FileContents(path, scores, labels, weights, **others, label_column=roles.labels, column=column)
+
+
+def _flat_labels(labels: HostArray, scores: Stored) -> HostArray:
+    """Labels in one dimension if they have those of the scores before the classes; others are refused later."""
+    return labels.reshape(-1) if labels.shape == scores.shape[:-1] else labels
+
+
+def _kept(stored: ArrayScores, file: ArrayFile) -> Stored:
+    """The same scores in memory, if they fit."""
+    keeper = ScoreKeeper(spools=False)
+    for block in stored.rows(file):
+        keeper.add(block)
+        if keeper.is_full:
+            break
+    return keeper.stored(stored.shape) or stored
+
+
+class TableScores(Stored):
+    """The scores of a table, which is opened for each pass."""
+
+    def __init__(
+        self, path: Path, roles: Roles, names: Sequence[str], columns: Sequence[int], shape: tuple[int, ...], dtype: Any
+    ) -> None:
+        self.path, self.shape, self.dtype = path, shape, dtype
+        self._roles, self._names, self._columns = roles, names, columns
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """The scores of each block."""
+        with _table(self.path, self._roles) as table:
+            if table.names != self._names:
+                raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
+            for block in table.blocks(self._columns):
+                yield flat(block.numbers(self._columns))
+
+
+def _table(path: Path, roles: Roles) -> Table:
+    return open_table(path, more=roles.more, delimiter=roles.delimiter, decimal=roles.decimal)
+
+
+def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
+    """One pass, which checks each block, and keeps the scores."""
+    with _table(path, roles) as table:
+        chosen = select_columns(table, roles)
+        place = {name: index for index, name in enumerate(table.names)}
+        columns = [place[name] for name in chosen.scores]
+        known: dict[str, dict[Any, int]] = {role: {} for role in ("clusters", "groups", "ids") if roles.find(role)}
+        keeper = ScoreKeeper()
+        parts: list[tuple[HostArray | None, ...]] = []
+        files: list[tuple[int, Path]] = []
+        n_rows = 0
+        shape, extremes, texts = None, None, dict[str, str]()
+        for block in ahead(table.blocks(columns)):
+            scores = _numbers(block, columns, chosen, table, roles)
+            weights, labels, counted = _labels_and_weights(block, place, roles)
+            block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
+            _refuse_missing_labels(labels, weights, block, place[roles.labels])
+            if shape is not None and scores.shape[1:] != shape:
+                raise FormatError(f"{block.where(0)}: lists of {scores.shape[1]} numbers after lists of {shape[0]}.")
+            shape = scores.shape[1:]
+            if chosen.by_values and counted.any():
+                extremes = witnesses(scores[counted] if extremes is None else np.concatenate([extremes, scores[counted]]))
+            # Equal texts are one object, which takes a fraction of the memory.
+            labels = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels]
+            codes = [_codes(block, place[roles.by_role[role]], role, numbers) for role, numbers in known.items()]
+            parts.append((_as_array(labels), weights, counted, block.lines, *codes))
+            if not files or files[-1][1] != block.path:
+                files.append((n_rows, block.path))
+            n_rows += block.n_rows
+            keeper.add(flat(scores))
+            report("Reading", n_rows, table.n_rows)
+        assert shape is not None, "a table without rows is refused"
+        truth, weight, counts, lines, *numbered = map(_join, zip(*parts, strict=True))
+        assert truth is not None
+        # Text labels prove what columns are if each column is one of them: no other column is left over.
+        proven = not chosen.by_values or (roles.classes is None and set(truth[counts].tolist()) == set(chosen.scores))
+        if not proven and (extremes is None or not by_values(extremes, truth[counts])):
+            raise undecided_error(table, chosen.scores, roles)
+        whole = (n_rows,) if shape == (1,) else (n_rows, *shape)
+        again = TableScores(table.path, roles, table.names, columns, whole, scores.dtype)
+    several = len(columns) > 1
+    return FileContents(
+        path,
+        keeper.stored() or again,
+        truth,
+        weight,
+        **{role: _names_of_rows(role, list(known[role]), found) for role, found in zip(known, numbered, strict=True)},
+        label_column=roles.labels,
+        columns=chosen.scores if several else None,
+        column=None if several else chosen.scores[0],
+        lines=lines,
+        files=files,
+    )
+
+
+def _numbers(block: Block, columns: Sequence[int], chosen: Selection, table: Table, roles: Roles) -> HostArray:
+    try:
+        return block.numbers(columns)
+    except FormatError:
+        if chosen.by_values and not block.first_row:  # a column of text: it was never meant
+            raise undecided_error(table, chosen.scores, roles) from None
+        raise
+
+
+def _labels_and_weights(block: Block, place: dict[str, int], roles: Roles) -> tuple[HostArray | None, list[Any], HostArray]:
+    """The weights of a block, if there are any; its labels, None in rows of weight zero; and which rows count."""
+    weights, counted = None, np.ones(block.n_rows, dtype=bool)
+    if (name := roles.find("weights")) is not None:
+        weights = block.numbers([place[name]])[:, 0]
+        block.refuse_missing(weights[:, None], [place[name]], "weight")
+        counted = weights != 0
+    labels = [label if keep else None for label, keep in zip(block.values(place[roles.labels]), counted, strict=True)]
+    if roles.ignore_index is not None:
+        counted = counted & differ(_as_array(labels), roles.ignore_index)
+    return weights, labels, counted
+
+
+def _refuse_missing_labels(labels: list[Any], weights: HostArray | None, block: Block, index: int) -> None:
+    for row in range(len(labels)) if weights is None else np.flatnonzero(weights).tolist():
+        _refuse_value(labels[row], block, row, index, "label")
+
+
+def row_values(block: Block, index: int, what: str) -> list[Any]:
+    """The cluster or the group of each row of a block; refuses one that is missing or that cannot be one."""
+    values = block.values(index)
+    for row, value in enumerate(values):
+        _refuse_value(value, block, row, index, what)
+    return values
+
+
+def _refuse_value(value: Any, block: Block, row: int, index: int, what: str) -> None:
+    if value is None or value == "" or (isinstance(value, float) and isnan(value)):
+        raise FormatError(f"{block.where(row, index)}: a {what} is missing. Fill it in, or drop the row.")
+    if isinstance(value, list | dict | bytes):
+        raise FormatError(f"{block.where(row, index)}: a {what} must be text or a number, got {value!r:.60}.")
+
+
+def _codes(block: Block, index: int, role: str, known: dict[Any, int]) -> HostArray:
+    """A number for the cluster, the group or the name of each row; equal values have the same number in all blocks."""
+    values = row_values(block, index, role.removesuffix("s"))
+    return np.array([known.setdefault(each, len(known)) for each in values])
+
+
+def _names_of_rows(role: str, names: list[Any], codes: HostArray) -> HostArray:
+    """The group or the name of each row; clusters need no names."""
+    return codes if role == "clusters" else np.array(group_names(names))[codes]
+
+
+def witnesses(rows: HostArray) -> HostArray:
+    """Three rows that are constant, or whole-numbered, in the columns in which all ``rows`` are."""
+    finite = np.where(np.isfinite(rows), rows, 0)
+    other, broken = (found.argmax(axis=0)[None] for found in (finite != finite[0], finite != np.floor(finite)))
+    return np.concatenate([finite[:1], np.take_along_axis(finite, np.concatenate([other, broken]), axis=0)])
+
+
+def flat(scores: HostArray) -> HostArray:
+    """Scores (n, 1) as (n,): one number per row stands for two classes."""
+    return scores[:, 0] if scores.shape[1:] == (1,) else scores
+
+
+def _as_array(labels: list[Any]) -> HostArray:
+    """Numbers as an array of numbers, and anything else as it is."""
+    if {type(label) for label in labels} <= {int, float}:
+        return np.array(labels)
+    kept = np.empty(len(labels), dtype=object)  # NumPy would turn numbers beside text into text
+    kept[:] = labels
+    return kept
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    """The parts of all blocks together; None where there are none."""
+    return None if parts[0] is None else np.concatenate(parts)

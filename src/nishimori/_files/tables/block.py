@@ -1,0 +1,128 @@
+"""What every table can do, whatever its file: name its columns, and give its rows in blocks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nishimori._support.arrays import HostArray
+from nishimori.errors import FormatError
+
+Column = Any
+"""The values of one column: a list, or an array of pyarrow."""
+
+
+class Block(ABC):
+    """Some consecutive rows of a table.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    names : list of str
+        The names of all columns.
+    n_rows : int
+        How many rows there are.
+    lines : integer array or None
+        The line of the file in which each row ends, from 1; None where a file has no lines.
+    first_row : int
+        The number of the first row, from 0.
+    """
+
+    path: Path
+    names: list[str]
+    n_rows: int
+    lines: HostArray | None
+    first_row: int
+
+    @abstractmethod
+    def column(self, index: int) -> Column:
+        """The values of a column as the file has them."""
+
+    @abstractmethod
+    def values(self, index: int) -> list[Any]:
+        """The values of a column as Python's; None or empty text where one is missing."""
+
+    @abstractmethod
+    def numbers(self, indices: Sequence[int]) -> HostArray:
+        """The numbers (n, k) of some columns, or of one column of lists; NaN where one is missing."""
+
+    def where(self, row: int, index: int | None = None) -> str:
+        """The place of a row of the block, or of one of its cells, as messages begin."""
+        place = f"row {self.first_row + row}, counted from 0" if self.lines is None else f"line {self.lines[row]}"
+        return f"{self.path}, {place}" + ("" if index is None else f", column {self.names[index]!r}")
+
+    def refuse_missing(self, numbers: HostArray, indices: Sequence[int], what: str) -> None:
+        """Refuse NaN in what `numbers` gave; ``what`` is a word such as score."""
+        if not np.isnan(numbers).any():
+            return
+        row, place = (int(each) for each in np.argwhere(np.isnan(numbers))[0])
+        index = indices[place if len(indices) > 1 else 0]
+        found = self.values(index)[row]
+        reason = f"a {what} is missing" if found in ("", None) else f"got {found!r:.40} for a {what}"
+        raise FormatError(f"{self.where(row, index)}: {reason}. Fill it in, or drop the row.")
+
+
+class Table(ABC):
+    """A file of rows with named columns; a context manager, because the file stays open while it is read.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    names : list of str
+        The names of the columns, all different.
+    n_rows : int or None
+        How many rows there are, or None where that takes a pass.
+    """
+
+    path: Path
+    names: list[str]
+    n_rows: int | None = None
+
+    @abstractmethod
+    def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
+        """All rows in order, as many at a time as take a few megabytes; refuses a table without rows.
+
+        ``numbers`` are columns whose numbers will be asked for, all at once; text is parsed faster for those who know.
+        """
+
+    def is_list(self, name: str) -> bool:  # noqa: ARG002 - text has none
+        """Whether a column holds a list of numbers per row."""
+        return False
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file."""
+
+    def __enter__(self) -> "Table":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def check_names(names: Sequence[str], path: Path) -> None:
+    """Refuse columns that cannot be told apart, and columns without a name.
+
+    The first column may be without one: so data frames write their row numbers.
+    """
+    if not names:
+        raise FormatError(f"{path} is empty. It must start with the names of its columns.")
+    if len(set(names)) != len(names):
+        seen: set[str] = set()
+        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise FormatError(f"{path} has more than one column called {twice!r}. Give each column a name of its own.")
+    if "" in names[1:]:
+        raise FormatError(f"{path} has no name for column {names.index('', 1) + 1} of {len(names)}. Give each column a name.")
+
+
+class NoTableRowsError(FormatError):
+    """What is said of a table that has columns and nothing in them, where it is the only one."""
+
+
+def no_rows(path: Path) -> NoTableRowsError:
+    """The error of a table without rows."""
+    return NoTableRowsError(f"{path} has the names of its columns, but no rows.")

@@ -1,0 +1,208 @@
+"""Parquet and Feather (Arrow) files, which know the type of each column. Both need pyarrow."""
+
+from abc import abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nishimori._files.tables.block import Block, Column, Table, check_names, no_rows
+from nishimori._support.arrays import HostArray
+from nishimori._support.optional import require
+from nishimori.errors import FormatError
+
+# Cells in a block: 2**18 take 2 MB as numbers, and pyarrow several times that while it reads and writes them.
+_CELLS = 2**18
+
+# Bytes from which on a file may be undamaged although it does not fit in memory.
+_LARGE = 2**24
+
+
+def arrow(path: Path, doing: str, module: str = "pyarrow") -> Any:
+    """A module of pyarrow; ``doing`` is Reading or Writing."""
+    return require(module, extra="tables", for_=f"{doing} {path.name}")
+
+
+class _Columnar(Table):
+    """A file of typed columns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._arrow = arrow(path, "Reading")
+        with self._naming_file():
+            self._open()
+            self._schema = self._read_schema()
+            self.names = list(self._schema.names)
+        try:
+            check_names(self.names, path)
+        except FormatError:
+            self.close()
+            raise
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Open the file."""
+
+    @abstractmethod
+    def _read_schema(self) -> Any:
+        """The names and types of the columns."""
+
+    @abstractmethod
+    def _batches(self, n_rows: int) -> Iterator[Any]:
+        """Batches of pyarrow with at most that many rows."""
+
+    @contextmanager
+    def _naming_file(self) -> Iterator[None]:
+        """Turn every error of pyarrow into one that names the file."""
+        try:
+            yield
+        except (self._arrow.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+            if isinstance(error, FormatError):
+                raise
+            reason = " ".join(str(error).split())[:120]
+            # A damaged file may ask for any amount of memory; no other file of this size needs more than a program has.
+            if isinstance(error, MemoryError) and self.path.is_file() and self.path.stat().st_size >= _LARGE:
+                raise FormatError(
+                    f"There is not enough memory to read {self.path} ({reason}). Raise the limit of memory, or use a larger "
+                    "machine. If the file is damaged, save it again."
+                ) from None
+            raise FormatError(
+                f"{self.path} is not a readable {self.path.suffix.lower()} file: {reason}. Save it again."
+            ) from None
+
+    def is_list(self, name: str) -> bool:
+        """Whether the type of a column is a list."""
+        return _is_list(self._arrow, self._schema.field(self.names.index(name)).type)
+
+    def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:  # noqa: ARG002 - types are known
+        """Blocks of about `_CELLS` numbers."""
+        first, step = 0, max(1, _CELLS // max(1, len(self.names)))
+        if any(_is_list(self._arrow, field.type) for field in self._schema):
+            step = max(1, step // self._longest_list())
+        batches = self._batches(step)
+        while True:
+            with self._naming_file():
+                batch = next(batches, None)
+            if batch is None:
+                break
+            if batch.num_rows:
+                yield _ArrowBlock(self._arrow, self.path, self.names, batch, first)
+                first += batch.num_rows
+        if not first:
+            raise no_rows(self.path)
+
+    def _longest_list(self) -> int:
+        """About how many numbers the lists of a row have, from the first rows."""
+        with self._naming_file():
+            batch = next((each for each in self._batches(1) if each.num_rows), None)
+            if batch is None:
+                return 1
+            lists = [column[0].as_py() for column in batch.columns if _is_list(self._arrow, column.type)]
+        return max(1, sum(len(each or ()) for each in lists))
+
+
+class Parquet(_Columnar):
+    """A Parquet file."""
+
+    def _open(self) -> None:
+        parquet = arrow(self.path, "Reading", "pyarrow.parquet")
+        n_columns = parquet.read_metadata(self.path).num_columns
+        # With a buffer per column, pages are read as they are needed, and not all pages of a group of rows at once.
+        buffer = max(2**12, min(2**16, 2**25 // max(1, n_columns)))
+        self._file = parquet.ParquetFile(self.path, buffer_size=buffer, pre_buffer=False)
+        self.n_rows = self._file.metadata.num_rows
+
+    def _read_schema(self) -> Any:
+        return self._file.schema_arrow
+
+    def _batches(self, n_rows: int) -> Iterator[Any]:
+        for batch in self._file.iter_batches(batch_size=n_rows, use_threads=False):
+            batch.validate(full=True)
+            yield batch
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Feather(_Columnar):
+    """A Feather file, which is an Arrow file."""
+
+    def _open(self) -> None:
+        ipc = arrow(self.path, "Reading", "pyarrow.ipc")
+        # Mapped, so that a batch that was stored without compression takes no memory of its own.
+        self._map = self._arrow.memory_map(str(self.path))
+        try:
+            self._file = ipc.open_file(self._map)
+        except BaseException:
+            self._map.close()
+            raise
+
+    def _read_schema(self) -> Any:
+        return self._file.schema
+
+    def _batches(self, n_rows: int) -> Iterator[Any]:
+        for number in range(self._file.num_record_batches):
+            batch = self._file.get_batch(number)
+            # What a damaged file says of itself is not checked when it is read, and slicing such a batch ends the process.
+            batch.validate(full=True)
+            for start in range(0, batch.num_rows, n_rows):
+                yield batch.slice(start, n_rows)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._map.close()
+
+
+def _is_list(pyarrow: Any, kind: Any) -> bool:
+    types = pyarrow.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+class _ArrowBlock(Block):
+    def __init__(self, pyarrow: Any, path: Path, names: list[str], batch: Any, first_row: int) -> None:
+        self.path, self.names, self.first_row = path, names, first_row
+        self.n_rows, self.lines = batch.num_rows, None
+        self._arrow, self._batch = pyarrow, batch
+
+    def column(self, index: int) -> Column:
+        return self._batch.column(index)
+
+    def values(self, index: int) -> list[Any]:
+        found: list[Any] = self._batch.column(index).to_pylist()
+        return found
+
+    def numbers(self, indices: Sequence[int]) -> HostArray:
+        columns = [self._batch.column(index) for index in indices]
+        if len(columns) == 1 and _is_list(self._arrow, columns[0].type):
+            return self._from_lists(columns[0], indices[0])
+        return np.stack([self._flat(column, index) for column, index in zip(columns, indices, strict=True)], axis=1)
+
+    def _flat(self, column: Any, index: int) -> HostArray:
+        try:
+            values: HostArray = column.to_numpy(zero_copy_only=False)
+        except self._arrow.ArrowException:  # a type that NumPy does not have
+            values = np.empty(0, dtype=object)
+        if values.dtype.kind == "O" and self._arrow.types.is_boolean(column.type):
+            values = np.array([np.nan if each is None else each for each in values], dtype=np.float64)
+        if values.dtype.kind not in "fiub":
+            if column.null_count == len(column):
+                return np.full(len(column), np.nan)
+            raise FormatError(f"{self.path} has no numbers in column {self.names[index]!r}. Choose other columns.")
+        return values
+
+    def _from_lists(self, column: Any, index: int) -> HostArray:
+        compute = arrow(self.path, "Reading", "pyarrow.compute")
+        lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
+        other = lengths != lengths[0]  # also where a list is missing, which gives NaN
+        if other.any():
+            row = int(np.argmax(other))
+            raise FormatError(
+                f"{self.where(row, index)}: the lists of a column must have the same length, got {lengths[row]:g} after "
+                f"{lengths[0]:g}."
+            )
+        if np.isnan(lengths[0]):
+            raise FormatError(f"{self.where(0, index)}: the list is missing.")
+        return self._flat(column.flatten(), index).reshape(self.n_rows, int(lengths[0]))

@@ -1,0 +1,145 @@
+"""Tables in files, read and written in blocks of rows: .csv .tsv .csv.gz .tsv.gz .jsonl .parquet .feather.
+
+A table is a file whose columns have names, or several of one kind. `open_table` reads it and `new_table` writes one; both hold
+a few thousand rows at a time, so the size of a file does not matter. Delimited text and JSON lines need no package; Parquet and
+Feather need pyarrow. Lines of text are counted from 1, the header included; rows of Parquet and Feather from 0, as in arrays.
+"""
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+from nishimori._files.tables.block import Block, NoTableRowsError, Table
+from nishimori._files.tables.columnar import Feather, Parquet
+from nishimori._files.tables.json_lines import JsonLines
+from nishimori._files.tables.lines import STANDARD_INPUT, standard_input
+from nishimori._files.tables.text import Text
+from nishimori._rows.column_names import join_names
+from nishimori._support.disk import existing_file
+from nishimori.errors import FormatError, InputError, setting
+
+# As many names as `join_names` shows.
+_SHOWN = 12
+
+_TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_FEATHER = (".feather", ".arrow", ".ipc")
+ENDINGS = (*_TEXT, ".jsonl", ".parquet", *_FEATHER)
+
+
+def is_table(path: Path) -> bool:
+    """Whether the name of a file has the ending of a table, in upper or lower case; standard input is one."""
+    return path == STANDARD_INPUT or path.name.lower().endswith(ENDINGS)
+
+
+def is_text(path: Path) -> bool:
+    """Whether it has the ending of delimited text, or begins as such on standard input."""
+    if path == STANDARD_INPUT:
+        return not standard_input().is_json
+    return path.name.lower().endswith(_TEXT)
+
+
+def open_table(path: Path, *, more: Sequence[Path] = (), delimiter: str | None = None, decimal: str = ".") -> Table:
+    """Open a table for reading; the ending of its name says what it is.
+
+    Parameters
+    ----------
+    path : Path
+        A name that ends in one of `ENDINGS`, or a folder of such files.
+    more : sequence of Path
+        Further files or folders, whose rows follow.
+    delimiter : str, optional
+        What separates the fields of text; a comma by default, a tab for .tsv.
+    decimal : {".", ","}
+        The decimal mark of numbers in text.
+    """
+    if more or path.is_dir():
+        return SeveralTables([path, *more], delimiter, decimal)
+    if is_text(path):
+        return Text(path if path == STANDARD_INPUT else existing_file(path), delimiter, decimal)
+    _refuse_marks(path, delimiter, decimal)
+    if path == STANDARD_INPUT or existing_file(path).name.lower().endswith(".jsonl"):
+        return JsonLines(path)
+    return Parquet(path) if path.name.lower().endswith(".parquet") else Feather(path)
+
+
+def _refuse_marks(path: Path, delimiter: str | None, decimal: str) -> None:
+    if delimiter is not None or decimal != ".":
+        both = f"{setting('delimiter')} and {setting('decimal')}"
+        raise InputError(both, f"be left out for {path}: only .csv and .tsv files have them")
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """The tables in a folder and in the folders in it, by name; of those that hold Parquet files, only these."""
+    # Names that begin with a dot or an underscore are those of logs and incomplete files.
+    found = [each for each in sorted(folder.rglob("*")) if is_table(each) and not each.name.startswith((".", "_"))]
+    found = [each for each in found if each.is_file()]
+    return [each for each in found if _kind(each) == ".parquet"] or found
+
+
+def refuse_other_folder(path: Path) -> None:
+    """Refuse a folder without tables."""
+    if not tables_in(path):
+        raise FormatError(
+            f"{path} is a folder without tables. Name a file, or a folder of files such as .csv, .jsonl or .parquet."
+        )
+
+
+def _kind(path: Path) -> str:
+    """The ending that says what is in a file, compressed or not."""
+    name = path.name.lower().removesuffix(".gz")
+    return next((ending for ending in ENDINGS if name.endswith(ending)), "")
+
+
+class SeveralTables(Table):
+    """Files of one kind with the same columns, one after the other; blocks count the rows or lines of each file by itself."""
+
+    def __init__(self, paths: Sequence[Path], delimiter: str | None, decimal: str) -> None:
+        self.path = paths[0]
+        for path in paths:
+            if path.is_dir():
+                refuse_other_folder(path)
+        self._files = [file for path in paths for file in (tables_in(path) if path.is_dir() else [path])]
+        self._text = {"delimiter": delimiter, "decimal": decimal}
+        first = self._files[0]
+        for file in self._files:
+            if _kind(file) != _kind(first):
+                raise FormatError(f"{file} is not a {_kind(first)} file, as {first} is. Pass files of one kind.")
+        if not is_text(first):
+            _refuse_marks(self.path, delimiter, decimal)
+        with self._open(first) as table:
+            self.names = table.names
+            self._lists = {name for name in table.names if table.is_list(name)}
+
+    def _open(self, path: Path) -> Table:
+        return open_table(path, **self._text)  # type: ignore[arg-type]
+
+    def is_list(self, name: str) -> bool:
+        """Whether the first file has a list there."""
+        return name in self._lists
+
+    def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
+        """The blocks of one file after the other; files without rows are common, and are left out."""
+        has_rows = False
+        for path in self._files:
+            with self._open(path) as table:
+                if table.names != self.names:
+                    raise self._other_columns(table)
+                try:
+                    for block in table.blocks(numbers):
+                        has_rows = True
+                        yield block
+                except NoTableRowsError:
+                    continue
+        if not has_rows:
+            raise FormatError(f"{self.path} has no rows in any of its {_kind(self._files[0])} files.")
+
+    def _other_columns(self, table: Table) -> FormatError:
+        first = next(
+            (place for place, pair in enumerate(zip(self.names, table.names, strict=False)) if len(set(pair)) > 1), None
+        )
+        wanted, found = join_names(self.names), join_names(table.names)
+        if first is not None and first >= _SHOWN:
+            wanted, found = (f"{names[first]!r:.60} as column {first + 1}" for names in (self.names, table.names))
+        return FormatError(f"{table.path} must have the columns of {self._files[0]}, {wanted}, got {found}.")
+
+    def close(self) -> None:
+        """Nothing stays open."""

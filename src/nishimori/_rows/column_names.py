@@ -1,0 +1,75 @@
+"""What the names of columns say: which class each column is of, and whether their order is another one."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from nishimori._rows.labels import Classes, class_labels
+from nishimori.errors import InputError, setting
+
+
+def column_names(X: Any, name: str = "X") -> list[str] | None:
+    """The names of the columns of a data frame, if they are text; ``name`` is the caller's word for it."""
+    names = list(getattr(X, "columns", []))
+    texts = [isinstance(each, str) for each in names]
+    if not any(texts):
+        return None
+    if not all(texts) or len(set(names)) != len(names):
+        raise InputError(name, "have columns with distinct names, all of them text or none", got=names, remedy="Rename them.")
+    return names
+
+
+def refuse_permuted(columns: Sequence[str] | None, classes: Classes) -> None:
+    """Refuse column names that are the classes in another order."""
+    if columns is None or classes is None:
+        return
+    wanted = [str(label) for label in class_labels(classes).tolist()]
+    if list(columns) != wanted and sorted(columns) == sorted(wanted):
+        raise InputError(
+            "classes",
+            "be in the order of the columns",
+            got=f"{wanted} for the columns {list(columns)}",
+            remedy=f"Pass {setting('classes', list(columns))}.",
+        )
+
+
+def without_prefix(names: Sequence[str]) -> list[str] | None:
+    """What is left of names that share a prefix, or None if they share none.
+
+    A prefix ends in something other than a letter or a digit, or numbers follow it: z_cat, z_dog or z0, z1.
+    """
+    first, last = min(names), max(names)  # which differ wherever any two differ
+    same = next((place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    common = first[:same]
+    prefix = re.sub(r"[^\W_]+\Z", "", common)  # back to the last separator
+    rest = [name[len(prefix) :] for name in names]
+    if prefix and all(rest):
+        return rest
+    prefix = common.rstrip("0123456789")
+    rest = [name[len(prefix) :] for name in names]
+    return rest if prefix and all(each.isdecimal() for each in rest) else None
+
+
+def class_parts(columns: Sequence[str]) -> list[str]:
+    """What names of columns say about their classes: what follows their prefix, if they have one."""
+    return without_prefix(columns) or list(columns)
+
+
+def refuse_other_order(columns: Sequence[str] | None, test_columns: Sequence[str] | None) -> None:
+    """Refuse test data whose columns are those of the validation data in another order: maps with numbers per class need it."""
+    if columns is None or test_columns is None:
+        return
+    first, second = class_parts(columns), class_parts(test_columns)
+    if first != second and sorted(first) == sorted(second):
+        raise InputError(
+            "test_logits",
+            f"have its columns in the order of those of the validation data, {join_names(columns)}",
+            got=join_names(test_columns),
+            remedy=f"Name them in one order with {setting('columns')}, or change it in one of the files.",
+        )
+
+
+def join_names(names: Sequence[Any]) -> str:
+    """Up to twelve names, as text, the beginning of each."""
+    shown = [f"{name!r:.60}" for name in names[:12]]
+    return (", ".join(shown) + (f" and {len(names) - 12} more" if len(names) > 12 else "")) or "nothing"

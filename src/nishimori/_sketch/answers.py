@@ -1,0 +1,231 @@
+"""What the sums at the nodes say about the temperatures between them: zeros of gaps, their spread there, and metrics."""
+
+from collections.abc import Sequence
+from math import exp, floor, inf, isqrt, log, nan, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from nishimori._sketch.contents import N_BINS, OFFSETS, Contents, different_pairs, pairs
+from nishimori._sketch.grid import Grid, Polynomial
+from nishimori._sums.moments import Moments
+from nishimori._sums.reliability import Bins, uniform_edges
+from nishimori._support.arrays import HostArray
+from nishimori._support.roots import Point, Root
+from nishimori.errors import InputError, NishimoriError, NotConvergedError, setting
+
+# If polynomials of two orders differ by a larger part of a sum of squares, there is no standard error. The better one is then
+# usually right to a tenth of that.
+_CERTAIN = 0.2
+
+# Nodes that a polynomial goes through, and those of a coarser one, whose difference tells the error. Products of gaps have
+# no derivatives, so that it takes more nodes.
+_NODES, _FEWER, _OF_PRODUCTS = 6, 4, 12
+
+# Temperatures closer to a node than this part of the distance of two nodes are that node: rounding moves them as much.
+_AT_A_NODE = 1e-12
+
+# A temperature that differs by no more than this from one of the grid is that one, up to rounding.
+_SAME = 1e-9
+
+# If (Σw)²/(nΣw²) differs by no more than this from 1, all weights are equal up to rounding.
+_EQUAL_WEIGHTS = 1e-9
+
+# The relative precision that is promised of a temperature.
+_PROMISED = 1e-6
+
+
+class NodeScores(NamedTuple):
+    """Means at one temperature, and sums per bin of confidence.
+
+    ``misses`` are Σw²(confidence - correct)² per bin, and ``squares`` is Σw²; over clusters, where there are any.
+    """
+
+    confidence: float
+    brier: float
+    nll: float
+    bins: Bins
+    misses: HostArray
+    squares: float
+    has_clusters: bool
+
+
+def root_of(inner: Moments, grid: Grid) -> Root | NishimoriError:
+    """The log β at which a gap that is known at all nodes is zero, if it is known to be zero somewhere."""
+    below = np.flatnonzero(inner.gap < 0)
+    if not len(below):
+        return _out_of_range("above", grid.temperatures[1], (grid.temperatures[0], 10 * grid.temperatures[1]))
+    left = int(below[-1])
+    if left == len(grid.betas) - 1:
+        return _out_of_range("below", grid.temperatures[0], (grid.temperatures[0] / 10, grid.temperatures[1]))
+    curve, coarser = (_curve(inner, grid, left, n) for n in (_NODES, _FEWER))
+    place = _zero(curve, left)
+    value, steepness = curve.with_slope(place)
+    noise = float(inner.noise[left : left + 2].max())
+    error = (abs(coarser(place)) + 2 * noise) / steepness * grid.step if steepness > 0 else inf
+    if error > _PROMISED:
+        return NotConvergedError(
+            f"No temperature can be determined from the sketch: around T = {exp(-grid.log_beta(place)):.4g} the mean of "
+            f"{type(inner.observable).__name__} may be off by so much between the nodes that T changes by {error:.1g} of its "
+            f"value. Make the sketch with `nodes_per_octave={2 * grid.per_octave}`, or fit to logits and labels."
+        )
+    return Root(grid.log_beta(place), Point(value, steepness / grid.step, 0.0, noise), 1, value, is_measured=False)
+
+
+def at_place(place: float, inner: Moments, grid: Grid) -> Root:
+    """The gap and its slope at a place between the nodes, as if it were a zero there."""
+    value, steepness = _curve(inner, grid, place, _NODES).with_slope(place)
+    return Root(grid.log_beta(place), Point(value, steepness / grid.step, 0.0, 0.0), 1, value, is_measured=False)
+
+
+def _curve(inner: Moments, grid: Grid, place: float, number: int) -> Polynomial:
+    """The mean gap through some nodes near a place, with its first two derivatives there."""
+    near, step, betas = grid.nearest(place, number), grid.step, np.array(inner.betas)
+    slope, curvature = (betas**k * sums / inner.weight for k, sums in ((1, inner.slope), (2, inner.curvature)))
+    jets = np.stack([inner.gap, slope * step, (slope + curvature) * step**2], axis=1)
+    return Polynomial.through(near, jets[near])
+
+
+def _out_of_range(where: str, end: float, wider: tuple[float, float]) -> InputError:
+    rounded = tuple(float(f"{each:.2g}") for each in wider)
+    return InputError(
+        "The temperature",
+        "lie in the range of the sketch",
+        got=f"one {where} {end:.4g}",
+        remedy=f"Make the sketch with a wider range, such as {setting('temperatures', rounded)}.",
+    )
+
+
+def _zero(curve: Polynomial, left: int) -> float:
+    """The place of the zero between two nodes, by bisection."""
+    low, high = float(left), left + 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if curve(middle) < 0 else (low, middle)
+    return (low + high) / 2
+
+
+class NodeProducts(NamedTuple):
+    """Σ g_a·g_b of the gaps of observables at the nodes, with weights w or w².
+
+    ``sums`` (pairs of observables, nodes) have both gaps at the same node; ``crossed`` (pairs of two observables, offsets,
+    nodes) have the second one some nodes higher.
+    """
+
+    sums: HostArray
+    crossed: HostArray
+    grid: Grid
+
+    def at(self, places: Sequence[float], which: Sequence[int]) -> HostArray:
+        """The products of gaps of some observables, by their positions, each at its own place between the nodes."""
+        scales = np.sqrt([self._square(a, place) for place, a in zip(places, which, strict=True)])
+        found = np.ones((len(which), len(which)))
+        for i, j in different_pairs(len(which)):
+            first, second = sorted((i, j), key=lambda each: which[each])
+            found[i, j] = found[j, i] = self._correlation(which[first], which[second], places[first], places[second])
+        result: HostArray = found * np.outer(scales, scales)
+        return result
+
+    def _square(self, a: int, place: float) -> float:
+        """The sum of the squares of the gaps of one observable; NaN where it is not known."""
+        values = self.sums[self._pairs.index((a, a))]
+        found, rougher = _through(values, place, _OF_PRODUCTS), _through(values, place, _FEWER)
+        # Where few rows or clusters decide, squares may change too fast between nodes for a polynomial.
+        return found if found > 0 and abs(found - rougher) <= _CERTAIN * found else nan
+
+    def _correlation(self, a: int, b: int, first: float, second: float) -> float:
+        """The correlation of the gaps of two observables at two places.
+
+        It changes slowly, even where both gaps change much. So it is a polynomial in the distance of the two places with the
+        same middle. Beyond the offsets that are kept it is that at the farthest one; where none are, that in the middle.
+        """
+        middle, distance = (first + second) / 2, second - first
+        crossed = self.crossed[different_pairs(self._n_observables).index((a, b))]
+        inside = 2 * min(middle, self.grid.last - self.grid.first - middle)
+        known = distance != 0 and bool(np.isfinite(crossed).all())
+        offsets = [0, *(each for each in OFFSETS if known and abs(each) <= inside)]
+        values = [self._correlation_in_line(a, b, middle, offset, crossed) for offset in offsets]
+        reach = max(offsets)
+        return Polynomial.through(offsets, np.array(values)[:, None])(min(max(distance, -reach), reach))
+
+    def _correlation_in_line(self, a: int, b: int, middle: float, offset: int, crossed: HostArray) -> float:
+        """That at two places ``offset`` nodes apart, the one as far below the middle as the other is above it."""
+        n_nodes, first, second = self.sums.shape[1], middle - offset / 2, middle + offset / 2
+        begin, end = max(0, -offset), n_nodes - max(0, offset)
+        line = crossed[OFFSETS.index(offset)] if offset else self.sums[self._pairs.index((a, b))]
+        product = _through(line[begin:end], first - begin, _OF_PRODUCTS)
+        return product / sqrt(self._square(a, first) * self._square(b, second))
+
+    @property
+    def _n_observables(self) -> int:
+        return (isqrt(8 * len(self.sums) + 1) - 1) // 2
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        return pairs(self._n_observables)
+
+
+def _through(values: HostArray, place: float, number: int) -> float:
+    """The polynomial through up to ``number`` values around a place; where one side has fewer, so has the other."""
+    left = min(max(floor(place), 0), len(values) - 2)
+    half = max(min(number // 2, left + 1, len(values) - 1 - left), min(number, _NODES) // 2)
+    start = min(max(left + 1 - half, 0), max(len(values) - 2 * half, 0))
+    near = np.arange(start, min(start + 2 * half, len(values)))
+    return Polynomial.through(near.tolist(), values[near][:, None])(place)
+
+
+def scores_at(temperature: float, contents: Contents, grid: Grid) -> NodeScores:
+    """The metrics at a temperature of the range."""
+    if not grid.holds(temperature):
+        low, high = grid.temperatures
+        raise InputError(
+            "temperature",
+            f"lie in the range of the sketch, from {low:.4g} to {high:.4g}",
+            got=repr(temperature),
+            remedy=f"Make the sketch with a wider range of {setting('temperatures')}.",
+        )
+    place = min(max(grid.place(-log(temperature)), 0.0), float(len(grid.betas) - 1))
+    if abs(place - round(place)) < _AT_A_NODE:
+        place = round(place)
+    near = grid.nearest(place, _NODES)
+    scale = np.array([np.ones(len(grid.betas)), np.array(grid.betas) * grid.step]) / contents.weights[0]
+    confidence, brier, nll = (_between((each * scale).T[near], near, place) for each in contents.curves)
+    left = min(int(place), len(grid.betas) - 2)
+    share = place - left
+    weight, claimed, correct, squares, misses = (1 - share) * contents.bins[:, left] + share * contents.bins[:, left + 1]
+    rows = (each[None, :] for each in (weight, claimed, correct, squares))
+    bins, (_, total, number) = Bins(uniform_edges(N_BINS), *rows), contents.weights.tolist()
+    return NodeScores(confidence, brier, nll, bins, misses, total, number < contents.n_rows)
+
+
+def _between(jets: HostArray, near: Sequence[int], place: float) -> float:
+    """The polynomial through some means, infinite if they are."""
+    return Polynomial.through(near, jets)(place) if np.isfinite(jets).all() else inf
+
+
+def gap_at_node(
+    temperature: float, moments: Moments, which: int, contents: Contents, *, counts: bool, has_clusters: bool
+) -> tuple[float, float]:
+    """Σw·g of an observable, the ``which``-th, at a temperature of the grid, and what the variance of that sum is estimated by.
+
+    This is Σw²(g − m)² with the mean gap m, or Σw(g − m)² with ``counts``. The first needs Σw²·g, which follows from Σw·g
+    if all weights are equal. If they are not, or there are clusters, it is Σw²·g².
+    """
+    nodes = moments.betas
+    position = int(np.argmin(np.abs(np.log(np.array(nodes[1:-1]) * temperature)))) + 1
+    if abs(nodes[position] * temperature - 1) > _SAME:
+        per_octave = round(log(2) / log(nodes[2] / nodes[1]))
+        raise InputError(
+            "temperature",
+            f"be one of the sketch's grid, 1 and factors of 2**(1/{per_octave})",
+            got=f"{temperature:g}",
+            remedy=f"The nearest is {1 / nodes[position]:.17g}.",
+        )
+    pair = pairs(len(contents.observed)).index((which, which))
+    total, squares = float(moments.excess[position]), float(contents.products[pair, 0 if counts else 1, position])
+    weight, square_weight, number = contents.weights.tolist()
+    if counts:
+        squares -= total**2 / weight
+    elif not has_clusters and abs(weight**2 / (number * square_weight) - 1) < _EQUAL_WEIGHTS:
+        squares -= total**2 / number
+    return total, max(0.0, squares)

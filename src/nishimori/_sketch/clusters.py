@@ -1,0 +1,133 @@
+"""Sums of squares over rows, or over clusters of rows that are not independent: what standard errors are made of."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nishimori._sketch.contents import ENDS, N_BINS, OFFSETS, different_pairs, pairs
+from nishimori._support.arrays import HostArray
+
+
+class Terms(NamedTuple):
+    """What is summed and then squared, for some rows."""
+
+    weights: HostArray  # (rows,)
+    gaps: Sequence[HostArray]  # of each observable (ends and nodes, rows), times the weights
+    bins: HostArray  # (nodes, rows): the bin of each row at each node, counted over all nodes
+    misses: HostArray  # (nodes, rows): confidence minus right or wrong, times the weights
+    # Sums of squares that are known because all weights are 1: the weights in each bin, and both kinds of products of gaps.
+    in_bins: HostArray | None = None
+    products: HostArray | None = None
+    crossed: HostArray | None = None
+
+
+class Squares(NamedTuple):
+    """Sums of squares over the rows or clusters that ``number`` counts."""
+
+    number: float
+    weight: float
+    products: HostArray  # (pairs of observables, ends and nodes)
+    crossed: HostArray  # (pairs of different observables, offsets, nodes)
+    bins: HostArray  # (2, nodes, bins): weights, and confidence minus right or wrong
+
+
+def of_rows(terms: Terms) -> Squares:
+    """Each row is a cluster of its own."""
+    squares, products, crossed, in_bins = terms.weights**2, terms.products, terms.crossed, terms.in_bins
+    if products is None:
+        products = np.array([np.einsum("nr,nr->n", terms.gaps[i], terms.gaps[j]) for i, j in pairs(len(terms.gaps))])
+    if crossed is None:
+        crossed = crossed_products(terms.gaps, terms.gaps)
+    if in_bins is None:
+        in_bins = sums_per_bin(terms.bins, squares)
+    return Squares(
+        number=len(squares),
+        weight=float(squares.sum()),
+        products=products,
+        crossed=crossed,
+        bins=np.stack([in_bins, sums_per_bin(terms.bins, terms.misses**2)]),
+    )
+
+
+def crossed_products(first: Sequence[HostArray], second: Sequence[HostArray]) -> HostArray:
+    """Σ g·h of the gaps (ends and nodes, rows) of two different observables, g at a node and h at one some offset higher."""
+    n_nodes = len(first[0]) - ENDS
+    wanted = different_pairs(len(first))
+    found = np.zeros((len(wanted), len(OFFSETS), n_nodes))
+    for sums, (i, j) in zip(found, wanted, strict=True):
+        with np.errstate(invalid="ignore"):  # a masked true class has an infinite loss
+            table = first[i][ENDS:] @ second[j][ENDS:].T
+        for line, offset in zip(sums, OFFSETS, strict=True):
+            line[max(0, -offset) : max(0, n_nodes - max(0, offset))] = np.diagonal(table, offset)
+    return found
+
+
+def sums_per_bin(bins: HostArray, values: HostArray | None) -> HostArray:
+    """The sum in each bin, (nodes, bins), of values per node and row, or per row; None for ones."""
+    shape = (len(bins), N_BINS)
+    if values is None:
+        return np.bincount(bins.ravel(), minlength=len(bins) * N_BINS).reshape(shape).astype(float)
+    flat = np.broadcast_to(values, bins.shape).ravel()
+    return np.bincount(bins.ravel(), flat, len(bins) * N_BINS).reshape(shape)
+
+
+class SketchClusters:
+    """The clusters of rows that come one block after another; the last one of a block may go on in the next.
+
+    ``codes`` are whole numbers, one per row, and rows of the same cluster follow each other.
+    """
+
+    def __init__(self, codes: HostArray) -> None:
+        self._codes = codes
+        self._open: tuple[HostArray, ...] | None = None
+        self._code = -1
+
+    def expect(self, codes: HostArray) -> None:
+        """Say the clusters of more rows that will come."""
+        self._codes = np.concatenate([self._codes, codes])
+
+    def squares(self, terms: Terms) -> Squares:
+        """The squares of those clusters that end before or within the next rows."""
+        codes, self._codes = np.split(self._codes, [len(terms.weights)])
+        (starts,) = np.nonzero(np.diff(codes, prepend=codes[0] - 1))
+        sums = _sums_of(terms, starts)
+        if self._open is not None:
+            goes_on = self._code == codes[0]
+            sums = tuple(_join(old, new, goes_on=goes_on) for old, new in zip(self._open, sums, strict=True))
+        self._code, self._open = int(codes[-1]), tuple(each[-1:] for each in sums)
+        return _squares(tuple(each[:-1] for each in sums))
+
+    def last(self) -> Squares:
+        """The squares of the cluster that was still open."""
+        assert self._open is not None, "there were rows"
+        return _squares(self._open)
+
+
+def _join(old: HostArray, new: HostArray, *, goes_on: bool) -> HostArray:
+    if goes_on:
+        new[0] += old[0]
+        return new
+    return np.concatenate([old, new])
+
+
+def _sums_of(terms: Terms, starts: HostArray) -> tuple[HostArray, ...]:
+    """Sums over each cluster: (clusters,), (clusters, observables, ends and nodes), and twice (clusters, nodes, bins)."""
+    n_nodes, n_clusters = len(terms.bins), len(starts)
+    numbers = np.repeat(np.arange(n_clusters), np.diff(starts, append=len(terms.weights)))
+    places = terms.bins + numbers * (n_nodes * N_BINS)
+
+    def per_bin(values: HostArray) -> HostArray:
+        flat = np.broadcast_to(values, places.shape).ravel()
+        return np.bincount(places.ravel(), flat, n_clusters * n_nodes * N_BINS).reshape(n_clusters, n_nodes, N_BINS)
+
+    gaps = np.add.reduceat(np.stack(terms.gaps), starts, axis=2)
+    return np.add.reduceat(terms.weights, starts), np.moveaxis(gaps, 2, 0).copy(), per_bin(terms.weights), per_bin(terms.misses)
+
+
+def _squares(sums: tuple[HostArray, ...]) -> Squares:
+    weight, gaps, weights, misses = sums
+    products = np.array([np.einsum("cn,cn->n", gaps[:, i], gaps[:, j]) for i, j in pairs(gaps.shape[1])])
+    columns = [gaps[:, i].T for i in range(gaps.shape[1])]
+    bins = np.stack([np.einsum("cnb,cnb->nb", each, each) for each in (weights, misses)])
+    return Squares(len(weight), float(weight @ weight), products, crossed_products(columns, columns), bins)

@@ -1,0 +1,66 @@
+"""What `_fit` asks, answered from the sums of a sketch: nothing is read."""
+
+from collections.abc import Sequence
+
+from nishimori._fit.adaptive import match_both
+from nishimori._fit.floors import choose_floor
+from nishimori._fit.match import Match
+from nishimori._fit.search import find_roots, find_temperature, refusal, rounding_decides
+from nishimori._fit.temperatures import temperatures_of
+from nishimori._rows.labels import check_number_of_clusters
+from nishimori._rows.rows import counts_of_clusters
+from nishimori._sketch.sketch import Sketch
+from nishimori._sums.observables import Confidence, Energy, Observable, TopN
+from nishimori._support.roots import Root
+from nishimori.errors import InputError, NishimoriError
+
+
+@find_roots.register(Sketch)
+def _(
+    data: Sketch,
+    *observables: Observable,
+    right: TopN | None = None,
+    starts: Sequence[float] | None = None,  # noqa: ARG001 - nothing is searched
+    label_name: str = "labels",
+    counts: bool = False,
+) -> Match:
+    """The match of observables in a sketch: nothing is read."""
+    if right is not None:
+        raise InputError("top_n", "be 1 for a sketch, which counts right answers of the top class", got=right.n)
+    if counts and data.n_clusters is not None:
+        raise counts_of_clusters()
+    found: list[Root | NishimoriError] = []
+    for observable in observables:
+        try:
+            moments = data.moments(observable)
+            found.append(refusal(moments, data.census, label_name) or data.root(observable))
+        except InputError as error:
+            found.append(error.with_traceback(None))
+    roots = [(each, root) for each, root in zip(observables, found, strict=True) if isinstance(root, Root)]
+    gaps = None
+    if roots and data.n_clusters != 1:  # there is no spread between clusters if there is one
+        if data.n_clusters is not None:
+            check_number_of_clusters(data.n_clusters)
+        gaps = data.gaps(roots, counts=counts)
+    return Match(observables, tuple(found), data.census, 1, gaps)
+
+
+find_temperature.register(Sketch)(find_temperature.of_rows)
+temperatures_of.register(Sketch)(temperatures_of.of_rows)
+
+
+@rounding_decides.register(Sketch)
+def _(data: Sketch, temperature: float) -> bool:  # noqa: ARG001 - a sketch has no temperatures that low
+    """Say that rounding does not decide: the grid of a sketch ends before it could."""
+    return False
+
+
+@match_both.register(Sketch)
+def _(data: Sketch, *, label_name: str = "labels", counts: bool = False) -> Match:
+    """The match of EC and TS, whose sums are at both temperatures already."""
+    return find_roots(data, Confidence(), Energy(), label_name=label_name, counts=counts)
+
+
+@choose_floor.register(Sketch)
+def _(data: Sketch, name: str = "logits") -> None:
+    """Choose none: a sketch was made for one."""

@@ -1,0 +1,91 @@
+"""The parts that a sketch is made of, so that one which comes a second time is noticed.
+
+A part is what was added to a sketch until it was saved, sent, pickled or added to another one. Its id is the digest of its
+sums: a copy of a file has the same one, whenever and wherever it was made. The same rows in other blocks have sums that differ
+in their last digits, and so another id.
+"""
+
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+
+from nishimori._sketch.contents import Contents
+from nishimori._support.arrays import HostArray
+
+MOST = 100_000
+"""How many ids a sketch keeps, in 1.6 MB; beyond that the oldest go."""
+
+_N_BYTES = 16
+
+# What an id is made of. It is named here, so that files keep their ids when `Contents` gets another array.
+_SUMS = ("counts", "weights", "observed", "moments", "products", "curves", "bins")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The ids of the parts of a sketch, oldest first, how many more there were, and the sums of the part that may go on."""
+
+    ids: tuple[bytes, ...] = ()
+    n_forgotten: int = 0
+    open: Contents | None = None
+
+    @classmethod
+    def whole(cls, contents: Contents) -> "Parts":
+        """A single part, which is all that is known of some sums; none if they have no rows."""
+        return cls(open=contents).closed
+
+    @classmethod
+    def from_array(cls, ids: HostArray, n_forgotten: int) -> "Parts":
+        """What `array` and ``n_forgotten`` say."""
+        if ids.dtype != np.uint8 or ids.ndim != 2 or ids.shape[1] != _N_BYTES or len(ids) > MOST:
+            raise ValueError("parts")
+        if type(n_forgotten) is not int or n_forgotten < 0 or (n_forgotten and len(ids) < MOST):
+            raise ValueError("n_forgotten")
+        return cls(tuple(row.tobytes() for row in ids), n_forgotten)
+
+    def checked(self, n_rows: int) -> "Parts":
+        """The same, if so many rows can be in these parts."""
+        if (n_rows > 0) != (self.number > 0) or self.number > n_rows:
+            raise ValueError("parts")
+        return self
+
+    @property
+    def array(self) -> HostArray:
+        """The ids as an array of bytes, one row per part."""
+        return np.frombuffer(b"".join(self.ids), dtype=np.uint8).reshape(-1, _N_BYTES)
+
+    @property
+    def number(self) -> int:
+        """How many parts there are, those without ids among them."""
+        return self.n_forgotten + len(self.ids) + (self.open is not None)
+
+    @property
+    def closed(self) -> "Parts":
+        """The same with an id for the last part, which does not go on; no rows are no part."""
+        if self.open is None:
+            return self
+        new = (_digest(self.open),) if self.open.n_rows else ()
+        return Parts(self.ids, self.n_forgotten) + Parts(new)
+
+    @property
+    def digest(self) -> str | None:
+        """Which parts these are, in any order; None if there are none, or some were forgotten."""
+        ids = self.closed.ids
+        return None if self.n_forgotten or not ids else blake2b(b"".join(sorted(ids)), digest_size=_N_BYTES).hexdigest()
+
+    def extended(self, sums: Contents) -> "Parts":
+        """The same with more sums in the last part."""
+        return replace(self, open=sums if self.open is None else self.open + sums)
+
+    def __add__(self, other: "Parts") -> "Parts":
+        first, second = self.closed, other.closed
+        ids = first.ids + second.ids
+        return Parts(ids[-MOST:], first.n_forgotten + second.n_forgotten + max(0, len(ids) - MOST))
+
+
+def _digest(contents: Contents) -> bytes:
+    found = blake2b(digest_size=_N_BYTES)
+    for name in _SUMS:
+        found.update((getattr(contents, name) + 0.0).astype("<f8").tobytes())  # without the sign of a zero
+    return found.digest()

@@ -1,0 +1,530 @@
+"""A summary of rows that can be kept, sent and added in place of the rows."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import fields
+from math import exp
+from typing import Any, ClassVar, Literal, NoReturn, Self
+
+import numpy as np
+
+from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.entry import open_rows
+from nishimori._rows.labels import Classes, class_labels, cluster_codes
+from nishimori._rows.question import refusal_of
+from nishimori._rows.rows import Rows, is_rows
+from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.scores import Floor, Input, check_input, is_auto
+from nishimori._sketch.answers import NodeProducts, NodeScores, at_place, gap_at_node, root_of, scores_at
+from nishimori._sketch.archive import SketchArchive, pack, read, report_damage, write
+from nishimori._sketch.clusters import SketchClusters
+from nishimori._sketch.contents import Contents
+from nishimori._sketch.grid import PER_OCTAVE, Grid
+from nishimori._sketch.names import names_of, observables_from
+from nishimori._sketch.parts import Parts
+from nishimori._sketch.survey import Survey
+from nishimori._sketch.validity import ImpossibleSumsError, refuse_impossible
+from nishimori._sums.census import Census
+from nishimori._sums.moments import GapSums, Moments
+from nishimori._sums.observables import BUILT_IN, Observable
+from nishimori._support.arrays import HostArray
+from nishimori._support.display import Display, Displayed, short_repr
+from nishimori._support.formatting import number_text, percent
+from nishimori._support.roots import Root
+from nishimori._support.tables import Tabular
+from nishimori.errors import InputError, MergeError, NishimoriError, NoRowsError
+
+_MAKE_AGAIN = (
+    "Make the sketch again: with `input='probabilities'` and a `floor` if these are probabilities, or with `input='logits'` if "
+    "they are scores before the softmax."
+)
+
+
+class Sketch(Displayed, Rows):
+    """A summary of rows, of fixed size, that fits and scorecards can be made from; sketches of parts of the data add.
+
+    It keeps sums at 37 temperatures and no rows. `temperatures`, `temperature_curve`, `evaluate` and the `fit` of
+    `ExpectationConsistency`, `TemperatureScaling` and `Matched` take it in place of logits and labels.
+
+    Parameters
+    ----------
+    observables : sequence of str or Observable
+        What can be fitted later: "ec", "ts", or observables of your own.
+    temperatures : (float, float)
+        The lowest and the highest temperature that a fit can find; by default 1/22 and 22. Each factor of two costs as
+        much as four of the 37 temperatures.
+    nodes_per_octave : int
+        How many temperatures of the grid a factor of two has, from 4 to 64. A vocabulary of 100,000 or more needs 8.
+    input, classes, floor
+        What the rows are, as for `temperatures`. Probabilities need a floor: a number, or None to raise only exact zeros.
+        Without ``input`` they are logits, and whether they can be is judged when something is fitted or measured.
+
+    Attributes
+    ----------
+    observables : tuple of Observable
+        What can be fitted.
+    temperatures : (float, float)
+        The range, whose ends are temperatures of the grid.
+    n_samples : int
+        How many samples with a positive weight were added.
+    n_parts : int
+        How many parts it is made of, see the notes.
+    n_forgotten_parts : int
+        How many of them, the oldest, `merge` would not notice if they came again; 0 up to 100,000 parts.
+
+    Notes
+    -----
+    Temperatures differ from those of a fit to all rows by less than 1e-6 of their value, or an error says that this cannot be
+    promised; on the logits of ten networks, scaled so that T goes from 0.05 to 20, they differed by 1e-11. At the 37
+    temperatures of the grid, T = 1 and factors of the fourth root of 2, all metrics are those of the rows. Between them, mean
+    confidence, Brier score and loss are interpolated from the nearest six (largest error on those networks 2e-8), and the
+    sums of each bin linearly in log T from the nearest two (largest error of the ECE of bundled networks 0.015, and at
+    most 0.005 for 30 of 38 sets of images; near its minimum the ECE is usually too small).
+
+    Threads must not update one sketch at the same time: give each its own, and add them.
+
+    A part is what was added until the sketch was saved, sent, pickled or added to another one. A sketch remembers its parts by
+    digests of their sums, so that `merge` notices one that is in already; ``+`` does not mind. The same rows in other blocks
+    have sums with other last digits, which are another part. Beyond 100,000 parts the oldest digests go.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nishimori
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(2000, 5))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> monday = nishimori.Sketch().update(logits[:1500], labels[:1500])
+    >>> tuesday = nishimori.Sketch().update(logits[1500:], labels[1500:])
+    >>> found = nishimori.temperatures(monday + tuesday)
+    >>> print(f"{found.ec:.2f} {found.ts:.2f} {found.accuracy:.3f}")
+    1.99 1.98 0.570
+    """
+
+    kind = "Sketch"
+    """What messages call it where rows could be passed, too."""
+
+    annex: ClassVar[str] = "nishimori._sketch"
+
+    arguments = ("sketch", None)
+
+    def __init__(
+        self,
+        observables: Iterable[str | Observable] = tuple(BUILT_IN),
+        *,
+        temperatures: tuple[float, float] = (1 / 22, 22.0),
+        nodes_per_octave: int = PER_OCTAVE,
+        input: Input | None = None,
+        classes: Classes = None,
+        floor: Floor = "auto",
+    ) -> None:
+        if is_auto(floor) and input == "probabilities":
+            raise InputError(
+                "floor",
+                "be a number or None for a sketch of probabilities",
+                got="'auto': sums are made once, for one floor",
+                remedy=(
+                    "Choose it on some of the rows: `nishimori.temperatures(probabilities, labels, "
+                    "input='probabilities').floor`."
+                ),
+            )
+        floor = None if is_auto(floor) else floor
+        check_input(input, floor)
+        self._survey = Survey(Grid.over(temperatures, nodes_per_octave), observables_from(observables))
+        self._contents, self._parts = self._survey.empty, Parts()
+        self.input: Input = input or "logits"
+        self._range = ScoreRange() if input is None else None  # of the scores, to be judged; None if it is known what they are
+        self._range_is_fine = False
+        self.classes: list[Any] | None = None if classes is None else class_labels(classes).tolist()
+        self.floor: float | None = floor  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        forgotten = {"n_forgotten_parts": self.n_forgotten_parts} if self.n_forgotten_parts else {}
+        return short_repr(self, n_samples=self.n_samples, observables=tuple(names_of(self.observables)), **forgotten)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._end_part()  # whose sums are then in the pickle once
+        return self.__dict__
+
+    @property
+    def _display(self) -> Display:
+        low, high = self.temperatures
+        rows = [
+            ("samples", f"{self.n_samples:,}"),
+            *([] if self.n_clusters is None else [("clusters", f"{self.n_clusters:,}")]),
+            *([("accuracy", percent(self.census.accuracy))] if self.n_samples else []),
+            ("parts", f"{self.n_parts:,}"),
+            *([("forgotten parts", f"{self.n_forgotten_parts:,}")] if self.n_forgotten_parts else []),
+            ("observables", ", ".join(names_of(self.observables))),
+            ("temperatures", f"{number_text(low, 3)} to {number_text(high, 3)}"),
+        ]
+        return Display("Sketch", (Tabular(("what", "value"), rows),))
+
+    @property
+    def n_parts(self) -> int:
+        return self._parts.number
+
+    @property
+    def n_forgotten_parts(self) -> int:
+        return self._parts.n_forgotten
+
+    @property
+    def observables(self) -> tuple[Observable, ...]:
+        return self._survey.observables
+
+    @property
+    def temperatures(self) -> tuple[float, float]:
+        return self._survey.grid.temperatures
+
+    @property
+    def n_samples(self) -> int:
+        return self._contents.n_rows
+
+    def update(
+        self,
+        logits: Any,
+        labels: Any = None,
+        sample_weight: Any = None,
+        clusters: Any = None,
+        *,
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Add rows; if that fails, the sketch stays as it was.
+
+        Parameters
+        ----------
+        logits, labels, sample_weight, ignore_index
+            As for `temperatures`; all weights may be zero, and all labels those to ignore.
+        clusters : array of the shape of ``labels``, or one entry per sequence of tokens, optional
+            Which samples belong together, such as the tokens of a document; all samples of a cluster must be in one update.
+            T of "ec" and "ts" does not depend on them; standard errors do, and so does T of "adaptive", which is made of them.
+
+        Returns
+        -------
+        Sketch
+            Itself.
+        """
+        said = None if self._range is not None else self.input
+        meaning: dict[str, Any] = {"input": said, "classes": self.classes, "floor": self.floor}
+        meaning = {} if is_rows(logits) else meaning
+        try:
+            data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, guard="defer", **meaning)
+            if self.n_samples and data.n_classes != self.n_classes:
+                raise InputError("logits", f"have {self.n_classes} classes, as all rows before", got=data.n_classes)
+            if clusters is None and isinstance(data, ArrayRows) and data.clusters is not None:
+                clusters = data.clusters.codes
+            added = data.gather(self._survey) if clusters is None else self._contents_of_clusters(data, clusters)
+            if clusters is None and data.clusters is not None:
+                raise InputError(
+                    "logits",
+                    "not bring clusters of its own, if it is not in memory: all rows of a cluster must be in one update",
+                    remedy="Update the sketch with each batch: `sketch.update(logits, labels, clusters=...)`.",
+                )
+        except NoRowsError:
+            # As in a batch of padding. Without weights or labels to ignore there are no rows at all, which is a mistake.
+            if sample_weight is None and ignore_index is None and not is_rows(logits):
+                raise
+            return self
+        self._add(added)
+        self._add_range(data.score_range)
+        return self
+
+    def _add_range(self, more: ScoreRange | None) -> None:
+        """Take over the range of other scores; where that is not known, that of all is not."""
+        self._range_is_fine = False
+        self._range = None if self._range is None or more is None else self._range + more
+
+    def check_range(self, name: str = "logits", remedy: str = _MAKE_AGAIN, logits_setting: str = "") -> None:
+        """Refuse scores that nobody has said anything about and that look like probabilities."""
+        if self._range is not None and not self._range_is_fine:
+            self._range.check(name, remedy, logits_setting)
+            self._range_is_fine = True
+
+    def _add(self, sums: Contents) -> None:
+        self._contents, self._parts = self._contents + sums, self._parts.extended(sums)
+
+    def _end_part(self) -> Parts:
+        """Give an id to what was added since the last part, and return all parts."""
+        self._parts = self._parts.closed
+        return self._parts
+
+    def _contents_of_clusters(self, data: Rows, clusters: Any) -> Contents:
+        if not isinstance(data, ArrayRows):
+            raise InputError(
+                "clusters", "be left out where `logits` is a Rows object or a Dask array", remedy="Pass an array in memory."
+            )
+        codes = cluster_codes(data.scores.per_row(clusters, "clusters"), data.weights, data.scores.row)
+        order = np.argsort(codes, kind="stable")
+        if not np.array_equal(order, np.arange(len(order))):
+            for _ in data:
+                pass  # which checks the values, so that an error names the row as the caller counts
+            data = ArrayRows(data.scores.sample(order), data.labels[order], data.weights[order])
+        groups = SketchClusters(codes[order][data.weights > 0])
+        total = self._survey.empty
+        for batch in data:
+            total = total + self._survey.with_clusters(batch, groups)
+        return total + self._survey.of_squares(groups.last())
+
+    def merge(self, other: "Sketch", *, allow_repeated: bool = False) -> Self:
+        """Add the rows of another sketch to this one, and return it; if that fails, it stays as it was.
+
+        Parameters
+        ----------
+        other : Sketch
+            What to add; it is not changed.
+        allow_repeated : bool
+            Add it even if one of its parts is in this sketch already, as with ``+``: different samples may have the same sums.
+
+        Raises
+        ------
+        MergeError
+            If the two have other observables, another range of temperatures, or rows of another kind; if a part would be
+            counted twice; or if a sum is one that no rows have, such as NaN.
+        """
+        self._check_kind_of(other)
+        parts = self._end_part(), other._end_part()
+        repeated = set(parts[1].ids).intersection(parts[0].ids)
+        if repeated and not allow_repeated:
+            raise MergeError(
+                f"A part is added only once, got a sketch with {len(repeated)} of {other.n_parts} parts that are in already. "
+                "Leave it out, or pass `allow_repeated=True` if these are other samples."
+            )
+        contents = self._contents + other._contents
+        try:
+            refuse_impossible(contents, self.observables)
+        except ImpossibleSumsError as error:
+            raise MergeError(f"Sketches merge only if their sums are those of rows: {error}.") from None
+        self._contents, self._parts = contents, parts[0] + parts[1]
+        self._add_range(other._range)
+        return self
+
+    def _check_kind_of(self, other: "Sketch") -> None:
+        """Refuse what does not add."""
+        if not isinstance(other, Sketch):
+            raise MergeError(f"A sketch merges only with a sketch, got {other!r:.60}.")
+        for name, mine, theirs in zip(_MUST_AGREE, self._kind(), other._kind(), strict=True):
+            if mine != theirs:
+                raise MergeError(
+                    f"Sketches merge only if they have the same {name}, got {mine} and {theirs}. Make both in the same way."
+                )
+        if self.n_samples and other.n_samples and self.n_classes != other.n_classes:
+            raise MergeError(f"Sketches merge only if they have the same classes, got {self.n_classes} and {other.n_classes}.")
+
+    def _kind(self) -> tuple[Any, ...]:
+        low, high = self.temperatures
+        density = self._survey.grid.per_octave
+        return self.observables, f"{low:.4g} to {high:.4g}", density, self.input, self.classes, self.floor
+
+    def __add__(self, other: "Sketch") -> "Sketch":
+        return copy(self).merge(other, allow_repeated=True) if isinstance(other, Sketch) else NotImplemented
+
+    def __radd__(self, other: Literal[0]) -> "Sketch":
+        """So that `sum` adds sketches: it starts with 0."""
+        return copy(self) if isinstance(other, int) and other == 0 else NotImplemented
+
+    @property
+    def state(self) -> dict[str, HostArray]:
+        """All sums as flat float64 arrays: the arrays of two sketches of the same kind add to those of both.
+
+        Assign the arrays of an all-reduce to it, and the sketch is that of all processes, as a single part.
+        """
+        return {each.name: getattr(self._contents, each.name).flatten() for each in fields(Contents)}
+
+    @state.setter
+    def state(self, arrays: Mapping[str, HostArray]) -> None:
+        try:
+            self._hold(arrays)
+        except ImpossibleSumsError as error:
+            raise InputError("state", "hold the sums of rows", remedy=f"Among these, {error}.") from None
+
+    def _hold(self, arrays: Mapping[str, HostArray]) -> None:
+        """Take over sums, as a single part."""
+        shapes = Contents.shapes(len(self.observables), len(self._survey.grid.betas))
+        found = {name: np.shape(array) for name, array in arrays.items()}
+        wanted = {name: (int(np.prod(shape)),) for name, shape in shapes.items()}
+        if found != wanted:
+            raise InputError("state", f"hold arrays of the shapes {wanted}", got=found)
+        held = (np.array(arrays[name], dtype=np.float64).reshape(shape) for name, shape in shapes.items())
+        contents = Contents(*held)
+        refuse_impossible(contents, self.observables)
+        self._contents, self._parts = contents, Parts.whole(contents)
+        self._range = None  # which does not add
+
+    def to_bytes(self) -> bytes:
+        """The sketch as bytes, to send or to store; `Sketch.from_bytes` reads them. `save` writes the same bytes to a file."""
+        about = {
+            "observables": names_of(self.observables),
+            "grid": self._survey.grid,
+            "input": self.input,
+            "classes": self.classes,
+            "floor": self.floor,
+            "score_range": None if self._range is None else self._range.numbers,
+        }
+        return pack(about, self.state, self._end_part())
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes | bytearray | memoryview, *, observables: Iterable[str | Observable] | None = None
+    ) -> "Sketch":
+        """The sketch that `to_bytes` made bytes of, or the content of a file that `save` wrote.
+
+        Parameters
+        ----------
+        data : bytes, bytearray or memoryview
+            They are checked as a file is; nothing in them is run, as it would be in a pickle.
+        observables : sequence of str or Observable, optional
+            As for `load`.
+
+        Examples
+        --------
+        >>> import nishimori
+        >>> sketch = nishimori.Sketch().update([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0]], [0, 1, 1])
+        >>> nishimori.Sketch.from_bytes(sketch.to_bytes())
+        Sketch(n_samples=3, observables=('ec', 'ts'))
+        """
+        return cls._from_archive(SketchArchive.in_memory(data), observables)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the sketch to a .npz file; `Sketch.load` reads it back.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to. An existing file is kept unless ``overwrite``.
+        overwrite : bool
+            Replace an existing file.
+        """
+        write(path, self.to_bytes(), overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, observables: Iterable[str | Observable] | None = None) -> "Sketch":
+        """The sketch that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        observables : sequence of str or Observable, optional
+            Those that the sketch was made with, where some are your own: a file cannot hold code.
+        """
+        return cls._from_archive(SketchArchive.in_file(path), observables)
+
+    @classmethod
+    def _from_archive(cls, archive: SketchArchive, observables: Iterable[str | Observable] | None) -> "Sketch":
+        about, state = read(archive)
+        held = observables_from(about.observables if observables is None else observables, archive.name, about.observables)
+        with report_damage(archive):
+            made = cls(held, input=about.input, classes=about.classes, floor=about.floor)
+            made._survey = Survey(about.grid, held)
+            made._hold(state)
+            made._parts = made._parts if about.parts is None else about.parts.checked(made.n_samples)
+            made._range = None if about.score_range is None else ScoreRange.from_numbers(about.score_range)
+        return made
+
+    # What follows makes it a kind of rows, so that everything that takes rows takes it and `gather` says what it cannot do.
+
+    @property
+    def _held(self) -> Contents:
+        """What is in the sketch, which must be something."""
+        if not self.n_samples:
+            raise InputError(
+                "The sketch", "hold at least one row of positive weight", got="none", remedy="Call its `update` first."
+            )
+        return self._contents
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes the rows have."""
+        return self._held.n_classes
+
+    @property
+    def n_rows(self) -> int:
+        return self.n_samples
+
+    @property
+    def digest(self) -> str | None:
+        """Which parts it is made of: what was fitted to it is known by that, as by the digest of rows."""
+        return self._parts.digest
+
+    def gather(self, pass_: Any, report: Any = None) -> NoReturn:  # noqa: ARG002
+        """Refuse: a sketch has no rows to read."""
+        raise refusal_of(self, "keeps sums, and has no rows to read")
+
+    def __iter__(self) -> NoReturn:
+        """Refuse: a sketch has no rows to read."""
+        self.gather(None)
+
+    @property
+    def census(self) -> Census:
+        """What is known of the rows."""
+        return self._held.census
+
+    def moments(self, observable: Observable) -> Moments:
+        """The sums of one observable at both ends and at each node."""
+        if observable not in self.observables:
+            held, (name,) = names_of(self.observables), names_of([observable])
+            given = ", ".join(f'"{each}"' if each in BUILT_IN else each for each in (*held, name))
+            raise InputError(
+                "The sketch",
+                f"hold the observable {name} to fit it",
+                got=f"one that holds {', '.join(held)}",
+                remedy=f"Make the sketch with `observables=({given})`.",
+            )
+        i, contents = self.observables.index(observable), self._held
+        betas = self._survey.judged
+        unknown = np.zeros(len(betas))  # the third and the fourth derivative, which no fit from a sketch needs
+        sums = (*contents.moments[i], unknown, unknown)
+        return Moments(observable, betas, float(contents.weights[0]), float(contents.observed[i]), *sums)
+
+    def root(self, observable: Observable) -> Root | NishimoriError:
+        """Where an observable is matched, if it is known to be matched somewhere; an error if that is not on the grid."""
+        return root_of(self.moments(observable).at(slice(1, -1)), self._survey.grid)
+
+    @property
+    def n_clusters(self) -> int | None:
+        """How many clusters the rows belong to; None if each row is independent."""
+        number = round(float(self._contents.weights[2]))
+        return None if number == self.n_samples else number
+
+    def gaps(self, roots: Sequence[tuple[Observable, Root]], *, counts: bool = False) -> GapSums:
+        """What standard errors are made of: the sums of some observables where each is matched.
+
+        With ``counts``, a weight of w stands for w independent rows.
+        """
+        contents, grid = self._contents, self._survey.grid
+        places = [grid.place(root.x) for _, root in roots]
+        which = [self.observables.index(each) for each, _ in roots]
+        plain, squared = (
+            NodeProducts(contents.products[:, i, 1:-1], contents.crossed[:, i], grid).at(places, which) for i in (0, 1)
+        )
+        items = tuple(self._moments_at(observable, root) for observable, root in roots)
+        return GapSums(items, plain, plain if counts else squared, float(contents.weights[1]))
+
+    def gaps_at(self, observables: Sequence[Observable], log_beta: float, *, counts: bool = False) -> GapSums:
+        """The sums of some observables, from which standard errors are made, all at one temperature of the range."""
+        grid = self._survey.grid
+        return self.gaps(
+            [(each, at_place(grid.place(log_beta), self.moments(each).at(slice(1, -1)), grid)) for each in observables],
+            counts=counts,
+        )
+
+    def _moments_at(self, observable: Observable, root: Root) -> Moments:
+        """The sums of one observable at one temperature; those that no error needs are zero."""
+        contents, beta, unknown = self._contents, exp(root.x), np.zeros(1)
+        weight, observed = float(contents.weights[0]), float(contents.observed[self.observables.index(observable)])
+        excess, slope = np.array([root.residual * weight]), np.array([root.point.slope * weight / beta])
+        return Moments(observable, (beta,), weight, observed, excess, unknown, slope, unknown, unknown, unknown)
+
+    def gap_at(self, observable: Observable, temperature: float, *, counts: bool = False) -> tuple[float, float]:
+        """Σw·g of an observable at a temperature of the grid, and what the variance of that sum is estimated by."""
+        moments, has_clusters = self.moments(observable), self.n_clusters is not None
+        which = self.observables.index(observable)
+        return gap_at_node(temperature, moments, which, self._contents, counts=counts, has_clusters=has_clusters)
+
+    def score(self, temperature: float) -> NodeScores:
+        """The metrics at a temperature of the range."""
+        return scores_at(temperature, self._held, self._survey.grid)
+
+
+_MUST_AGREE = ("observables", "range of temperatures", "`nodes_per_octave`", "`input`", "`classes`", "`floor`")

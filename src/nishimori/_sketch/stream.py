@@ -1,0 +1,84 @@
+"""Rows that are added to a sketch batch by batch, where a cluster may go on from one batch to the next."""
+
+from typing import Any
+
+import numpy as np
+
+from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.score_range import ScoreRange
+from nishimori._sketch.clusters import SketchClusters
+from nishimori._sketch.sketch import Sketch
+from nishimori._support.arrays import HostArray
+from nishimori.errors import InputError
+
+
+class Stream:
+    """Adds batches of rows to ``sketch``. Call `close` after the last one.
+
+    Rows of a cluster must follow each other, except within a batch. Only the sums of the last cluster are kept open, so the
+    number of clusters does not matter for memory, except for their names. ``remedy`` says what to do where rows of a cluster do
+    not follow each other.
+    """
+
+    def __init__(self, sketch: Sketch, *, remedy: str) -> None:
+        self.sketch = sketch
+        self._remedy = remedy
+        self._clusters = SketchClusters(np.empty(0, dtype=np.int64))
+        self._codes: dict[Any, int] = {}  # of all clusters so far, in the order in which they came
+        self._open: Any = None  # the name of the last of them
+        self._kind: Any = None  # of their names: numbers, or the type of other ones
+
+    def add(self, data: ArrayRows, clusters: HostArray | None = None) -> None:
+        """Add rows; ``clusters`` are the names of the clusters of all rows, those of weight zero too."""
+        counted = np.flatnonzero(data.weights)
+        if not len(counted):
+            return
+        data.score_range = ScoreRange.of(data.scores, data.weights)
+        if clusters is None:
+            self.sketch.update(data)
+            return
+        self.sketch._add_range(data.score_range)
+        codes = self._encode_clusters(clusters[counted])
+        order = np.argsort(codes, kind="stable")
+        if (np.diff(codes) < 0).any():
+            rows = counted[order]
+            data = ArrayRows(data.scores.sample(rows), data.labels[rows], data.weights[rows])
+        self._clusters.expect(codes[order])
+        for batch in data:
+            self.sketch._add(self.sketch._survey.with_clusters(batch, self._clusters))
+
+    def close(self) -> None:
+        """Add what is known of the last cluster."""
+        if self._codes:
+            self.sketch._add(self.sketch._survey.of_squares(self._clusters.last()))
+
+    @property
+    def clusters(self) -> list[Any] | None:
+        """The names of all clusters so far; None if there are none."""
+        return list(self._codes) or None
+
+    def _encode_clusters(self, names: HostArray) -> HostArray:
+        """The number of the cluster of each row. The first one may be that of the batch before, and all others are new."""
+        different, firsts, places = np.unique(names, return_index=True, return_inverse=True)
+        codes = np.empty(len(different), dtype=np.int64)
+        for place in np.argsort(firsts):
+            name = different[place].item() if isinstance(different[place], np.generic) else different[place]
+            self._check_kind(name)
+            if name in self._codes and name != self._open:
+                raise InputError(
+                    "clusters",
+                    "follow each other: all rows of a cluster must be in one batch or in consecutive batches",
+                    got=f"cluster {name!r} again after others",
+                    remedy=self._remedy,
+                )
+            codes[place] = self._codes.setdefault(name, len(self._codes))
+        self._open = next(reversed(self._codes), None)
+        found: HostArray = codes[places]
+        return found
+
+    def _check_kind(self, name: Any) -> None:
+        """Refuse numbers beside text: they are never equal, so that the text 7 and the number 7 would be two clusters."""
+        kind = float if isinstance(name, int | float) else type(name)
+        if self._kind not in (None, kind):
+            raise InputError("clusters", "hold values of one type, such as numbers or text")
+        self._kind = kind

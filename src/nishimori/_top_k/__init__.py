@@ -1,0 +1,1 @@
+"""Rows of which only the most probable classes are listed."""

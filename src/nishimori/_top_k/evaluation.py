@@ -1,0 +1,55 @@
+"""What `_evaluation` asks, answered from top-k log-probabilities: metrics that do not depend on what is not listed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import nan
+from typing import Any
+
+from nishimori._evaluation.metrics.metric import Estimate, Metric
+from nishimori._evaluation.metrics.table import tells
+from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._evaluation.usual_methods import names_for
+from nishimori._top_k.rows import TopKRows
+from nishimori.errors import InputError
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import Temperature
+
+_UNLISTED = "the probabilities that are not listed are not known. Pass all logits."
+
+
+@tells.register(TopKRows)
+def _(data: TopKRows, metric: Metric) -> bool:  # noqa: ARG001
+    """Say that all metrics are told: those that depend on what is not listed have a reason in place of a value."""
+    return True
+
+
+@scorecards.register(TopKRows)
+def _(data: TopKRows, maps: Sequence[Map], **how: Any) -> list[Scorecard]:
+    """The scorecards of the model as it is, without what depends on the tail."""
+    if any(each != Temperature(1.0) for each in maps):
+        raise InputError(
+            "`temperature` and `calibrator` must be left out for top-k log-probabilities: metrics at other temperatures depend "
+            "on the classes that are not listed. `TopK.probabilities(temperature)` gives bounds on probabilities."
+        )
+    why = {"all": _UNLISTED}
+    if data.n_unknown:
+        why["label"] = (
+            f"the log-probability of the true class is not known in {data.n_unknown} of {data.n_rows} samples. Pass "
+            "`label_log_probabilities` to TopK."
+        )
+    return [_without_unknown(each, why) for each in scorecards(data.even, maps, **how)]
+
+
+def _without_unknown(card: Scorecard, why: dict[str, str]) -> Scorecard:
+    """The card with a reason in place of metrics that need more than is known; ``why`` has it by what they need."""
+    estimates = {
+        name: each if each.metric.needs not in why else Estimate(each.metric, nan, None, why[each.metric.needs])
+        for name, each in card.estimates.items()
+    }
+    return replace(card, estimates=estimates)
+
+
+@names_for.register(TopKRows)
+def _(data: TopKRows) -> tuple[str, ...]:  # noqa: ARG001
+    """Name none: they need all logits."""
+    return ()

@@ -1,0 +1,207 @@
+"""Rows of which only the most probable classes are known, with a tail in place of the others.
+
+The tail is taken as even, or as concentrated as it can be. Which of the two is nearer to the truth is not known, so that a
+`TopKRows` itself cannot be read. It has rows for each completion, with which fits and error bars work as with any other.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from nishimori._kernels.array_api import boltzmann
+from nishimori._rows.array_rows import clusters_of
+from nishimori._rows.batch import Batch, Clusters
+from nishimori._rows.labels import checked_weights, class_indices
+from nishimori._rows.options import Passed
+from nishimori._rows.rows import Rows, T
+from nishimori._support.arrays import HostArray
+from nishimori._support.progress import Report, silent
+from nishimori._support.warnings import notice
+from nishimori._top_k.top_k import ListedRows, TopK
+from nishimori._top_k.unlisted_mass import TailLevels, Tails
+from nishimori.errors import InputError, InputWarning
+
+# Rows per batch: a few tables of 20 columns stay in the cache.
+_ROWS = 2**14
+
+# Log-probabilities of this many rows are looked at, and this many values at least, to find out whether all are rounded to a
+# number of decimals; in units of the last decimal they are whole numbers to within the precision of float32.
+_LOOKED_AT, _ENOUGH_VALUES, _MOST_DECIMALS, _NEAR = 1000, 100, 5, 0.2
+
+# If the tail is smaller than the rounding in more than this share of the samples, bounds are not to be relied on.
+_MOST_SMALL = 0.1
+
+
+@dataclass(frozen=True)
+class CompletedBatch(Batch):
+    """Rows with a column per known class, and tails: their completions as ``levels``, and what is known of them."""
+
+    levels: TailLevels | None = None
+    tails: Tails | None = None
+    vocabulary_size: int = 0
+
+    @property
+    def n_classes(self) -> int:
+        return self.vocabulary_size
+
+    @property
+    def has_all_classes(self) -> bool:
+        return False
+
+    def other_sums(self, peaks: HostArray, betas: Sequence[float], order: int) -> HostArray:
+        """What the classes without a column add to the power sums."""
+        assert self.levels is not None
+        drops = self.levels.logs - peaks
+        sums = np.empty((len(betas), order + 1, self.n_rows))
+        for i, beta in enumerate(betas):
+            weights = self.levels.numbers * boltzmann(drops, beta, np)
+            for j in range(order + 1):
+                sums[i, j] = weights.sum(axis=0)
+                weights = weights * drops
+        return sums
+
+
+class TopKRows(Rows):
+    """Rows of a `TopK` with their labels. Its completions are `Rows`, too; it cannot be read itself."""
+
+    kind = "TopK"
+    annex: ClassVar[str] = "nishimori._top_k"
+
+    def __init__(
+        self, given: TopK, columns: HostArray, weights: HostArray, clusters: Clusters | None, labels_name: str = "labels"
+    ) -> None:
+        self.given = given
+        self.clusters = clusters
+        self.labels_name = labels_name
+        (self._kept,) = np.nonzero(weights)
+        self._columns, self._weights = columns, weights
+
+    @property
+    def n_classes(self) -> int:
+        return self.given.vocabulary_size
+
+    @property
+    def n_rows(self) -> int:
+        return len(self._kept)
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:  # noqa: ARG002
+        """Refuse: the answer depends on the tail."""
+        raise InputError(
+            "Top-k log-probabilities are for nishimori.temperatures, ExpectationConsistency, TemperatureScaling and "
+            "nishimori.evaluate. For accuracy, confidence and ECE use `nishimori.evaluate`; other results depend on the "
+            "classes that are not listed. Pass all logits."
+        )
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.gather(lambda batch: batch)  # type: ignore[type-var]
+        return iter(())
+
+    @cached_property
+    def even(self) -> "Completed":
+        """What is not listed has equal probabilities."""
+        return Completed(self, Tails.even_levels)
+
+    @cached_property
+    def concentrated(self) -> "Completed":
+        """What is not listed is in as few classes as possible."""
+        return Completed(self, Tails.concentrated_levels)
+
+    @cached_property
+    def blocks(self) -> list[tuple[slice, ListedRows]]:
+        """The rows, checked, some at a time."""
+        found = []
+        for start in range(0, self.n_rows, _ROWS):
+            rows = slice(start, min(start + _ROWS, self.n_rows))
+            numbers = self._kept[rows]
+            found.append((rows, self.given.rows(self._columns[numbers], numbers)))
+        return found
+
+    @cached_property
+    def n_unknown(self) -> int:
+        """How many true classes have a log-probability that is not known."""
+        return sum(int((~rows.known).sum()) for _, rows in self.blocks)
+
+    @cached_property
+    def n_listed(self) -> int:
+        """How many classes each row lists at least."""
+        return min(int(rows.n_listed.min()) for _, rows in self.blocks)
+
+    @cached_property
+    def rounding(self) -> float:
+        """By how much, relatively, the rounding of log-probabilities can change the weights of the classes, on average."""
+        weights = self._weights[self._kept]
+        peaks = np.concatenate([np.exp(rows.logs.max(axis=1)) for _, rows in self.blocks])
+        return float(weights @ (self.given.rounding(self._kept) / peaks) / weights.sum())
+
+    def warn_of_rounding(self) -> None:
+        """Warn where the rounding of the log-probabilities is larger than what they leave for the tail."""
+        first = self.given.scores.array[self._kept[:_LOOKED_AT]].astype(np.float64)
+        values = first[np.isfinite(first) & (first != 0)]
+        for decimals in range(1, _MOST_DECIMALS + 1):
+            steps = values * 10.0**decimals
+            if len(values) >= _ENOUGH_VALUES and (abs(steps - np.rint(steps)) < _NEAR).all():
+                break
+        else:
+            return
+        small = sum(int((rows.tails.masses < 0.5 * 10.0**-decimals).sum()) for _, rows in self.blocks) / self.n_rows
+        if small > _MOST_SMALL:
+            notice(
+                f"`log_probabilities` are rounded to {decimals} decimals, and in {100 * small:.0f} % of the samples that is "
+                "more than the probability of all classes that are not listed: the true temperature may lie outside the "
+                "bounds. Pass log-probabilities with more digits.",
+                InputWarning,
+            )
+
+    def batch(self, rows: slice, listed: ListedRows, levels: TailLevels) -> CompletedBatch:
+        """Some rows with their completion."""
+        numbers = self._kept[rows]
+        return CompletedBatch(
+            listed.logs,
+            listed.columns,
+            np.ascontiguousarray(self._weights[numbers]),
+            masked=False,
+            clusters=None if self.clusters is None else self.clusters.of(numbers),
+            levels=levels,
+            tails=listed.tails,
+            vocabulary_size=self.n_classes,
+        )
+
+
+class Completed(Rows):
+    """The rows of a `TopKRows` under one completion."""
+
+    def __init__(self, rows: TopKRows, complete: Callable[[Tails], TailLevels]) -> None:
+        self._rows = rows
+        self._complete = complete
+        self.clusters = rows.clusters
+
+    @property
+    def n_classes(self) -> int:
+        return self._rows.n_classes
+
+    @property
+    def n_rows(self) -> int:
+        return self._rows.n_rows
+
+    def __iter__(self) -> Iterator[Batch]:
+        for rows, listed in self._rows.blocks:
+            yield self._rows.batch(rows, listed, self._complete(listed.tails))
+
+
+def open_top_k(passed: Passed) -> TopKRows:
+    """Open top-k log-probabilities."""
+    meaning, lists = passed.meaning, passed.logits
+    usual = {"input": None if meaning.input == "logits" else meaning.input, "floor": meaning.floor}
+    for argument, value in {"groups": passed.groups, **usual}.items():
+        if value is not None:
+            raise InputError(argument, "be left out for top-k log-probabilities")
+    scores, name = lists.scores, meaning.names[1]
+    labels, sample_weight = meaning.labelling.apply(passed.labels, passed.sample_weight, scores, name)
+    meaning.labelling.refuse_nothing(sample_weight, name, labels)
+    weights = checked_weights(sample_weight, scores.n_samples, scores.row)
+    clusters = scores.per_row(passed.clusters, "clusters")
+    together = None if clusters is None else clusters_of(clusters, weights, scores.row)
+    return TopKRows(lists, class_indices(labels, meaning.classes, scores, name, weights), weights, together, name)
