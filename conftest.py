@@ -187,7 +187,7 @@ def _registered_names_are_forgotten():
 
 def registered_tables():
     """The tables of names that a process can add to, of the modules that are imported."""
-    places = {"_methods.registry": "_known", "maps.kinds": "_registered", "_evaluation.metrics.table": "_registered"}
+    places = {"_methods.table": "_registered", "maps.kinds": "_registered", "_evaluation.metrics.table": "_registered"}
     for module, name in places.items():
         found = sys.modules.get(f"nishimori.{module}")
         if found is not None:

@@ -6,7 +6,7 @@ functions return is in `nishimori.results`, maps are in `nishimori.maps`, errors
 
 from typing import TYPE_CHECKING
 
-from nishimori._methods.built_in import CLASSES
+from nishimori._methods.table import CLASSES
 from nishimori._support.lazy import names_of
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from nishimori._calibrators.groups import GroupConsistency as GroupConsistency
     from nishimori._calibrators.histogram import HistogramBinning as HistogramBinning
     from nishimori._calibrators.isotonic import Isotonic as Isotonic
-    from nishimori._calibrators.method_table import methods as methods
     from nishimori._calibrators.methods import calibrator as calibrator
+    from nishimori._calibrators.methods import methods as methods
     from nishimori._calibrators.methods import register as register
     from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator as MultilabelCalibrator
     from nishimori._calibrators.multilabel.loading import load as load
@@ -104,7 +104,7 @@ _HOME = {
     "load": "_calibrators.multilabel.loading",
     "Map": "maps.map",
     "Matched": "_calibrators.one_temperature",
-    "methods": "_calibrators.method_table",
+    "methods": "_calibrators.methods",
     "Metric": "_evaluation.metrics.metric",
     "MultilabelCalibrator": "_calibrators.multilabel.estimator",
     "Observable": "_sums.observables",

@@ -6,8 +6,8 @@ from nishimori._support.lazy import names_of
 
 if TYPE_CHECKING:
     from nishimori._calibrators.classifier.pair import CalibratedPair as CalibratedPair
-    from nishimori._calibrators.method_table import Method as Method
-    from nishimori._calibrators.method_table import MethodTable as MethodTable
+    from nishimori._calibrators.methods import Method as Method
+    from nishimori._calibrators.methods import MethodTable as MethodTable
     from nishimori._calibrators.selection import CandidateScore as CandidateScore
     from nishimori._calibrators.selection import MethodSelection as MethodSelection
     from nishimori._evaluation.bootstrap import Bootstrap as Bootstrap
@@ -51,8 +51,8 @@ _HOME = {
     "GroupGaps": "_evaluation.group_gaps",
     "Interval": "_support.intervals",
     "LabelScore": "_evaluation.multilabel",
-    "Method": "_calibrators.method_table",
-    "MethodTable": "_calibrators.method_table",
+    "Method": "_calibrators.methods",
+    "MethodTable": "_calibrators.methods",
     "MetricChange": "_evaluation.diff",
     "MetricChanges": "_evaluation.diff",
     "MultilabelScorecard": "_evaluation.multilabel",

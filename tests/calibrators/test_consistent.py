@@ -16,7 +16,7 @@ import nishimori
 from nishimori import CalibratedClassifier, Consistent, GroupConsistency, MatrixScaling, VectorScaling
 from nishimori._calibrators import cross_fit
 from nishimori._calibrators.cross_fit import fold_numbers
-from nishimori._methods import registry
+from nishimori._methods import table
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps import Affine, Tempered
 
@@ -229,7 +229,7 @@ def test_unknown_names_are_refused_with_what_was_meant():
 
 
 def test_a_method_of_somebody_can_be_finished_by_its_name_and_from_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_known", dict(registry._known))
+    monkeypatch.setattr(table, "_registered", dict(table._registered))
 
     class Halved(VectorScaling):
         """Somebody's own."""
@@ -239,7 +239,7 @@ def test_a_method_of_somebody_can_be_finished_by_its_name_and_from_a_file(tmp_pa
     assert type(fitted.calibrator_) is Halved
     fitted.save(tmp_path / "c.json")
     assert type(nishimori.load(tmp_path / "c.json").calibrator_) is Halved
-    monkeypatch.setattr(registry, "_known", {})
+    monkeypatch.setattr(table, "_registered", {})
     elsewhere = nishimori.load(tmp_path / "c.json")
     assert (type(elsewhere), elsewhere.method) == (nishimori.FixedMap, "halved+ec")
     np.testing.assert_array_equal(elsewhere.predict_proba(LOGITS), fitted.predict_proba(LOGITS))

@@ -19,7 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import nishimori
 from nishimori import CalibratedClassifier, MultilabelCalibrator
 from nishimori._fit import floors as floors_module
-from nishimori._methods.built_in import BUILT_IN
+from nishimori._methods.table import BUILT_IN
 from nishimori.errors import InputError
 
 P, Y = votes(400, 4, 7, seed=0)

@@ -19,7 +19,7 @@ from nishimori import (
     calibrator,
 )
 from nishimori._calibrators.rescue import fit_always
-from nishimori._methods.built_in import BUILT_IN
+from nishimori._methods.table import BUILT_IN
 from nishimori.errors import DegenerateDataError, InputError, InputWarning, NoTemperatureError
 
 LOGITS, LABELS = reference.drawn(60, 3)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nishimori._methods import registry
+from nishimori._methods import table
 
 PAGE = Path(__file__).parents[2] / "docs" / "how_it_works.md"
 
@@ -27,7 +27,7 @@ def module(name, code, folder, monkeypatch, validation, test):
     for file, (logits, labels) in (("val", validation), ("test", test)):
         np.savez(folder / f"{file}.npz", logits=logits, labels=labels)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(registry, "_known", dict(registry._known))
+    monkeypatch.setattr(table, "_registered", dict(table._registered))
     invalidate_caches()
     yield folder
     sys.modules.pop(name, None)

@@ -73,8 +73,8 @@ def test_a_calibrator_is_one_file_and_a_line(copy):
     files, section = recipe("A built-in calibrator in one file")
     assert [name.partition("/")[0] for name in files] == ["src", "tests"]
     follow(copy, files)
-    table = copy / "src/nishimori/_methods/built_in.py"
-    (line,) = re.findall(r"^# src/nishimori/_methods/built_in.py, one more line\n(.*\n)```", section, re.MULTILINE)
+    table = copy / "src/nishimori/_methods/table.py"
+    (line,) = re.findall(r"^# src/nishimori/_methods/table.py, one more line\n(.*\n)```", section, re.MULTILINE)
     text = table.read_text(encoding="utf-8")
     table.write_text(text.replace("METHODS = {\n", f"METHODS = {{\n{line}", 1), encoding="utf-8")
     told = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(name for name in files))

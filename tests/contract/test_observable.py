@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 import nishimori
 from nishimori import Matched, Observable
-from nishimori._methods import registry
+from nishimori._methods import table
 from nishimori.errors import InputError, NoTemperatureError
 
 CODE = own_code.code_under("An observable of your own")
@@ -303,7 +303,7 @@ def test_an_observable_may_be_a_plain_dataclass_or_have_slots(kind):
     assert found == pytest.approx(reference.ts_temperature(LOGITS, LABELS), rel=1e-8)
     loader = [(torch.tensor(LOGITS), torch.tensor(LABELS))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_known", {**registry._known, "own": kind(1)})
+        patch.setattr(table, "_registered", {**table._registered, "own": kind(1)})
         assert float(nishimori_torch.calibrate(torch.nn.Identity(), loader, method="own").temperature) == pytest.approx(
             found, rel=1e-6
         )

@@ -70,7 +70,7 @@ def outcomes(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n", encoding="utf-8")
     (tmp_path / "test_cases.py").write_text(CASES, encoding="utf-8")
     # conftest.py puts back the table of methods after each test. One that is empty does, and takes no second to import.
-    path = tmp_path / "nishimori" / "_methods" / "registry.py"
+    path = tmp_path / "nishimori" / "_methods" / "table.py"
     path.parent.mkdir(parents=True)
     path.write_text("_known = {}\n", encoding="utf-8")
     for package in (path.parent, path.parent.parent):

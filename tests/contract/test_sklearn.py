@@ -42,8 +42,8 @@ from nishimori import (
     TemperatureScaling,
     VectorScaling,
 )
-from nishimori._methods import registry
-from nishimori._methods.built_in import BUILT_IN
+from nishimori._methods import table
+from nishimori._methods.table import BUILT_IN
 from nishimori.errors import FewErrorsWarning, InputWarning
 
 
@@ -286,7 +286,7 @@ def complaints(estimator, declared: dict[str, Reason]) -> list[str]:
 
 
 # Every method of the table is checked; one that is not declared above must pass all checks that any calibrator passes.
-EVERY = dict.fromkeys([*(registry.find(name) for name in BUILT_IN), FixedTemperature, MultilabelCalibrator], OF_ALL)
+EVERY = dict.fromkeys([*(table.find(name) for name in BUILT_IN), FixedTemperature, MultilabelCalibrator], OF_ALL)
 
 
 # Those that fit other methods to parts of the data warn where they cannot tell much, and go on. Two parts take a third

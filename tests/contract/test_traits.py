@@ -13,7 +13,7 @@ from method_cases import n_classes_of, traits_of
 
 import nishimori
 from nishimori import Sketch
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.batch import Batch
 from nishimori.errors import InputError
 

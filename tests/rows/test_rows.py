@@ -5,7 +5,7 @@ import pytest
 import reference
 
 import nishimori
-from nishimori._methods import registry
+from nishimori._methods import table
 from nishimori._rows.rows import Reported
 from nishimori.errors import InputError
 
@@ -41,7 +41,7 @@ def test_whoever_brings_a_report_gets_it_alone(path, capsys):
 def passes_shown(data, method, **options):
     """The names of the passes of a fit, in order, each with how much was done at its start and at its end."""
     told = []
-    made = registry.find_bare(method)()
+    made = table.find_bare(method)()
     made.fit(Reported(data, "Fitting", lambda *step: told.append(step), made.expected_passes(data)), **options)
     ends = {}
     for what, done, _ in told:

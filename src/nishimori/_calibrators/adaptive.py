@@ -6,7 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._methods.adaptive import AdaptiveMethod
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._support.intervals import Interval
 from nishimori.errors import InputError
 

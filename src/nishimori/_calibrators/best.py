@@ -19,7 +19,7 @@ from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
 from nishimori._methods.fitted_method import counts_option, fit_checked
 from nishimori._methods.record import Record
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows

@@ -13,7 +13,7 @@ from nishimori._fit.conditions import refuse_masks
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.record import Record
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input

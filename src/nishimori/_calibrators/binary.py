@@ -10,7 +10,7 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.logistic import Coefficients, LogisticSearch, Look, Overview, Regression
 from nishimori._methods.record import Record
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
 from nishimori._methods.fitted_method import FittedMethod, check_map
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names, refuse_permuted
 from nishimori._rows.labels import flat_labels

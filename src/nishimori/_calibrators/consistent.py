@@ -13,10 +13,9 @@ from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, 
 from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue_temperature
-from nishimori._methods.built_in import FINISHED
 from nishimori._methods.fitted_method import COMMON, counts_option, own_parameters, plain
 from nishimori._methods.record import Record
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import FINISHED, Traits
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input, is_auto

@@ -7,7 +7,7 @@ from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.mixture import best_weights, standard_errors
 from nishimori._fit.search import find_roots
 from nishimori._methods.record import Record
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Energy

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Self, cast
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._methods.record import Provenance, Record
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.scores import Floor, Input, check_input
 from nishimori._sums.census import census

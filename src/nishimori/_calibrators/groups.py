@@ -9,7 +9,7 @@ from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
 from nishimori._fit.groups import GroupMatch, match_groups
 from nishimori._fit.search import match
 from nishimori._methods.record import Record
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels, first_names
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows

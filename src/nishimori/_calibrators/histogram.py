@@ -8,7 +8,7 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.class_samples import check_samples, checked_prior
 from nishimori._calibrators.parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, flat_entries, read_errors
 from nishimori._methods.record import Record
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input

@@ -7,7 +7,7 @@ import numpy as np
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.class_samples import check_samples, checked_prior
 from nishimori._methods.record import Record
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input

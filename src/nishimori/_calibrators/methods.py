@@ -1,9 +1,10 @@
-"""Methods by name: what there is, how to get one, how to add one, and how to read one back from a file."""
+"""Calibrators by the names of their methods: what there is, how to get one, how to add one, how to read one from a file."""
 
+import json
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from inspect import Parameter, Signature, isabstract
 from pathlib import Path
@@ -15,17 +16,29 @@ from sklearn.base import clone
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import FIXED, FixedMap, FixedTemperature
 from nishimori._calibrators.one_temperature import Matched
-from nishimori._methods import registry
-from nishimori._methods.built_in import CONSISTENT, FINISHED
+from nishimori._methods import table
 from nishimori._methods.fitted_method import COMMON, check_constructor, own_parameters
 from nishimori._methods.record import Record, content_of
+from nishimori._methods.table import CONSISTENT, FINISHED, Traits
 from nishimori._sums.observables import Observable
-from nishimori._support.optional import import_object
+from nishimori._support.display import Display, Displayed
+from nishimori._support.optional import import_object, require
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.temperature import Temperature
 
 # What scikit-learn and probmetrics call them.
 _ELSEWHERE = {"auto": "adaptive", "sigmoid": "platt", "temperature": "ts", "ets": "ensemble", "svs": "vector", "sms": "matrix"}
+
+# The columns of the table that say yes or no, by the names of the traits.
+_HEADERS = {
+    "keeps_predictions": "keeps predictions",
+    "streams": "streams",
+    "from_sketch": "from a sketch",
+    "error_bars": "error bars",
+}
+
+_MATCHED = "Divide logits by the temperature at which this observable has the same mean under model and labels."
 
 
 def register(name: str, observable_or_class: Any) -> None:
@@ -55,9 +68,9 @@ def register(name: str, observable_or_class: Any) -> None:
     if not isinstance(name, str) or not name or ":" in name or name != name.strip() or name == FIXED:
         raise InputError("name", f"be a word without a colon, and not {FIXED!r}", got=repr(name))
     if name.endswith(FINISHED):
-        remedy = f"Every method that has a name can be finished by EC: register it as {registry.unfinished(name)!r}."
+        remedy = f"Every method that has a name can be finished by EC: register it as {table.unfinished(name)!r}."
         raise InputError("name", f"not end in {FINISHED!r}", got=repr(name), remedy=remedy)
-    registry.add(name, _check_target(observable_or_class, "observable_or_class"))
+    table.add(name, _check_target(observable_or_class, "observable_or_class"))
 
 
 def calibrator(name: str, **params: Any) -> Calibrator:
@@ -177,14 +190,14 @@ def target_of(name: Any, ending: str = "") -> Any:
     """
     _refuse_class(name, "The method")
     if isinstance(name, str) and name.endswith(FINISHED):
-        return Finished(target_of(registry.unfinished(name), FINISHED + ending))
+        return Finished(target_of(table.unfinished(name), FINISHED + ending))
     if isinstance(name, str) and ":" in name:
         return _check_target(import_object(name), name)
-    target = registry.find(name) if isinstance(name, str) else None
+    target = table.find(name) if isinstance(name, str) else None
     if target is None:
-        close = _ELSEWHERE.get(str(name).lower()) or next(iter(get_close_matches(str(name).lower(), registry.names(), 1)), None)
+        close = _ELSEWHERE.get(str(name).lower()) or next(iter(get_close_matches(str(name).lower(), table.names(), 1)), None)
         meant = f"Did you mean {close + ending!r}?" if close else ""
-        known = ", ".join(registry.names())
+        known = ", ".join(table.names())
         got = repr(name + ending if isinstance(name, str) else name)
         raise InputError("The method", f"be one of {known}, or package.module:Name", got=got, remedy=meant)
     return _check_target(target, f"The method {name!r}")
@@ -259,7 +272,7 @@ def _of_method(record: Record, path: str | os.PathLike[str]) -> Calibrator | Non
         if origin.n_classes is not None:
             made.check_parameters(origin.n_classes)
     except Exception as error:
-        if registry.is_built_in(origin.method):
+        if table.is_built_in(origin.method):
             raise record.parameters_error(path) from None
         warnings.warn(
             f"The method {origin.method!r} of {os.fspath(path)} cannot be used here ({type(error).__name__}: {error}). The "
@@ -274,7 +287,162 @@ def _of_method(record: Record, path: str | os.PathLike[str]) -> Calibrator | Non
 def _installed(name: str) -> Any:
     """What is behind the name of a method in a file, which is registered or installed; None if it is not. No code is named."""
     if name.endswith(FINISHED):
-        inner = _installed(registry.unfinished(name))
+        inner = _installed(table.unfinished(name))
         return None if inner is None else Finished(inner)
-    target = registry.find(name)
+    target = table.find(name)
     return None if target is None else _check_target(target, f"The method {name!r}")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method, as it is known before it is fitted.
+
+    Attributes
+    ----------
+    name : str
+        What `nishimori.calibrator` and the shell's ``--method`` call it.
+    class_name : str or None
+        The class of the calibrator, or that of an observable; None if it cannot be imported.
+    description : str
+        The first line of the docstring of that class.
+    traits : Traits or None
+        What it does and needs with its default parameters; None if its author does not say.
+    parameters : tuple of str
+        The parameters of the method, besides ``input``, ``classes`` and ``floor``.
+    why : str or None
+        Why the method cannot be used, as where its package cannot be imported.
+    """
+
+    name: str
+    class_name: str | None
+    description: str
+    traits: Traits | None
+    parameters: tuple[str, ...] = ()
+    why: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in one flat dictionary; what is not known is None."""
+        names = (*_HEADERS, "n_classes")
+        traits = dict.fromkeys(names) if self.traits is None else asdict(self.traits)
+        return {
+            "name": self.name,
+            "class": self.class_name,
+            **traits,
+            "parameters": list(self.parameters),
+            "description": self.description,
+            "why": self.why,
+        }
+
+
+class UnknownMethodError(InputError, KeyError):
+    """There is no method of this name."""
+
+    __str__ = InputError.__str__  # without the quotes that `KeyError` puts around its text
+
+
+class MethodTable(Mapping[str, Method], Displayed):
+    """All methods by name, and what they do and need. ``print`` shows a table.
+
+    Built-in methods come first, then those that were registered, then those of installed packages.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+
+    def __getitem__(self, name: str) -> Method:
+        if name not in self._names:
+            raise UnknownMethodError(f"The method must be one of {', '.join(self._names)}, got {name!r}.")
+        return _method(name)
+
+    def __contains__(self, name: object) -> bool:  # without an import of the method
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"MethodTable({', '.join(self._names)})"
+
+    @property
+    def table(self) -> Tabular:
+        """The table as it is shown."""
+        return Tabular(
+            ("method", "class", *_HEADERS.values(), "classes", "what it does"), [_row(each) for each in self.values()]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain texts, lists and dictionaries."""
+        return {"methods": [each.to_dict() for each in self.values()]}
+
+    def to_json(self) -> str:
+        """The table of methods as one line of JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per method."""
+        pandas = require("pandas", extra="tables", for_="MethodTable.to_pandas")
+        return pandas.DataFrame([each.to_dict() for each in self.values()]).set_index("name")
+
+    @property
+    def _display(self) -> Display:
+        return Display("", (self.table,))
+
+    def to_markdown(self) -> str:
+        """The table of methods as Markdown."""
+        return self.table.markdown()
+
+    def to_latex(self) -> str:
+        """The table of methods as LaTeX, with the rules of the package booktabs."""
+        return self.table.latex()
+
+
+def methods() -> MethodTable:
+    """The names of all methods, and what each does and needs: whether it keeps predictions, reads data in blocks, and so on.
+
+    What is said is about the default parameters. Methods are built in, registered in this process, or found through the entry
+    points of installed packages; one whose package cannot be imported is listed with the reason.
+
+    Returns
+    -------
+    MethodTable
+        A mapping from names to methods. ``print`` shows it as a table.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> table = nishimori.methods()
+    >>> table["matrix"].traits.keeps_predictions
+    False
+    >>> [name for name, method in table.items() if method.traits.from_sketch][:4]
+    ['ec', 'ts', 'adaptive', 'none']
+    """
+    return MethodTable(table.names())
+
+
+def _method(name: str) -> Method:
+    try:
+        target = target_of(name)
+    except InputError as error:
+        return Method(name, None, "", None, why=str(error))
+    kind = class_of(target)
+    traits = kind.traits if issubclass(kind, Calibrator) else Matched.traits
+    return Method(name, kind.__name__, _description(kind), traits, own_parameters(target))
+
+
+def _description(kind: type[Calibrator | Observable]) -> str:
+    """The first line of the docstring of a method; a default text for an observable without one."""
+    if lines := (kind.__doc__ or "").strip().splitlines():
+        return lines[0].strip()
+    return _MATCHED if issubclass(kind, Observable) else ""
+
+
+def _row(method: Method) -> tuple[str, ...]:
+    traits = method.traits
+    if traits is None:
+        known = ["unknown"] * (len(_HEADERS) + 1)
+    else:
+        known = ["yes" if getattr(traits, name) else "no" for name in _HEADERS] + [traits.n_classes]
+    return (method.name, method.class_name or "unknown", *known, method.description if method.why is None else method.why)

@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._methods import registry
+from nishimori._methods import table
 from nishimori._methods.fitted_method import plain
 from nishimori._methods.one_temperature import (
     ExpectationConsistencyMethod,
     OneTemperatureMethod,
     TemperatureScalingMethod,
 )
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Observable
@@ -204,7 +204,7 @@ class Matched(OneTemperature):
 
     @property
     def method_name(self) -> str:
-        return registry.name_of(self.observable)
+        return table.name_of(self.observable)
 
     def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
         """The one that was passed."""
@@ -214,7 +214,7 @@ class Matched(OneTemperature):
 
     def method_params(self) -> dict[str, Any]:
         """What an observable that was registered as a class is made from: the arguments of `__init__`, by their names."""
-        if isinstance(registry.find(self.method_name), Observable):
+        if isinstance(table.find(self.method_name), Observable):
             return {}  # it was registered with its parameters
         names = list(signature(type(self.observable)).parameters)
         if lost := [name for name in names if not hasattr(self.observable, name)]:

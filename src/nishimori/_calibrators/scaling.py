@@ -16,7 +16,7 @@ from nishimori._fit.conditions import gap_products
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.record import Record
-from nishimori._methods.traits import Traits
+from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input

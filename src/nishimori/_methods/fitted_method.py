@@ -16,7 +16,7 @@ import numpy as np
 
 import nishimori
 from nishimori._fit.floors import choose_floor
-from nishimori._methods import registry
+from nishimori._methods import table
 from nishimori._methods.record import Provenance, Record
 from nishimori._rows.batch import Batch
 from nishimori._rows.column_names import column_names, refuse_permuted
@@ -77,7 +77,7 @@ class FittedMethod(ABC):
     @property
     def method_name(self) -> str:
         """What the method is called: its registered name, else where it can be imported from."""
-        return registry.name_of(type(self))
+        return table.name_of(type(self))
 
     @property
     def method(self) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import nishimori
-from nishimori._methods import registry
+from nishimori._methods import table
 from nishimori._methods.fitted_method import FittedMethod, fit_checked, own_parameters
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
@@ -47,7 +47,7 @@ from nishimori.errors import InputError
 
 def _methods(incomplete: str) -> list[str]:
     """The methods whose names begin with what was typed, for the completion of the shell."""
-    return [name for name in registry.names() if name.startswith(incomplete)]
+    return [name for name in table.names() if name.startswith(incomplete)]
 
 
 MethodOption = Annotated[
@@ -203,7 +203,7 @@ class _FitRequest:
 
     def _made(self, common: dict[str, Any]) -> FittedMethod:
         """The method, without scikit-learn if it can do without."""
-        if (bare := registry.find_bare(self.method)) is not None:
+        if (bare := table.find_bare(self.method)) is not None:
             found: FittedMethod = bare(**common, **self._own(own_parameters(bare)))
             return found
         try:
@@ -215,7 +215,7 @@ class _FitRequest:
     def _own(self, taken: Sequence[str]) -> dict[str, Any]:
         """The parameters of the method, of which only those in ``taken`` exist."""
         own: dict[str, Any] = {} if self.top_n == 1 else {"top_n": self.top_n}
-        own |= {"by": "groups"} if self.groups is not None and registry.unfinished(self.method) == "group" else {}
+        own |= {"by": "groups"} if self.groups is not None and table.unfinished(self.method) == "group" else {}
         if self.preserve_accuracy:
             if "preserve_accuracy" not in taken:
                 raise typer.BadParameter(f"the method {self.method} does not have it.", param_hint="--preserve-accuracy")

@@ -3,8 +3,8 @@
 import typer
 
 import nishimori
-from nishimori._methods import registry
-from nishimori._methods.built_in import METHODS
+from nishimori._methods import table
+from nishimori._methods.table import METHODS
 from nishimori._support.tables import Tabular
 from nishimori.cli._help import JsonOption, MarkdownOption, epilog
 from nishimori.cli._terminal import print_json, print_lines, print_tabular, print_text
@@ -28,7 +28,7 @@ def methods(as_json: JsonOption = False, markdown: MarkdownOption = False) -> No
         print_lines(nishimori.methods().to_markdown())
     else:
         headers = ("method", "predictions", "classes", "what it fits")
-        print_tabular(Tabular(headers, [_row(name) for name in registry.names()]))
+        print_tabular(Tabular(headers, [_row(name) for name in table.names()]))
         print_text("Use one with fit --method NAME; fit --param NAME=VALUE sets its parameters.")
 
 

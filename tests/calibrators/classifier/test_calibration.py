@@ -24,7 +24,7 @@ from small_problems import three_classes, two_classes
 
 import nishimori
 from nishimori import CalibratedClassifier, ExpectationConsistency, GroupConsistency, TemperatureScaling
-from nishimori._methods.built_in import BUILT_IN
+from nishimori._methods.table import BUILT_IN
 from nishimori.errors import InputError, InputWarning, NotConvergedError
 
 X, Y = three_classes()

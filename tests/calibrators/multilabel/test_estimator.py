@@ -16,7 +16,7 @@ import nishimori
 from nishimori import BiasCorrected, MultilabelCalibrator, Platt
 from nishimori._calibrators.multilabel import decisions
 from nishimori._files.npy_files import NpyFile
-from nishimori._methods import registry
+from nishimori._methods import table
 from nishimori._rows import stored_rows
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NoTemperatureError
 
@@ -290,7 +290,7 @@ def test_a_map_of_any_kind_is_applied_to_the_two_logits_of_each_decision(paramet
 
 
 @pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning", "ignore::nishimori.errors.FewErrorsWarning")
-@pytest.mark.parametrize("method", registry.names())
+@pytest.mark.parametrize("method", table.names())
 def test_every_method_does_to_each_label_what_it_does_to_its_binary_score(method, tmp_path):
     logits, labels = X[:200, :2], Y[:200, :2]
     found = MultilabelCalibrator(method, parameters="per_label").fit(logits, labels)

@@ -9,7 +9,7 @@ from nishimori._calibrators.fixed import FIXED
 from nishimori._calibrators.methods import calibrator, restore_calibrator
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_record import LabelRecord
-from nishimori._methods import registry
+from nishimori._methods import table
 from nishimori._methods.record import Record, content_of
 from nishimori.errors import FormatError, InputError
 
@@ -35,7 +35,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
 
 def _method(record: LabelRecord, path: Path) -> Any:
     """The method of a file, for fits in future; one that is not known here cannot be fitted again."""
-    if registry.unfinished(record.method) not in registry.names():
+    if table.unfinished(record.method) not in table.names():
         return FIXED
     try:
         made = calibrator(record.method, **record.params)

@@ -12,7 +12,7 @@ from readme import blocks
 
 import nishimori
 from nishimori import Observable
-from nishimori._methods import registry
+from nishimori._methods import table
 from nishimori.errors import InputError
 
 PAGE = Path(__file__).parents[2] / "docs" / "which_calibrator.md"
@@ -45,8 +45,8 @@ class Silent(nishimori.ExpectationConsistency):
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """Only what the library itself has."""
-    monkeypatch.setattr(registry, "_known", {})
-    monkeypatch.setattr(registry, "_entry_points", list)
+    monkeypatch.setattr(table, "_registered", {})
+    monkeypatch.setattr(table, "_entry_points", list)
 
 
 def test_each_method_has_a_row():
@@ -92,7 +92,7 @@ def test_a_class_that_does_not_say_what_it_does_is_unknown():
 
 def test_a_package_that_cannot_be_imported_is_listed_with_the_reason(monkeypatch, tmp_path):
     points = [EntryPoint(name="plugged", value="nowhere:Name", group="nishimori.methods")]
-    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    monkeypatch.setattr(table, "_entry_points", lambda: points)
     found = nishimori.methods()["plugged"]
     reason = "The method 'plugged' cannot be imported from nowhere:Name: ModuleNotFoundError"
     assert found.why.startswith(reason)

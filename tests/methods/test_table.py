@@ -8,7 +8,7 @@ import reference
 
 import nishimori
 from nishimori import ExpectationConsistency, Matched, Observable, TemperatureScaling
-from nishimori._methods import registry
+from nishimori._methods import table
 from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(400, 5)
@@ -30,7 +30,7 @@ class Doubled(ExpectationConsistency):
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
-    monkeypatch.setattr(registry, "_known", dict(registry._known))
+    monkeypatch.setattr(table, "_registered", dict(table._registered))
 
 
 def test_the_built_in_methods_have_names():
@@ -105,7 +105,7 @@ def test_parameters_that_json_cannot_hold_are_refused_before_anything_is_written
 
 def test_a_map_whose_method_is_unknown_here_keeps_the_parameters_of_its_method(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_known", {**registry._known, "power": Power})
+        patch.setattr(table, "_registered", {**table._registered, "power": Power})
         nishimori.calibrator("power", power=3).fit(LOGITS, LABELS).save(tmp_path / "a.json")
     elsewhere = nishimori.load(tmp_path / "a.json")
     assert type(elsewhere) is nishimori.FixedMap
@@ -117,11 +117,11 @@ def test_a_map_whose_method_is_unknown_here_keeps_the_parameters_of_its_method(t
 @pytest.mark.parametrize("target", ["math:pi", "nowhere:Name", f"{__name__}:Fails"])
 def test_a_method_that_cannot_be_used_leaves_the_map(target, tmp_path, monkeypatch):
     fitted = Matched(Power(1)).fit(LOGITS, LABELS)
-    monkeypatch.setattr(registry, "_known", {**registry._known, "plugged": Power})
+    monkeypatch.setattr(table, "_registered", {**table._registered, "plugged": Power})
     fitted.save(tmp_path / "c.json")
-    monkeypatch.setattr(registry, "_known", {"ec": ExpectationConsistency})
+    monkeypatch.setattr(table, "_registered", {"ec": ExpectationConsistency})
     points = [EntryPoint(name="plugged", value=target, group="nishimori.methods")]
-    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    monkeypatch.setattr(table, "_entry_points", lambda: points)
     with pytest.warns(UserWarning, match="The method 'plugged' of .* cannot be used here"):
         loaded = nishimori.load(tmp_path / "c.json")
     assert type(loaded) is nishimori.FixedMap
@@ -228,7 +228,7 @@ def test_a_class_without_its_method_is_refused_with_the_name_of_that(target, mis
 
 def test_a_package_that_cannot_be_imported_is_named(monkeypatch):
     points = [EntryPoint(name="plugged", value="nowhere:Name", group="nishimori.methods")]
-    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    monkeypatch.setattr(table, "_entry_points", lambda: points)
     with pytest.raises(InputError, match="The method 'plugged' cannot be imported from nowhere:Name: ModuleNotFoundError"):
         nishimori.calibrator("plugged")
 
@@ -251,9 +251,9 @@ def test_a_calibrator_knows_its_name_before_anything_asks_for_methods():
 
 def test_the_names_of_methods_need_neither_scikit_learn_nor_scipy():
     program = (
-        "import sys; from nishimori._methods import record, registry; print(len(registry.names()));"
+        "import sys; from nishimori._methods import record, table; print(len(table.names()));"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'sklearn', 'scipy', 'typer', 'torch'}))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ended.stdout.splitlines()[0] == str(len(registry.names()))
+    assert ended.stdout.splitlines()[0] == str(len(table.names()))
     assert ended.stdout.splitlines()[1] == "[]"

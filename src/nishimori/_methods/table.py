@@ -1,0 +1,168 @@
+"""The one table of methods: what each is called, what it does, where its class is; and how others are added and looked up.
+
+Names come from three places: the library itself (`METHODS`), `add` in this process, and the entry points of installed packages,
+which are imported only when their method is used. The shell, PyTorch and the tests of every method follow from this table. No
+class of a method is imported before it is used, so that ``import nishimori`` costs nothing.
+"""
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import Any, Literal, NamedTuple
+
+from nishimori._support.optional import entry_points, import_object, load_entry_point
+from nishimori.errors import InputError
+
+NumberOfClasses = Literal["any", "two"]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What users ask about a method before they choose it.
+
+    Attributes
+    ----------
+    keeps_predictions : bool
+        Whether the predicted class of every sample stays the same, with the default parameters.
+    streams : bool
+        Whether `fit` reads data in blocks, so that files and loaders larger than memory can be used.
+    from_sketch : bool
+        Whether a `Sketch` is enough, so that data can be read once and forgotten.
+    error_bars : bool
+        Whether the fitted parameters have standard errors, with the default parameters.
+    n_classes : {"any", "two"}
+        For how many classes it works.
+    """
+
+    keeps_predictions: bool
+    streams: bool
+    from_sketch: bool
+    error_bars: bool
+    n_classes: NumberOfClasses = "any"
+
+
+class BuiltIn(NamedTuple):
+    """A method as ``nishimori methods`` lists it: in one line, and without an import of its class.
+
+    ``place`` is its file in `_calibrators` and its class, whose `Traits` say the same about predictions and classes.
+    """
+
+    place: str
+    summary: str
+    keeps_predictions: bool = False
+    is_for_two_classes: bool = False
+
+
+METHODS = {
+    "ec": BuiltIn("one_temperature:ExpectationConsistency", "one T, at which mean confidence equals accuracy", True),
+    "ts": BuiltIn("one_temperature:TemperatureScaling", "one T, at which the cross-entropy is lowest", True),
+    "adaptive": BuiltIn("adaptive:AdaptiveConsistency", "one T between those of ts and ec (default)", True),
+    "best": BuiltIn("best:Best", "the method with the lowest cross-validated loss"),
+    "none": BuiltIn("fixed:Uncalibrated", "nothing, T = 1, to compare others with", True),
+    "group": BuiltIn("groups:GroupConsistency", "one T per predicted class, or per named group", True),
+    "bias": BuiltIn("bias_corrected:BiasCorrected", "one T, and a bias per class"),
+    "vector": BuiltIn("scaling:VectorScaling", "a factor and a bias per class"),
+    "matrix": BuiltIn("scaling:MatrixScaling", "a matrix, and a bias per class"),
+    "vector+ec": BuiltIn("consistent:Consistent", "vector, or any other method, and then ec"),
+    "platt": BuiltIn("platt:Platt", "slope and intercept of the log-odds", is_for_two_classes=True),
+    "beta": BuiltIn("beta:Beta", "weights of ln p and ln(1 − p), and an intercept", is_for_two_classes=True),
+    "quadratic": BuiltIn("platt:Quadratic", "a parabola of the log-odds", is_for_two_classes=True),
+    "classwise": BuiltIn("classwise:ClasswiseTemperature", "one T per class"),
+    "ensemble": BuiltIn("ensemble:EnsembleTemperature", "a mixture of p, p at T, and equal probabilities", True),
+    "dirichlet": BuiltIn("dirichlet:Dirichlet", "a matrix for log p, and a bias per class"),
+    "isotonic": BuiltIn("isotonic:Isotonic", "an increasing curve per class"),
+    "histogram": BuiltIn("histogram:HistogramBinning", "a frequency per bin and class"),
+}
+
+BUILT_IN = {name: f"nishimori._calibrators.{method.place}" for name, method in METHODS.items()}
+"""Where the class of each method can be imported from, by the name of the method."""
+
+FINISHED = "+ec"
+"""The end of the name of a method that is finished by expectation consistency: NAME+ec, for every NAME."""
+
+CONSISTENT = BUILT_IN["vector+ec"]
+"""Where the class of all such methods is; "vector+ec" stands for them in lists."""
+
+BARE = {
+    "ec": "nishimori._methods.one_temperature:ExpectationConsistencyMethod",
+    "ts": "nishimori._methods.one_temperature:TemperatureScalingMethod",
+    "adaptive": "nishimori._methods.adaptive:AdaptiveMethod",
+}
+"""Where the methods are that the shell runs without scikit-learn, which takes longer to import than a small fit takes."""
+
+# That a method does nothing needs no class at the root: it has a name.
+_WITHOUT_NAME = "none"
+
+CLASSES = {
+    method.place.partition(":")[2]: f"_calibrators.{method.place.partition(':')[0]}"
+    for name, method in METHODS.items()
+    if name != _WITHOUT_NAME
+}
+"""The classes that can be imported from the root of the package, and the modules below it that they are in."""
+
+GROUP = "nishimori.methods"
+"""The group of entry points through which installed packages add methods."""
+
+# What was registered in this process, and what was imported of entry points.
+_registered: dict[str, Any] = {}
+
+
+def add(name: str, target: Any) -> None:
+    """Put a checked ``target`` into the table."""
+    taken = import_object(BUILT_IN[name]) if name in BUILT_IN else _registered.get(name, target)
+    if taken != target:
+        other = taken.__name__ if isinstance(taken, type) else repr(taken)
+        raise InputError("name", "be new", got=f"{name!r}, which is the name of {other}", remedy="Choose another name.")
+    if name not in BUILT_IN:
+        _registered[name] = target
+
+
+def names() -> tuple[str, ...]:
+    """All names, those of entry points last; nothing is imported."""
+    return tuple(dict.fromkeys([*BUILT_IN, *_registered, *(point.name for point in _entry_points())]))
+
+
+def is_built_in(name: str) -> bool:
+    """Whether the library itself has a method of this name, or the one that NAME+ec finishes."""
+    return unfinished(name) in BUILT_IN
+
+
+def unfinished(name: str) -> str:
+    """The method that NAME+ec finishes; the name itself if it is of no such method."""
+    return name.removesuffix(FINISHED)
+
+
+def by_class_name() -> dict[str, str]:
+    """The names of methods by those of their classes; nothing is imported."""
+    built_in = {path.partition(":")[2]: name for name, path in BUILT_IN.items()}
+    return built_in | {target.__name__: name for name, target in _registered.items() if isinstance(target, type)}
+
+
+def find(name: Any) -> Any:
+    """The observable or class called ``name``, or None."""
+    if name in BUILT_IN:
+        return import_object(BUILT_IN[name])
+    if name not in _registered:
+        for point in _entry_points():
+            if point.name == name:
+                _registered[name] = load_entry_point(point, "method")
+    return _registered.get(name)
+
+
+def find_bare(name: Any) -> Any:
+    """The class of the method called ``name`` that needs no scikit-learn, or None if there is none."""
+    return import_object(BARE[name]) if name in BARE else None
+
+
+def name_of(target: Any) -> str:
+    """What a class or an observable is called: its name in the table, else where it can be imported from."""
+    for name, other in _registered.items():
+        if other is target or (not isinstance(other, type) and other == target) or other is type(target):
+            return name
+    kind = target if isinstance(target, type) else type(target)
+    path = f"{kind.__module__}:{kind.__qualname__}"
+    places = [*BUILT_IN.items(), *BARE.items(), *((point.name, point.value) for point in _entry_points())]
+    return next((name for name, place in places if place == path), path)
+
+
+def _entry_points() -> list[EntryPoint]:
+    return list(entry_points(GROUP))
