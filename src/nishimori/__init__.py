@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from nishimori import sequences as sequences
     from nishimori import testing as testing
     from nishimori import torch as torch
-    from nishimori._calibrators.adaptive import AdaptiveConsistency as AdaptiveConsistency
     from nishimori._calibrators.best import Best as Best
     from nishimori._calibrators.beta import Beta as Beta
     from nishimori._calibrators.bias_corrected import BiasCorrected as BiasCorrected
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from nishimori._calibrators.methods import register as register
     from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator as MultilabelCalibrator
     from nishimori._calibrators.multilabel.loading import load as load
+    from nishimori._calibrators.one_temperature import AdaptiveConsistency as AdaptiveConsistency
     from nishimori._calibrators.one_temperature import ExpectationConsistency as ExpectationConsistency
     from nishimori._calibrators.one_temperature import Matched as Matched
     from nishimori._calibrators.one_temperature import TemperatureScaling as TemperatureScaling

@@ -146,7 +146,7 @@ def test_a_fit_that_is_refused_leaves_the_calibrator_as_it_was():
 def test_a_claim_is_checked_when_a_calibrator_is_restored_or_unpickled():
     record = Record(Shift(), "logits", Provenance("own", n_classes=4))
     with pytest.raises(InputError, match=ERROR):
-        nishimori.FixedMap(Shift()).restore(record)
+        nishimori.FixedMap(Shift())._restore(record)
     fitted = Chosen(Shift(keeps_predictions=False)).fit(LOGITS, LABELS)
     assert pickle.loads(pickle.dumps(fitted)).map_ == fitted.map_
     fitted.map_ = Shift()
@@ -156,7 +156,7 @@ def test_a_claim_is_checked_when_a_calibrator_is_restored_or_unpickled():
 
 def test_a_restored_map_whose_number_of_classes_is_not_known_cannot_be_checked():
     record = Record(Shift(), "logits", Provenance("own"))
-    assert nishimori.FixedMap(Shift()).restore(record).map_ == Shift()
+    assert nishimori.FixedMap(Shift())._restore(record).map_ == Shift()
 
 
 @pytest.mark.parametrize("made", [Single, Steps])

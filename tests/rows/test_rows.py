@@ -6,6 +6,7 @@ import reference
 
 import nishimori
 from nishimori._methods import table
+from nishimori._methods.fitted_method import BareCalibrator
 from nishimori._rows.rows import Reported
 from nishimori.errors import InputError
 
@@ -41,8 +42,8 @@ def test_whoever_brings_a_report_gets_it_alone(path, capsys):
 def passes_shown(data, method, **options):
     """The names of the passes of a fit, in order, each with how much was done at its start and at its end."""
     told = []
-    made = table.find_bare(method)()
-    made.fit(Reported(data, "Fitting", lambda *step: told.append(step), made.expected_passes(data)), **options)
+    made = BareCalibrator(table.find_bare(method)())
+    made.fit(Reported(data, "Fitting", lambda *step: told.append(step), made._expected_passes(data)), **options)
     ends = {}
     for what, done, _ in told:
         ends.setdefault(what, []).append(done)

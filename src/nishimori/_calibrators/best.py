@@ -157,7 +157,7 @@ class Best(Calibrator):
             If there are fewer samples, groups or clusters than folds, or no class has two samples.
         """
         seed = self._check_parameters()
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
         samples = collect_samples(data, max(_SCORES, _PER_CLASS * data.n_classes**2))
         folds = self._folds(samples, data, seed)
         codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
@@ -177,7 +177,7 @@ class Best(Calibrator):
         given = [each for each in self.candidates or () if isinstance(each, Calibrator)]
         return PREDICTIONS if all(each._methods_without_groups() for each in given) else ()
 
-    def limit_folds(self, n_samples: int, params: Mapping[str, Any]) -> None:
+    def _limit_folds(self, n_samples: int, params: Mapping[str, Any]) -> None:
         """Use no more folds than there are samples, or sets of samples that ``params`` of `fit` keep together."""
         if not isinstance(self.cv, Integral | None):
             return
@@ -300,7 +300,7 @@ class Best(Calibrator):
             params["cv"] = self.selection_.n_folds
         return params
 
-    def estimates(self) -> dict[str, float] | None:
+    def _estimates(self) -> dict[str, float] | None:
         """The scores of all candidates, one number per entry."""
         found = {f"chosen[{self.chosen_}]": 1.0}
         found |= {"n_folds": float(self.selection_.n_folds), "n_scored": float(self.selection_.n_samples)}
@@ -308,9 +308,9 @@ class Best(Calibrator):
             found |= {f"{name}[{each.name}]": value for name, value in _numbers(each).items()}
         return found
 
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use: without `calibrator_`, and without the reasons in `selection_`."""
-        super().restore(record)
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use: without `calibrator_`, and without the reasons in `selection_`."""
+        super()._restore(record)
         values = record.provenance.estimates or {}
         names = list(dict.fromkeys(name.partition("[")[2][:-1] for name in values if name.partition("[")[0] in _NUMBERS))
         rows = tuple(_restored(name, values) for name in names)

@@ -12,6 +12,7 @@ from nishimori._fit.biases import Biases, BiasSearch, standard_errors
 from nishimori._fit.conditions import refuse_masks
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
+from nishimori._methods.fitted_method import label_name
 from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
@@ -160,11 +161,11 @@ class BiasCorrected(Calibrator):
         """
         if self.method not in ("ec", "ts"):
             raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_counted_clusters(data, counts=counts)
         if data.n_classes > _MOST_CLASSES:
             raise InputError("X", f"have at most {_MOST_CLASSES:,} classes for the method 'bias'", got=f"{data.n_classes:,}")
-        matched = find_roots(data, Confidence(), Energy(), label_name=self.label_name(X), counts=counts)
+        matched = find_roots(data, Confidence(), Energy(), label_name=label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
         matched.warn()
         search = BiasSearch(data)
@@ -208,7 +209,7 @@ class BiasCorrected(Calibrator):
 
         They are smoothed by Laplace's rule, (n + 1)/(N + K) for n of N samples and K classes, so that none is zero.
         """
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         found = data.gather(sum_by_class)
         numbers = found.weights / found.one_sample(counts=counts)
         logs = np.log((numbers + 1) / (numbers.sum() + len(numbers)))
@@ -272,14 +273,14 @@ class BiasCorrected(Calibrator):
     def matches_confidence(self) -> bool:
         return self.condition_ == "ec" and not self.preserve_accuracy
 
-    def estimates(self) -> dict[str, float] | None:
+    def _estimates(self) -> dict[str, float] | None:
         """The spread of the biases, which condition holds, and the standard errors."""
         spread = {} if self.spread_ is None else {"spread": self.spread_}
         return {**spread, "by_confidence": float(self.condition_ == "ec"), **flat_entries(self.parameters_se_ or {}, "_se")}
 
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
-        super().restore(record)
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use."""
+        super()._restore(record)
         values = record.provenance.estimates or {}
         layout, _ = Layout.of({"inverse_temperature": 1.0, "biases": np.zeros(self.n_features_in_)}, "BiasCorrected")
         self.parameters_se_, self.why_no_se_ = read_errors(record, layout, _no_se_if_shrunk() if self.shrink else None)

@@ -9,6 +9,7 @@ import numpy as np
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.logistic import Coefficients, LogisticSearch, Look, Overview, Regression
+from nishimori._methods.fitted_method import label_name
 from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
@@ -103,11 +104,11 @@ class BinaryCalibrator(Calibrator):
             perfectly, else because there are too few different scores.
         """
         terms = self._terms
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         self._refuse_other_data(data, counts=counts)
         functions = tuple(each for each in terms.values() if each != "1")
         zeros, seen = data.gather(together(CountZeros(), Look(functions))).items
-        self._refuse(seen, self.label_name(X))
+        self._refuse(seen, label_name(X))
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
         has_constant = len(functions) < len(terms)
         regression = Regression.of(functions, seen, has_constant=has_constant, smoothing=self._smoothing(seen, counts=counts))
@@ -195,13 +196,13 @@ class BinaryCalibrator(Calibrator):
         by_term |= zip((*regression.terms, "1") if regression.has_constant else regression.terms, values.tolist(), strict=True)
         return {name: by_term[term] for name, term in self._terms.items()}
 
-    def estimates(self) -> dict[str, float] | None:
+    def _estimates(self) -> dict[str, float] | None:
         """The parameters and their standard errors."""
         return flat_entries(self.parameters_) | flat_entries(self.parameters_se_ or {}, "_se")
 
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
-        super().restore(record)
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use."""
+        super()._restore(record)
         layout = Layout(tuple((name, ()) for name in self._terms))
         self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
         self.parameters_se_, self.why_no_se_ = read_errors(record, layout, _no_se_if_smoothed() if self.smooth_labels else None)

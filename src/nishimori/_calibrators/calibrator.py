@@ -4,25 +4,37 @@ They sit behind any model: ``X`` is what the model says (logits or probabilities
 """
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
 from types import FunctionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
-from nishimori._methods.fitted_method import FittedMethod, check_map
+from nishimori._methods import table
+from nishimori._methods.fitted_method import (
+    check_map,
+    check_n_classes,
+    keep,
+    keep_record,
+    open_to_fit,
+    own_parameters,
+    plain,
+    record_of,
+)
+from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names, refuse_permuted
-from nishimori._rows.labels import flat_labels
-from nishimori._rows.rows import is_rows
+from nishimori._rows.labels import Classes, flat_labels
+from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES, warn_of_probabilities
-from nishimori._rows.scores import Scores, scores_of
+from nishimori._rows.scores import Floor, Input, Scores, scores_of
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric
@@ -30,7 +42,7 @@ from nishimori._support.optional import import_object
 from nishimori._support.sklearn import container_adapter
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import checked_groups
-from nishimori.maps.map import apply_checked, in_blocks
+from nishimori.maps.map import Map, apply_checked, in_blocks
 from nishimori.maps.temperature import temperature_of
 
 # What predicts for arrays of Dask, as lazily as these.
@@ -80,7 +92,7 @@ def _renamed(function: FunctionType, name: str) -> FunctionType:
 
 
 # scikit-learn must not wrap `transform`: it does not know that flat scores give one column. `in_data_frame` does it instead.
-class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod, auto_wrap_output_keys=()):
+class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=()):
     """Everything except the choice of the map.
 
     A subclass has the parameters ``input``, ``classes`` and ``floor`` and a `fit` that takes its data from `rows_from` and
@@ -98,6 +110,124 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
     """
 
     traits: ClassVar[Traits | None] = None
+    is_fixed: ClassVar[bool] = False
+    input: Input | None
+    input_: Input
+    classes: Classes
+    floor: Floor = None  # a subclass without this parameter raises only exact zeros
+    floor_: float | None
+    map_: Map
+    classes_: HostArray
+    feature_names_in_: HostArray
+    n_features_in_: int
+    label_column_: str | None
+    score_column_: str | None
+    group_column_: str | None
+    n_samples_: int | None
+    residual_: float | None
+    data_digest_: str | None = None
+    temperature_se_: float | None
+    _is_flat_: bool
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from scores ``X`` and true classes ``y``."""
+
+    def rows_from(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        clusters: Any = None,
+        groups: Any = None,
+        *,
+        ignore_index: int | None = None,
+    ) -> Rows:
+        """The data to fit to, for a `fit` of your own; values are checked when they are first read."""
+        return open_to_fit(self, X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+
+    def _rows_to_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        clusters: Any,
+        counts: bool,
+        groups: Any = None,
+        *,
+        ignore_index: int | None = None,
+    ) -> tuple[Rows, bool]:
+        """The data to fit to, and whether weights are counts: by the argument of `fit`, or by the rows themselves."""
+        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+        return data, counts or data.counts
+
+    def learn(
+        self,
+        X: Any,
+        data: Rows,
+        map_: Map,
+        n_samples: int,
+        residual: float | None = None,
+        temperature_se: float | None = None,
+    ) -> Self:
+        """Keep what a `fit` of your own has found, as its last step: a fit that fails leaves the calibrator as it was.
+
+        Parameters
+        ----------
+        X : array or other data
+            What `fit` was given, whose columns are noted.
+        data : Rows
+            What `rows_from` made of it.
+        map_ : Map
+            What is done to logits.
+        n_samples : int
+            How many samples were used.
+        residual, temperature_se : float, optional
+            What is left of the condition, and the standard error of the temperature, where the map has one.
+        """
+        keep(self, X, data, map_, n_samples, residual, temperature_se)
+        return self
+
+    @property
+    def method_name(self) -> str:
+        """What the method is called: its registered name, else where it can be imported from."""
+        return table.name_of(type(self))
+
+    @property
+    def method(self) -> str:
+        """The name of the method; in some classes a parameter, such as "ec" or "ts" of `BiasCorrected`."""
+        return self.method_name
+
+    def method_params(self) -> dict[str, Any]:
+        """The parameters of the method, which `nishimori.calibrator` takes besides its name."""
+        return {name: plain(getattr(self, name)) for name in sorted(own_parameters(type(self)))}
+
+    @property
+    def temperature_(self) -> float | None:
+        """What logits are divided by; None for a map that does more than that."""
+        if "map_" not in self.__dict__:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute 'temperature_'")
+        return temperature_of(self.map_)
+
+    def _check_n_classes(self, n_classes: int) -> None:
+        """Refuse parameters that do not suit this many classes; all do by default."""
+
+    def _expected_passes(self, data: Rows) -> int | None:  # noqa: ARG002 - for those that can
+        """About how often `fit` reads all rows, if it can start from a sample of them; None where that is not known."""
+        return None
+
+    def _estimates(self) -> dict[str, float] | None:
+        """Further numbers of the fit that a file keeps; none by default."""
+        return None
+
+    def _record(self) -> Record:
+        """What a file keeps."""
+        return record_of(self, self._estimates())
+
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use."""
+        keep_record(self, record)
+        return self
 
     @property
     def matches_confidence(self) -> bool:
@@ -117,10 +247,10 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         if "map_" in self.__dict__:  # a pickle, which may hold a map of any class
             check_map(self.map_, getattr(self, "n_features_in_", None))
 
-    def check_columns(self, X: Any, name: str = "X") -> None:
+    def _check_columns(self, X: Any, name: str = "X") -> None:
         """Refuse scores whose number or names of columns are not those that the calibrator was fitted to."""
         if is_rows(X):
-            super().check_columns(X, name)
+            check_n_classes(self, X, name)
             return
         if not hasattr(self, "feature_names_in_"):
             refuse_permuted(column_names(X, name), self.classes)
@@ -334,4 +464,4 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
             Replace an existing file.
         """
         check_is_fitted(self, "map_")
-        self.record().write(path, overwrite=overwrite)
+        self._record().write(path, overwrite=overwrite)

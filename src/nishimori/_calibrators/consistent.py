@@ -164,7 +164,7 @@ class Consistent(Calibrator):
         made = self._new_calibrator()
         if groups is not None and "groups" not in signature(made.fit).parameters:
             raise InputError("groups", f"be left out: the method {made.method_name!r} treats all groups alike")
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
         samples = replace(collect_samples(data), counts=counts)
         folds = samples.folds(self._n_folds(samples))
         with collect_notices():  # the fit to all samples says what there is to say of the data
@@ -231,9 +231,9 @@ class Consistent(Calibrator):
         inner = {inner_name(name, own): value for name, value in calibrator.method_params().items()}
         return {name: plain(getattr(self, name)) for name in own} | inner
 
-    def record(self) -> Record:
+    def _record(self) -> Record:
         """What a file keeps: the method that was fitted, which is another one where that of `calibrator` has no solution."""
-        found, fitted = super().record(), self.calibrator_
+        found, fitted = super()._record(), self.calibrator_
         origin = replace(found.provenance, method=f"{fitted.method_name}{FINISHED}", params=self._params_with(fitted))
         return replace(found, provenance=origin)
 
@@ -251,21 +251,21 @@ class Consistent(Calibrator):
             )
         return min(FOLDS, samples.n_units) if self.cv is None else self.cv
 
-    def check_parameters(self, n_classes: int) -> None:
+    def _check_n_classes(self, n_classes: int) -> None:
         """Refuse parameters that do not suit this many classes."""
         self.check_folds()
-        new_calibrator(self.calibrator, "calibrator").check_parameters(n_classes)
+        new_calibrator(self.calibrator, "calibrator")._check_n_classes(n_classes)
 
-    def estimates(self) -> dict[str, float] | None:
+    def _estimates(self) -> dict[str, float] | None:
         """The temperature and its error, and the estimates of the method inside."""
         found = {"ec_temperature": self.ec_temperature_}
         if self.ec_temperature_se_ is not None:
             found["ec_temperature_se"] = self.ec_temperature_se_
-        return found | {f"{_PREFIX}{name}": value for name, value in (self.calibrator_.estimates() or {}).items()}
+        return found | {f"{_PREFIX}{name}": value for name, value in (self.calibrator_._estimates() or {}).items()}
 
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
-        super().restore(record)
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use."""
+        super()._restore(record)
         values = dict(record.provenance.estimates or {})
         temperature, error = values.pop("ec_temperature", 1.0), values.pop("ec_temperature_se", None)
         made = set_common(new_calibrator(self.calibrator, "calibrator"), **record.common_parameters)
@@ -276,7 +276,7 @@ class Consistent(Calibrator):
             residual=None,
             estimates={name.removeprefix(_PREFIX): value for name, value in values.items()} or None,
         )
-        fitted = made.restore(replace(record, map=temper(record.map, 1 / temperature), provenance=inner))
+        fitted = made._restore(replace(record, map=temper(record.map, 1 / temperature), provenance=inner))
         return self._describe(fitted, temperature, error)
 
 

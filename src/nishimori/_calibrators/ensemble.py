@@ -6,6 +6,7 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.mixture import best_weights, standard_errors
 from nishimori._fit.search import find_roots
+from nishimori._methods.fitted_method import label_name
 from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes
@@ -110,8 +111,8 @@ class EnsembleTemperature(Calibrator):
         NoTemperatureError
             If there is no temperature of temperature scaling, as where all samples are classified correctly.
         """
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
-        matched = find_roots(data, Energy(), label_name=self.label_name(X), counts=counts)
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         temperature, fit_info = matched.solution(0)
         found = best_weights(data, temperature)
         is_inside = bool(found.weights.all())
@@ -129,13 +130,13 @@ class EnsembleTemperature(Calibrator):
         self.ts_, self.weights_ = self.map_.temperature, self.map_.weights
         self.parameters_ = {"temperature": self.ts_, "weights": self.weights_}
 
-    def estimates(self) -> dict[str, float] | None:
+    def _estimates(self) -> dict[str, float] | None:
         """The standard errors, if there are any."""
         return flat_entries(self.parameters_se_ or {}, "_se")
 
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
-        super().restore(record)
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use."""
+        super()._restore(record)
         self._describe()
         # A file holds the errors if there are any, so that weights inside the limits without errors are not determined.
         self.parameters_se_, self.why_no_se_ = read_errors(record, _LAYOUT, _SAME if self.weights_.all() else _ON_THE_BOUNDARY)

@@ -186,4 +186,4 @@ def from_temperature(
     labels = None if classes is None else class_labels(classes).tolist()
     origin = Provenance(FIXED, classes=labels, n_classes=None if labels is None else len(labels))
     record = Record(Temperature(checked_temperature(T, "T")), input or "logits", origin, floor)
-    return FixedTemperature(T, input=input, classes=classes, floor=floor).restore(record)
+    return FixedTemperature(T, input=input, classes=classes, floor=floor)._restore(record)

@@ -8,6 +8,7 @@ import numpy as np
 from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
 from nishimori._fit.groups import GroupMatch, match_groups
 from nishimori._fit.search import match
+from nishimori._methods.fitted_method import label_name
 from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels, first_names
@@ -148,9 +149,9 @@ class GroupConsistency(Calibrator):
             raise InputError(
                 "groups", "be left out with by='prediction'", got="some", remedy="Use GroupConsistency(by='groups')."
             )
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
         grouping = _grouping(data, self.by)
-        matched = match(data, observable, label_name=self.label_name(X), counts=counts)
+        matched = match(data, observable, label_name=label_name(X), counts=counts)
         common, fit_info = matched.solution(0)
         found = match_groups(data, grouping, observable, common, fit_info.temperature_se, counts=counts)
         names = self._names(data)
@@ -215,7 +216,7 @@ class GroupConsistency(Calibrator):
         self.spread_, self.used_spread_ = spreads
         self.open_groups_ = tuple(plain for plain, flag in zip(np.asarray(names).tolist(), is_open, strict=True) if flag)
 
-    def estimates(self) -> dict[str, float] | None:
+    def _estimates(self) -> dict[str, float] | None:
         """What the map does not hold, one number per entry."""
         known = {"common": self.common_temperature_, "spread": self.spread_, "used_spread": self.used_spread_}
         found = {name: value for name, value in known.items() if value is not None}
@@ -224,15 +225,15 @@ class GroupConsistency(Calibrator):
         open_groups = set(self.open_groups_)
         return found | {f"open[{i}]": 1.0 for i, name in enumerate(np.asarray(self.groups_).tolist()) if name in open_groups}
 
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use."""
         map_ = record.map
         if not isinstance(map_, ClassTemperatures if self.by == "prediction" else GroupTemperatures):
             raise FormatError(
                 f"A calibration of the method 'group' with by={self.by!r} cannot hold a map of the kind {map_.kind!r}. Fit and "
                 "save again."
             )
-        super().restore(record)
+        super()._restore(record)
         assert isinstance(map_, ClassTemperatures | GroupTemperatures), "as was checked"
         values: Mapping[str, float] = record.provenance.estimates or {}
         names = self.classes_ if isinstance(map_, ClassTemperatures) else map_.groups

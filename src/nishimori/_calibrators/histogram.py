@@ -7,6 +7,7 @@ import numpy as np
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.class_samples import check_samples, checked_prior
 from nishimori._calibrators.parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, flat_entries, read_errors
+from nishimori._methods.fitted_method import label_name
 from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes
@@ -137,7 +138,7 @@ class HistogramBinning(Calibrator):
         """
         prior = checked_prior(self.prior)
         check_bins(self.n_bins, self.strategy)
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_counted_clusters(data, counts=counts)
         n_curves = len(curve_columns(data.n_classes))
         if n_curves * self.n_bins > _MOST_BINS:
@@ -145,7 +146,7 @@ class HistogramBinning(Calibrator):
                 "n_bins", f"be at most {_MOST_BINS // n_curves:,} for {n_curves:,} classes", got=f"{self.n_bins:,}"
             )
         samples, bins, n_passes = self._sums(data)
-        check_samples(samples, self.classes, label_name=self.label_name(X))
+        check_samples(samples, self.classes, label_name=label_name(X))
         unit = samples.one_sample(counts=counts)
         values = _frequencies(bins, prior * unit)
         errors = _errors(data, bins, values, (prior * unit, unit), counts=counts)
@@ -164,16 +165,16 @@ class HistogramBinning(Calibrator):
         edges, n_passes = quantile_edges(data, self.n_bins, samples.n_rows)
         return samples, data.gather(TallyClasses(edges)), 2 + n_passes
 
-    def estimates(self) -> dict[str, float] | None:
+    def _estimates(self) -> dict[str, float] | None:
         """The standard errors, one number per bin, if there are not too many for a small file."""
         if self.parameters_se_ is None or self.frequencies_.size > MOST_WITH_ERRORS:
             return None
         # JSON has no NaN; -1 stands for the error of an empty bin.
         return flat_entries({name: np.nan_to_num(each, nan=-1) for name, each in self.parameters_se_.items()}, "_se")
 
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
-        super().restore(record)._show()
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use."""
+        super()._restore(record)._show()
         layout = Layout((("frequencies", self.frequencies_.shape),))
         found, self.why_no_se_ = read_errors(record, layout, NOT_IN_FILE)
         self.parameters_se_ = found and {name: np.where(each < 0, np.nan, each) for name, each in found.items()}

@@ -6,6 +6,7 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.class_samples import check_samples, checked_prior
+from nishimori._methods.fitted_method import label_name
 from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes
@@ -113,10 +114,10 @@ class Isotonic(Calibrator):
             If all samples belong to one class.
         """
         prior = checked_prior(self.prior)
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_counted_clusters(data, counts=counts)
         samples = data.gather(sum_by_class)
-        check_samples(samples, self.classes, label_name=self.label_name(X))
+        check_samples(samples, self.classes, label_name=label_name(X))
         added = prior * samples.one_sample(counts=counts)
         curves, n_passes = [], 1
         for some in claims_by_class(data, samples.n_rows):
@@ -127,9 +128,9 @@ class Isotonic(Calibrator):
         self.n_passes_ = n_passes
         return self._show()
 
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
-        return super().restore(record)._show()
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use."""
+        return super()._restore(record)._show()
 
     def _show(self) -> Self:
         """Show the curves of the map as attributes."""

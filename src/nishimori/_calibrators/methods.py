@@ -258,7 +258,7 @@ def restore_calibrator(record: Record, path: str | os.PathLike[str]) -> Calibrat
         made: Calibrator = FixedTemperature(record.map.temperature, **common)
     else:
         made = _of_method(record, path) or FixedMap(record.map, method=origin.method, params=origin.params, **common)
-    return made.restore(record)
+    return made._restore(record)
 
 
 def _of_method(record: Record, path: str | os.PathLike[str]) -> Calibrator | None:
@@ -270,7 +270,7 @@ def _of_method(record: Record, path: str | os.PathLike[str]) -> Calibrator | Non
             return None
         made = _instantiate(target, record.parameters)
         if origin.n_classes is not None:
-            made.check_parameters(origin.n_classes)
+            made._check_n_classes(origin.n_classes)
     except Exception as error:
         if table.is_built_in(origin.method):
             raise record.parameters_error(path) from None

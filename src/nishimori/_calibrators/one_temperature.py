@@ -1,30 +1,116 @@
-"""Calibrators that divide all logits by one temperature: each is an observable whose means must agree."""
+"""Calibrators that divide all logits by one temperature; what finds it is in `_methods/one_temperature.py`."""
 
+from abc import abstractmethod
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, cast
 
 from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.calibrator import Calibrator
+from nishimori._fit.adaptive import Adapted
+from nishimori._fit.match import FitInfo
 from nishimori._methods import table
-from nishimori._methods.fitted_method import plain
+from nishimori._methods.fitted_method import keep_temperature, label_name, plain
 from nishimori._methods.one_temperature import (
-    ExpectationConsistencyMethod,
-    OneTemperatureMethod,
-    TemperatureScalingMethod,
+    EC,
+    TS,
+    Adaptive,
+    ObservableMethod,
+    OwnObservable,
+    TemperatureFit,
+    TemperatureMethod,
 )
+from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Observable
 from nishimori._support.intervals import Interval, interval_in_ratio
 from nishimori.errors import InputError
 
 
-class OneTemperature(OneTemperatureMethod, Calibrator):
-    """A calibrator that divides logits by one temperature; subclasses choose the observable."""
+class OneTemperature(Calibrator):
+    """A calibrator that divides logits by one temperature, which its method finds."""
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
+    smooth_labels: bool = False
+    fit_info_: FitInfo
+    n_passes_: int
+    temperature_bounds_: Interval | None = None
+    is_uniform_: bool
+    _estimates_: dict[str, float] | None
+
+    @abstractmethod
+    def _method(self) -> TemperatureMethod:
+        """What is fitted."""
+
+    @property
+    def temperature_(self) -> float:
+        return cast("float", super().temperature_)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Choose the temperature from validation logits ``X`` and labels ``y``.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
+            Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score. With
+            more dimensions, such as (sequences, tokens, vocabulary), each position is a sample. Or a `TopK` of the most
+            probable classes.
+        y : array of shape (n_samples,), or as ``X`` before the classes
+            True classes.
+        sample_weight : array of the shape of ``y``, optional
+            A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
+        clusters : array of the shape of ``y``, optional
+            Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster
+            for each sample, or for each sequence of tokens. The standard error then takes clusters as independent, and samples
+            of a cluster as not.
+        counts : bool
+            Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
+        ignore_index : int, optional
+            Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
+
+        Raises
+        ------
+        NoTemperatureError
+            If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
+        """
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        return self._adopt(X, data, self._method().fit(data, label_name=label_name(X), counts=counts))
+
+    def _adopt(self, X: Any, data: Rows, fit: TemperatureFit) -> Self:
+        """Keep what was found in ``data``, which are those of ``X``."""
+        keep_temperature(self, X, data, fit)
+        return self
+
+    def _observable(self, n_classes: int) -> Observable | None:
+        """The one observable that is matched; None for a method that matches several."""
+        method = self._method()
+        return method.observable_for(n_classes) if isinstance(method, ObservableMethod) else None
+
+    def _check_n_classes(self, n_classes: int) -> None:
+        self._method().check(n_classes)
+
+    def _expected_passes(self, data: Rows) -> int:
+        return self._method().expected_passes(data)
+
+    def _estimates(self) -> dict[str, float] | None:
+        return self._estimates_
+
+    def _restore(self, record: Record) -> Self:
+        super()._restore(record)
+        vars(self).update(self._method().restored(record))
+        return self
 
     def confidence_interval(self, level: float = 0.95) -> Interval:
         """The temperatures that the validation data leave possible, at this level of confidence.
@@ -66,7 +152,7 @@ class OneTemperature(OneTemperatureMethod, Calibrator):
         )
 
 
-class ExpectationConsistency(ExpectationConsistencyMethod, OneTemperature):
+class ExpectationConsistency(OneTemperature):
     """Divide logits by the temperature at which mean confidence equals accuracy.
 
     Parameters
@@ -139,12 +225,30 @@ class ExpectationConsistency(ExpectationConsistencyMethod, OneTemperature):
     True
     """
 
+    def __init__(
+        self,
+        *,
+        top_n: int = 1,
+        smooth_labels: bool = False,
+        input: Input | None = None,
+        classes: Classes = None,
+        floor: Floor = "auto",
+    ) -> None:
+        self.top_n = top_n
+        self.smooth_labels = smooth_labels
+        self.input: Input | None = input
+        self.classes = classes
+        self.floor: Floor = floor
+
+    def _method(self) -> EC:
+        return EC(self.top_n, self.smooth_labels)
+
     @property
     def matches_confidence(self) -> bool:
         return self.top_n == 1 and not self.smooth_labels
 
 
-class TemperatureScaling(TemperatureScalingMethod, OneTemperature):
+class TemperatureScaling(OneTemperature):
     """Divide logits by the temperature at which the mean cross-entropy is lowest.
 
     Parameters and attributes are those of `ExpectationConsistency`, without ``top_n``. With ``smooth_labels``, labels are
@@ -161,6 +265,139 @@ class TemperatureScaling(TemperatureScalingMethod, OneTemperature):
     >>> round(TemperatureScaling().fit(logits, labels).temperature_, 2)
     1.98
     """
+
+    def __init__(
+        self, *, smooth_labels: bool = False, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
+    ) -> None:
+        self.smooth_labels = smooth_labels
+        self.input: Input | None = input
+        self.classes = classes
+        self.floor: Floor = floor
+
+    def _method(self) -> TS:
+        return TS(self.smooth_labels)
+
+
+class AdaptiveConsistency(OneTemperature):
+    """Divide logits by a temperature between those of EC and TS: that of EC, as far as the data can tell the two apart.
+
+    T of temperature scaling (TS) varies less from one small validation set to another; T of expectation consistency (EC) makes
+    mean confidence equal to accuracy. With δ = log T_EC − log T_TS and its variance, both from the same sums,
+    log T = log T_TS + w·δ, where w = δ²/(δ² + Var(δ)). If δ is well within its own noise, T is nearly that of TS. The more
+    samples there are, the closer T is to that of EC.
+
+    A weight of w counts a sample w times as much, but it stays one sample. T depends on how many there are, so two equal
+    samples are not the same as one of weight 2. Pass ``counts=True`` to `fit` if weights are numbers of independent samples.
+
+    Parameters
+    ----------
+    input, classes, floor
+        As for `ExpectationConsistency`.
+
+    Attributes
+    ----------
+    temperature_ : float
+        T, by which logits are divided before the softmax. Above 1 it makes the model less sure.
+    temperature_se_ : float
+        The standard error of T: T times the standard deviation of log T, if T_EC and T_TS are drawn from their joint normal
+        distribution and δ is shrunk in each draw.
+    ec_, ts_ : float or None
+        Both temperatures; None if one does not exist. Then the other is used as it is, with an `InputWarning` that says why.
+    weight_ : float
+        The share w of δ that was kept, from 0 (T is that of TS) to 1 (T is that of EC).
+    fit_info_ : FitInfo
+        How the temperature was found. Its ``residual`` is mean confidence minus accuracy at T, predicted from T_EC: it is not
+        zero, because T is not T_EC. If T_EC does not exist, it is the residual of temperature scaling.
+    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
+        As for `ExpectationConsistency`.
+
+    Raises
+    ------
+    NoTemperatureError
+        From `fit`, if neither temperature exists. If all samples are classified correctly, neither does.
+
+    See Also
+    --------
+    ExpectationConsistency : the same without shrinking, and with ``top_n``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import AdaptiveConsistency
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(1000, 5))
+    >>> truth = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> labels = np.where(rng.random(1000) < 0.1, rng.integers(5, size=1000), truth)  # a tenth of them replaced
+    >>> few = AdaptiveConsistency().fit(logits[:100], labels[:100])
+    >>> print(f"EC {few.ec_:.2f}, TS {few.ts_:.2f}, share {few.weight_:.2f}: T = {few.temperature_:.2f}")
+    EC 2.47, TS 3.31, share 0.85: T = 2.58
+    >>> many = AdaptiveConsistency().fit(logits, labels)
+    >>> print(f"EC {many.ec_:.2f}, TS {many.ts_:.2f}, share {many.weight_:.2f}: T = {many.temperature_:.2f}")
+    EC 2.34, TS 2.61, share 0.88: T = 2.37
+    >>> low, high = many.confidence_interval()
+    >>> print(f"{low:.2f} to {high:.2f}")
+    2.12 to 2.66
+    """
+
+    weight_: float
+    ec_: float | None
+    ts_: float | None
+    _adapted_: Adapted | None
+
+    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
+        self.input: Input | None = input
+        self.classes = classes
+        self.floor: Floor = floor
+
+    def _method(self) -> Adaptive:
+        return Adaptive()
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Choose the temperature from validation logits ``X`` and labels ``y``; parameters as for `ExpectationConsistency`.
+
+        ``clusters`` and ``counts`` change not only the standard error, but also T: they say how noisy δ is. From a sketch, T is
+        right to about a hundredth of its standard error, because a sketch interpolates the variance of δ.
+        """
+        return super().fit(X, y, sample_weight, clusters=clusters, counts=counts, ignore_index=ignore_index)
+
+    def confidence_interval(self, level: float = 0.95) -> Interval:
+        """The temperatures of EC that the validation data leave possible, at this level of confidence.
+
+        T_EC and T_TS are drawn from their joint normal distribution, δ is shrunk in each draw, and the interval holds the
+        middle of the temperatures. It is computed by an integral instead of random draws, and is therefore the same each time.
+        At low levels it is widened where it would not contain T itself.
+
+        Parameters
+        ----------
+        level : float
+            How often such an interval contains T_EC of infinitely many samples, between 0 and 1.
+
+        Returns
+        -------
+        Interval
+            A named tuple (low, high).
+
+        Raises
+        ------
+        InputError
+            If the standard errors are not known, as from a file whose estimates were removed.
+        """
+        check_is_fitted(self, "map_")
+        if self._adapted_ is None or self.temperature_se_ is None:
+            raise InputError(
+                "`confidence_interval` needs the standard errors of T_EC and T_TS, which this calibrator does not have. Fit it "
+                "to the logits themselves."
+            )
+        return self._adapted_.interval(level)
 
 
 class Matched(OneTemperature):
@@ -206,11 +443,8 @@ class Matched(OneTemperature):
     def method_name(self) -> str:
         return table.name_of(self.observable)
 
-    def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
-        """The one that was passed."""
-        if not isinstance(self.observable, Observable):
-            raise InputError("observable", "be an instance of a subclass of nishimori.Observable", got=repr(self.observable))
-        return self.observable
+    def _method(self) -> OwnObservable:
+        return OwnObservable(self.observable)
 
     def method_params(self) -> dict[str, Any]:
         """What an observable that was registered as a class is made from: the arguments of `__init__`, by their names."""

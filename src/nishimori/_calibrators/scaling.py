@@ -15,6 +15,7 @@ from nishimori._fit.affine.sums import AffinePoint, Curve, RowGradients
 from nishimori._fit.conditions import gap_products
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
+from nishimori._methods.fitted_method import label_name
 from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
@@ -110,10 +111,10 @@ class AffineScaling(Calibrator):
         NotConvergedError
             If nothing is penalised and no finite parameters fit best.
         """
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
-        matched = find_roots(data, Energy(), label_name=self.label_name(X), counts=counts)
+        matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         temperature, fit_info = matched.solution(0)
         unit = 1.0 if counts else _unit(matched, data)
         given = self._strengths(parameters, temperature, unit * matched.census.weight)
@@ -185,16 +186,16 @@ class AffineScaling(Calibrator):
     def _layout(self) -> Layout:
         return Layout(tuple((name, each.shape) for name, each in self.parameters_.items()))
 
-    def estimates(self) -> dict[str, float] | None:
+    def _estimates(self) -> dict[str, float] | None:
         """The strengths of the penalties, the temperature that fits best alone, and the standard errors if there are any."""
         found = {} if self.ts_ is None else {"ts": self.ts_}
         for ending, numbers in (("penalty", self.penalties_), ("determined", self.determined_)):
             found |= {f"{name}_{ending}": value for name, value in (numbers or {}).items()}
         return found | flat_entries(self.parameters_se_ or {}, "_se")
 
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
-        super().restore(record)
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use."""
+        super()._restore(record)
         values = record.provenance.estimates or {}
         names = self._parameters(self.n_features_in_).blocks
         self.ts_ = values.get("ts")

@@ -15,6 +15,7 @@ from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
 from nishimori._fit.features import CheckFeatures, Family, MatchFeatures
 from nishimori._fit.newton import Equations, Solution, solve
 from nishimori._fit.search import find_roots
+from nishimori._methods.fitted_method import label_name
 from nishimori._methods.record import Record
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.observables import Energy
@@ -142,9 +143,9 @@ class SeveralParameters(Calibrator):
         NotConvergedError
             If no finite parameters satisfy the conditions, or if two parameters have the same effect.
         """
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_counted_clusters(data, counts=counts)
-        matched = find_roots(data, Energy(), label_name=self.label_name(X), counts=counts)
+        matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
         temperature, fit_info = matched.solution(0)
         layout, start = Layout.of(self.start(data.n_classes, temperature), type(self).__name__)
@@ -172,13 +173,13 @@ class SeveralParameters(Calibrator):
         )
         return Family(type(self).__name__, _MapFor(self, layout, n_classes), features, observables)
 
-    def estimates(self) -> dict[str, float] | None:
+    def _estimates(self) -> dict[str, float] | None:
         """The parameters and their standard errors, one number per entry."""
         return flat_entries(self.parameters_) | flat_entries(self.parameters_se_ or {}, "_se")
 
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
-        super().restore(record)
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use."""
+        super()._restore(record)
         layout, _ = Layout.of(self.start(self.n_features_in_, 1.0), type(self).__name__)
         self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
         self.parameters_se_, self.why_no_se_ = read_errors(record, layout)

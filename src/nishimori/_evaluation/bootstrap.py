@@ -234,7 +234,7 @@ def bootstrap(
 def _resample(data: Rows, chosen: Observable | Calibrator, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
     """Fit to resamples: temperatures that match an observable together, other calibrators one after the other."""
     if isinstance(chosen, OneTemperature):
-        chosen = chosen.observable_for(data.n_classes)
+        chosen = chosen._observable(data.n_classes) or chosen
     if isinstance(chosen, Observable):
         return _run_bootstrap(data, chosen, n_draws, seed, n_jobs)
     return _refit(data, chosen, n_draws, seed, n_jobs)

@@ -47,7 +47,7 @@ def open_calibrated(used: Mapping[str, Any], logits: Any, labels: Any, options: 
     for calibrator in fitted.values():
         _refuse_contradictions(calibrator, options)
         if not pieces:  # then its first piece tells
-            calibrator.check_columns(logits, "logits")
+            calibrator._check_columns(logits, "logits")
     guard: Guard = "refuse"
     remedy = ""
     if fitted and not is_rows(logits):  # which bring their own: the calibrators' are those of the scores to predict from
@@ -61,7 +61,7 @@ def open_calibrated(used: Mapping[str, Any], logits: Any, labels: Any, options: 
     check_groups(data, maps)
     if pieces:
         for calibrator in fitted.values():
-            calibrator.check_columns(data, "logits")
+            calibrator._check_columns(data, "logits")
     return data, maps
 
 

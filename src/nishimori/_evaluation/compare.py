@@ -11,12 +11,11 @@ from typing import Any, Unpack, cast
 
 from sklearn.base import clone
 
-from nishimori._calibrators.adaptive import AdaptiveConsistency
 from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import FixedTemperature, Uncalibrated, from_temperature
 from nishimori._calibrators.methods import calibrator, set_common
-from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
+from nishimori._calibrators.one_temperature import AdaptiveConsistency, ExpectationConsistency, TemperatureScaling
 from nishimori._evaluation.calibrated import check_groups, warn_of_equal_data, warn_of_same_rows
 from nishimori._evaluation.calibration_test import CalibrationTest, calibration_test, is_rejected, temperatures_test
 from nishimori._evaluation.comparison import Compared, Comparison
@@ -31,6 +30,7 @@ from nishimori._fit.adaptive import match_both
 from nishimori._fit.floors import MAY_BE_AUTO, choose_floor
 from nishimori._fit.match import Match
 from nishimori._methods.fitted_method import check_constructor, counts_option, fit_checked
+from nishimori._methods.one_temperature import solution_of
 from nishimori._rows.column_names import column_names, refuse_other_order
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
@@ -147,7 +147,7 @@ def compare(
     by_groups = validation.groups is not None
     chosen = calibrators_by_name(listed, meaning, by_groups=by_groups, of_rows=is_rows(logits))
     for each in filter(_is_fitted, chosen.values()):
-        each.check_columns(validation, "logits")
+        each._check_columns(validation, "logits")
     how = _How(wanted, n_bins, strategy, (validation.counts or bool(options.get("counts"))))
     found = _compare_methods(chosen, validation, test, how, level, with_usual=None if methods is not None else meaning)
     return replace(found, verdicts=(*found.verdicts, *floor_verdicts(logits, options, used)))
@@ -412,11 +412,11 @@ def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Cal
     if _is_fitted(method):
         return method
     if type(method) is AdaptiveConsistency:
-        return method.adopt(data, data, matched)
+        return method._adopt(data, data, method._method().choose(matched))
     if type(method) is TemperatureScaling and not method.smooth_labels:
-        return method.adopt(data, data, matched, 1)
+        return method._adopt(data, data, solution_of(matched, 1))
     if type(method) is ExpectationConsistency and method.top_n == 1 and not method.smooth_labels:
-        return method.adopt(data, data, matched, 0)
+        return method._adopt(data, data, solution_of(matched, 0))
     return fit_checked(method, data, **counts_option(method, counts=counts))
 
 

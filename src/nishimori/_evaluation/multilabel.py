@@ -228,7 +228,7 @@ def evaluate_multilabel(
     else:
         map_ = _map_of(calibrator, {"names": names, "missing": missing, "input": input, "floor": floor})
         names, missing = calibrator.classes_, calibrator.missing
-        scores = calibrator.check_columns(logits, "logits")
+        scores = calibrator._check_columns(logits, "logits")
     shape = (scores.n_samples, int(scores.array.shape[1]))
     labels = load_array(labels)
     targets = label_table(labels, shape, check_missing(missing), "labels")

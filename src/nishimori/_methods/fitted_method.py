@@ -1,22 +1,24 @@
-"""What a fitted method is: the parameters it was given, the map it has learned, and its record on disk.
+"""What is kept of a fit, without scikit-learn, which takes longer to import than most fits take.
 
-Nothing here needs scikit-learn, which takes longer to import than most fits take. `Calibrator` is such a method with
-scikit-learn's contract around it; the shell does without that contract where it can (`built_in.BARE`).
+`Calibrator` is the face of a method for scikit-learn, and `BareCalibrator` the one that the shell runs. Both keep what was
+learned in attributes of the same names, with an underscore at the end, as scikit-learn wants it. The functions here set these
+attributes after a fit or from a file, and make a record of them.
 """
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from numbers import Real
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
 import nishimori
 from nishimori._fit.floors import choose_floor
+from nishimori._fit.match import FitInfo
 from nishimori._methods import table
+from nishimori._methods.one_temperature import TemperatureFit, TemperatureMethod
 from nishimori._methods.record import Provenance, Record
 from nishimori._rows.batch import Batch
 from nishimori._rows.column_names import column_names, refuse_permuted
@@ -31,32 +33,20 @@ from nishimori.errors import InputError
 from nishimori.maps.claims import CHECKED_ROWS, check_claims, check_claims_on_random_logits
 from nishimori.maps.kinds import claims_to_check
 from nishimori.maps.map import Map, apply_checked
-from nishimori.maps.temperature import temperature_of
-
-
-def is_flat(X: Any) -> bool:
-    """Whether ``X`` is one number per sample, as far as it can be told without reading it: files and loaders are not flat."""
-    if isinstance(X, list | tuple):
-        return bool(X) and isinstance(X[0], Real)
-    return len(getattr(X, "shape", ())) == 1
-
+from nishimori.maps.temperature import Temperature, temperature_of
 
 COMMON = ("input", "classes", "floor")
 """The parameters that every calibrator has besides those of its method."""
 
 
-class FittedMethod(ABC):
-    """A method that chooses a map, and what it has chosen.
+class FittedMethod(Protocol):
+    """What `Calibrator` and `BareCalibrator` have in common, for the shell and for the functions of this file."""
 
-    A subclass has the parameters ``input``, ``classes`` and ``floor`` and a `fit` that takes its data from `rows_from` and
-    ends with ``return self.learn(...)``.
-    """
-
-    is_fixed: ClassVar[bool] = False  # whether `fit` learns nothing from the data
+    is_fixed: ClassVar[bool]
     input: Input | None
     input_: Input
     classes: Classes
-    floor: Floor = None  # a subclass without this parameter raises only exact zeros
+    floor: Floor
     floor_: float | None
     map_: Map
     classes_: HostArray
@@ -67,192 +57,234 @@ class FittedMethod(ABC):
     group_column_: str | None
     n_samples_: int | None
     residual_: float | None
-    data_digest_: str | None = None
+    data_digest_: str | None
     temperature_se_: float | None
+    _is_flat_: bool
 
-    @abstractmethod
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from scores ``X`` and true classes ``y``."""
+    @property
+    def fit(self) -> Callable[..., Any]: ...
+    @property
+    def method_name(self) -> str: ...
+    @property
+    def temperature_(self) -> float | None: ...
+    def method_params(self) -> dict[str, Any]:
+        """The parameters of the method."""
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write what was learned to a small JSON file."""
+
+    def _expected_passes(self, data: Rows) -> int | None: ...
+
+
+def open_to_fit(
+    made: FittedMethod,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    clusters: Any = None,
+    groups: Any = None,
+    *,
+    ignore_index: int | None = None,
+) -> Rows:
+    """The data to fit to; values are checked when they are first read."""
+    check_constructor(made)
+    options: RowOptions = {"sample_weight": sample_weight, "clusters": clusters, "groups": groups}
+    options["ignore_index"] = ignore_index
+    if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
+        options["floor"] = made.floor if is_auto(made.floor) else None
+    else:
+        options |= {"input": made.input, "classes": made.classes, "floor": made.floor}
+    return open_rows(X, y, names=("X", "y"), choose_floor=choose_floor, **options)
+
+
+def label_name(X: Any) -> str:
+    """What messages call the labels: `Rows` have them themselves, else they are the argument ``y``."""
+    return "labels" if is_rows(X) else "y"
+
+
+def is_flat(X: Any) -> bool:
+    """Whether ``X`` is one number per sample, as far as it can be told without reading it: files and loaders are not flat."""
+    if isinstance(X, list | tuple):
+        return bool(X) and isinstance(X[0], Real)
+    return len(getattr(X, "shape", ())) == 1
+
+
+def keep(
+    made: FittedMethod,
+    X: Any,
+    data: Rows,
+    map_: Map,
+    n_samples: int,
+    residual: float | None = None,
+    temperature_se: float | None = None,
+) -> None:
+    """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
+    classes = class_labels(made.classes, data.n_classes)
+    check_map(map_, data.n_classes, data)
+    made.map_ = map_
+    made.input_ = data.input if made.input is None else made.input
+    made.floor_ = made.floor  # type: ignore[assignment]
+    if is_auto(made.floor):
+        made.floor_ = data.floor if made.input_ == "probabilities" else None
+    made.n_features_in_ = data.n_classes
+    made.classes_ = classes
+    made.n_samples_ = n_samples
+    made.residual_ = residual
+    made.data_digest_ = None if made.is_fixed else data.digest
+    made.temperature_se_ = temperature_se
+    name_columns(made, column_names(X))
+    made._is_flat_ = is_flat(X)
+
+
+def keep_temperature(made: FittedMethod, X: Any, data: Rows, fit: TemperatureFit) -> None:
+    """Keep one temperature, and what else its method shows."""
+    info = fit.fit_info
+    keep(made, X, data, Temperature(fit.temperature), info.n_samples, info.residual, info.temperature_se)
+    vars(made).update(fit.attributes, fit_info_=info, n_passes_=info.n_passes)
+
+
+def keep_record(made: FittedMethod, record: Record) -> None:
+    """Restore from ``record`` what every calibrator has."""
+    origin = record.provenance
+    made.map_ = record.map
+    made.input_ = record.input
+    made.floor_ = record.floor
+    if record.input == "probabilities" and record.floor is None:
+        made.floor = None  # a new fit would choose one
+    made.n_samples_ = origin.n_samples
+    made.residual_ = origin.residual
+    made.data_digest_ = origin.data_digest
+    made.temperature_se_ = origin.temperature_se
+    if origin.n_classes is not None:
+        made.classes_ = class_labels(origin.classes, origin.n_classes)
+        made.n_features_in_ = origin.n_classes
+    check_map(record.map, origin.n_classes)
+    made._is_flat_ = bool(origin.is_flat)
+    name_columns(made, origin.columns, origin.label_column, origin.score_column, origin.group_column)
+
+
+def name_columns(
+    made: FittedMethod,
+    names: Sequence[str] | None,
+    label_column: str | None = None,
+    score_column: str | None = None,
+    group_column: str | None = None,
+) -> None:
+    """Note what the columns of ``X``, of the labels and of the groups are called, where ``X`` itself cannot say.
+
+    Other names of the columns of ``X`` are refused from then on. ``score_column`` is where a single column or array holds all
+    scores.
+    """
+    refuse_permuted(names, made.classes)
+    if names is not None:
+        made.feature_names_in_ = np.array(names, dtype=object)
+    elif hasattr(made, "feature_names_in_"):
+        del made.feature_names_in_
+    made.label_column_ = label_column
+    made.score_column_ = score_column
+    made.group_column_ = group_column
+
+
+def check_n_classes(made: FittedMethod, data: Rows, name: str) -> None:
+    """Refuse rows whose number of classes is not that of the data that were fitted to."""
+    fitted_to = getattr(made, "n_features_in_", data.n_classes)
+    if data.n_classes != fitted_to:
+        raise InputError(name, f"have {fitted_to} classes, as the calibrator has", got=data.n_classes)
+
+
+def record_of(made: FittedMethod, estimates: dict[str, float] | None) -> Record:
+    """What a file keeps; ``estimates`` are further numbers of the fit, which the method itself understands."""
+    names = getattr(made, "feature_names_in_", None)
+    origin = Provenance(
+        method=made.method_name,
+        params=made.method_params(),
+        classes=None if made.classes is None else made.classes_.tolist(),
+        columns=None if names is None else names.tolist(),
+        label_column=made.label_column_,
+        score_column=made.score_column_,
+        group_column=made.group_column_,
+        n_classes=len(made.classes_) if hasattr(made, "classes_") else None,
+        n_samples=made.n_samples_,
+        residual=made.residual_,
+        temperature_se=getattr(made, "temperature_se_", None),
+        estimates=estimates,
+        is_flat=getattr(made, "_is_flat_", False),
+        data_digest=made.data_digest_,
+        library_version=nishimori.__version__,
+    )
+    floor = None if made.floor_ is None else float(made.floor_)
+    return Record(made.map_, made.input_, origin, floor)
+
+
+class BareCalibrator:
+    """A method of one temperature and what it has learned, as the shell runs it: without scikit-learn."""
+
+    is_fixed: ClassVar[bool] = False
+    input_: Input
+    floor_: float | None
+    map_: Map
+    classes_: HostArray
+    feature_names_in_: HostArray
+    n_features_in_: int
+    label_column_: str | None
+    score_column_: str | None
+    group_column_: str | None
+    n_samples_: int | None
+    residual_: float | None
+    data_digest_: str | None
+    temperature_se_: float | None
+    _is_flat_: bool
+    fit_info_: FitInfo
+    n_passes_: int
+    _estimates_: dict[str, float] | None
+
+    def __init__(
+        self, method: TemperatureMethod, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
+    ) -> None:
+        self.method = method
+        self.input: Input | None = input
+        self.classes = classes
+        self.floor: Floor = floor
+
+    @classmethod
+    def from_record(cls, kind: type[TemperatureMethod], record: Record, path: str | os.PathLike[str]) -> Self:
+        """The method of this kind that a file describes, ready to use."""
+        try:
+            made = cls(kind(**record.provenance.params), **record.common_parameters)
+            if record.provenance.n_classes is not None:
+                made.method.check(record.provenance.n_classes)
+        except Exception:
+            raise record.parameters_error(path) from None
+        keep_record(made, record)
+        vars(made).update(made.method.restored(record))
+        return made
+
+    def fit(self, data: Any, *, counts: bool = False) -> Self:
+        """Choose the temperature from rows, or from what was summed of them."""
+        rows = open_to_fit(self, data, None, None)
+        keep_temperature(self, data, rows, self.method.fit(rows, label_name=label_name(data), counts=counts or rows.counts))
+        return self
 
     @property
     def method_name(self) -> str:
-        """What the method is called: its registered name, else where it can be imported from."""
-        return table.name_of(type(self))
-
-    @property
-    def method(self) -> str:
-        """The name of the method; in some classes a parameter, such as "ec" or "ts" of `BiasCorrected`."""
-        return self.method_name
+        """The name of the method in the table."""
+        return table.name_of(type(self.method))
 
     @property
     def temperature_(self) -> float | None:
-        """What logits are divided by; None for a map that does more than that."""
-        if "map_" not in self.__dict__:
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute 'temperature_'")
+        """What logits are divided by."""
         return temperature_of(self.map_)
 
-    def expected_passes(self, data: Rows) -> int | None:  # noqa: ARG002 - for those that can
-        """About how often `fit` reads all rows, if it can start from a sample of them; None where nobody knows."""
-        return None
-
-    def rows_from(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        clusters: Any = None,
-        groups: Any = None,
-        *,
-        ignore_index: int | None = None,
-    ) -> Rows:
-        """The data to fit to; values are checked when they are first read."""
-        check_constructor(self)
-        options: RowOptions = {"sample_weight": sample_weight, "clusters": clusters, "groups": groups}
-        options["ignore_index"] = ignore_index
-        if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
-            options["floor"] = self.floor if is_auto(self.floor) else None
-        else:
-            options |= {"input": self.input, "classes": self.classes, "floor": self.floor}
-        return open_rows(X, y, names=("X", "y"), choose_floor=choose_floor, **options)
-
-    def rows_to_fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        clusters: Any,
-        counts: bool,
-        groups: Any = None,
-        *,
-        ignore_index: int | None = None,
-    ) -> tuple[Rows, bool]:
-        """The data to fit to, and whether weights are counts: because it is said to `fit`, or because the rows say so."""
-        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
-        return data, counts or data.counts
-
-    @staticmethod
-    def label_name(X: Any) -> str:
-        """What messages call the labels: `Rows` have them themselves, else they are the argument ``y``."""
-        return "labels" if is_rows(X) else "y"
-
-    def learn(
-        self,
-        X: Any,
-        data: Rows,
-        map_: Map,
-        n_samples: int,
-        residual: float | None = None,
-        temperature_se: float | None = None,
-    ) -> Self:
-        """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
-        classes = class_labels(self.classes, data.n_classes)
-        check_map(map_, data.n_classes, data)
-        self.map_ = map_
-        self.input_ = data.input if self.input is None else self.input
-        self.floor_ = self.floor  # type: ignore[assignment]
-        if is_auto(self.floor):
-            self.floor_ = data.floor if self.input_ == "probabilities" else None
-        self.n_features_in_ = data.n_classes
-        self.classes_ = classes
-        self.n_samples_ = n_samples
-        self.residual_ = residual
-        self.data_digest_ = None if self.is_fixed else data.digest
-        self.temperature_se_ = temperature_se
-        self.name_columns(column_names(X))
-        self._is_flat_ = is_flat(X)
-        return self
-
-    def check_parameters(self, n_classes: int) -> None:  # noqa: B027 - for those that can
-        """Refuse parameters that do not suit this many classes."""
-
-    @classmethod
-    def from_record(cls, record: Record, path: str | os.PathLike[str]) -> Self:
-        """The method that a file describes, ready to use."""
-        try:
-            made = cls(**record.parameters)
-            if record.provenance.n_classes is not None:
-                made.check_parameters(record.provenance.n_classes)
-        except Exception:
-            raise record.parameters_error(path) from None
-        return made.restore(record)
-
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
-        origin = record.provenance
-        self.map_ = record.map
-        self.input_ = record.input
-        self.floor_ = record.floor
-        if record.input == "probabilities" and record.floor is None:
-            self.floor = None  # a new fit would choose one
-        self.n_samples_ = origin.n_samples
-        self.residual_ = origin.residual
-        self.data_digest_ = origin.data_digest
-        self.temperature_se_ = origin.temperature_se
-        if origin.n_classes is not None:
-            self.classes_ = class_labels(origin.classes, origin.n_classes)
-            self.n_features_in_ = origin.n_classes
-        check_map(record.map, origin.n_classes)
-        self._is_flat_ = bool(origin.is_flat)
-        self.name_columns(origin.columns, origin.label_column, origin.score_column, origin.group_column)
-        return self
-
-    def name_columns(
-        self,
-        names: Sequence[str] | None,
-        label_column: str | None = None,
-        score_column: str | None = None,
-        group_column: str | None = None,
-    ) -> None:
-        """Note what the columns of ``X``, of the labels and of the groups are called, where ``X`` itself cannot say.
-
-        Other names of the columns of ``X`` are refused from then on. ``score_column`` is where a single column or array holds
-        all scores.
-        """
-        refuse_permuted(names, self.classes)
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        self.label_column_ = label_column
-        self.score_column_ = score_column
-        self.group_column_ = group_column
-
-    def check_columns(self, X: Any, name: str = "X") -> None:
-        """Refuse rows whose number of classes is not that of the data that were fitted to."""
-        known = getattr(self, "n_features_in_", X.n_classes)
-        if X.n_classes != known:
-            raise InputError(name, f"have {known} classes, as the calibrator has", got=X.n_classes)
-
-    def record(self) -> Record:
-        """What a file keeps."""
-        names = getattr(self, "feature_names_in_", None)
-        origin = Provenance(
-            method=self.method_name,
-            params=self.method_params(),
-            classes=None if self.classes is None else self.classes_.tolist(),
-            columns=None if names is None else names.tolist(),
-            label_column=self.label_column_,
-            score_column=self.score_column_,
-            group_column=self.group_column_,
-            n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
-            n_samples=self.n_samples_,
-            residual=self.residual_,
-            temperature_se=getattr(self, "temperature_se_", None),
-            estimates=self.estimates(),
-            is_flat=getattr(self, "_is_flat_", False),
-            data_digest=self.data_digest_,
-            library_version=nishimori.__version__,
-        )
-        floor = None if self.floor_ is None else float(self.floor_)
-        return Record(self.map_, self.input_, origin, floor)
-
-    def estimates(self) -> dict[str, float] | None:
-        """Further numbers of the fit that a file keeps; none by default."""
-        return None
-
     def method_params(self) -> dict[str, Any]:
-        """The parameters of the method, which `nishimori.calibrator` takes besides its name."""
-        return {name: plain(getattr(self, name)) for name in sorted(own_parameters(type(self)))}
+        """The parameters of the method."""
+        return {name: plain(getattr(self.method, name)) for name in sorted(own_parameters(type(self.method)))}
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write what was learned to a small JSON file, as `Calibrator.save` does."""
+        record_of(self, self._estimates_).write(path, overwrite=overwrite)
+
+    def _expected_passes(self, data: Rows) -> int:
+        return self.method.expected_passes(data)
 
 
 def own_parameters(target: Any) -> tuple[str, ...]:
@@ -279,7 +311,7 @@ def fit_checked(method: M, *data: Any, **options: Any) -> M:
     """A calibrator after its `fit`; refuses one of somebody's own that does not return what it has learned."""
     check_constructor(method)
     found: Any = method.fit(*data, **options)
-    is_method = isinstance(found, FittedMethod)
+    is_method = hasattr(found, "method_params")
     if not is_method or not hasattr(found, "map_"):
         got = "a calibrator without a map" if is_method else f"a result of the type {type(found).__name__}"
         raise InputError(f"{type(method).__name__}.fit", "end with `return self.learn(...)`", got=got)

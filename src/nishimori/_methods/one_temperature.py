@@ -1,39 +1,69 @@
-"""Methods that divide all logits by one temperature: each is an observable whose means must agree."""
+"""Methods that divide all logits by one temperature: what is fitted, without scikit-learn.
 
-from abc import abstractmethod
-from typing import Any, Self, cast
+Most are an observable whose means must agree; `Adaptive` lies between two of them. A method holds its parameters and nothing
+else: `fit` returns what it has found. Calibrators have one, and so has the shell.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import exp
+from typing import Any
 
 import numpy as np
 
+from nishimori._fit.adaptive import Adapted, match_both
 from nishimori._fit.match import FitInfo, Match
-from nishimori._fit.search import TemperatureSolution, find_temperature
+from nishimori._fit.search import find_temperature
 from nishimori._fit.smoothed import match_smoothed
-from nishimori._methods.fitted_method import FittedMethod
 from nishimori._methods.record import Record
-from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
 from nishimori._support.intervals import Interval
 from nishimori._support.numbers import whole
+from nishimori._support.roots import Root
 from nishimori.errors import InputError
-from nishimori.maps.temperature import Temperature
+from nishimori.maps.temperature import temperature_of
 
 
-class OneTemperatureMethod(FittedMethod):
-    """The search for the temperature; subclasses choose the observable."""
+@dataclass(frozen=True)
+class TemperatureFit:
+    """One temperature, how it was found, and what else calibrators show of the fit, by the names of their attributes."""
+
+    temperature: float
+    fit_info: FitInfo
+    attributes: Mapping[str, Any]
+
+
+class TemperatureMethod(ABC):
+    """A method that finds one temperature."""
+
+    @abstractmethod
+    def fit(self, data: Rows, *, label_name: str, counts: bool) -> TemperatureFit:
+        """Find the temperature; ``label_name`` is what messages call the labels."""
+
+    @abstractmethod
+    def restored(self, record: Record) -> dict[str, Any]:
+        """What calibrators show of a fit that was saved."""
+
+    @abstractmethod
+    def expected_passes(self, data: Rows) -> int:
+        """About how often `fit` reads all rows, if it can start from a sample of them."""
+
+    def check(self, n_classes: int) -> None:  # noqa: B027 - for those that have parameters
+        """Refuse parameters that do not suit this many classes."""
+
+
+class ObservableMethod(TemperatureMethod):
+    """The temperature at which one observable has the same mean under the model and at the labels."""
 
     smooth_labels: bool = False
-    fit_info_: FitInfo
-    n_passes_: int
-    temperature_bounds_: Interval | None = None
-    is_uniform_: bool
 
     @abstractmethod
     def observable_for(self, n_classes: int) -> Observable:
         """What is matched; refuses parameters that do not suit this many classes."""
 
-    def check_parameters(self, n_classes: int) -> None:
+    def check(self, n_classes: int) -> None:
         """Refuse parameters that do not suit this many classes."""
         self.observable_for(n_classes)
 
@@ -41,112 +71,43 @@ class OneTemperatureMethod(FittedMethod):
         """One, and another for the errors of clusters, which are measured at the temperature itself."""
         return 2 if data.has_clusters else 1
 
-    @property
-    def temperature_(self) -> float:
-        return cast("float", super().temperature_)
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the temperature from validation logits ``X`` and labels ``y``.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
-            Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score. With
-            more dimensions, such as (sequences, tokens, vocabulary), each position is a sample. Or a `TopK` of the most
-            probable classes.
-        y : array of shape (n_samples,), or as ``X`` before the classes
-            True classes.
-        sample_weight : array of the shape of ``y``, optional
-            A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
-        clusters : array of the shape of ``y``, optional
-            Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster
-            for each sample, or for each sequence of tokens. The standard error then takes clusters as independent, and samples
-            of a cluster as not.
-        counts : bool
-            Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
-        ignore_index : int, optional
-            Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
-
-        Raises
-        ------
-        NoTemperatureError
-            If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
-        """
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+    def fit(self, data: Rows, *, label_name: str, counts: bool) -> TemperatureFit:
+        """Find the temperature; that of smoothed labels has no standard error."""
         observable = self.observable_for(data.n_classes)
-        if self._smooths():
-            return self._fit_smoothed(X, data, observable, counts=counts)
-        return self._keep(X, data, find_temperature(data, observable, label_name=self.label_name(X), counts=counts))
-
-    def adopt(self, X: Any, data: Rows, matched: Match, position: int) -> Self:
-        """Keep the temperature of one observable of a search in ``data``, which are those of ``X``; raises if there is none."""
-        return self._keep(X, data, TemperatureSolution(*matched.solution(position)))
-
-    def _keep(self, X: Any, data: Rows, solution: TemperatureSolution) -> Self:
-        """Keep what a search has found."""
-        fit_info = solution.fit_info
-        error = fit_info.temperature_se
-        self.learn(X, data, Temperature(solution.temperature), fit_info.n_samples, fit_info.residual, temperature_se=error)
-        self.n_passes_ = fit_info.n_passes
-        self.fit_info_ = fit_info
-        self.temperature_bounds_ = solution.bounds
-        self.is_uniform_ = False
-        return self
-
-    def _smooths(self) -> bool:
         if not isinstance(self.smooth_labels, bool | np.bool_):
             raise InputError("smooth_labels", "be True or False", got=repr(self.smooth_labels))
-        return bool(self.smooth_labels)
-
-    def _fit_smoothed(self, X: Any, data: Rows, observable: Observable, *, counts: bool) -> Self:
-        """Choose the temperature of smoothed labels, which has no standard error."""
+        if not self.smooth_labels:
+            temperature, fit_info, bounds = find_temperature(data, observable, label_name=label_name, counts=counts)
+            return TemperatureFit(temperature, fit_info, _shown(bounds))
         assert isinstance(observable, Confidence | TopN | Energy), "only these methods have the parameter"
-        found = match_smoothed(data, observable, label_name=self.label_name(X), counts=counts)
-        self.learn(X, data, Temperature(found.temperature), found.fit_info.n_samples, found.fit_info.residual)
-        self.n_passes_ = found.fit_info.n_passes
-        self.fit_info_ = found.fit_info
-        self.temperature_bounds_ = None
-        self.is_uniform_ = found.is_uniform
-        found.warn()
-        return self
+        smoothed = match_smoothed(data, observable, label_name=label_name, counts=counts)
+        smoothed.warn()
+        estimates = {"uniform": float(smoothed.is_uniform)}
+        attributes = _shown(None, is_uniform=smoothed.is_uniform, estimates=estimates)
+        return TemperatureFit(smoothed.temperature, smoothed.fit_info, attributes)
 
-    def estimates(self) -> dict[str, float] | None:
+    def restored(self, record: Record) -> dict[str, Any]:
         """Whether the temperature stands for the uniform distribution, where that may be."""
-        return {"uniform": float(self.is_uniform_)} if self.smooth_labels else super().estimates()
-
-    def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
-        super().restore(record)
-        self.is_uniform_ = bool((record.provenance.estimates or {}).get("uniform"))
-        return self
+        is_uniform = bool((record.provenance.estimates or {}).get("uniform"))
+        return _shown(None, is_uniform=is_uniform, estimates={"uniform": float(is_uniform)} if self.smooth_labels else None)
 
 
-class ExpectationConsistencyMethod(OneTemperatureMethod):
-    """The temperature at which mean confidence equals accuracy; the calibrator is `ExpectationConsistency`."""
+def _shown(bounds: Interval | None, *, is_uniform: bool = False, estimates: dict[str, float] | None = None) -> dict[str, Any]:
+    return {"temperature_bounds_": bounds, "is_uniform_": is_uniform, "_estimates_": estimates}
 
-    def __init__(
-        self,
-        *,
-        top_n: int = 1,
-        smooth_labels: bool = False,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.top_n = top_n
-        self.smooth_labels = smooth_labels
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+
+def solution_of(matched: Match, position: int) -> TemperatureFit:
+    """The temperature of one observable of a search for several; raises if there is none."""
+    temperature, fit_info = matched.solution(position)
+    return TemperatureFit(temperature, fit_info, _shown(None))
+
+
+@dataclass(frozen=True)
+class EC(ObservableMethod):
+    """The temperature at which mean confidence equals accuracy; parameters as for `ExpectationConsistency`."""
+
+    top_n: int = 1
+    smooth_labels: bool = False
 
     def observable_for(self, n_classes: int) -> Observable:
         """Confidence, or the probability of the N largest classes."""
@@ -154,17 +115,71 @@ class ExpectationConsistencyMethod(OneTemperatureMethod):
         return Confidence() if n == 1 else TopN(n)
 
 
-class TemperatureScalingMethod(OneTemperatureMethod):
-    """The temperature at which the mean cross-entropy is lowest; the calibrator is `TemperatureScaling`."""
+@dataclass(frozen=True)
+class TS(ObservableMethod):
+    """The temperature at which the mean cross-entropy is lowest; parameters as for `TemperatureScaling`."""
 
-    def __init__(
-        self, *, smooth_labels: bool = False, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
-    ) -> None:
-        self.smooth_labels = smooth_labels
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+    smooth_labels: bool = False
 
     def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
         """The logit itself."""
         return Energy()
+
+
+@dataclass(frozen=True)
+class OwnObservable(ObservableMethod):
+    """The temperature at which an observable of the user's own has the same mean under the model and at the labels."""
+
+    observable: Observable
+
+    def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
+        """The one that was passed."""
+        if not isinstance(self.observable, Observable):
+            raise InputError("observable", "be an instance of a subclass of nishimori.Observable", got=repr(self.observable))
+        return self.observable
+
+
+@dataclass(frozen=True)
+class Adaptive(TemperatureMethod):
+    """The temperature of EC, as far as the data can tell it from that of TS."""
+
+    def expected_passes(self, data: Rows) -> int:  # noqa: ARG002
+        """Two: the second is for the errors at both temperatures."""
+        return 2
+
+    def fit(self, data: Rows, *, label_name: str, counts: bool) -> TemperatureFit:
+        """Find both temperatures in one search, and the one between them."""
+        return self.choose(match_both(data, label_name=label_name, counts=counts))
+
+    def choose(self, matched: Match) -> TemperatureFit:
+        """The temperature between those that `match_both` has found."""
+        adapted = Adapted.of(matched)
+        return TemperatureFit(adapted.temperature, _fit_info(matched, adapted), _shown_adapted(adapted))
+
+    def restored(self, record: Record) -> dict[str, Any]:
+        """Both temperatures and their errors, which the estimates of a file are enough for."""
+        return _shown_adapted(Adapted.from_estimates(record.provenance.estimates or {}, temperature_of(record.map)))
+
+
+def _shown_adapted(adapted: Adapted | None) -> dict[str, Any]:
+    if adapted is None:
+        return {"_adapted_": None, "_estimates_": None}
+    return {
+        "ec_": None if adapted.log_ec is None else exp(adapted.log_ec),
+        "ts_": None if adapted.log_ts is None else exp(adapted.log_ts),
+        "weight_": adapted.weight,
+        "_adapted_": adapted,
+        "_estimates_": adapted.estimates(),
+    }
+
+
+def _fit_info(matched: Match, adapted: Adapted) -> FitInfo:
+    """The fit info of the search for both temperatures, with the residual and the error of the one between them."""
+    ec = matched.roots[0]
+    if not isinstance(ec, Root):
+        return matched.fit_info(1)
+    step = -adapted.log_temperature - ec.x
+    if step == 0:
+        return matched.fit_info(0)
+    predicted = ec.residual + ec.point.after(step) - ec.point.value
+    return replace(matched.fit_info(0), residual=predicted, temperature_se=adapted.temperature_se, is_measured=False)

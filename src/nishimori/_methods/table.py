@@ -55,7 +55,7 @@ class BuiltIn(NamedTuple):
 METHODS = {
     "ec": BuiltIn("one_temperature:ExpectationConsistency", "one T, at which mean confidence equals accuracy", True),
     "ts": BuiltIn("one_temperature:TemperatureScaling", "one T, at which the cross-entropy is lowest", True),
-    "adaptive": BuiltIn("adaptive:AdaptiveConsistency", "one T between those of ts and ec (default)", True),
+    "adaptive": BuiltIn("one_temperature:AdaptiveConsistency", "one T between those of ts and ec (default)", True),
     "best": BuiltIn("best:Best", "the method with the lowest cross-validated loss"),
     "none": BuiltIn("fixed:Uncalibrated", "nothing, T = 1, to compare others with", True),
     "group": BuiltIn("groups:GroupConsistency", "one T per predicted class, or per named group", True),
@@ -83,9 +83,9 @@ CONSISTENT = BUILT_IN["vector+ec"]
 """Where the class of all such methods is; "vector+ec" stands for them in lists."""
 
 BARE = {
-    "ec": "nishimori._methods.one_temperature:ExpectationConsistencyMethod",
-    "ts": "nishimori._methods.one_temperature:TemperatureScalingMethod",
-    "adaptive": "nishimori._methods.adaptive:AdaptiveMethod",
+    "ec": "nishimori._methods.one_temperature:EC",
+    "ts": "nishimori._methods.one_temperature:TS",
+    "adaptive": "nishimori._methods.one_temperature:Adaptive",
 }
 """Where the methods are that the shell runs without scikit-learn, which takes longer to import than a small fit takes."""
 

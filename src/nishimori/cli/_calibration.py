@@ -9,7 +9,7 @@ import numpy as np
 
 from nishimori._files.file_rows import SUFFIXES
 from nishimori._methods import table
-from nishimori._methods.fitted_method import FittedMethod
+from nishimori._methods.fitted_method import BareCalibrator, FittedMethod
 from nishimori._methods.record import Record, content_of
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import join_names
@@ -28,9 +28,9 @@ def calibrator_in(path: Path) -> FittedMethod:
     """The calibrator of a file; that of a multilabel model is refused, because files of scores have one label per row."""
     refuse_other(path, CALIBRATION, CALIBRATION, MULTILABEL, UNREADABLE, UNKNOWN)
     record = Record.of(content_of(path), path)
-    bare: type[FittedMethod] | None = table.find_bare(record.provenance.method)
-    if bare is not None:
-        return bare.from_record(record, path)
+    method = table.find_bare(record.provenance.method)
+    if method is not None:
+        return BareCalibrator.from_record(method, record, path)
     from nishimori._calibrators.methods import restore_calibrator  # noqa: PLC0415 - scikit-learn
 
     return restore_calibrator(record, path)

@@ -15,7 +15,7 @@ from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
 from nishimori._files.tables.columns import Roles
-from nishimori._methods.fitted_method import FittedMethod
+from nishimori._methods.fitted_method import FittedMethod, check_n_classes
 from nishimori._rows.rows import Reported, Rows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.groups import By
@@ -248,7 +248,7 @@ def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
     maps = _maps(calibrator, None)  # a sketch has the floor
     with collect_warnings() as told:
         if calibrator is not None:
-            calibrator.check_columns(sums, "sketch")
+            check_n_classes(calibrator, sums, "sketch")
             warn_of_same_rows(sums, {"The calibration": calibrator})
         how: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "metrics": wanted.metrics}
         found = scorecards(sums, list(maps.values()), **how)

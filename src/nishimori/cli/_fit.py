@@ -11,7 +11,7 @@ import typer
 
 import nishimori
 from nishimori._methods import table
-from nishimori._methods.fitted_method import FittedMethod, fit_checked, own_parameters
+from nishimori._methods.fitted_method import BareCalibrator, FittedMethod, fit_checked, name_columns, own_parameters
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
 from nishimori._sketch.sketch import Sketch
@@ -145,10 +145,10 @@ def fit(
     roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
     with collect_warnings() as told, show_progress(None) as report:
         rows = _files.open_files(files, roles, floor=floor)
-        _learn(calibrator, Reported(rows, "Fitting", report, calibrator.expected_passes(rows)), counts=counts)
+        _learn(calibrator, Reported(rows, "Fitting", report, calibrator._expected_passes(rows)), counts=counts)
     found = rows.contents
-    calibrator.name_columns(found.columns, found.label_column, found.column, groups)
-    calibrator.record().write(output, overwrite=force)
+    name_columns(calibrator, found.columns, found.label_column, found.column, groups)
+    calibrator.save(output, overwrite=force)
     _show(calibrator, wanted.top_n, output, told, as_json=as_json)
 
 
@@ -165,7 +165,7 @@ def _fit_to_sketch(sums: Sketch, output: Path, wanted: "_FitRequest", *, counts:
     _check_output(output, overwrite=force)
     with collect_warnings() as told:
         _learn(calibrator, sums, counts=counts)
-    calibrator.record().write(output, overwrite=force)
+    calibrator.save(output, overwrite=force)
     _show(calibrator, wanted.top_n, output, told, as_json=as_json)
 
 
@@ -203,9 +203,8 @@ class _FitRequest:
 
     def _made(self, common: dict[str, Any]) -> FittedMethod:
         """The method, without scikit-learn if it can do without."""
-        if (bare := table.find_bare(self.method)) is not None:
-            found: FittedMethod = bare(**common, **self._own(own_parameters(bare)))
-            return found
+        if (method := table.find_bare(self.method)) is not None:
+            return BareCalibrator(method(**self._own(own_parameters(method))), **common)
         try:
             taken = own_parameters(check_method(self.method, "--method"))
             return nishimori.calibrator(self.method, **common, **self._own(taken))

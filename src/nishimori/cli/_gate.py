@@ -16,7 +16,7 @@ from nishimori._evaluation.checks import GROUP_GAP, MetricBound, is_in_percent
 from nishimori._evaluation.gate import MIN_SAMPLES, NLL_CAP, SUITE, TABLE_HEADERS, Gate, Wanted, judge
 from nishimori._evaluation.metrics.table import find_metric
 from nishimori._files.tables.columns import Roles
-from nishimori._methods.fitted_method import FittedMethod
+from nishimori._methods.fitted_method import FittedMethod, check_n_classes
 from nishimori._rows.rows import Reported
 from nishimori._sums.groups import By
 from nishimori._support.disk import check_target, new_file
@@ -414,6 +414,6 @@ def _judge_sketch(sums: Any, calibration: Path | None, wanted: Wanted) -> Gate:
     agree_on_scores(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     if calibrator is None:
         return judge(sums, Temperature(1.0), wanted, "prediction")
-    calibrator.check_columns(sums, "sketch")
+    check_n_classes(calibrator, sums, "sketch")
     warn_of_same_rows(sums, {"The calibration": calibrator})
     return judge(sums, calibrator.map_, wanted, "prediction")

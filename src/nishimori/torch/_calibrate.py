@@ -183,17 +183,18 @@ def _needs_groups(chosen: "Calibrator") -> bool:
 
 def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
     """``chosen``, fitted, and the temperatures of EC and TS, which share its passes where they can."""
-    from nishimori._calibrators.adaptive import AdaptiveConsistency  # noqa: PLC0415
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415
     from nishimori._fit.adaptive import match_both  # noqa: PLC0415
     from nishimori._methods.fitted_method import fit_checked  # noqa: PLC0415
+    from nishimori._methods.one_temperature import Adaptive, ObservableMethod, solution_of  # noqa: PLC0415
 
-    if isinstance(chosen, AdaptiveConsistency):
+    method = chosen._method() if isinstance(chosen, OneTemperature) else None
+    if isinstance(chosen, OneTemperature) and isinstance(method, Adaptive):
         matched = match_both(data)
-        return chosen.adopt(data, data, matched), Temperatures.of(matched)
-    if isinstance(chosen, OneTemperature) and not chosen.smooth_labels:
-        observable = chosen.observable_for(data.n_classes)
+        return chosen._adopt(data, data, method.choose(matched)), Temperatures.of(matched)
+    if isinstance(chosen, OneTemperature) and isinstance(method, ObservableMethod) and not method.smooth_labels:
+        observable = method.observable_for(data.n_classes)
         wanted = [*BUILT_IN.values(), *([] if observable in BUILT_IN.values() else [observable])]
         matched = match(data, *wanted)
-        return chosen.adopt(data, data, matched, wanted.index(observable)), Temperatures.of(matched)
+        return chosen._adopt(data, data, solution_of(matched, wanted.index(observable))), Temperatures.of(matched)
     return fit_checked(chosen, data), temperatures_of(data, warn=False)

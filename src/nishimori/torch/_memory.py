@@ -173,8 +173,8 @@ def _observables(chosen: "Calibrator", n_classes: int) -> list[Observable]:
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415 - imports scikit-learn
 
     known = list(BUILT_IN.values())
-    own = chosen.observable_for(n_classes) if isinstance(chosen, OneTemperature) else known[0]
-    return known if own in known else [*known, own]
+    own = chosen._observable(n_classes) if isinstance(chosen, OneTemperature) else None
+    return known if own is None or own in known else [*known, own]
 
 
 def guard_for(chosen: "Calibrator") -> Guard:

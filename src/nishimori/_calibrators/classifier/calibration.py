@@ -98,7 +98,7 @@ class Calibration:
         made: Calibrator = clone(self.calibrator)
         data, params = (part.scores, self.y[part.rows]), self._params_of(part)
         if isinstance(made, Best):
-            made.limit_folds(len(part.rows), params)
+            made._limit_folds(len(part.rows), params)
         try:
             if not made.is_fixed and part.is_constant:
                 error = NoTemperatureError("The classifier gives every sample the same score.", end="flat")

@@ -206,7 +206,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def check_columns(self, X: Any, name: str = "X") -> Scores:
+    def _check_columns(self, X: Any, name: str = "X") -> Scores:
         """The scores, whose number and names of columns must be those that the calibrator was fitted to."""
         check_is_fitted(self, "maps_")
         scores = replace(scores_in(X, self.input_, self.floor_, name), remedy=FITTED_TO_PROBABILITIES)
@@ -244,7 +244,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def _from_logits(self, X: Any, rule: Any) -> Array:
         """``rule`` of the calibrated logits, block by block."""
-        given = self.check_columns(X)
+        given = self._check_columns(X)
         if isinstance(given.array, Stored):  # results are in memory, so the scores may be too
             given = replace(given, array=numeric(X, "X"))
         if self.input is None:

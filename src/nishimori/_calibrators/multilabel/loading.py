@@ -39,7 +39,7 @@ def _method(record: LabelRecord, path: Path) -> Any:
         return FIXED
     try:
         made = calibrator(record.method, **record.params)
-        made.check_parameters(2)
+        made._check_n_classes(2)
     except (InputError, TypeError, ValueError):
         raise FormatError(f"{path} is damaged: params is {record.params!r:.60}. Fit and save again.") from None
     return record.method if made.get_params() == calibrator(record.method).get_params() else made
