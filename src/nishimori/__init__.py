@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from nishimori import testing as testing
     from nishimori import torch as torch
     from nishimori._calibrators.best import Best as Best
-    from nishimori._calibrators.beta import Beta as Beta
     from nishimori._calibrators.bias_corrected import BiasCorrected as BiasCorrected
+    from nishimori._calibrators.binary import Beta as Beta
+    from nishimori._calibrators.binary import Platt as Platt
+    from nishimori._calibrators.binary import Quadratic as Quadratic
     from nishimori._calibrators.calibrator import Calibrator as Calibrator
+    from nishimori._calibrators.class_curves import HistogramBinning as HistogramBinning
+    from nishimori._calibrators.class_curves import Isotonic as Isotonic
     from nishimori._calibrators.classifier.calibrated_classifier import CalibratedClassifier as CalibratedClassifier
-    from nishimori._calibrators.classwise import ClasswiseTemperature as ClasswiseTemperature
     from nishimori._calibrators.consistent import Consistent as Consistent
-    from nishimori._calibrators.dirichlet import Dirichlet as Dirichlet
     from nishimori._calibrators.ensemble import EnsembleTemperature as EnsembleTemperature
     from nishimori._calibrators.fixed import FixedMap as FixedMap
     from nishimori._calibrators.fixed import FixedTemperature as FixedTemperature
     from nishimori._calibrators.fixed import from_temperature as from_temperature
     from nishimori._calibrators.groups import GroupConsistency as GroupConsistency
-    from nishimori._calibrators.histogram import HistogramBinning as HistogramBinning
-    from nishimori._calibrators.isotonic import Isotonic as Isotonic
     from nishimori._calibrators.methods import calibrator as calibrator
     from nishimori._calibrators.methods import methods as methods
     from nishimori._calibrators.methods import register as register
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from nishimori._calibrators.one_temperature import ExpectationConsistency as ExpectationConsistency
     from nishimori._calibrators.one_temperature import Matched as Matched
     from nishimori._calibrators.one_temperature import TemperatureScaling as TemperatureScaling
-    from nishimori._calibrators.platt import Platt as Platt
-    from nishimori._calibrators.platt import Quadratic as Quadratic
+    from nishimori._calibrators.scaling import ClasswiseTemperature as ClasswiseTemperature
+    from nishimori._calibrators.scaling import Dirichlet as Dirichlet
     from nishimori._calibrators.scaling import MatrixScaling as MatrixScaling
     from nishimori._calibrators.scaling import VectorScaling as VectorScaling
     from nishimori._calibrators.several_parameters import SeveralParameters as SeveralParameters

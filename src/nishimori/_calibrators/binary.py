@@ -1,8 +1,9 @@
-"""What calibrators of binary scores have in common: the calibrated log-odds are a sum of a few functions of the scores."""
+"""Calibrators of binary scores, Platt, quadratic and beta: their log-odds are a sum of a few functions of the scores."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NoReturn, Self
+from math import log
+from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
@@ -18,7 +19,10 @@ from nishimori._rows.scores import Floor, Input
 from nishimori._sums.census import CountZeros, warn_of_zeros
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
-from nishimori.errors import DegenerateDataError, InputError, NotConvergedError, setting
+from nishimori._support.warnings import notice
+from nishimori.errors import DegenerateDataError, InputError, InputWarning, NotConvergedError, setting
+from nishimori.maps.affine import Affine
+from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 
 
@@ -212,3 +216,219 @@ class BinaryCalibrator(Calibrator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+
+class Platt(BinaryCalibrator):
+    """Platt scaling: the calibrated log-odds are slope·s + intercept.
+
+    Here s are the log-odds that the scores give to the second class. Slope and intercept have the least cross-entropy. Unlike
+    one temperature, the intercept corrects a model that predicts one of the classes too often. Predictions may change.
+
+    Parameters
+    ----------
+    smooth_labels : bool
+        Whether the labels are moved away from 0 and 1 before the fit, by 1/(N + 2) for N samples of the same class, as
+        J. Platt proposed and as scikit-learn does. With few samples this lowers the loss on new data, and there are finite
+        parameters also where the scores separate the classes perfectly. Without it there are standard errors.
+    input, classes, floor
+        As for `ExpectationConsistency`. For ``input="probabilities"``, s is ln p − ln(1 − p).
+
+    Attributes
+    ----------
+    parameters_ : dict of float
+        "slope" and "intercept".
+    parameters_se_ : dict of float, or None
+        Their standard errors, with ``smooth_labels=False``.
+    why_no_se_ : str or None
+        Why there are none.
+    residual_ : float
+        The largest gap that is left between a mean under the model and at the labels.
+    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
+        As for `ExpectationConsistency`. The map is an `Affine`.
+
+    See Also
+    --------
+    Beta : two slopes, one for scores below and one for scores above zero.
+    Quadratic : the same with a square.
+    VectorScaling : for any number of classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import Platt
+    >>> rng = np.random.default_rng(0)
+    >>> score = 3 * rng.normal(size=4000)
+    >>> labels = score / 2 - 1 + rng.logistic(size=4000) > 0
+    >>> fitted = Platt(smooth_labels=False).fit(score, labels)
+    >>> for name, value in fitted.parameters_.items():
+    ...     print(f"{name} {value:.2f} ± {fitted.parameters_se_[name]:.2f}")
+    slope 0.51 ± 0.02
+    intercept -0.99 ± 0.04
+    """
+
+    @property
+    def _terms(self) -> dict[str, str]:
+        return {"slope": "s", "intercept": "1"}
+
+    def _map_for(self, parameters: Mapping[str, float]) -> Affine:
+        half = parameters["intercept"] / 2
+        return Affine(np.array(parameters["slope"]), np.array([-half, half]))
+
+
+class Quadratic(BinaryCalibrator):
+    """Quadratic scaling: the calibrated log-odds are square·s² + slope·s + intercept.
+
+    Here s are the log-odds that the scores give to the second class. The parameters have the least cross-entropy. The map need
+    not increase with s: beyond its vertex at s = −slope/(2·square), a larger score means a smaller probability. Predictions may
+    change.
+
+    Parameters
+    ----------
+    smooth_labels, input, classes, floor
+        As for `Platt`.
+
+    Attributes
+    ----------
+    parameters_ : dict of float
+        "square", "slope" and "intercept".
+    parameters_se_, why_no_se_, residual_
+        As for `Platt`.
+    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
+        As for `ExpectationConsistency`. The map is a `LogOdds`.
+
+    See Also
+    --------
+    Platt : the same without a square.
+    Beta : bends the other way to the left and to the right of zero, and always increases.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import Quadratic
+    >>> rng = np.random.default_rng(0)
+    >>> score = 2 * rng.normal(size=4000)
+    >>> labels = 0.2 * score**2 + score - 1 + rng.logistic(size=4000) > 0
+    >>> fitted = Quadratic(smooth_labels=False).fit(score, labels)
+    >>> for name, value in fitted.parameters_.items():
+    ...     print(f"{name} {value:.2f} ± {fitted.parameters_se_[name]:.2f}")
+    square 0.21 ± 0.01
+    slope 1.02 ± 0.03
+    intercept -0.98 ± 0.05
+    """
+
+    @property
+    def _terms(self) -> dict[str, str]:
+        return {"square": "s²", "slope": "s", "intercept": "1"}
+
+    def _map_for(self, parameters: Mapping[str, float]) -> LogOdds:
+        return LogOdds(parameters["slope"], parameters["slope"], parameters["intercept"], parameters["square"])
+
+
+Variant = Literal["abm", "am", "ab"]
+
+
+class Beta(BinaryCalibrator):
+    """Beta calibration: the calibrated log-odds are a·ln p − b·ln(1 − p) + c, with a ≥ 0 and b ≥ 0.
+
+    Here p is the probability that the scores give to the second class, 1/(1 + exp(−s)) for log-odds s. The parameters have the
+    least cross-entropy (M. Kull, T. Silva Filho and P. Flach, AISTATS 2017). Far below p = 1/2 the calibrated log-odds grow
+    with s as a·s, far above as b·s. They never decrease: a coefficient that would be negative is zero, and the others are
+    fitted again. Predictions may change.
+
+    Parameters
+    ----------
+    variant : {"abm", "am", "ab"}
+        All three parameters; one slope a = b, which is Platt scaling with a slope that is not negative; or no shift of the
+        middle: p = 1/2 stays 1/2, and c = (a − b)·ln 2.
+    smooth_labels, input, classes, floor
+        As for `Platt`.
+
+    Attributes
+    ----------
+    parameters_ : dict of float
+        "a", "b" and "c"; without "b" for "am", and without "c" for "ab".
+    parameters_se_ : dict of float, or None
+        Their standard errors, with ``smooth_labels=False``; 0 for a coefficient that is fixed at zero.
+    why_no_se_, residual_
+        As for `Platt`.
+    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
+        As for `ExpectationConsistency`. The map is a `LogOdds`.
+
+    See Also
+    --------
+    Platt : the same with one slope.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import Beta
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.uniform(size=4000)
+    >>> labels = 2 * np.log(p) - 0.5 * np.log(1 - p) + 1 + rng.logistic(size=4000) > 0
+    >>> fitted = Beta(smooth_labels=False, input="probabilities", floor=None).fit(p, labels)
+    >>> for name, value in fitted.parameters_.items():
+    ...     print(f"{name} {value:.2f} ± {fitted.parameters_se_[name]:.2f}")
+    a 1.87 ± 0.15
+    b 0.63 ± 0.11
+    c 0.76 ± 0.20
+    """
+
+    def __init__(
+        self,
+        *,
+        variant: Variant = "abm",
+        smooth_labels: bool = True,
+        input: Input | None = None,
+        classes: Classes = None,
+        floor: Floor = "auto",
+    ) -> None:
+        self.variant = variant
+        super().__init__(smooth_labels=smooth_labels, input=input, classes=classes, floor=floor)
+
+    @property
+    def _terms(self) -> dict[str, str]:
+        if self.variant not in get_args(Variant):
+            raise InputError("variant", "be 'abm', 'am' or 'ab'", got=repr(self.variant))
+        return {
+            "abm": {"a": "ln p", "b": "-ln(1-p)", "c": "1"},
+            "am": {"a": "s", "c": "1"},
+            "ab": {"a": "ln 2p", "b": "-ln 2(1-p)"},
+        }[self.variant]
+
+    def _map_for(self, parameters: Mapping[str, float]) -> LogOdds:
+        a = parameters["a"]
+        b = parameters.get("b", a)
+        return LogOdds(a, b, parameters.get("c", (a - b) * log(2)))
+
+    def _separates(self, seen: Overview) -> bool:
+        """Whether an increasing map separates the classes perfectly: only such maps can be used."""
+        if self.variant == "ab":
+            return seen.negative.largest <= 0 <= seen.positive.least
+        return seen.negative.largest <= seen.positive.least
+
+    def _fit_coefficients(self, search: LogisticSearch, regression: Regression) -> Coefficients:
+        """The coefficients of least loss among those that are not negative; as the loss is convex, some of them are zero."""
+        first, *others = ((0, 1), (0,), (1,)) if len(regression.terms) == 2 else ((0,),)
+        error, is_turned = None, search.seen.positive.largest <= search.seen.negative.least
+        for candidates in ([first], others):
+            allowed = []
+            for places in candidates:
+                try:
+                    found = search.least_loss(regression.with_terms(places))
+                except NotConvergedError as caught:  # as where a map that decreases separates the classes
+                    error = caught
+                    continue
+                if (found.slopes >= 0).all():
+                    allowed.append(found)
+                else:
+                    is_turned = True
+            if allowed:
+                return allowed[0] if len(allowed) == 1 else min(allowed, key=search.loss)
+        if error and not is_turned:
+            raise error
+        notice(
+            "The second class is not more likely where its score is larger, so that the calibrated probability does not depend "
+            f"on the score. Check that {setting('classes')} or the columns of {setting('X')} have the order of the labels.",
+            InputWarning,
+        )
+        return search.least_loss(regression.with_terms(()))

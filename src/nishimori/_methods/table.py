@@ -63,14 +63,14 @@ METHODS = {
     "vector": BuiltIn("scaling:VectorScaling", "a factor and a bias per class"),
     "matrix": BuiltIn("scaling:MatrixScaling", "a matrix, and a bias per class"),
     "vector+ec": BuiltIn("consistent:Consistent", "vector, or any other method, and then ec"),
-    "platt": BuiltIn("platt:Platt", "slope and intercept of the log-odds", is_for_two_classes=True),
-    "beta": BuiltIn("beta:Beta", "weights of ln p and ln(1 − p), and an intercept", is_for_two_classes=True),
-    "quadratic": BuiltIn("platt:Quadratic", "a parabola of the log-odds", is_for_two_classes=True),
-    "classwise": BuiltIn("classwise:ClasswiseTemperature", "one T per class"),
+    "platt": BuiltIn("binary:Platt", "slope and intercept of the log-odds", is_for_two_classes=True),
+    "beta": BuiltIn("binary:Beta", "weights of ln p and ln(1 − p), and an intercept", is_for_two_classes=True),
+    "quadratic": BuiltIn("binary:Quadratic", "a parabola of the log-odds", is_for_two_classes=True),
+    "classwise": BuiltIn("scaling:ClasswiseTemperature", "one T per class"),
     "ensemble": BuiltIn("ensemble:EnsembleTemperature", "a mixture of p, p at T, and equal probabilities", True),
-    "dirichlet": BuiltIn("dirichlet:Dirichlet", "a matrix for log p, and a bias per class"),
-    "isotonic": BuiltIn("isotonic:Isotonic", "an increasing curve per class"),
-    "histogram": BuiltIn("histogram:HistogramBinning", "a frequency per bin and class"),
+    "dirichlet": BuiltIn("scaling:Dirichlet", "a matrix for log p, and a bias per class"),
+    "isotonic": BuiltIn("class_curves:Isotonic", "an increasing curve per class"),
+    "histogram": BuiltIn("class_curves:HistogramBinning", "a frequency per bin and class"),
 }
 
 BUILT_IN = {name: f"nishimori._calibrators.{method.place}" for name, method in METHODS.items()}

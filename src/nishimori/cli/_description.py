@@ -174,8 +174,8 @@ def _classes(calibrator: FittedMethod) -> list[str]:
 
 def _own_rules() -> dict[type, Callable[[Any, Any], list[str]]]:
     """The rules of calibrators that say more, or less, than others with the same kind of map."""
-    from nishimori._calibrators.classwise import ClasswiseTemperature  # noqa: PLC0415 - scikit-learn
-    from nishimori._calibrators.platt import Platt  # noqa: PLC0415 - scikit-learn
+    from nishimori._calibrators.binary import Platt  # noqa: PLC0415 - scikit-learn
+    from nishimori._calibrators.scaling import ClasswiseTemperature  # noqa: PLC0415 - scikit-learn
 
     return {Platt: _of_parameters, ClasswiseTemperature: _of_scales}
 

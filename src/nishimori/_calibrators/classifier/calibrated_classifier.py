@@ -11,7 +11,6 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.classifier.calibration import Calibration, prepare
 from nishimori._calibrators.classifier.folds import (
@@ -36,6 +35,7 @@ from nishimori._calibrators.classifier.targets import classes_of, flat_targets
 from nishimori._calibrators.methods import new_calibrator
 from nishimori._rows.scores import Floor
 from nishimori._support.arrays import HostArray
+from nishimori._support.sklearn import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from nishimori.errors import InputError
 
 

@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import nishimori
-from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, TransformerMixin
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.multilabel.decisions import Decisions, check_values, decisions, refuse_probabilities, scores_in
 from nishimori._calibrators.multilabel.label_fits import Sharing, binary_method, check_parameters, fit_labels
@@ -25,6 +24,7 @@ from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric
+from nishimori._support.sklearn import BaseEstimator, ClassifierMixin, TransformerMixin
 from nishimori.errors import InputError
 from nishimori.maps.map import Map, in_blocks
 

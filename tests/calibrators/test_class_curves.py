@@ -339,7 +339,7 @@ def test_bins_that_cannot_be_are_refused(monkeypatch):
         with pytest.raises(InputError) as refused:
             HistogramBinning(**params).fit(LOGITS, LABELS)
         assert str(refused.value) == message
-    monkeypatch.setattr("nishimori._calibrators.histogram._MOST_BINS", 10)
+    monkeypatch.setattr("nishimori._calibrators.class_curves._MOST_BINS", 10)
     with pytest.raises(InputError, match=r"`n_bins` must be at most 2 for 4 classes, got 3\."):
         HistogramBinning(n_bins=3).fit(LOGITS, LABELS)
     monkeypatch.undo()
