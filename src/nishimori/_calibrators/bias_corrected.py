@@ -282,7 +282,7 @@ class BiasCorrected(Calibrator):
         """Restore from ``record``, ready to use."""
         super()._restore(record)
         values = record.provenance.estimates or {}
-        layout, _ = Layout.of({"inverse_temperature": 1.0, "biases": np.zeros(self.n_features_in_)}, "BiasCorrected")
+        layout, _ = Layout.from_values({"inverse_temperature": 1.0, "biases": np.zeros(self.n_features_in_)}, "BiasCorrected")
         self.parameters_se_, self.why_no_se_ = read_errors(record, layout, _no_se_if_shrunk() if self.shrink else None)
         self.spread_ = values.get("spread")
         self.condition_ = "ec" if values.get("by_confidence") else "ts"

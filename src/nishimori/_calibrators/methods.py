@@ -1,4 +1,4 @@
-"""Calibrators by the names of their methods: what there is, how to get one, how to add one, how to read one from a file."""
+"""Calibrators by the names of their methods: what there is, how to get one, how to add one, how to restore one from a file."""
 
 import json
 import os
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from inspect import Parameter, Signature, isabstract
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from nishimori._calibrators.fixed import FIXED, FixedMap, FixedTemperature
 from nishimori._calibrators.one_temperature import Matched
 from nishimori._methods import table
 from nishimori._methods.fitted_method import COMMON, check_constructor, own_parameters
-from nishimori._methods.record import Record, content_of
+from nishimori._methods.record import Record
 from nishimori._methods.table import CONSISTENT, FINISHED, Traits
 from nishimori._sums.observables import Observable
 from nishimori._support.display import Display, Displayed
@@ -235,20 +234,6 @@ def _instantiate(target: Any, params: dict[str, Any]) -> Calibrator:
     if own:
         raise TypeError("it was registered with its own parameters")
     return Matched(target, **common)
-
-
-def load(path: str | os.PathLike[str]) -> Calibrator:
-    """The calibrator that `save` wrote to ``path``, ready to use.
-
-    If its method is neither registered nor installed here, the map is all there is: a `FixedMap` that knows the method's
-    name. A file cannot name code: only methods that are registered or installed are looked up.
-
-    Raises
-    ------
-    FormatError
-        If the file is damaged, is not a calibration, or was written by a newer format than this library reads.
-    """
-    return restore_calibrator(Record.of(content_of(Path(path)), Path(path)), path)
 
 
 def restore_calibrator(record: Record, path: str | os.PathLike[str]) -> Calibrator:

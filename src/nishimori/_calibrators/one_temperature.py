@@ -10,7 +10,7 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._fit.adaptive import Adapted
 from nishimori._fit.match import FitInfo
 from nishimori._methods import table
-from nishimori._methods.fitted_method import keep_temperature, label_name, plain
+from nishimori._methods.fitted_method import keep_temperature, label_name, open_to_fit, plain
 from nishimori._methods.one_temperature import (
     EC,
     TS,
@@ -85,8 +85,8 @@ class OneTemperature(Calibrator):
         NoTemperatureError
             If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
         """
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
-        return self._adopt(X, data, self._method().fit(data, label_name=label_name(X), counts=counts))
+        data = open_to_fit(self, X, y, sample_weight, clusters, ignore_index=ignore_index)
+        return self._adopt(X, data, self._method().fit(data, label_name=label_name(X), counts=counts or data.counts))
 
     def _adopt(self, X: Any, data: Rows, fit: TemperatureFit) -> Self:
         """Keep what was found in ``data``, which are those of ``X``."""
@@ -288,6 +288,8 @@ class AdaptiveConsistency(OneTemperature):
 
     A weight of w counts a sample w times as much, but it stays one sample. T depends on how many there are, so two equal
     samples are not the same as one of weight 2. Pass ``counts=True`` to `fit` if weights are numbers of independent samples.
+    ``clusters`` and ``counts`` change not only the standard error, but also T: they say how noisy δ is. From a sketch, T is
+    right to about a hundredth of its standard error, because a sketch interpolates the variance of δ.
 
     Parameters
     ----------
@@ -351,23 +353,6 @@ class AdaptiveConsistency(OneTemperature):
 
     def _method(self) -> Adaptive:
         return Adaptive()
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the temperature from validation logits ``X`` and labels ``y``; parameters as for `ExpectationConsistency`.
-
-        ``clusters`` and ``counts`` change not only the standard error, but also T: they say how noisy δ is. From a sketch, T is
-        right to about a hundredth of its standard error, because a sketch interpolates the variance of δ.
-        """
-        return super().fit(X, y, sample_weight, clusters=clusters, counts=counts, ignore_index=ignore_index)
 
     def confidence_interval(self, level: float = 0.95) -> Interval:
         """The temperatures of EC that the validation data leave possible, at this level of confidence.

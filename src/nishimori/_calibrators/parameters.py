@@ -26,15 +26,15 @@ class Layout:
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
 
     @classmethod
-    def of(cls, given: Any, owner: str) -> tuple["Layout", HostArray]:
+    def from_values(cls, values: Any, owner: str) -> tuple["Layout", HostArray]:
         """The layout of what `start` returned, and its numbers."""
-        if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) and name for name in given):
-            raise InputError(f"{owner}.start", "return a dictionary from names to numbers", got=repr(given))
-        arrays = {name: np.asarray(numeric(np.atleast_1d(value), f"{owner}.start")) for name, value in given.items()}
+        if not isinstance(values, Mapping) or not values or not all(isinstance(name, str) and name for name in values):
+            raise InputError(f"{owner}.start", "return a dictionary from names to numbers", got=repr(values))
+        arrays = {name: np.asarray(numeric(np.atleast_1d(value), f"{owner}.start")) for name, value in values.items()}
         flat = np.concatenate([each.astype(float).ravel() for each in arrays.values()])
         if not flat.size or not np.isfinite(flat).all():
-            raise InputError(f"{owner}.start", "return finite numbers", got=repr(given))
-        return cls(tuple((name, np.shape(value)) for name, value in given.items())), flat
+            raise InputError(f"{owner}.start", "return finite numbers", got=repr(values))
+        return cls(tuple((name, np.shape(value)) for name, value in values.items())), flat
 
     @property
     def size(self) -> int:

@@ -145,12 +145,8 @@ class AffineScaling(Calibrator):
         names = parameters.blocks
         if isinstance(self.penalty, str) and self.penalty == "auto":
             return None
-        try:
-            given = np.asarray(0.0 if self.penalty is None else self.penalty)
-        except ValueError:  # lists of different lengths
-            given = np.array("")
-        strengths = given.astype(float) if given.dtype.kind in "iuf" else np.array(np.nan)
-        if strengths.shape not in ((), (len(names),)) or not (np.isfinite(strengths).all() and (strengths >= 0).all()):
+        strengths = _not_negative(0.0 if self.penalty is None else self.penalty, (), (len(names),))
+        if strengths is None:
             several = f", or {len(names)} such numbers ({', '.join(names)})" if len(names) > 1 else ""
             raise InputError("penalty", f"be 'auto', None, a number that is not negative{several}", got=repr(self.penalty))
         return np.broadcast_to(strengths, (len(names),)).copy()
@@ -321,6 +317,18 @@ class MatrixScaling(AffineScaling):
     is_matrix = True
 
 
+def _not_negative(value: object, *shapes: tuple[int, ...]) -> HostArray | None:
+    """Finite numbers that are not negative, in one of these shapes; None if ``value`` is anything else."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return None
+    if array.dtype.kind not in "iuf" or array.shape not in shapes:
+        return None
+    numbers = array.astype(float)
+    return numbers if np.isfinite(numbers).all() and (numbers >= 0).all() else None
+
+
 def _values_by_block(parameters: Parameters, values: HostArray) -> dict[str, float]:
     return dict(zip(parameters.blocks, values.tolist(), strict=True))
 
@@ -484,7 +492,10 @@ class Dirichlet(AffineScaling):
             return super()._strengths(parameters, temperature, weight)
         if not isinstance(self.penalty, str) or self.penalty != "auto":
             raise InputError("penalty", "be left out where `odir` is given", got=repr(self.penalty))
-        off_diagonal, bias = _pair(self.odir)
+        pair = _not_negative(self.odir, (2,))
+        if pair is None:
+            raise InputError("odir", "be two numbers that are not negative, (λ, μ)", got=repr(self.odir))
+        off_diagonal, bias = pair.tolist()
         # The mean over samples becomes a sum, λθ² becomes λ/2·θ², and factors are in units of one over the temperature.
         return 2 * weight * np.array([0.0, off_diagonal / temperature**2, bias])
 
@@ -494,15 +505,3 @@ class Dirichlet(AffineScaling):
     def _map_parameters(self) -> dict[str, HostArray]:
         assert isinstance(self.map_, LogAffine)
         return {"matrix": self.map_.matrix, "bias": self.map_.bias}
-
-
-def _pair(odir: object) -> tuple[float, float]:
-    """The two strengths that a user passed."""
-    try:
-        given = np.asarray(odir)
-    except ValueError:  # lists of different lengths
-        given = np.array("")
-    strengths = given.astype(float) if given.dtype.kind in "iuf" else np.array(np.nan)
-    if strengths.shape != (2,) or not (np.isfinite(strengths).all() and (strengths >= 0).all()):
-        raise InputError("odir", "be two numbers that are not negative, (λ, μ)", got=repr(odir))
-    return float(strengths[0]), float(strengths[1])

@@ -119,7 +119,7 @@ class SeveralParameters(Calibrator):
         array of shape (n, n_classes, n_parameters)
             The parameters are in the order of `start`, those of an array one after the other.
         """
-        layout, x = Layout.of(parameters, type(self).__name__)
+        layout, x = Layout.from_values(parameters, type(self).__name__)
         return Family(type(self).__name__, _MapFor(self, layout, logits.shape[1]), None, None).tables(logits, x)[0]
 
     def observables(self, logits: HostArray, parameters: Mapping[str, Any]) -> Any:
@@ -148,7 +148,7 @@ class SeveralParameters(Calibrator):
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
         temperature, fit_info = matched.solution(0)
-        layout, start = Layout.of(self.start(data.n_classes, temperature), type(self).__name__)
+        layout, start = Layout.from_values(self.start(data.n_classes, temperature), type(self).__name__)
         family = self._family(layout, data.n_classes)
         family = data.gather(CheckFeatures(family, start)).family(family)
         found = _solve(data, family, start)
@@ -180,7 +180,7 @@ class SeveralParameters(Calibrator):
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use."""
         super()._restore(record)
-        layout, _ = Layout.of(self.start(self.n_features_in_, 1.0), type(self).__name__)
+        layout, _ = Layout.from_values(self.start(self.n_features_in_, 1.0), type(self).__name__)
         self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
         self.parameters_se_, self.why_no_se_ = read_errors(record, layout)
         self.covariance_ = None

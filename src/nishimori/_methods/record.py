@@ -139,7 +139,7 @@ class Record:
         return FormatError(f"{os.fspath(path)} is damaged: params is {self.provenance.params!r}. {_REMEDY}")
 
     @classmethod
-    def of(cls, content: Any, path: Path) -> "Record":
+    def from_content(cls, content: Any, path: Path) -> "Record":
         """What the content of a file describes; raises `FormatError` with what to do."""
         if isinstance(content, dict) and content.get("format") == MULTILABEL_FORMAT:
             raise FormatError(f"{path} is a multilabel calibration. Use it in Python: `nishimori.load({str(path)!r})`.")

@@ -131,12 +131,6 @@ def unfinished(name: str) -> str:
     return name.removesuffix(FINISHED)
 
 
-def by_class_name() -> dict[str, str]:
-    """The names of methods by those of their classes; nothing is imported."""
-    built_in = {path.partition(":")[2]: name for name, path in BUILT_IN.items()}
-    return built_in | {target.__name__: name for name, target in _registered.items() if isinstance(target, type)}
-
-
 def find(name: Any) -> Any:
     """The observable or class called ``name``, or None."""
     if name in BUILT_IN:

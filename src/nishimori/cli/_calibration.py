@@ -27,7 +27,7 @@ Meant = tuple[Input | None, float | None, list[str] | None]
 def calibrator_in(path: Path) -> FittedMethod:
     """The calibrator of a file; that of a multilabel model is refused, because files of scores have one label per row."""
     refuse_other(path, CALIBRATION, CALIBRATION, MULTILABEL, UNREADABLE, UNKNOWN)
-    record = Record.of(content_of(path), path)
+    record = Record.from_content(content_of(path), path)
     method = table.find_bare(record.provenance.method)
     if method is not None:
         return BareCalibrator.from_record(method, record, path)

@@ -111,7 +111,7 @@ def _list_text(values: list[Any]) -> str:
 
 def _calibration(path: Path) -> dict[str, Any]:
     content = content_of(path)
-    record, calibrator = Record.of(content, path), calibrator_in(path)
+    record, calibrator = Record.from_content(content, path), calibrator_in(path)
     told = record.provenance
     return {
         "format_version": content["format_version"],

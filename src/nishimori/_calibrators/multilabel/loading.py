@@ -29,7 +29,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
     content = content_of(Path(path))
     record = LabelRecord.of(content, Path(path))
     if record is None:
-        return restore_calibrator(Record.of(content, Path(path)), path)
+        return restore_calibrator(Record.from_content(content, Path(path)), path)
     return MultilabelCalibrator.from_record(record, _method(record, Path(path)))
 
 
