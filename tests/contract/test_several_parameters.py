@@ -186,7 +186,7 @@ def test_it_is_saved_and_loads_as_itself_where_it_is_registered_and_as_a_map_els
         for name in mine:
             np.testing.assert_array_equal(mine[name], theirs[name])
     np.testing.assert_array_equal(loaded.predict_proba(TEST_LOGITS), fitted.predict_proba(TEST_LOGITS))
-    table._known.pop("own")
+    table._registered.pop("own")
     elsewhere = nishimori.load(place / "c.json")
     assert (type(elsewhere).__name__, elsewhere.method) == ("FixedMap", "own")
     np.testing.assert_array_equal(elsewhere.predict_proba(TEST_LOGITS), fitted.predict_proba(TEST_LOGITS))

@@ -170,7 +170,7 @@ class BiasCorrected(Calibrator):
         matched.warn()
         search = BiasSearch(data)
         try:
-            found = self._fit_biases(search, matched, counts=counts)
+            biases = self._fit_biases(search, matched, counts=counts)
         except NotConvergedError as error:
             if not self.shrink:
                 raise
@@ -179,16 +179,16 @@ class BiasCorrected(Calibrator):
                 "validation samples, and some biases would separate right from wrong answers perfectly. Use more validation "
                 "samples, or one temperature, as with 'ec' or 'ts'."
             ) from error
-        self._tell(found)
+        self._warn(biases)
         errors, n_errors = None, 0
         if not self.shrink and data.n_classes < MOST_WITH_ERRORS:
-            errors, n_errors = standard_errors(data, found, counts=counts), 1
+            errors, n_errors = standard_errors(data, biases, counts=counts), 1
         fallback = _temperature(matched, self.method) if self.preserve_accuracy else None
-        map_ = Affine(np.array(found.point.beta), np.array(found.point.biases), fallback)
-        self.learn(X, data, map_, matched.census.n_rows, found.residual)
+        map_ = Affine(np.array(biases.point.beta), np.array(biases.point.biases), fallback)
+        self.learn(X, data, map_, matched.census.n_rows, biases.residual)
         self.n_passes_ = matched.n_passes + search.n_passes + n_errors
-        self.condition_ = "ec" if found.by_confidence else "ts"
-        self.spread_ = found.spread if self.shrink else None
+        self.condition_ = "ec" if biases.by_confidence else "ts"
+        self.spread_ = biases.spread if self.shrink else None
         self.parameters_se_ = None if errors is None else {"inverse_temperature": errors[0], "biases": errors[1]}
         self.why_no_se_ = None
         if errors is None:
@@ -210,10 +210,10 @@ class BiasCorrected(Calibrator):
         They are smoothed by Laplace's rule, (n + 1)/(N + K) for n of N samples and K classes, so that none is zero.
         """
         data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
-        found = data.gather(sum_by_class)
-        numbers = found.weights / found.one_sample(counts=counts)
+        samples = data.gather(sum_by_class)
+        numbers = samples.weights / samples.one_sample(counts=counts)
         logs = np.log((numbers + 1) / (numbers.sum() + len(numbers)))
-        self.learn(X, data, Affine(np.array(0.0), logs - logs.mean()), found.n_rows)
+        self.learn(X, data, Affine(np.array(0.0), logs - logs.mean()), samples.n_rows)
         self.n_passes_, self.condition_, self.spread_, self.parameters_se_ = 1, "ts", None, None
         self.why_no_se_ = "The biases are the smoothed frequencies of the classes, because the scores say nothing about them."
         return self._show()
@@ -238,18 +238,18 @@ class BiasCorrected(Calibrator):
                 got=f"none of {empty}: the bias of a class that never occurs would be infinite",
                 remedy=f"Use {setting('shrink', True)}, or leave the class out of {setting('X')}.",
             )
-        found = search.by_energy(start) if self.shrink else search.least_loss(start, class_labels(self.classes, n_classes))
-        return search.by_confidence(found.point, counts=counts) if self.method == "ec" else found
+        biases = search.by_energy(start) if self.shrink else search.least_loss(start, class_labels(self.classes, n_classes))
+        return search.by_confidence(biases.point, counts=counts) if self.method == "ec" else biases
 
-    def _tell(self, found: Biases) -> None:
+    def _warn(self, biases: Biases) -> None:
         """Warn of what the user may not expect."""
-        if found.problem is not None:
+        if biases.problem is not None:
             notice(
-                f"Mean confidence could not be made equal to accuracy: {found.problem}. The temperature is that of least "
+                f"Mean confidence could not be made equal to accuracy: {biases.problem}. The temperature is that of least "
                 "cross-entropy instead, the condition of `method='ts'`.",
                 InputWarning,
             )
-        if empty := self._names_of_classes(found.sums.observed == 0):
+        if empty := self._names_of_classes(biases.sums.observed == 0):
             notice(
                 f"There are no samples of {empty}. How far the bias of such a class lies below zero follows only from how much "
                 "the biases of other classes differ. Add samples of all classes.",

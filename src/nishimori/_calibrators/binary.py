@@ -110,7 +110,7 @@ class BinaryCalibrator(Calibrator):
         terms = self._terms
         data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         self._refuse_other_data(data, counts=counts)
-        functions = tuple(each for each in terms.values() if each != "1")
+        functions = tuple(function for function in terms.values() if function != "1")
         zeros, seen = data.gather(together(CountZeros(), Look(functions))).items
         self._refuse(seen, label_name(X))
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
@@ -118,15 +118,15 @@ class BinaryCalibrator(Calibrator):
         regression = Regression.of(functions, seen, has_constant=has_constant, smoothing=self._smoothing(seen, counts=counts))
         search = LogisticSearch(data, seen)
         try:
-            found = self._fit_coefficients(search, regression)
+            coefficients = self._fit_coefficients(search, regression)
         except NotConvergedError as error:
             self._explain(error)
-        errors = None if self.smooth_labels else search.standard_errors(found, counts=counts)
-        parameters = self._values_by_name(found.regression, found.values)
-        self.learn(X, data, self._map_for(parameters), seen.n_rows, found.residual)
+        errors = None if self.smooth_labels else search.standard_errors(coefficients, counts=counts)
+        parameters = self._values_by_name(coefficients.regression, coefficients.values)
+        self.learn(X, data, self._map_for(parameters), seen.n_rows, coefficients.residual)
         self.n_passes_ = 1 + search.n_passes
         self.parameters_ = parameters
-        self.parameters_se_ = None if errors is None else self._values_by_name(found.regression, errors)
+        self.parameters_se_ = None if errors is None else self._values_by_name(coefficients.regression, errors)
         self.why_no_se_ = _no_se_if_smoothed() if errors is None else None
         return self
 
@@ -414,12 +414,12 @@ class Beta(BinaryCalibrator):
             allowed = []
             for places in candidates:
                 try:
-                    found = search.least_loss(regression.with_terms(places))
+                    coefficients = search.least_loss(regression.with_terms(places))
                 except NotConvergedError as caught:  # as where a map that decreases separates the classes
                     error = caught
                     continue
-                if (found.slopes >= 0).all():
-                    allowed.append(found)
+                if (coefficients.slopes >= 0).all():
+                    allowed.append(coefficients)
                 else:
                     is_turned = True
             if allowed:

@@ -62,32 +62,32 @@ def accuracy(y: Any, predicted: Any, sample_weight: Any) -> float:
     return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
 
-def in_data_frame(found: Array, X: Any, estimator: Any, names: Callable[[], HostArray]) -> Any:
-    """``found``, what ``estimator`` makes of ``X``, in the kind of data frame that it is set to; as it is by default.
+def in_data_frame(array: Array, X: Any, estimator: Any, names: Callable[[], HostArray]) -> Any:
+    """``array``, what ``estimator`` makes of ``X``, in the kind of data frame that it is set to; as it is by default.
 
     scikit-learn's own wrapper asks the estimator for the names of the columns. It does not know that a flat array of binary
     scores gives one column, so ``names`` are passed here.
     """
     adapter = container_adapter("transform", estimator)
     if adapter is None:
-        return found
+        return array
     table = X.to_frame() if hasattr(X, "to_frame") else X  # scikit-learn 1.6 takes the index of tables only, not of one column
-    host = arrays.on_host(found)
+    host = arrays.on_host(array)
     rows = host if host.ndim < 3 else host.reshape(-1, host.shape[-1])
     return adapter.create_container(rows, table, columns=names())
 
 
 def _renamed(function: FunctionType, name: str) -> FunctionType:
     """A copy of a function by another name, which Python's messages about wrong arguments give."""
-    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    made.__kwdefaults__, made.__annotations__, made.__doc__ = (
+    copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__, copy.__annotations__, copy.__doc__ = (
         function.__kwdefaults__,
         function.__annotations__,
         function.__doc__,
     )
-    made.__dict__ |= function.__dict__
-    made.__module__, made.__qualname__ = function.__module__, name
-    return made
+    copy.__dict__ |= function.__dict__
+    copy.__module__, copy.__qualname__ = function.__module__, name
+    return copy
 
 
 # scikit-learn must not wrap `transform`: it does not know that flat scores give one column. `in_data_frame` does it instead.
@@ -234,9 +234,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        said: Any = cls.traits
-        if isinstance(said, dict):
-            cls.traits = Traits(**said)
+        traits: Any = cls.traits
+        if isinstance(traits, dict):
+            cls.traits = Traits(**traits)
         inherited: Any = cls.__init__
         if "__init__" not in cls.__dict__ and isinstance(inherited, FunctionType):
             cls.__init__ = _renamed(inherited, f"{cls.__qualname__}.__init__")  # type: ignore[method-assign]
@@ -300,10 +300,10 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         array = numeric(X, "X")
         if hasattr(self, "n_features_in_"):
             self._check_names(X, array.shape)
-        given = scores_of(array, input=self.input_, name="X", floor=self.floor_, remedy=FITTED_TO_PROBABILITIES)
+        scores = scores_of(array, input=self.input_, name="X", floor=self.floor_, remedy=FITTED_TO_PROBABILITIES)
         if self.input is None:
-            warn_of_probabilities(given, FIT_AGAIN)
-        return given
+            warn_of_probabilities(scores, FIT_AGAIN)
+        return scores
 
     def predict_proba(self, X: Any, groups: Any = None) -> Array:
         """Calibrated probabilities of shape (n_samples, n_classes), in the array library, dtype and device of ``X``.
@@ -314,9 +314,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """
         if arrays.is_lazy(X):
             return import_object(_LAZY)(self, "predict_proba", X, groups)
-        given = self._scores(X)
-        found = self.map_.probabilities_at_once(given) if groups is None else None
-        return self._from_logits(given, self.map_.probabilities, groups) if found is None else given.restore_shape(found)
+        scores = self._scores(X)
+        at_once = self.map_.probabilities_at_once(scores) if groups is None else None
+        return self._from_logits(scores, self.map_.probabilities, groups) if at_once is None else scores.restore_shape(at_once)
 
     def predict_log_proba(self, X: Any, groups: Any = None) -> Array:
         """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1; ``groups`` as there."""
@@ -332,9 +332,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """
         if arrays.is_lazy(X):
             return import_object(_LAZY)(self, "predict", X, groups)
-        given = self._scores(X)
-        known = None if groups is None and self.map_.keeps_predictions else self._groups(groups, given)
-        columns = given.restore_shape(in_blocks(given, lambda rows: self._columns(given, rows, known)))
+        scores = self._scores(X)
+        checked = None if groups is None and self.map_.keeps_predictions else self._groups(groups, scores)
+        columns = scores.restore_shape(in_blocks(scores, lambda rows: self._columns(scores, rows, checked)))
         if self.classes is not None:
             return self.classes_[arrays.on_host(columns)]
         return columns
@@ -356,11 +356,11 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """
         if arrays.is_lazy(X):
             return import_object(_LAZY)(self, "transform", X, groups)
-        given = self._scores(X)
-        found = self._from_logits(
-            given, self._binary_logit if given.is_binary_score else partial(apply_checked, self.map_), groups
+        scores = self._scores(X)
+        logits = self._from_logits(
+            scores, self._binary_logit if scores.is_binary_score else partial(apply_checked, self.map_), groups
         )
-        return in_data_frame(found, X, self, lambda: self._names_out(given.n_classes, one_column=given.is_binary_score))
+        return in_data_frame(logits, X, self, lambda: self._names_out(scores.n_classes, one_column=scores.is_binary_score))
 
     def get_metadata_routing(self) -> Any:
         """Who gets which metadata, for scikit-learn: groups go only to methods that use them, unless others request them.
@@ -418,31 +418,31 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         names = np.array(list(labels), dtype=object)
         return names[1:] if one_column else names
 
-    def _groups(self, groups: Any, given: Scores) -> Groups | None:
+    def _groups(self, groups: Any, scores: Scores) -> Groups | None:
         """The groups of all rows, if the map needs them."""
         if self.map_.needs_groups:
-            return checked_groups(self.map_, given.per_row(groups, "groups"), given.n_samples)
+            return checked_groups(self.map_, scores.per_row(groups, "groups"), scores.n_samples)
         if groups is not None:
             raise InputError("groups", "be left out: this calibrator treats all groups alike")
         return None
 
-    def _from_logits(self, given: Scores, rule: Callable[[Array, Any], Array], groups: Any) -> Array:
+    def _from_logits(self, scores: Scores, rule: Callable[[Array, Any], Array], groups: Any) -> Array:
         """``rule`` of the logits and groups of all rows, in the array library, dtype and device of the scores."""
-        known = self._groups(groups, given)
+        checked = self._groups(groups, scores)
 
         def of_rows(rows: slice | None) -> Array:
             with np.errstate(over="ignore"):  # beyond the range of float16: infinite
-                found = rule(given.logits(rows=rows), None if known is None else known.of(rows))
-                return arrays.to_dtype_of(found, given.array)
+                values = rule(scores.logits(rows=rows), None if checked is None else checked.of(rows))
+                return arrays.to_dtype_of(values, scores.array)
 
-        return given.restore_shape(in_blocks(given, of_rows))
+        return scores.restore_shape(in_blocks(scores, of_rows))
 
-    def _columns(self, given: Scores, rows: slice | None, groups: Groups | None) -> Array:
+    def _columns(self, scores: Scores, rows: slice | None, groups: Groups | None) -> Array:
         """The column of the largest calibrated score of each row."""
         if self.map_.keeps_predictions:  # different probabilities can have the same logarithm
-            ranked = given.table(rows=rows)
+            ranked = scores.table(rows=rows)
         else:
-            ranked = apply_checked(self.map_, given.logits(rows=rows), None if groups is None else groups.of(rows))
+            ranked = apply_checked(self.map_, scores.logits(rows=rows), None if groups is None else groups.of(rows))
         return namespace(ranked).argmax(ranked, axis=1)
 
     def _binary_logit(self, logits: Array, groups: Any) -> Array:

@@ -23,7 +23,7 @@ from nishimori._support.warnings import notice
 from nishimori.errors import DegenerateDataError, InputError, InputWarning
 from nishimori.maps.class_curves import ClassCurves
 
-# More added samples than anybody has: a typing error.
+# More added samples than any data set has: a typing error.
 _MOST_ADDED = 1e9
 
 
@@ -32,10 +32,10 @@ def checked_prior(prior: Any) -> float:
     return between("prior", prior, 0, _MOST_ADDED)
 
 
-def check_samples(found: ClassWeights, classes: Classes, *, label_name: str) -> None:
+def check_samples(samples: ClassWeights, classes: Classes, *, label_name: str) -> None:
     """Refuse samples of a single class, and tell of classes without samples and of samples that look alike."""
-    labels = class_labels(classes, len(found.weights))
-    present = labels[found.weights > 0].tolist()
+    labels = class_labels(classes, len(samples.weights))
+    present = labels[samples.weights > 0].tolist()
     if len(present) == 1:
         raise DegenerateDataError(
             label_name,
@@ -43,7 +43,7 @@ def check_samples(found: ClassWeights, classes: Classes, *, label_name: str) -> 
             got=f"only one class, {present[0]!r}",
             remedy="A curve would say that every sample is of this class. Add samples of the others.",
         )
-    if empty := labels[found.weights == 0].tolist():
+    if empty := labels[samples.weights == 0].tolist():
         which = f"class {empty[0]!r}: its curve is"
         if len(empty) > 1:
             which = f"{len(empty)} of {len(labels)} classes ({first_names(empty)}): their curves are"
@@ -51,10 +51,10 @@ def check_samples(found: ClassWeights, classes: Classes, *, label_name: str) -> 
             f"There are no samples of {which} close to zero wherever there are other samples. Add samples of all classes.",
             InputWarning,
         )
-    if found.n_saturated > found.n_rows / 2:
+    if samples.n_saturated > samples.n_rows / 2:
         notice(
-            f"{found.n_saturated:,} of {found.n_rows:,} samples have logits so far apart that their probability rounds to 1, "
-            "and a curve cannot tell them apart. Divide the logits by a temperature first, as `TemperatureScaling` does, or "
+            f"{samples.n_saturated:,} of {samples.n_rows:,} samples have logits so far apart that their probability rounds to "
+            "1, and a curve cannot tell them apart. Divide the logits by a temperature first, as `TemperatureScaling` does, or "
             "use another method, such as 'platt' for two classes.",
             InputWarning,
         )
@@ -344,14 +344,14 @@ class HistogramBinning(Calibrator):
         if self.parameters_se_ is None or self.frequencies_.size > MOST_WITH_ERRORS:
             return None
         # JSON has no NaN; -1 stands for the error of an empty bin.
-        return flat_entries({name: np.nan_to_num(each, nan=-1) for name, each in self.parameters_se_.items()}, "_se")
+        return flat_entries({name: np.nan_to_num(errors, nan=-1) for name, errors in self.parameters_se_.items()}, "_se")
 
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use."""
         super()._restore(record)._show()
         layout = Layout((("frequencies", self.frequencies_.shape),))
-        found, self.why_no_se_ = read_errors(record, layout, NOT_IN_FILE)
-        self.parameters_se_ = found and {name: np.where(each < 0, np.nan, each) for name, each in found.items()}
+        errors, self.why_no_se_ = read_errors(record, layout, NOT_IN_FILE)
+        self.parameters_se_ = errors and {name: np.where(values < 0, np.nan, values) for name, values in errors.items()}
         return self
 
     def _show(self) -> Self:
@@ -368,8 +368,8 @@ def _frequencies(bins: Bins, added: float) -> HostArray:
     if added == 0:
         return np.divide(bins.correct, bins.weight, out=expected, where=bins.weight > 0)
     expected = (1 - _COIN) * expected + _COIN / 2
-    found: HostArray = (bins.correct + added * expected) / (bins.weight + added)
-    return found
+    frequencies: HostArray = (bins.correct + added * expected) / (bins.weight + added)
+    return frequencies
 
 
 def _errors(data: Rows, bins: Bins, values: HostArray, added: tuple[float, float], *, counts: bool) -> HostArray:
@@ -384,5 +384,5 @@ def _errors(data: Rows, bins: Bins, values: HostArray, added: tuple[float, float
     else:
         variance = spread * (bins.weight if counts else bins.squares)
     with np.errstate(invalid="ignore"):  # an empty bin to which nothing was added
-        found: HostArray = np.sqrt(variance + spread * weight * unit) / (bins.weight + weight)
-    return found
+        errors: HostArray = np.sqrt(variance + spread * weight * unit) / (bins.weight + weight)
+    return errors

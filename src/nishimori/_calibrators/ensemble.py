@@ -114,11 +114,11 @@ class EnsembleTemperature(Calibrator):
         data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         temperature, fit_info = matched.solution(0)
-        found = best_weights(data, temperature)
-        is_inside = bool(found.weights.all())
-        errors = standard_errors(data, temperature, found.weights, counts=counts) if is_inside else None
-        self.learn(X, data, Mixture(temperature, found.weights), fit_info.n_samples, found.residual)
-        self.n_passes_ = fit_info.n_passes + found.n_passes + 2 * is_inside
+        mixture = best_weights(data, temperature)
+        is_inside = bool(mixture.weights.all())
+        errors = standard_errors(data, temperature, mixture.weights, counts=counts) if is_inside else None
+        self.learn(X, data, Mixture(temperature, mixture.weights), fit_info.n_samples, mixture.residual)
+        self.n_passes_ = fit_info.n_passes + mixture.n_passes + 2 * is_inside
         self._describe()
         self.parameters_se_ = None if errors is None else _LAYOUT.by_name(errors)
         self.why_no_se_ = None if errors is not None else _SAME if is_inside else _ON_THE_BOUNDARY

@@ -153,11 +153,11 @@ class GroupConsistency(Calibrator):
         grouping = _grouping(data, self.by)
         matched = match(data, observable, label_name=label_name(X), counts=counts)
         common, fit_info = matched.solution(0)
-        found = match_groups(data, grouping, observable, common, fit_info.temperature_se, counts=counts)
+        by_group = match_groups(data, grouping, observable, common, fit_info.temperature_se, counts=counts)
         names = self._names(data)
-        self.learn(X, data, self._map(names, found), fit_info.n_samples, found.residual)
-        self.n_passes_ = fit_info.n_passes + found.n_passes
-        self._keep(names, found.errors, found.common, (found.spread, found.used_spread), found.is_open)
+        self.learn(X, data, self._map(names, by_group), fit_info.n_samples, by_group.residual)
+        self.n_passes_ = fit_info.n_passes + by_group.n_passes
+        self._keep(names, by_group.errors, by_group.common, (by_group.spread, by_group.used_spread), by_group.is_open)
         _warn_of_open(self.open_groups_, self.by, common)
         return self
 
@@ -173,8 +173,8 @@ class GroupConsistency(Calibrator):
         ignore_index: int | None = None,
     ) -> Any:
         """The calibrated logits of the data that the temperatures are chosen from; arguments as for `fit`."""
-        given: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
-        return self.fit(X, y, sample_weight, **given).transform(X, groups)
+        options: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
+        return self.fit(X, y, sample_weight, **options).transform(X, groups)
 
     def _methods_without_groups(self) -> tuple[str, ...]:
         return () if self.by == "groups" else ("fit", *PREDICTIONS, "transform")
@@ -183,10 +183,10 @@ class GroupConsistency(Calibrator):
         """What is matched; refuses parameters that name nothing."""
         if self.by not in get_args(By):
             raise InputError("by", "be 'prediction' or 'groups'", got=repr(self.by))
-        found = BUILT_IN.get(self.method) if isinstance(self.method, str) else None
-        if not isinstance(found, Confidence | Energy):
+        observable = BUILT_IN.get(self.method) if isinstance(self.method, str) else None
+        if not isinstance(observable, Confidence | Energy):
             raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
-        return found
+        return observable
 
     def _names(self, data: Rows) -> HostArray | tuple[Any, ...]:
         """The labels of the classes, or the names of the groups."""
@@ -195,10 +195,10 @@ class GroupConsistency(Calibrator):
             return class_labels(self.classes, data.n_classes)
         return groups.names
 
-    def _map(self, names: HostArray | tuple[Any, ...], found: GroupMatch) -> Map:
+    def _map(self, names: HostArray | tuple[Any, ...], by_group: GroupMatch) -> Map:
         if self.by == "prediction":
-            return ClassTemperatures(found.temperatures)
-        return GroupTemperatures(tuple(names), found.temperatures, found.common)
+            return ClassTemperatures(by_group.temperatures)
+        return GroupTemperatures(tuple(names), by_group.temperatures, by_group.common)
 
     def _keep(
         self,
@@ -218,12 +218,12 @@ class GroupConsistency(Calibrator):
 
     def _estimates(self) -> dict[str, float] | None:
         """What the map does not hold, one number per entry."""
-        known = {"common": self.common_temperature_, "spread": self.spread_, "used_spread": self.used_spread_}
-        found = {name: value for name, value in known.items() if value is not None}
+        numbers = {"common": self.common_temperature_, "spread": self.spread_, "used_spread": self.used_spread_}
+        estimates = {name: value for name, value in numbers.items() if value is not None}
         if self.temperatures_se_ is not None:
-            found |= {f"temperature_se[{i}]": float(each) for i, each in enumerate(self.temperatures_se_)}
-        open_groups = set(self.open_groups_)
-        return found | {f"open[{i}]": 1.0 for i, name in enumerate(np.asarray(self.groups_).tolist()) if name in open_groups}
+            estimates |= {f"temperature_se[{i}]": float(error) for i, error in enumerate(self.temperatures_se_)}
+        names, open_groups = np.asarray(self.groups_).tolist(), set(self.open_groups_)
+        return estimates | {f"open[{i}]": 1.0 for i, name in enumerate(names) if name in open_groups}
 
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use."""

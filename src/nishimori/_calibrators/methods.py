@@ -102,27 +102,27 @@ def calibrator(name: str, **params: Any) -> Calibrator:
         ) from None
 
 
-def new_calibrator(given: Any, name: str) -> Calibrator:
+def new_calibrator(method: Any, name: str) -> Calibrator:
     """A calibrator from the name of its method, or a copy of one; ``name`` is the parameter that held it."""
-    if isinstance(given, str):
-        return calibrator(given)
-    if isinstance(given, Calibrator):
-        check_constructor(given)
-        copy: Calibrator = clone(given)
+    if isinstance(method, str):
+        return calibrator(method)
+    if isinstance(method, Calibrator):
+        check_constructor(method)
+        copy: Calibrator = clone(method)
         return copy
-    _refuse_class(given, name)
-    raise InputError(name, "be the name of a method, such as 'ec', or a calibrator", got=f"{given!r:.60}")
+    _refuse_class(method, name)
+    raise InputError(name, "be the name of a method, such as 'ec', or a calibrator", got=f"{method!r:.60}")
 
 
-def refuse_common(made: Calibrator, name: str, owner: str, own: Mapping[str, Any] | None = None) -> None:
+def refuse_common(calibrator: Calibrator, name: str, owner: str, own: Mapping[str, Any] | None = None) -> None:
     """Refuse a calibrator that was told what the scores are, where its ``owner`` is told, unless both say the same.
 
     ``name`` is the parameter of the owner that held the calibrator, and ``own`` what the owner was told.
     """
-    for each, usual in (("input", (None, "logits")), ("classes", (None,)), ("floor", (None, "auto"))):
-        value = getattr(made, each)
-        if not any(_is_same(value, known) for known in (*usual, (own or {}).get(each))):
-            raise InputError(name, f"leave out `{each}`", got=f"{value!r:.60}", remedy=f"Pass `{each}` to {owner}.")
+    for parameter, usual in (("input", (None, "logits")), ("classes", (None,)), ("floor", (None, "auto"))):
+        value = getattr(calibrator, parameter)
+        if not any(_is_same(value, allowed) for allowed in (*usual, (own or {}).get(parameter))):
+            raise InputError(name, f"leave out `{parameter}`", got=f"{value!r:.60}", remedy=f"Pass `{parameter}` to {owner}.")
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -131,16 +131,16 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def set_common(calibrator: Calibrator, **common: Any) -> Calibrator:
-    """The calibrator with other common parameters, such as ``input``, of which one of somebody's own need not have all."""
-    known = calibrator.get_params(deep=False)
-    found: Calibrator = calibrator.set_params(**{name: value for name, value in common.items() if name in known})
-    return found
+    """The calibrator with other common parameters, such as ``input``, of which one of the user's own need not have all."""
+    own = calibrator.get_params(deep=False)
+    changed: Calibrator = calibrator.set_params(**{name: value for name, value in common.items() if name in own})
+    return changed
 
 
-def _refuse_class(given: Any, name: str) -> None:
+def _refuse_class(method: Any, name: str) -> None:
     """Refuse a class of calibrators where one of its calibrators is meant."""
-    if isinstance(given, type) and issubclass(given, Calibrator):
-        raise InputError(name, "be the name of a method or a calibrator", got="a class", remedy=f"Pass `{given.__name__}()`.")
+    if isinstance(method, type) and issubclass(method, Calibrator):
+        raise InputError(name, "be the name of a method or a calibrator", got="a class", remedy=f"Pass `{method.__name__}()`.")
 
 
 @dataclass(frozen=True)
@@ -195,10 +195,10 @@ def target_of(name: Any, ending: str = "") -> Any:
     target = table.find(name) if isinstance(name, str) else None
     if target is None:
         close = _ELSEWHERE.get(str(name).lower()) or next(iter(get_close_matches(str(name).lower(), table.names(), 1)), None)
-        meant = f"Did you mean {close + ending!r}?" if close else ""
-        known = ", ".join(table.names())
+        remedy = f"Did you mean {close + ending!r}?" if close else ""
+        names = ", ".join(table.names())
         got = repr(name + ending if isinstance(name, str) else name)
-        raise InputError("The method", f"be one of {known}, or package.module:Name", got=got, remedy=meant)
+        raise InputError("The method", f"be one of {names}, or package.module:Name", got=got, remedy=remedy)
     return _check_target(target, f"The method {name!r}")
 
 
@@ -225,8 +225,8 @@ def class_of(target: Any) -> type[Calibrator | Observable]:
 
 def _instantiate(target: Any, params: dict[str, Any]) -> Calibrator:
     if isinstance(target, Finished) or (isinstance(target, type) and issubclass(target, Calibrator)):
-        made: Calibrator = target(**params)
-        return made
+        calibrator: Calibrator = target(**params)
+        return calibrator
     common = {name: value for name, value in params.items() if name in COMMON}
     own = {name: value for name, value in params.items() if name not in common}
     if isinstance(target, type):
@@ -240,10 +240,10 @@ def restore_calibrator(record: Record, path: str | os.PathLike[str]) -> Calibrat
     """The calibrator that a file describes."""
     origin, common = record.provenance, record.common_parameters
     if origin.method == FIXED and isinstance(record.map, Temperature):
-        made: Calibrator = FixedTemperature(record.map.temperature, **common)
+        calibrator: Calibrator = FixedTemperature(record.map.temperature, **common)
     else:
-        made = _of_method(record, path) or FixedMap(record.map, method=origin.method, params=origin.params, **common)
-    return made._restore(record)
+        calibrator = _of_method(record, path) or FixedMap(record.map, method=origin.method, params=origin.params, **common)
+    return calibrator._restore(record)
 
 
 def _of_method(record: Record, path: str | os.PathLike[str]) -> Calibrator | None:
@@ -253,9 +253,9 @@ def _of_method(record: Record, path: str | os.PathLike[str]) -> Calibrator | Non
         target = _installed(origin.method)
         if target is None:
             return None
-        made = _instantiate(target, record.parameters)
+        calibrator = _instantiate(target, record.parameters)
         if origin.n_classes is not None:
-            made._check_n_classes(origin.n_classes)
+            calibrator._check_n_classes(origin.n_classes)
     except Exception as error:
         if table.is_built_in(origin.method):
             raise record.parameters_error(path) from None
@@ -266,7 +266,7 @@ def _of_method(record: Record, path: str | os.PathLike[str]) -> Calibrator | Non
             stacklevel=4,  # the caller of `load`
         )
         return None
-    return made
+    return calibrator
 
 
 def _installed(name: str) -> Any:
@@ -355,12 +355,12 @@ class MethodTable(Mapping[str, Method], Displayed):
     def table(self) -> Tabular:
         """The table as it is shown."""
         return Tabular(
-            ("method", "class", *_HEADERS.values(), "classes", "what it does"), [_row(each) for each in self.values()]
+            ("method", "class", *_HEADERS.values(), "classes", "what it does"), [_row(method) for method in self.values()]
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain texts, lists and dictionaries."""
-        return {"methods": [each.to_dict() for each in self.values()]}
+        return {"methods": [method.to_dict() for method in self.values()]}
 
     def to_json(self) -> str:
         """The table of methods as one line of JSON."""
@@ -369,7 +369,7 @@ class MethodTable(Mapping[str, Method], Displayed):
     def to_pandas(self) -> Any:
         """A data frame with one row per method."""
         pandas = require("pandas", extra="tables", for_="MethodTable.to_pandas")
-        return pandas.DataFrame([each.to_dict() for each in self.values()]).set_index("name")
+        return pandas.DataFrame([method.to_dict() for method in self.values()]).set_index("name")
 
     @property
     def _display(self) -> Display:
@@ -427,7 +427,7 @@ def _description(kind: type[Calibrator | Observable]) -> str:
 def _row(method: Method) -> tuple[str, ...]:
     traits = method.traits
     if traits is None:
-        known = ["unknown"] * (len(_HEADERS) + 1)
+        answers = ["unknown"] * (len(_HEADERS) + 1)
     else:
-        known = ["yes" if getattr(traits, name) else "no" for name in _HEADERS] + [traits.n_classes]
-    return (method.name, method.class_name or "unknown", *known, method.description if method.why is None else method.why)
+        answers = ["yes" if getattr(traits, name) else "no" for name in _HEADERS] + [traits.n_classes]
+    return (method.name, method.class_name or "unknown", *answers, method.description if method.why is None else method.why)

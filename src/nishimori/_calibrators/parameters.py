@@ -31,7 +31,7 @@ class Layout:
         if not isinstance(values, Mapping) or not values or not all(isinstance(name, str) and name for name in values):
             raise InputError(f"{owner}.start", "return a dictionary from names to numbers", got=repr(values))
         arrays = {name: np.asarray(numeric(np.atleast_1d(value), f"{owner}.start")) for name, value in values.items()}
-        flat = np.concatenate([each.astype(float).ravel() for each in arrays.values()])
+        flat = np.concatenate([array.astype(float).ravel() for array in arrays.values()])
         if not flat.size or not np.isfinite(flat).all():
             raise InputError(f"{owner}.start", "return finite numbers", got=repr(values))
         return cls(tuple((name, np.shape(value)) for name, value in values.items())), flat
@@ -43,13 +43,13 @@ class Layout:
 
     def by_name(self, flat: HostArray) -> dict[str, Any]:
         """The numbers by name, each a float or an array of its shape."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         place = 0
         for name, shape in self.shapes:
             part = flat[place : place + prod(shape)]
-            found[name] = part.reshape(shape).copy() if shape else float(part[0])
+            values[name] = part.reshape(shape).copy() if shape else float(part[0])
             place += prod(shape)
-        return found
+        return values
 
     def read(self, values: Mapping[str, float], ending: str = "") -> dict[str, Any] | None:
         """The parameters that `flat_entries` made numbers of, with the same ending; None if some are missing."""
@@ -62,9 +62,9 @@ def read_errors(record: Record, layout: Layout, reason: str | None = None) -> tu
 
     ``reason`` is why the method computes none with the parameters of the file; None if it does.
     """
-    found = layout.read(record.provenance.estimates or {}, "_se")
-    if found is not None:
-        return found, None
+    errors = layout.read(record.provenance.estimates or {}, "_se")
+    if errors is not None:
+        return errors, None
     return None, reason or (too_many(layout.size) if layout.size > MOST_WITH_ERRORS else NOT_IN_FILE)
 
 
@@ -76,7 +76,7 @@ def too_many(number: int) -> str:
 def flat_entries(parameters: Mapping[str, Any], ending: str = "") -> dict[str, float]:
     """Parameters as one number per entry, numbered where there are several: ``scale_se``, ``biases_se.3``."""
     return {
-        f"{name}{ending}{f'.{i}' if np.ndim(value) else ''}": float(each)
+        f"{name}{ending}{f'.{i}' if np.ndim(value) else ''}": float(number)
         for name, value in parameters.items()
-        for i, each in enumerate(np.ravel(value))
+        for i, number in enumerate(np.ravel(value))
     }

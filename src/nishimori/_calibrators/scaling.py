@@ -117,17 +117,18 @@ class AffineScaling(Calibrator):
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         temperature, fit_info = matched.solution(0)
         unit = 1.0 if counts else _unit(matched, data)
-        given = self._strengths(parameters, temperature, unit * matched.census.weight)
-        found = AffineSearch(data, parameters, temperature, unit, given, class_labels(self.classes, data.n_classes)).minimum()
-        point = parameters.point(found.theta, temperature)
-        errors = self._errors(data, point, found, counts=counts)
+        strengths = self._strengths(parameters, temperature, unit * matched.census.weight)
+        labels = class_labels(self.classes, data.n_classes)
+        minimum = AffineSearch(data, parameters, temperature, unit, strengths, labels).minimum()
+        point = parameters.point(minimum.theta, temperature)
+        errors = self._errors(data, point, minimum, counts=counts)
         fallback = temperature if self.preserve_accuracy else None
-        self.learn(X, data, self._map(point, fallback), fit_info.n_samples, found.residual)
+        self.learn(X, data, self._map(point, fallback), fit_info.n_samples, minimum.residual)
         clusters_read = not counts and data.has_clusters
-        self.n_passes_ = fit_info.n_passes + clusters_read + found.n_passes + (0 if isinstance(errors, str) else 2)
+        self.n_passes_ = fit_info.n_passes + clusters_read + minimum.n_passes + (0 if isinstance(errors, str) else 2)
         self.ts_ = temperature
-        self.penalties_ = _values_by_block(parameters, found.strengths)
-        self.determined_ = None if found.determined is None else _values_by_block(parameters, found.determined)
+        self.penalties_ = _values_by_block(parameters, minimum.strengths)
+        self.determined_ = None if minimum.determined is None else _values_by_block(parameters, minimum.determined)
         return self._describe(errors)
 
     def _parameters(self, n_classes: int) -> Parameters:
@@ -151,17 +152,17 @@ class AffineScaling(Calibrator):
             raise InputError("penalty", f"be 'auto', None, a number that is not negative{several}", got=repr(self.penalty))
         return np.broadcast_to(strengths, (len(names),)).copy()
 
-    def _errors(self, data: Rows, point: AffinePoint, found: Minimum, *, counts: bool) -> HostArray | str:
+    def _errors(self, data: Rows, point: AffinePoint, minimum: Minimum, *, counts: bool) -> HostArray | str:
         """The standard errors of all factors and biases, or why there are none."""
-        if found.strengths.any():
+        if minimum.strengths.any():
             return _no_se_if_penalised()
         number = point.scale.size + point.bias.size * self.has_bias
         if number > MOST_WITH_ERRORS:
             return too_many(number)
         products = gap_products(data, RowGradients(point), counts=counts)[:number, :number]
-        assert found.equal is not None, "nothing is penalised"
+        assert minimum.equal is not None, "nothing is penalised"
         # Some changes have no effect, such as that of all biases by the same number: the errors are those without them.
-        directions = Directions.of(found.equal[:number, :number])
+        directions = Directions.of(minimum.equal[:number, :number])
         inverse = directions.inverse(data.gather(Curve(point)).hessian[:number, :number])
         errors: HostArray = np.sqrt(np.maximum(np.diag(inverse @ products @ inverse), 0))
         errors[: point.scale.size] /= point.temperature
@@ -180,14 +181,14 @@ class AffineScaling(Calibrator):
         return {"scale": self.map_.scale, "bias": self.map_.bias} if self.has_bias else {"scale": self.map_.scale}
 
     def _layout(self) -> Layout:
-        return Layout(tuple((name, each.shape) for name, each in self.parameters_.items()))
+        return Layout(tuple((name, array.shape) for name, array in self.parameters_.items()))
 
     def _estimates(self) -> dict[str, float] | None:
         """The strengths of the penalties, the temperature that fits best alone, and the standard errors if there are any."""
-        found = {} if self.ts_ is None else {"ts": self.ts_}
+        estimates = {} if self.ts_ is None else {"ts": self.ts_}
         for ending, numbers in (("penalty", self.penalties_), ("determined", self.determined_)):
-            found |= {f"{name}_{ending}": value for name, value in (numbers or {}).items()}
-        return found | flat_entries(self.parameters_se_ or {}, "_se")
+            estimates |= {f"{name}_{ending}": value for name, value in (numbers or {}).items()}
+        return estimates | flat_entries(self.parameters_se_ or {}, "_se")
 
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use."""

@@ -151,15 +151,15 @@ class SeveralParameters(Calibrator):
         layout, start = Layout.from_values(self.start(data.n_classes, temperature), type(self).__name__)
         family = self._family(layout, data.n_classes)
         family = data.gather(CheckFeatures(family, start)).family(family)
-        found = _solve(data, family, start)
+        solution = _solve(data, family, start)
         covariance = errors = None
         if layout.size <= MOST_WITH_ERRORS:
-            products = gap_products(data, MatchFeatures(family, found.x).gaps_of, counts=counts) / matched.census.weight**2
-            covariance = sandwich(found.equations.jacobian, products)
+            products = gap_products(data, MatchFeatures(family, solution.x).gaps_of, counts=counts) / matched.census.weight**2
+            covariance = sandwich(solution.equations.jacobian, products)
             errors = np.sqrt(np.diag(covariance))
-        parameters = layout.by_name(found.x)
-        self.learn(X, data, self.map_for(parameters, data.n_classes), fit_info.n_samples, found.residual)
-        self.n_passes_ = fit_info.n_passes + 1 + found.n_passes + (errors is not None)
+        parameters = layout.by_name(solution.x)
+        self.learn(X, data, self.map_for(parameters, data.n_classes), fit_info.n_samples, solution.residual)
+        self.n_passes_ = fit_info.n_passes + 1 + solution.n_passes + (errors is not None)
         self.parameters_ = parameters
         self.parameters_se_ = None if errors is None else layout.by_name(errors)
         self.covariance_ = covariance
@@ -192,23 +192,23 @@ def _solve(data: Rows, family: Family, start: HostArray) -> Solution:
     elsewhere = set()
 
     def equations(rows: Rows, x: HostArray) -> Equations:
-        found, is_minimum = rows.gather(MatchFeatures(family, x)).equations(is_loss=family.is_loss)
+        conditions, is_minimum = rows.gather(MatchFeatures(family, x)).equations(is_loss=family.is_loss)
         if not is_minimum:
             elsewhere.add(x.tobytes())
-        return found
+        return conditions
 
     sample = data.sample(_SAMPLE) if (data.n_rows or 0) > 4 * _SAMPLE else None
     if sample is not None:  # whose answer is a few standard errors away from that of all rows
         with suppress(NotConvergedError):
             start = solve(partial(equations, sample), start, enough=0.01).x
         elsewhere.clear()
-    found = solve(partial(equations, data), start)
-    if found.x.tobytes() in elsewhere:
+    solution = solve(partial(equations, data), start)
+    if solution.x.tobytes() in elsewhere:
         raise NotConvergedError(
-            f"The search ended at parameters {np.round(found.x, 4).tolist()} where the cross-entropy is not at a minimum. "
+            f"The search ended at parameters {np.round(solution.x, 4).tolist()} where the cross-entropy is not at a minimum. "
             f"Choose another `start` of {family.name}, or fewer parameters."
         )
-    return found
+    return solution
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class FittedMethod(Protocol):
 
 
 def open_to_fit(
-    made: FittedMethod,
+    calibrator: FittedMethod,
     X: Any,
     y: Any,
     sample_weight: Any,
@@ -87,13 +87,13 @@ def open_to_fit(
     ignore_index: int | None = None,
 ) -> Rows:
     """The data to fit to; values are checked when they are first read."""
-    check_constructor(made)
+    check_constructor(calibrator)
     options: RowOptions = {"sample_weight": sample_weight, "clusters": clusters, "groups": groups}
     options["ignore_index"] = ignore_index
     if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
-        options["floor"] = made.floor if is_auto(made.floor) else None
+        options["floor"] = calibrator.floor if is_auto(calibrator.floor) else None
     else:
-        options |= {"input": made.input, "classes": made.classes, "floor": made.floor}
+        options |= {"input": calibrator.input, "classes": calibrator.classes, "floor": calibrator.floor}
     return open_rows(X, y, names=("X", "y"), choose_floor=choose_floor, **options)
 
 
@@ -110,7 +110,7 @@ def is_flat(X: Any) -> bool:
 
 
 def keep(
-    made: FittedMethod,
+    calibrator: FittedMethod,
     X: Any,
     data: Rows,
     map_: Map,
@@ -119,52 +119,52 @@ def keep(
     temperature_se: float | None = None,
 ) -> None:
     """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
-    classes = class_labels(made.classes, data.n_classes)
+    classes = class_labels(calibrator.classes, data.n_classes)
     check_map(map_, data.n_classes, data)
-    made.map_ = map_
-    made.input_ = data.input if made.input is None else made.input
-    made.floor_ = made.floor  # type: ignore[assignment]
-    if is_auto(made.floor):
-        made.floor_ = data.floor if made.input_ == "probabilities" else None
-    made.n_features_in_ = data.n_classes
-    made.classes_ = classes
-    made.n_samples_ = n_samples
-    made.residual_ = residual
-    made.data_digest_ = None if made.is_fixed else data.digest
-    made.temperature_se_ = temperature_se
-    name_columns(made, column_names(X))
-    made._is_flat_ = is_flat(X)
+    calibrator.map_ = map_
+    calibrator.input_ = data.input if calibrator.input is None else calibrator.input
+    calibrator.floor_ = calibrator.floor  # type: ignore[assignment]
+    if is_auto(calibrator.floor):
+        calibrator.floor_ = data.floor if calibrator.input_ == "probabilities" else None
+    calibrator.n_features_in_ = data.n_classes
+    calibrator.classes_ = classes
+    calibrator.n_samples_ = n_samples
+    calibrator.residual_ = residual
+    calibrator.data_digest_ = None if calibrator.is_fixed else data.digest
+    calibrator.temperature_se_ = temperature_se
+    name_columns(calibrator, column_names(X))
+    calibrator._is_flat_ = is_flat(X)
 
 
-def keep_temperature(made: FittedMethod, X: Any, data: Rows, fit: TemperatureFit) -> None:
+def keep_temperature(calibrator: FittedMethod, X: Any, data: Rows, fit: TemperatureFit) -> None:
     """Keep one temperature, and what else its method shows."""
     info = fit.fit_info
-    keep(made, X, data, Temperature(fit.temperature), info.n_samples, info.residual, info.temperature_se)
-    vars(made).update(fit.attributes, fit_info_=info, n_passes_=info.n_passes)
+    keep(calibrator, X, data, Temperature(fit.temperature), info.n_samples, info.residual, info.temperature_se)
+    vars(calibrator).update(fit.attributes, fit_info_=info, n_passes_=info.n_passes)
 
 
-def keep_record(made: FittedMethod, record: Record) -> None:
+def keep_record(calibrator: FittedMethod, record: Record) -> None:
     """Restore from ``record`` what every calibrator has."""
     origin = record.provenance
-    made.map_ = record.map
-    made.input_ = record.input
-    made.floor_ = record.floor
+    calibrator.map_ = record.map
+    calibrator.input_ = record.input
+    calibrator.floor_ = record.floor
     if record.input == "probabilities" and record.floor is None:
-        made.floor = None  # a new fit would choose one
-    made.n_samples_ = origin.n_samples
-    made.residual_ = origin.residual
-    made.data_digest_ = origin.data_digest
-    made.temperature_se_ = origin.temperature_se
+        calibrator.floor = None  # a new fit would choose one
+    calibrator.n_samples_ = origin.n_samples
+    calibrator.residual_ = origin.residual
+    calibrator.data_digest_ = origin.data_digest
+    calibrator.temperature_se_ = origin.temperature_se
     if origin.n_classes is not None:
-        made.classes_ = class_labels(origin.classes, origin.n_classes)
-        made.n_features_in_ = origin.n_classes
+        calibrator.classes_ = class_labels(origin.classes, origin.n_classes)
+        calibrator.n_features_in_ = origin.n_classes
     check_map(record.map, origin.n_classes)
-    made._is_flat_ = bool(origin.is_flat)
-    name_columns(made, origin.columns, origin.label_column, origin.score_column, origin.group_column)
+    calibrator._is_flat_ = bool(origin.is_flat)
+    name_columns(calibrator, origin.columns, origin.label_column, origin.score_column, origin.group_column)
 
 
 def name_columns(
-    made: FittedMethod,
+    calibrator: FittedMethod,
     names: Sequence[str] | None,
     label_column: str | None = None,
     score_column: str | None = None,
@@ -175,45 +175,45 @@ def name_columns(
     Other names of the columns of ``X`` are refused from then on. ``score_column`` is where a single column or array holds all
     scores.
     """
-    refuse_permuted(names, made.classes)
+    refuse_permuted(names, calibrator.classes)
     if names is not None:
-        made.feature_names_in_ = np.array(names, dtype=object)
-    elif hasattr(made, "feature_names_in_"):
-        del made.feature_names_in_
-    made.label_column_ = label_column
-    made.score_column_ = score_column
-    made.group_column_ = group_column
+        calibrator.feature_names_in_ = np.array(names, dtype=object)
+    elif hasattr(calibrator, "feature_names_in_"):
+        del calibrator.feature_names_in_
+    calibrator.label_column_ = label_column
+    calibrator.score_column_ = score_column
+    calibrator.group_column_ = group_column
 
 
-def check_n_classes(made: FittedMethod, data: Rows, name: str) -> None:
+def check_n_classes(calibrator: FittedMethod, data: Rows, name: str) -> None:
     """Refuse rows whose number of classes is not that of the data that were fitted to."""
-    fitted_to = getattr(made, "n_features_in_", data.n_classes)
+    fitted_to = getattr(calibrator, "n_features_in_", data.n_classes)
     if data.n_classes != fitted_to:
         raise InputError(name, f"have {fitted_to} classes, as the calibrator has", got=data.n_classes)
 
 
-def record_of(made: FittedMethod, estimates: dict[str, float] | None) -> Record:
+def record_of(calibrator: FittedMethod, estimates: dict[str, float] | None) -> Record:
     """What a file keeps; ``estimates`` are further numbers of the fit, which the method itself understands."""
-    names = getattr(made, "feature_names_in_", None)
+    names = getattr(calibrator, "feature_names_in_", None)
     origin = Provenance(
-        method=made.method_name,
-        params=made.method_params(),
-        classes=None if made.classes is None else made.classes_.tolist(),
+        method=calibrator.method_name,
+        params=calibrator.method_params(),
+        classes=None if calibrator.classes is None else calibrator.classes_.tolist(),
         columns=None if names is None else names.tolist(),
-        label_column=made.label_column_,
-        score_column=made.score_column_,
-        group_column=made.group_column_,
-        n_classes=len(made.classes_) if hasattr(made, "classes_") else None,
-        n_samples=made.n_samples_,
-        residual=made.residual_,
-        temperature_se=getattr(made, "temperature_se_", None),
+        label_column=calibrator.label_column_,
+        score_column=calibrator.score_column_,
+        group_column=calibrator.group_column_,
+        n_classes=len(calibrator.classes_) if hasattr(calibrator, "classes_") else None,
+        n_samples=calibrator.n_samples_,
+        residual=calibrator.residual_,
+        temperature_se=getattr(calibrator, "temperature_se_", None),
         estimates=estimates,
-        is_flat=getattr(made, "_is_flat_", False),
-        data_digest=made.data_digest_,
+        is_flat=getattr(calibrator, "_is_flat_", False),
+        data_digest=calibrator.data_digest_,
         library_version=nishimori.__version__,
     )
-    floor = None if made.floor_ is None else float(made.floor_)
-    return Record(made.map_, made.input_, origin, floor)
+    floor = None if calibrator.floor_ is None else float(calibrator.floor_)
+    return Record(calibrator.map_, calibrator.input_, origin, floor)
 
 
 class BareCalibrator:
@@ -250,14 +250,14 @@ class BareCalibrator:
     def from_record(cls, kind: type[TemperatureMethod], record: Record, path: str | os.PathLike[str]) -> Self:
         """The method of this kind that a file describes, ready to use."""
         try:
-            made = cls(kind(**record.provenance.params), **record.common_parameters)
+            calibrator = cls(kind(**record.provenance.params), **record.common_parameters)
             if record.provenance.n_classes is not None:
-                made.method.check(record.provenance.n_classes)
+                calibrator.method.check(record.provenance.n_classes)
         except Exception:
             raise record.parameters_error(path) from None
-        keep_record(made, record)
-        vars(made).update(made.method.restored(record))
-        return made
+        keep_record(calibrator, record)
+        vars(calibrator).update(calibrator.method.restored(record))
+        return calibrator
 
     def fit(self, data: Any, *, counts: bool = False) -> Self:
         """Choose the temperature from rows, or from what was summed of them."""
@@ -290,32 +290,32 @@ class BareCalibrator:
 def own_parameters(target: Any) -> tuple[str, ...]:
     """The names of the parameters of a class of methods, without those that all have; an observable has its own already."""
     taken = () if isinstance(target, Observable) else signature(target).parameters.values()
-    return tuple(each.name for each in taken if each.name not in COMMON and each.kind is not Parameter.VAR_KEYWORD)
+    return tuple(one.name for one in taken if one.name not in COMMON and one.kind is not Parameter.VAR_KEYWORD)
 
 
 M = TypeVar("M", bound=FittedMethod)
 
 
-def check_constructor(made: FittedMethod) -> None:
-    """Refuse a calibrator of somebody's own whose constructor does not set what all calibrators have."""
-    missing = [name for name in COMMON if not hasattr(made, name)]
+def check_constructor(calibrator: FittedMethod) -> None:
+    """Refuse a calibrator of the user's own whose constructor does not set what all calibrators have."""
+    missing = [name for name in COMMON if not hasattr(calibrator, name)]
     if missing:
         raise InputError(
-            f"{type(made).__name__}.__init__",
+            f"{type(calibrator).__name__}.__init__",
             "take `input`, `classes` and `floor` as keywords and set attributes of these names",
             got=f"no {', '.join(missing)}",
         )
 
 
 def fit_checked(method: M, *data: Any, **options: Any) -> M:
-    """A calibrator after its `fit`; refuses one of somebody's own that does not return what it has learned."""
+    """A calibrator after its `fit`; refuses one of the user's own that does not return what it has learned."""
     check_constructor(method)
-    found: Any = method.fit(*data, **options)
-    is_method = hasattr(found, "method_params")
-    if not is_method or not hasattr(found, "map_"):
-        got = "a calibrator without a map" if is_method else f"a result of the type {type(found).__name__}"
+    fitted: Any = method.fit(*data, **options)
+    is_method = hasattr(fitted, "method_params")
+    if not is_method or not hasattr(fitted, "map_"):
+        got = "a calibrator without a map" if is_method else f"a result of the type {type(fitted).__name__}"
         raise InputError(f"{type(method).__name__}.fit", "end with `return self.learn(...)`", got=got)
-    return cast("M", found)
+    return cast("M", fitted)
 
 
 def counts_option(method: FittedMethod, *, counts: bool) -> dict[str, Any]:
@@ -342,15 +342,15 @@ def check_map(map_: Map, n_classes: int | None, data: Rows | None = None) -> Non
     if not claims_to_check(map_) or map_.needs_groups:
         return
     rows = None if data is None else data.sample(min(CHECKED_ROWS, data.n_rows or CHECKED_ROWS))
-    known = map_.n_classes or n_classes
+    number = map_.n_classes or n_classes
     if rows is not None:
         rows.gather(_CheckClaims(map_))
-    elif known is not None:
-        check_claims_on_random_logits(map_, known)
+    elif number is not None:
+        check_claims_on_random_logits(map_, number)
 
 
 def plain(value: Any) -> Any:
     """NumPy's numbers and arrays, and tuples, as Python's numbers and lists."""
     if isinstance(value, tuple):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -62,7 +62,7 @@ class Provenance:
 
     def faults(self) -> list[str]:
         """The names of the fields that cannot be right."""
-        known = {
+        is_right = {
             "method": isinstance(self.method, str) and bool(self.method),
             "params": isinstance(self.params, dict) and all(map(_is_plain, self.params.values())),
             "n_classes": self.n_classes is None or (_is_count(self.n_classes, 2) and self.n_classes <= _MOST_CLASSES),
@@ -79,7 +79,7 @@ class Provenance:
             "data_digest": isinstance(self.data_digest, str | None),
             "library_version": isinstance(self.library_version, str),
         }
-        faults = [name for name, right in known.items() if not right]
+        faults = [name for name, right in is_right.items() if not right]
         return faults or (["columns"] if self._is_permuted() else [])
 
     def _is_permuted(self) -> bool:
@@ -124,9 +124,9 @@ class Record:
 
     @property
     def common_parameters(self) -> dict[str, Any]:
-        """The parameters that methods of every kind have; a method of somebody's own need not have a floor."""
-        said = None if self.input == "logits" else self.input  # which is also what a new fit takes scores for
-        common: dict[str, Any] = {"input": said, "classes": self.provenance.classes}
+        """The parameters that methods of every kind have; a method of the user's own need not have a floor."""
+        input_ = None if self.input == "logits" else self.input  # which is also what a new fit takes scores for
+        common: dict[str, Any] = {"input": input_, "classes": self.provenance.classes}
         return common if self.floor is None else common | {"floor": self.floor}
 
     @property
@@ -165,17 +165,17 @@ class Record:
         for name in ("map", "provenance"):
             if not isinstance(content[name], dict):
                 raise damage_error(path, name, content[name])
-        map_, told = content["map"], content["provenance"]
+        map_, origin = content["map"], content["provenance"]
         refuse_missing(("kind", "parameters"), map_, path)
-        told = dict.fromkeys(_ADDED) | told
-        refuse_missing(tuple(each.name for each in fields(Provenance)), told, path)
+        origin = dict.fromkeys(_ADDED) | origin
+        refuse_missing(tuple(field_.name for field_ in fields(Provenance)), origin, path)
         if content["input"] not in get_args(Input):
             raise damage_error(path, "input", content["input"])
         used = map_in(map_, path, "map")
-        told["method"] = present_name(told["method"])
-        provenance = Provenance(**{each.name: told[each.name] for each in fields(Provenance)})
+        origin["method"] = present_name(origin["method"])
+        provenance = Provenance(**{field_.name: origin[field_.name] for field_ in fields(Provenance)})
         for name in provenance.faults():
-            raise damage_error(path, name, told[name])
+            raise damage_error(path, name, origin[name])
         if used.n_classes is not None and used.n_classes != provenance.n_classes:
             raise damage_error(path, "n_classes", provenance.n_classes)
         floor = content.get("floor")
@@ -228,7 +228,7 @@ def as_text(content: dict[str, Any]) -> str:
     """JSON in which a list of numbers, such as a row of a matrix, takes one line."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     # A name in quotes cannot contain the end of a line, so that only lists are found.
-    return re.sub(r"\[\n([-+.,eE\d\s]+)\n\s*\]", lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
+    return re.sub(r"\[\n([-+.,eE\d\s]+)\n\s*\]", lambda match: f"[{' '.join(match[1].split())}]", text) + "\n"
 
 
 def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def _is_positive(value: Any) -> bool:
 
 def _are_numbers(values: Any) -> bool:
     """Whether this is a dictionary of finite numbers."""
-    return isinstance(values, dict) and all(type(each) in (int, float) and abs(each) < 1e300 for each in values.values())
+    return isinstance(values, dict) and all(type(value) in (int, float) and abs(value) < 1e300 for value in values.values())
 
 
 def refuse_missing(names: tuple[str, ...], content: dict[str, Any], path: Path) -> None:
