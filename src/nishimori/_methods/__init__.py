@@ -1,1 +1,1 @@
-"""What a fitted method is: its name, its record on disk, its traits. Nothing here imports scikit-learn or SciPy."""
+"""What is fitted, the one table of methods, what is kept of a fit, and its record on disk. Nothing here imports scikit-learn."""

@@ -186,15 +186,14 @@ def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415
     from nishimori._fit.adaptive import match_both  # noqa: PLC0415
     from nishimori._methods.fitted_method import fit_checked  # noqa: PLC0415
-    from nishimori._methods.one_temperature import Adaptive, ObservableMethod, solution_of  # noqa: PLC0415
+    from nishimori._methods.one_temperature import Adaptive, solution_of  # noqa: PLC0415
 
-    method = chosen._method() if isinstance(chosen, OneTemperature) else None
-    if isinstance(chosen, OneTemperature) and isinstance(method, Adaptive):
+    if not isinstance(chosen, OneTemperature) or chosen.smooth_labels:
+        return fit_checked(chosen, data), temperatures_of(data, warn=False)
+    observable = chosen._observable(data.n_classes)
+    if observable is None:
         matched = match_both(data)
-        return chosen._adopt(data, data, method.choose(matched)), Temperatures.of(matched)
-    if isinstance(chosen, OneTemperature) and isinstance(method, ObservableMethod) and not method.smooth_labels:
-        observable = method.observable_for(data.n_classes)
-        wanted = [*BUILT_IN.values(), *([] if observable in BUILT_IN.values() else [observable])]
-        matched = match(data, *wanted)
-        return chosen._adopt(data, data, solution_of(matched, wanted.index(observable))), Temperatures.of(matched)
-    return fit_checked(chosen, data), temperatures_of(data, warn=False)
+        return chosen._adopt(data, data, Adaptive().choose(matched)), Temperatures.of(matched)
+    wanted = [*BUILT_IN.values(), *([] if observable in BUILT_IN.values() else [observable])]
+    matched = match(data, *wanted)
+    return chosen._adopt(data, data, solution_of(matched, wanted.index(observable))), Temperatures.of(matched)
