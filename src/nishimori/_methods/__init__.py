@@ -1,1 +1,1 @@
-"""What is fitted, the one table of methods, what is kept of a fit, and its record on disk. Nothing here imports scikit-learn."""
+"""What is fitted, the one table of methods, what is kept of a fit, and its record on disk. Nothing here needs scikit-learn."""
