@@ -184,6 +184,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         residual, temperature_se : float, optional
             What is left of the condition, and the standard error of the temperature, where the map has one.
         """
+        check_map(map_, data.n_classes, data)
         keep(self, X, data, map_, n_samples, residual, temperature_se)
         return self
 

@@ -120,7 +120,6 @@ def keep(
 ) -> None:
     """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
     classes = class_labels(calibrator.classes, data.n_classes)
-    check_map(map_, data.n_classes, data)
     calibrator.map_ = map_
     calibrator.input_ = data.input if calibrator.input is None else calibrator.input
     calibrator.floor_ = calibrator.floor  # type: ignore[assignment]
