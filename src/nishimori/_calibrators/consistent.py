@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_maps, mapped_logits, out_of_fold_logits
+from nishimori._calibrators.collected_samples import CollectedSamples, collect_samples
+from nishimori._calibrators.folds import Fold, deal_folds, in_row_order, out_of_fold
 from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue_temperature
@@ -161,19 +162,23 @@ class Consistent(Calibrator):
         InputError
             If there are fewer samples, or clusters, than folds that were asked for, or only one.
         """
-        self.check_folds()
+        self._check_folds()
         made = self._new_calibrator()
         if groups is not None and "groups" not in signature(made.fit).parameters:
             raise InputError("groups", f"be left out: the method {made.method_name!r} treats all groups alike")
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
         samples = replace(collect_samples(data), counts=counts)
-        folds = samples.folds(self._n_folds(samples))
+        folds = deal_folds(samples.labels, self._n_folds(samples), samples.clusters)
+
+        def fit_without(fold: Fold) -> Map:
+            return _fit_inner(made, samples.rows(fold.train), counts=counts).map_
+
         with collect_notices():  # the fit to all samples says what there is to say of the data
-            maps = fold_maps(samples, folds, lambda rows, where: _fit_inner(made, rows, where, counts=counts).map_)
+            maps, parts = out_of_fold(folds, fit_without, lambda map_, fold: samples.mapped(map_, fold.test))
+        held_out = in_row_order([fold.test for fold in folds], parts)
         floor = data.floor if is_auto(self.floor) else self.floor
         fitted = _fit_inner(set_common(made, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
-        held_out = out_of_fold_logits(samples, folds, maps)
-        last = _fit_ec(samples.rows_with(held_out), counts=counts)
+        last = _fit_ec(samples.rows(logits=held_out), counts=counts)
         temperature, error = last.temperature_, None
         assert temperature is not None, "all that may take the place of EC has one"
         if not counts and last.temperature_se_ is not None:
@@ -238,7 +243,7 @@ class Consistent(Calibrator):
         origin = replace(found.provenance, method=f"{fitted.method_name}{FINISHED}", params=self._params_with(fitted))
         return replace(found, provenance=origin)
 
-    def check_folds(self) -> None:
+    def _check_folds(self) -> None:
         """Refuse what cannot be a number of folds."""
         if self.cv is not None:
             whole("cv", self.cv, 2)
@@ -246,15 +251,16 @@ class Consistent(Calibrator):
     def _n_folds(self, samples: CollectedSamples) -> int:
         """The number of folds; refuses data of which nothing can be held out."""
         what = "samples" if samples.clusters is None else "clusters"
-        if samples.n_units < 2:
+        n_units = samples.n_samples if samples.clusters is None else len(np.unique(samples.clusters))
+        if n_units < 2:
             raise DegenerateDataError(
                 "X", f"have at least two {what}, one of which is held out", got=f"1 {what[:-1]}", remedy=f"Add {what}."
             )
-        return min(FOLDS, samples.n_units) if self.cv is None else self.cv
+        return min(FOLDS, n_units) if self.cv is None else self.cv
 
     def check_parameters(self, n_classes: int) -> None:
         """Refuse parameters that do not suit this many classes."""
-        self.check_folds()
+        self._check_folds()
         new_calibrator(self.calibrator, "calibrator").check_parameters(n_classes)
 
     def estimates(self) -> dict[str, float] | None:
@@ -281,10 +287,10 @@ class Consistent(Calibrator):
         return self._describe(fitted, temperature, error)
 
 
-def _fit_inner(calibrator: Calibrator, data: Rows, where: str = "", *, counts: bool) -> Calibrator:
+def _fit_inner(calibrator: Calibrator, data: Rows, *, counts: bool) -> Calibrator:
     """A copy of the calibrator that is fitted to some rows, or one of smoothed labels where it has no solution."""
     made = new_calibrator(calibrator, "calibrator")
-    return fit_always(made, data, where=where, **counts_option(made, counts=counts))
+    return fit_always(made, data, **counts_option(made, counts=counts))
 
 
 def _fit_ec(data: Rows, *, counts: bool) -> Calibrator:
@@ -301,7 +307,7 @@ class CrossFit:
     """Samples in folds, the map that was fitted without each fold, the held-out logits, and the map of all samples."""
 
     samples: CollectedSamples
-    folds: HostArray
+    folds: Sequence[Fold]
     maps: Sequence[Map]
     held_out: HostArray
     map_of_all: Map
@@ -314,13 +320,12 @@ class CrossFit:
         Newton's method then gives the temperature without fold b.
         """
         samples, changes = self.samples, []
-        of_all = mapped_logits(self.map_of_all, samples.logits, samples.groups)
-        for fold, map_ in enumerate(self.maps):
-            rest = self.folds != fold
+        of_all = samples.mapped(self.map_of_all)
+        for fold, map_ in zip(self.folds, self.maps, strict=True):
+            rest = fold.train
             held_out = self.held_out[rest]
-            without = mapped_logits(map_, samples.logits[rest], samples.groups_of(rest))
             with np.errstate(invalid="ignore"):
-                logits = held_out + (without - of_all[rest])
+                logits = held_out + (samples.mapped(map_, rest) - of_all[rest])
             # Where a class has no probability, as curves give, there is no first order.
             logits = np.where(np.isfinite(logits), logits, held_out)
             excess, slope = self._gap(logits, rest, temperature)
@@ -340,22 +345,20 @@ class CrossFit:
         of all folds cancel.
         """
         samples, corrections = self.samples, []
-        of_all = mapped_logits(self.map_of_all, samples.logits, samples.groups)
+        of_all = samples.mapped(self.map_of_all)
         _, slope = self._gap(self.held_out, slice(None), temperature)
         if not slope > 0:
             return None
-        for fold, map_ in enumerate(self.maps):
-            held, rest = self.folds == fold, self.folds != fold
-            without = mapped_logits(map_, samples.logits[rest], samples.groups_of(rest))
+        for fold, map_ in zip(self.folds, self.maps, strict=True):
             inside, elsewhere = (
-                self._gap(mapped, where, temperature)[0] - self._gap(of_all[where], where, temperature)[0]
-                for mapped, where in ((self.held_out[held], held), (without, rest))
+                self._gap(mapped, rows, temperature)[0] - self._gap(of_all[rows], rows, temperature)[0]
+                for mapped, rows in ((self.held_out[fold.test], fold.test), (samples.mapped(map_, fold.train), fold.train))
             )
-            corrections.append(inside - elsewhere * samples.weights[held].sum() / samples.weights[rest].sum())
+            corrections.append(inside - elsewhere * samples.weights[fold.test].sum() / samples.weights[fold.train].sum())
         return temperature * sqrt(len(corrections) * float(np.var(corrections, ddof=1))) / slope
 
     def _gap(self, logits: HostArray, chosen: HostArray | slice, temperature: float) -> tuple[float, float]:
         """Σw(confidence − correct) of some samples with these logits over T, and how fast it falls with log T."""
-        rows = self.samples.rows_with(logits, chosen)
+        rows = self.samples.rows(chosen, logits)
         (moments,) = rows.gather(Measure(((Confidence(), (1 / temperature,)),))).items
         return float(moments.excess[0]), float(moments.slope[0]) / temperature

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nishimori._calibrators.candidates import reason
+from nishimori._calibrators.folds import in_row_order
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.reliability import uniform_edges
 from nishimori._support.arrays import HostArray
@@ -53,7 +54,7 @@ class RowScores:
     right: HostArray
 
     @classmethod
-    def of(cls, map_: Map, logits: HostArray, labels: HostArray, groups: Any = None) -> "RowScores":
+    def after_map(cls, map_: Map, logits: HostArray, labels: HostArray, groups: Any = None) -> "RowScores":
         """The scores of some rows after a map."""
         log_p = np.asarray(map_.log_probabilities(logits, groups))
         p, rows = np.exp(log_p), np.arange(len(labels))
@@ -63,10 +64,9 @@ class RowScores:
         return cls(-log_p[rows, labels], brier, p[rows, predicted], predicted == labels)
 
     @classmethod
-    def in_order(cls, parts: "Sequence[RowScores]", places: HostArray) -> "RowScores":
-        """The scores of several folds, each row at its place."""
-        back = np.argsort(places, kind="stable")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts])[back] for name in cls.__dataclass_fields__))
+    def in_order(cls, rows: Sequence[HostArray], parts: "Sequence[RowScores]") -> "RowScores":
+        """The scores of the ``rows`` of several folds, in ascending order of the rows."""
+        return cls(*(in_row_order(rows, [getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
 
 
 @dataclass(frozen=True)

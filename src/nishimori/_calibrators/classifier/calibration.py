@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ from sklearn.base import clone
 
 from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.classifier.folds import FoldScores
-from nishimori._calibrators.classifier.response import Scorer
+from nishimori._calibrators.classifier.response import HeldOutScores, Scorer
+from nishimori._calibrators.folds import linked_units
 from nishimori._calibrators.methods import new_calibrator
 from nishimori._calibrators.rescue import fit_always, with_frequencies
 from nishimori._rows.labels import class_labels, first_names
@@ -93,12 +93,12 @@ class Calibration:
     params: Mapping[str, Any]
     y: HostArray
 
-    def fit_to(self, part: FoldScores) -> Calibrator:
+    def fit_to(self, part: HeldOutScores) -> Calibrator:
         """A calibrator that is fitted to the scores of some rows: a copy, or what `fit_always` gives if it has no solution."""
         made: Calibrator = clone(self.calibrator)
         data, params = (part.scores, self.y[part.rows]), self._params_of(part)
         if isinstance(made, Best):
-            made.limit_folds(len(part.rows), params)
+            _limit_folds(made, len(part.rows), params)
         try:
             if not made.is_fixed and part.is_constant:
                 error = NoTemperatureError("The classifier gives every sample the same score.", end="flat")
@@ -113,7 +113,7 @@ class Calibration:
         fitted.data_digest_ = None  # who measures on these scores has asked for them by `keep_scores`
         return fitted
 
-    def _params_of(self, part: FoldScores) -> dict[str, Any]:
+    def _params_of(self, part: HeldOutScores) -> dict[str, Any]:
         """The arguments of `fit` for some rows. The test part of a fold that is a single cluster says nothing about errors."""
         params: dict[str, Any] = method_params_of_rows(self.y, self.params, indices=part.rows)
         for name in ("clusters", "groups") if part.name else ():
@@ -121,17 +121,29 @@ class Calibration:
                 del params[name]
         return params
 
-    def with_weight(self, scored: Sequence[FoldScores]) -> list[FoldScores]:
-        """The folds whose test part has samples of positive weight; tells of others, unless all are such."""
-        if (weights := self.params.get("sample_weight")) is None:
-            return list(scored)
-        kept = [part for part in scored if np.asarray(weights)[part.rows].any()]
+    def parts_with_weight(self, scored: Sequence[HeldOutScores]) -> list[int]:
+        """Which test parts have samples of positive weight; warns of others, and gives all if there are no such samples."""
+        weights = self.params.get("sample_weight")
+        kept = [i for i, part in enumerate(scored) if weights is None or np.asarray(weights)[part.rows].any()]
         if not kept:
-            return list(scored)
-        if left_out := [part.name for part in scored if part not in kept]:
+            return list(range(len(scored)))
+        if left_out := [part.name for i, part in enumerate(scored) if i not in kept]:
             notice(
                 f"All samples of the test part of {first_names(left_out)} have weight zero, so that there is nothing to "
                 "calibrate the classifier with: it is left out.",
                 InputWarning,
             )
         return kept
+
+
+def _limit_folds(best: Best, n_samples: int, params: Mapping[str, Any]) -> None:
+    """Use no more folds than there are samples, or sets of samples that ``params`` of `fit` keep together."""
+    if not isinstance(best.cv, Integral | None):
+        return
+    clusters, groups = (
+        np.unique(np.asarray(params[name]), return_inverse=True)[1] if name in params else None
+        for name in ("clusters", "groups")
+    )
+    units = linked_units(clusters, groups)
+    n_units = n_samples if units is None else len(np.unique(units))
+    best.cv = max(2, min(5 if best.cv is None else int(best.cv), n_units))
