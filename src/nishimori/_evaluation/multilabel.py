@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._calibrators.multilabel.decisions import Decisions, decisions, refuse_probabilities, scores_in, warn_of_sigmoids
+from nishimori._calibrators.multilabel.decisions import (
+    Decisions,
+    open_decisions,
+    refuse_probabilities,
+    scores_in,
+    warn_of_sigmoids,
+)
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_maps import LabelMaps
-from nishimori._calibrators.multilabel.targets import check_missing, label_names, label_table
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, holm
 from nishimori._evaluation.label_sums import LabelSums, MeasureLabels
 from nishimori._evaluation.scorecard import Scorecard, scorecards
-from nishimori._rows.entry import load_array
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Input
 from nishimori._sums.reliability import check_bins, uniform_edges
@@ -229,10 +233,7 @@ def evaluate_multilabel(
         map_ = _map_of(calibrator, {"names": names, "missing": missing, "input": input, "floor": floor})
         names, missing = calibrator.classes_, calibrator.missing
         scores = calibrator.check_columns(logits, "logits")
-    shape = (scores.n_samples, int(scores.array.shape[1]))
-    labels = load_array(labels)
-    targets = label_table(labels, shape, check_missing(missing), "labels")
-    rows = decisions(targets, label_names(names, logits, labels, shape[1]), sample_weight, clusters, scores)
+    rows = open_decisions(scores, logits, labels, sample_weight, clusters, labels=names, missing=missing, label_name="labels")
     if calibrator is None and input is None:
         refuse_probabilities(scores, rows.weights)
     elif calibrator is not None and calibrator.input is None and scores.input == "logits":

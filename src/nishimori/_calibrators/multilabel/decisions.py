@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._calibrators.multilabel.targets import UNKNOWN
+from nishimori._calibrators.multilabel.targets import UNKNOWN, check_missing, label_names, label_table
 from nishimori._rows.array_rows import clusters_of, spread
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import in_pieces, load_array, stored_scores
-from nishimori._rows.labels import checked_weights
+from nishimori._rows.labels import Classes, checked_weights
 from nishimori._rows.rows import Rows, is_rows, most_copied
 from nishimori._rows.score_range import FIT_AGAIN, ScoreRange
 from nishimori._rows.scores import LARGEST, Input, Scores, check_input
@@ -186,15 +186,14 @@ def _columns(array: Array | Stored, places: range) -> Iterable[Array]:
     return found
 
 
-def decisions(
-    targets: HostArray,
-    names: tuple[Any, ...],
-    sample_weight: Any,
-    clusters: Any,
-    scores: Scores,
+def open_decisions(
+    scores: Scores, X: Any, y: Any, sample_weight: Any, clusters: Any, *, labels: Classes, missing: Any, label_name: str = "y"
 ) -> Decisions:
-    """The decisions of scores and labels whose shapes have been checked."""
-    n_samples = len(targets)
+    """The decisions of a table of scores, which come from ``X``, and of labels, whose values and names are checked here."""
+    n_samples, n_labels = (int(length) for length in scores.array.shape)
+    y = load_array(y)
+    targets = label_table(y, (n_samples, n_labels), check_missing(missing), label_name)
+    names = label_names(labels, X, y, n_labels)
     weights = checked_weights(load_array(sample_weight), n_samples)
     if int(np.count_nonzero(weights)) < 2:
         raise InputError("X", "have at least two samples of positive weight", got=f"n_samples = {n_samples}")

@@ -8,7 +8,9 @@ from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any, get_args
 
-from nishimori._calibrators.multilabel.label_fits import Sharing
+import numpy as np
+
+from nishimori._calibrators.multilabel.label_maps import LabelFit, Sharing
 from nishimori._calibrators.multilabel.targets import check_missing, given_names
 from nishimori._methods.record import MULTILABEL_FORMAT, as_text, damage_error, map_in, present_name, refuse_missing
 from nishimori._rows.scores import Input, check_input
@@ -40,7 +42,7 @@ _PROVENANCE = (
 class LabelRecord:
     """What a multilabel calibrator needs to be itself again."""
 
-    maps: tuple[Map, ...]
+    fit: LabelFit
     names: tuple[Any, ...]
     input: Input
     floor: float | None
@@ -50,17 +52,11 @@ class LabelRecord:
     parameters: Sharing
     columns: tuple[str, ...] | None
     n_samples: int
-    errors: tuple[float, ...] | None
-    common: float | None
-    common_se: float | None
-    spread: float | None
-    used_spread: float | None
-    open_labels: tuple[Any, ...]
     library_version: str
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool) -> None:
         """Store as JSON; never a partial file."""
-        maps = [described(each, 2) for each in self.maps]
+        maps = [described(map_, 2) for map_ in self.fit.maps]
         try:
             text = as_text(self._content(maps))
             text.encode()
@@ -88,18 +84,18 @@ class LabelRecord:
                 "parameters": self.parameters,
                 "columns": None if self.columns is None else list(self.columns),
                 "n_samples": self.n_samples,
-                "temperatures_se": None if self.errors is None else list(self.errors),
-                "temperature": self.common,
-                "temperature_se": self.common_se,
-                "spread": self.spread,
-                "used_spread": self.used_spread,
-                "open_labels": list(self.open_labels),
+                "temperatures_se": None if self.fit.errors is None else self.fit.errors.tolist(),
+                "temperature": self.fit.common,
+                "temperature_se": self.fit.common_se,
+                "spread": self.fit.spread,
+                "used_spread": self.fit.used_spread,
+                "open_labels": list(self.fit.open_labels),
                 "library_version": self.library_version,
             },
         }
 
     @classmethod
-    def of(cls, content: Any, path: Path) -> "LabelRecord | None":
+    def from_content(cls, content: Any, path: Path) -> "LabelRecord | None":
         """What the content of a file describes; None if it is not of this format."""
         if not isinstance(content, dict) or content.get("format") != MULTILABEL_FORMAT:
             return None
@@ -132,8 +128,17 @@ class LabelRecord:
             except InputError:
                 raise damage_error(path, name, content[name]) from None
         floor, errors, columns = content["floor"], told["temperatures_se"], told["columns"]
-        return cls(
+        fit = LabelFit(
             maps=_maps(content["maps"], len(names), path),
+            errors=None if errors is None else np.array(errors, dtype=float),
+            common=told["temperature"],
+            common_se=told["temperature_se"],
+            spread=told["spread"],
+            used_spread=told["used_spread"],
+            open_labels=tuple(told["open_labels"]),
+        )
+        return cls(
+            fit=fit,
             names=names,
             input=content["input"],
             floor=None if floor is None else float(floor),
@@ -143,12 +148,6 @@ class LabelRecord:
             parameters=told["parameters"],
             columns=None if columns is None else tuple(columns),
             n_samples=told["n_samples"],
-            errors=None if errors is None else tuple(errors),
-            common=told["temperature"],
-            common_se=told["temperature_se"],
-            spread=told["spread"],
-            used_spread=told["used_spread"],
-            open_labels=tuple(told["open_labels"]),
             library_version=told["library_version"],
         )
 

@@ -27,7 +27,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
         If the file is damaged, is not a calibration, or was written by a newer format than this library reads.
     """
     content = content_of(Path(path))
-    record = LabelRecord.of(content, Path(path))
+    record = LabelRecord.from_content(content, Path(path))
     if record is None:
         return restore_calibrator(Record.of(content, Path(path)), path)
     return MultilabelCalibrator.from_record(record, _method(record, Path(path)))
