@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
-from nishimori._calibrators.candidates import Contest, asked_candidates, usual_candidates
+from nishimori._calibrators.candidates import Contest, default_candidates, named_candidates
 from nishimori._calibrators.collected_samples import CollectedSamples, collect_samples
 from nishimori._calibrators.folds import Fold, check_folds, deal_folds, linked_units, out_of_fold, refuse_repeated, split_folds
 from nishimori._calibrators.methods import set_common
@@ -162,7 +162,7 @@ class Best(Calibrator):
         codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
         units = Units(samples.weights, codes, counts)
         contest = self._contest(data, units.n_samples, len(folds))
-        choose = self._scored(contest, samples, folds, units, seed=seed)
+        choose = self._score_candidates(contest, samples, folds, units, seed=seed)
         selection, chosen = self._fit_chosen(choose, contest, data, counts=counts)
         assert chosen.n_samples_ is not None
         self.learn(X, data, chosen.map_, chosen.n_samples_, chosen.residual_, chosen.temperature_se_)
@@ -173,11 +173,11 @@ class Best(Calibrator):
 
     def _methods_without_groups(self) -> tuple[str, ...]:
         # Not `fit`, whose folds keep groups together; and scikit-learn wants the same request of `transform` as of `fit`.
-        given = [each for each in self.candidates or () if isinstance(each, Calibrator)]
-        return PREDICTIONS if all(each._methods_without_groups() for each in given) else ()
+        calibrators = [calibrator for calibrator in self.candidates or () if isinstance(calibrator, Calibrator)]
+        return PREDICTIONS if all(calibrator._methods_without_groups() for calibrator in calibrators) else ()
 
     def _check_parameters(self) -> int:
-        """Refuse what cannot be meant; the seed of the folds."""
+        """Refuse parameters that make no sense; the seed of the folds."""
         if self.scoring not in get_args(Scoring):
             raise InputError("scoring", "be 'nll', 'brier' or 'ece'", got=repr(self.scoring))
         if not isinstance(self.keep_predictions, bool | np.bool_):
@@ -189,8 +189,8 @@ class Best(Calibrator):
     def _contest(self, data: Rows, n_samples: int, n_folds: int) -> Contest:
         keep = bool(self.keep_predictions)
         if self.candidates is not None:
-            return asked_candidates(self.candidates, data.n_classes, keep_predictions=keep)
-        return usual_candidates(n_samples, data.n_classes, n_folds + 1, keep_predictions=keep)
+            return named_candidates(self.candidates, data.n_classes, keep_predictions=keep)
+        return default_candidates(n_samples, data.n_classes, n_folds + 1, keep_predictions=keep)
 
     def _folds(self, samples: CollectedSamples, data: Rows, seed: int) -> list[Fold]:
         """Which samples are fitted to, and which are held out, in each fold."""
@@ -211,7 +211,7 @@ class Best(Calibrator):
         n_folds = 5 if self.cv is None else whole("cv", self.cv, 2)
         return deal_folds(labels, n_folds, units, seed=seed, unit_name=unit_name)
 
-    def _scored(
+    def _score_candidates(
         self, contest: Contest, samples: CollectedSamples, folds: Sequence[Fold], units: Units, *, seed: int
     ) -> Callable[[Mapping[str, str]], MethodSelection]:
         """Score all candidates on the samples that are held out; a function that chooses, without those that it leaves out."""
@@ -239,7 +239,7 @@ class Best(Calibrator):
                 continue
             n_unsolved[name] = sum(is_rescued for _, is_rescued in models)
             scores[name] = RowScores.in_order(rows, parts)
-        scored_units = units.some(np.sort(np.concatenate(rows)))
+        scored_units = units.subset(np.sort(np.concatenate(rows)))
 
         def choose(unsolvable: Mapping[str, str]) -> MethodSelection:
             return select(
@@ -273,7 +273,7 @@ class Best(Calibrator):
                 with collect_notices():
                     return selection, fit_checked(chosen, data, **options)
             except NO_SOLUTION as error:
-                alone = not {each.name for each in selection.candidates} - {NONE, selection.chosen}
+                alone = not {candidate.name for candidate in selection.candidates} - {NONE, selection.chosen}
                 if alone or selection[selection.chosen].n_unsolved:
                     return selection, rescue(chosen, error, data, **options)
                 failures[selection.chosen] = f"no solution for all samples: {error}".rstrip(".")
@@ -282,25 +282,25 @@ class Best(Calibrator):
         """The parameters as a file keeps them: the names of candidates, and the number of folds."""
         params = super().method_params()
         if self.candidates is not None:
-            params["candidates"] = [each.name for each in self.selection_.candidates if each.name != NONE]
+            params["candidates"] = [candidate.name for candidate in self.selection_.candidates if candidate.name != NONE]
         if not isinstance(self.cv, Integral | None):
             params["cv"] = self.selection_.n_folds
         return params
 
     def estimates(self) -> dict[str, float] | None:
         """The scores of all candidates, one number per entry."""
-        found = {f"chosen[{self.chosen_}]": 1.0}
-        found |= {"n_folds": float(self.selection_.n_folds), "n_scored": float(self.selection_.n_samples)}
-        for each in self.selection_.candidates:
-            found |= {f"{name}[{each.name}]": value for name, value in _numbers(each).items()}
-        return found
+        numbers = {f"chosen[{self.chosen_}]": 1.0}
+        numbers |= {"n_folds": float(self.selection_.n_folds), "n_scored": float(self.selection_.n_samples)}
+        for candidate in self.selection_.candidates:
+            numbers |= {f"{name}[{candidate.name}]": value for name, value in _numbers(candidate).items()}
+        return numbers
 
     def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use: without `calibrator_`, and without the reasons in `selection_`."""
+        """Restore from ``record``, ready to use: without `calibrator_`, and without the reasons in `selection_`."""
         super().restore(record)
         values = record.provenance.estimates or {}
         names = list(dict.fromkeys(name.partition("[")[2][:-1] for name in values if name.partition("[")[0] in _NUMBERS))
-        rows = tuple(_restored(name, values) for name in names)
+        rows = tuple(_candidate_from(name, values) for name in names)
         chosen = next((name for name in names if f"chosen[{name}]" in values), "")
         sizes = (int(values.get(name, 0)) for name in ("n_folds", "n_scored"))
         self.selection_, self.chosen_ = MethodSelection(chosen, self.scoring, rows, {}, *sizes), chosen
@@ -311,14 +311,15 @@ class Best(Calibrator):
 _NUMBERS = ("score", "difference", "difference_se", "nll", "n_unsolved")
 
 
-def _numbers(each: CandidateScore) -> dict[str, float]:
+def _numbers(candidate: CandidateScore) -> dict[str, float]:
     """What a file keeps of a candidate; a file holds no infinite number."""
-    known = {name: getattr(each, name) for name in _NUMBERS}
-    return {name: float(value) for name, value in known.items() if value is not None and np.isfinite(value)}
+    numbers = {name: getattr(candidate, name) for name in _NUMBERS}
+    return {name: float(value) for name, value in numbers.items() if value is not None and np.isfinite(value)}
 
 
-def _restored(name: str, values: Mapping[str, float]) -> CandidateScore:
-    score, difference, error, nll, unsolved = (values.get(f"{each}[{name}]") for each in _NUMBERS)
+def _candidate_from(name: str, values: Mapping[str, float]) -> CandidateScore:
+    """A candidate as a file has it."""
+    score, difference, error, nll, unsolved = (values.get(f"{number}[{name}]") for number in _NUMBERS)
     infinite = float("inf")
     return CandidateScore(
         name, infinite if score is None else score, difference, error, infinite if nll is None else nll, int(unsolved or 0)

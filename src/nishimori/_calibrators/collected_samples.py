@@ -29,9 +29,9 @@ class CollectedSamples:
     weights : array of shape (n_samples,)
         Positive numbers.
     clusters : array of shape (n_samples,), or None
-        The number of the cluster of each sample, if that was said.
+        The number of the cluster of each sample, if there are clusters.
     groups : Groups or None
-        The group of each sample, if that was said.
+        The group of each sample, if there are groups.
     counts : bool
         Whether a weight of w stands for w independent samples.
     share : float
@@ -85,8 +85,8 @@ def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSam
     one for the same data in the same batches.
     """
     most_rows = max(1, (MOST_NUMBERS if most_numbers is None else most_numbers) // data.n_classes)
-    found = data.gather(_Keep(most_rows, may_be_more=data.n_rows is None or data.n_rows > most_rows))
-    logits, labels, weights, clusters, groups = (np.concatenate(each) for each in zip(*found.parts, strict=True))
+    kept = data.gather(_Keep(most_rows, may_be_more=data.n_rows is None or data.n_rows > most_rows))
+    logits, labels, weights, clusters, groups = (np.concatenate(arrays) for arrays in zip(*kept.parts, strict=True))
     named = data.groups
     return CollectedSamples(
         logits,
@@ -95,7 +95,7 @@ def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSam
         None if clusters[0] < 0 else clusters,
         None if named is None else Groups(groups, named.names),
         data.counts,
-        found.share,
+        kept.share,
     )
 
 
@@ -134,17 +134,17 @@ class _KeptRows:
 
     def limited(self) -> Self:
         """Half of the rows, or half of that, and so on, until they are no more than allowed."""
-        found = self
-        while sum(map(len, found.draws)) > self.most_rows:
-            found = found._below(found.share / 2)
-        return found
+        kept = self
+        while sum(map(len, kept.draws)) > self.most_rows:
+            kept = kept._below(kept.share / 2)
+        return kept
 
     def _below(self, share: float) -> Self:
         if share == 1:
             return self
-        kept = [each < share for each in self.draws]
-        parts = tuple(tuple(each[mask] for each in part) for part, mask in zip(self.parts, kept, strict=True))
-        draws = tuple(each[mask] for each, mask in zip(self.draws, kept, strict=True))
+        kept = [draws < share for draws in self.draws]
+        parts = tuple(tuple(values[mask] for values in part) for part, mask in zip(self.parts, kept, strict=True))
+        draws = tuple(numbers[mask] for numbers, mask in zip(self.draws, kept, strict=True))
         return type(self)(self.most_rows, share, parts, draws)
 
 
@@ -156,5 +156,5 @@ def _draws(logits: HostArray) -> HostArray:
     mixed += np.arange(len(logits), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the last steps of SplitMix64
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    found: HostArray = (mixed ^ (mixed >> np.uint64(31))) / 2.0**64
-    return found
+    numbers: HostArray = (mixed ^ (mixed >> np.uint64(31))) / 2.0**64
+    return numbers

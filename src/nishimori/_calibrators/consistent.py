@@ -31,7 +31,7 @@ from nishimori.maps.map import Map
 from nishimori.maps.tempered import temper
 
 FOLDS = 10
-"""How many folds there are where nobody says: with fewer, the standard error of the temperature would be too uncertain."""
+"""The default number of folds: with fewer, the standard error of the temperature would be too uncertain."""
 
 # What the estimates of the method inside are called in a file, before their own names.
 _PREFIX = "calibrator."
@@ -110,8 +110,8 @@ class Consistent(Calibrator):
     >>> print(f"T = {finished.ec_temperature_:.2f} ± {finished.ec_temperature_se_:.2f}")
     T = 1.04 ± 0.02
     >>> for fitted in (finished.calibrator_, finished):
-    ...     found = nishimori.evaluate(network.test.logits, network.test.labels, calibrator=fitted)
-    ...     print(f"{fitted.method_name}: confidence {found.confidence:.1%}, accuracy {found.accuracy:.1%}")
+    ...     card = nishimori.evaluate(network.test.logits, network.test.labels, calibrator=fitted)
+    ...     print(f"{fitted.method_name}: confidence {card.confidence:.1%}, accuracy {card.accuracy:.1%}")
     vector: confidence 87.6%, accuracy 86.8%
     vector+ec: confidence 87.1%, accuracy 86.8%
     """
@@ -160,33 +160,33 @@ class Consistent(Calibrator):
         Raises
         ------
         InputError
-            If there are fewer samples, or clusters, than folds that were asked for, or only one.
+            If there are fewer samples, or clusters, than ``cv``, or only one.
         """
         self._check_folds()
-        made = self._new_calibrator()
-        if groups is not None and "groups" not in signature(made.fit).parameters:
-            raise InputError("groups", f"be left out: the method {made.method_name!r} treats all groups alike")
+        method = self._new_calibrator()
+        if groups is not None and "groups" not in signature(method.fit).parameters:
+            raise InputError("groups", f"be left out: the method {method.method_name!r} treats all groups alike")
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
         samples = replace(collect_samples(data), counts=counts)
         folds = deal_folds(samples.labels, self._n_folds(samples), samples.clusters)
 
         def fit_without(fold: Fold) -> Map:
-            return _fit_inner(made, samples.rows(fold.train), counts=counts).map_
+            return _fit_inner(method, samples.rows(fold.train), counts=counts).map_
 
         with collect_notices():  # the fit to all samples says what there is to say of the data
             maps, parts = out_of_fold(folds, fit_without, lambda map_, fold: samples.mapped(map_, fold.test))
         held_out = in_row_order([fold.test for fold in folds], parts)
         floor = data.floor if is_auto(self.floor) else self.floor
-        fitted = _fit_inner(set_common(made, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
+        fitted = _fit_inner(set_common(method, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
         last = _fit_ec(samples.rows(logits=held_out), counts=counts)
         temperature, error = last.temperature_, None
         assert temperature is not None, "all that may take the place of EC has one"
         if not counts and last.temperature_se_ is not None:
-            found = CrossFit(samples, folds, maps, held_out, fitted.map_)
-            error = (found.correction_error if fitted.matches_confidence else found.temperature_error)(temperature)
+            cross_fit = CrossFit(samples, folds, maps, held_out, fitted.map_)
+            error = (cross_fit.correction_error if fitted.matches_confidence else cross_fit.temperature_error)(temperature)
         self.learn(X, data, temper(fitted.map_, temperature), fitted.n_samples_ or samples.n_samples, last.residual_)
         self.n_passes_ = 1 + getattr(fitted, "n_passes_", 1)
-        return self._describe(fitted, temperature, error)
+        return self._keep(fitted, temperature, error)
 
     def fit_transform(
         self,
@@ -200,25 +200,26 @@ class Consistent(Calibrator):
         ignore_index: int | None = None,
     ) -> Any:
         """The calibrated logits of the data that the map is chosen from; arguments as for `fit`."""
-        given: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
-        fitted = self.fit(X, y, sample_weight, **given)
+        options: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
+        fitted = self.fit(X, y, sample_weight, **options)
         return fitted.transform(X, groups if self.map_.needs_groups else None)
 
     def _methods_without_groups(self) -> tuple[str, ...]:
         return new_calibrator(self.calibrator, "calibrator")._methods_without_groups()
 
     def _new_calibrator(self) -> Calibrator:
-        """The method, unfitted; refuses one that was told something else about the scores."""
-        made = new_calibrator(self.calibrator, "calibrator")
-        refuse_common(made, "calibrator", "Consistent", {name: getattr(self, name) for name in COMMON})
-        if made.is_fixed:
+        """The method, unfitted; refuses one that takes the scores for something else."""
+        method = new_calibrator(self.calibrator, "calibrator")
+        refuse_common(method, "calibrator", "Consistent", {name: getattr(self, name) for name in COMMON})
+        if method.is_fixed:
             raise InputError(
-                "calibrator", "be a method that is fitted", got=repr(made.method_name), remedy="Use ExpectationConsistency."
+                "calibrator", "be a method that is fitted", got=repr(method.method_name), remedy="Use ExpectationConsistency."
             )
         # Rows of folds are logits, whose probabilities have been raised to the floor before.
-        return set_common(made, input="logits", classes=self.classes, floor=None)
+        return set_common(method, input="logits", classes=self.classes, floor=None)
 
-    def _describe(self, fitted: Calibrator, temperature: float, error: float | None) -> Self:
+    def _keep(self, fitted: Calibrator, temperature: float, error: float | None) -> Self:
+        """Note the method inside and its temperature."""
         self.calibrator_ = fitted
         self.ec_temperature_ = temperature
         self.ec_temperature_se_ = error
@@ -239,9 +240,9 @@ class Consistent(Calibrator):
 
     def record(self) -> Record:
         """What a file keeps: the method that was fitted, which is another one where that of `calibrator` has no solution."""
-        found, fitted = super().record(), self.calibrator_
-        origin = replace(found.provenance, method=f"{fitted.method_name}{FINISHED}", params=self._params_with(fitted))
-        return replace(found, provenance=origin)
+        own, fitted = super().record(), self.calibrator_
+        origin = replace(own.provenance, method=f"{fitted.method_name}{FINISHED}", params=self._params_with(fitted))
+        return replace(own, provenance=origin)
 
     def _check_folds(self) -> None:
         """Refuse what cannot be a number of folds."""
@@ -265,41 +266,41 @@ class Consistent(Calibrator):
 
     def estimates(self) -> dict[str, float] | None:
         """The temperature and its error, and the estimates of the method inside."""
-        found = {"ec_temperature": self.ec_temperature_}
+        numbers = {"ec_temperature": self.ec_temperature_}
         if self.ec_temperature_se_ is not None:
-            found["ec_temperature_se"] = self.ec_temperature_se_
-        return found | {f"{_PREFIX}{name}": value for name, value in (self.calibrator_.estimates() or {}).items()}
+            numbers["ec_temperature_se"] = self.ec_temperature_se_
+        return numbers | {f"{_PREFIX}{name}": value for name, value in (self.calibrator_.estimates() or {}).items()}
 
     def restore(self, record: Record) -> Self:
-        """Become what ``record`` describes, ready to use."""
+        """Restore from ``record``, ready to use."""
         super().restore(record)
         values = dict(record.provenance.estimates or {})
         temperature, error = values.pop("ec_temperature", 1.0), values.pop("ec_temperature_se", None)
-        made = set_common(new_calibrator(self.calibrator, "calibrator"), **record.common_parameters)
+        method = set_common(new_calibrator(self.calibrator, "calibrator"), **record.common_parameters)
         inner = replace(
             record.provenance,
-            method=made.method_name,
-            params=made.method_params(),
+            method=method.method_name,
+            params=method.method_params(),
             residual=None,
             estimates={name.removeprefix(_PREFIX): value for name, value in values.items()} or None,
         )
-        fitted = made.restore(replace(record, map=temper(record.map, 1 / temperature), provenance=inner))
-        return self._describe(fitted, temperature, error)
+        fitted = method.restore(replace(record, map=temper(record.map, 1 / temperature), provenance=inner))
+        return self._keep(fitted, temperature, error)
 
 
 def _fit_inner(calibrator: Calibrator, data: Rows, *, counts: bool) -> Calibrator:
     """A copy of the calibrator that is fitted to some rows, or one of smoothed labels where it has no solution."""
-    made = new_calibrator(calibrator, "calibrator")
-    return fit_always(made, data, **counts_option(made, counts=counts))
+    copy = new_calibrator(calibrator, "calibrator")
+    return fit_always(copy, data, **counts_option(copy, counts=counts))
 
 
 def _fit_ec(data: Rows, *, counts: bool) -> Calibrator:
     """Expectation consistency for held-out predictions, with smoothed labels where it has no temperature."""
-    made = ExpectationConsistency()
+    method = ExpectationConsistency()
     try:
-        return made.fit(data, counts=counts)
+        return method.fit(data, counts=counts)
     except NO_SOLUTION as error:
-        return rescue_temperature(made, error, data, where="the predictions for held-out samples", counts=counts)
+        return rescue_temperature(method, error, data, where="the predictions for held-out samples", counts=counts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,8 +38,8 @@ def _method(record: LabelRecord, path: Path) -> Any:
     if registry.unfinished(record.method) not in registry.names():
         return FIXED
     try:
-        made = calibrator(record.method, **record.params)
-        made.check_parameters(2)
+        method = calibrator(record.method, **record.params)
+        method.check_parameters(2)
     except (InputError, TypeError, ValueError):
         raise FormatError(f"{path} is damaged: params is {record.params!r:.60}. Fit and save again.") from None
-    return record.method if made.get_params() == calibrator(record.method).get_params() else made
+    return record.method if method.get_params() == calibrator(record.method).get_params() else method

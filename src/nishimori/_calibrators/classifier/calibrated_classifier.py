@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.classifier.calibration import Calibration, prepare
+from nishimori._calibrators.classifier.calibration import Calibration, prepare_calibrator
 from nishimori._calibrators.classifier.metadata import (
     Metadata,
-    by_name,
     calibrator_request,
-    of_prediction,
+    metadata_by_name,
+    prediction_arguments,
     route_metadata,
     routing_enabled,
 )
@@ -155,7 +155,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     >>> calibrated = CalibratedClassifier(model, "ec").fit(X, y)
     >>> print(f"T = {calibrated.calibrator_.temperature_:.1f} ± {calibrated.calibrator_.temperature_se_:.1f}")
     T = 6.3 ± 0.2
-    >>> before, after = (log_loss(test_y, each.fit(X, y).predict_proba(test_X)) for each in (model, calibrated))
+    >>> before, after = (log_loss(test_y, fitted.predict_proba(test_X)) for fitted in (model.fit(X, y), calibrated))
     >>> print(f"loss {before:.2f} before, {after:.2f} after")
     loss 1.52 before, 0.36 after
     """
@@ -198,8 +198,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Fit the classifier and calibrate it.
 
         With scikit-learn's metadata routing enabled, ``sample_weight``, ``groups``, ``clusters`` and ``fit_params`` go to
-        those that request them, and weights always to the calibrator unless it was told otherwise. Without, they go as said
-        below.
+        those that request them, and weights always to the calibrator unless its request says otherwise. Without, they go
+        where the list below says.
 
         Parameters
         ----------
@@ -222,9 +222,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         is_ensemble = self._is_ensemble(is_frozen=is_frozen)
         method = score_method(estimator, self.response)
         scorer = Scorer(method, classes_of(y, sample_weight, known_classes(estimator) if is_frozen else None))
-        calibrator = prepare(self.calibrator, scorer, self.floor)
-        given = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters}
-        metadata = self._metadata(estimator, calibrator, given, fit_params)
+        calibrator = prepare_calibrator(self.calibrator, scorer, self.floor)
+        arguments = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters}
+        metadata = self._metadata(estimator, calibrator, arguments, fit_params)
         calibration = Calibration(calibrator, metadata.calibrator, y)
         models: list[Any] = []
         if is_frozen and not is_ensemble:
@@ -295,7 +295,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _mean_probabilities(self, X: Any, method: str, params: dict[str, Any]) -> HostArray:
         """The mean over classifiers of their calibrated probabilities, for this method of the classifier."""
         check_is_fitted(self, "calibrated_classifiers_")
-        pairs, groups = self.calibrated_classifiers_, of_prediction(self, method, params)
+        pairs, groups = self.calibrated_classifiers_, prediction_arguments(self, method, params)
         total = pairs[0].predict_proba(X, **groups)
         for pair in pairs[1:]:
             total = total + pair.predict_proba(X, **groups)
@@ -304,7 +304,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def predict_log_proba(self, X: Any, **params: Any) -> HostArray:
         """Logarithms of the calibrated probabilities, exact also where those round to 0; ``params`` as there."""
         check_is_fitted(self, "calibrated_classifiers_")
-        pairs, groups = self.calibrated_classifiers_, of_prediction(self, "predict_log_proba", params)
+        pairs, groups = self.calibrated_classifiers_, prediction_arguments(self, "predict_log_proba", params)
         total = pairs[0].predict_log_proba(X, **groups)
         for pair in pairs[1:]:
             total = np.logaddexp(total, pair.predict_log_proba(X, **groups))
@@ -358,8 +358,12 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             raise InputError("ensemble", "be True, False or 'auto'", got=repr(self.ensemble))
         return bool(self.ensemble)
 
-    def _metadata(self, estimator: Any, calibrator: Calibrator, given: dict[str, Any], fit_params: dict[str, Any]) -> Metadata:
-        """Who gets which of the arguments of `fit`."""
+    def _metadata(
+        self, estimator: Any, calibrator: Calibrator, arguments: dict[str, Any], fit_params: dict[str, Any]
+    ) -> Metadata:
+        """Divide the arguments of `fit` among the classifier, the splitter and the calibrator."""
         if routing_enabled():
-            return route_metadata(self, {name: value for name, value in {**given, **fit_params}.items() if value is not None})
-        return by_name(estimator, calibrator, params=fit_params, **given)
+            return route_metadata(
+                self, {name: value for name, value in {**arguments, **fit_params}.items() if value is not None}
+            )
+        return metadata_by_name(estimator, calibrator, params=fit_params, **arguments)

@@ -56,8 +56,8 @@ class Scorer:
         ``place`` says in an error which scores these are.
         """
         self.refuse_one_vs_one(estimator)
-        given = getattr(estimator, self.method)(X)
-        scores = np.asarray(given) if not isinstance(given, list) else np.empty((0, 0, 0))  # one table per output
+        output = getattr(estimator, self.method)(X)
+        scores = np.asarray(output) if not isinstance(output, list) else np.empty((0, 0, 0))  # one table per output
         own = known_classes(estimator)
         n_classes = len(self.classes)
         if scores.ndim == 1 and n_classes == 2 and self.method == "decision_function":
@@ -187,8 +187,8 @@ def score_method(estimator: Any, response: Any) -> str:
     if response not in get_args(Response):
         raise InputError("response", f"be one of {', '.join(map(repr, get_args(Response)))}", got=repr(response))
     tried = _PREFERRED if response == "auto" else (response,)
-    found = next((name for name in tried if hasattr(estimator, name)), None)
-    if found is None:
+    method = next((name for name in tried if hasattr(estimator, name)), None)
+    if method is None:
         later = (
             " Some classifiers have them only once their own parts are set, as `StackingClassifier(final_estimator=...)`."
             if is_classifier(estimator)
@@ -202,7 +202,7 @@ def score_method(estimator: Any, response: Any) -> str:
         )
     if not hasattr(estimator, "fit"):
         raise InputError("estimator", "have a method `fit`", got=_name(estimator))
-    return found
+    return method
 
 
 def known_classes(estimator: Any) -> HostArray:
@@ -217,15 +217,15 @@ def known_classes(estimator: Any) -> HostArray:
                 got="a FrozenEstimator that is not fitted",
                 remedy="Fit the classifier first.",
             ) from None
-    found = getattr(estimator, "classes_", None)
-    if found is None or isinstance(found, list):
+    classes = getattr(estimator, "classes_", None)
+    if classes is None or isinstance(classes, list):
         raise InputError(
             "estimator",
             "be a classifier that has `classes_` after `fit`",
             got=_name(estimator),
             remedy="Pass a classifier of one target.",
         )
-    return np.asarray(found)
+    return np.asarray(classes)
 
 
 def _refuse_not_finite(estimator: Any, method: str, scores: HostArray, place: str) -> None:
@@ -245,7 +245,7 @@ def _refuse_not_finite(estimator: Any, method: str, scores: HostArray, place: st
 
 
 def _is_one_vs_one(estimator: Any) -> bool:
-    """Whether decision values are for pairs of classes: as said by the part that gives them, if that is known."""
+    """Whether decision values are for pairs of classes: as set in the part that gives them, if that can be seen."""
     if isinstance(estimator, FrozenEstimator):
         return _is_one_vs_one(estimator.estimator)
     if isinstance(estimator, Pipeline):

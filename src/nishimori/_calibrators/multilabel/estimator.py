@@ -255,31 +255,31 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def _from_logits(self, X: Any, rule: Any) -> Array:
         """``rule`` of the calibrated logits, block by block."""
-        given = self.check_columns(X)
-        if isinstance(given.array, Stored):  # results are in memory, so the scores may be too
-            given = replace(given, array=numeric(X, "X"))
+        scores = self.check_columns(X)
+        if isinstance(scores.array, Stored):  # results are in memory, so the scores may be too
+            scores = replace(scores, array=numeric(X, "X"))
         if self.input is None:
-            flat = namespace(given.array).reshape(given.array, (-1,))
-            warn_of_probabilities(replace(given, array=flat), FIT_AGAIN)
+            flat = namespace(scores.array).reshape(scores.array, (-1,))
+            warn_of_probabilities(replace(scores, array=flat), FIT_AGAIN)
         maps = LabelMaps(self.maps_)
 
         def of_rows(rows: slice | None) -> Array:
             first = 0 if rows is None else rows.start
-            block = given.array if rows is None else given.array[rows, ...]
-            absent, present = self._pair(given, block, first)
+            block = scores.array if rows is None else scores.array[rows, ...]
+            absent, present = self._pair(scores, block, first)
             with np.errstate(over="ignore"):
-                found = rule(maps.logits_of(absent, present))
-            return found if rule is _decide else arrays.to_dtype_of(found, given.array)
+                predicted = rule(maps.logits_of(absent, present))
+            return predicted if rule is _decide else arrays.to_dtype_of(predicted, scores.array)
 
-        return in_blocks(given, of_rows)
+        return in_blocks(scores, of_rows)
 
-    def _pair(self, given: Scores, block: Array, first: int) -> tuple[Array, Array]:
+    def _pair(self, scores: Scores, block: Array, first: int) -> tuple[Array, Array]:
         """The logits of the absence and of the presence of each label, checked."""
         xp = namespace(block)
-        flat = Scores(xp.reshape(block, (-1,)), given.input, given.name, given.floor)
+        flat = Scores(xp.reshape(block, (-1,)), scores.input, scores.name, scores.floor)
         values = arrays.to_compute(arrays.numpy_view(flat.array))
         n_labels = int(block.shape[1])
-        check_values(values, given, first * n_labels + np.arange(int(values.shape[0])), n_labels)
+        check_values(values, scores, first * n_labels + np.arange(int(values.shape[0])), n_labels)
         logits, _ = flat.as_logits(values)
         xp = namespace(logits)
         return xp.reshape(logits[:, 0], block.shape), xp.reshape(logits[:, 1], block.shape)
@@ -323,7 +323,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     @classmethod
     def from_record(cls, record: LabelRecord, calibrator: Any) -> Self:
         """The calibrator that a file describes, ready to use; ``calibrator`` is the method that `fit` would use again."""
-        made = cls(
+        estimator = cls(
             calibrator,
             parameters=record.parameters,
             labels=list(record.names),
@@ -331,17 +331,17 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
             input=None if record.input == "logits" else record.input,
             floor=record.floor,
         )
-        made._keep(record.fit, record.names, record.input, record.floor, record.n_samples, record.columns)
-        return made
+        estimator._keep(record.fit, record.names, record.input, record.floor, record.n_samples, record.columns)
+        return estimator
 
 
 def _as_names(names: tuple[Any, ...]) -> HostArray:
     """An array in which every name keeps its type."""
     if len({type(name) for name in names}) == 1:
         return np.array(names)
-    found = np.empty(len(names), dtype=object)
-    found[:] = names
-    return found
+    objects = np.empty(len(names), dtype=object)
+    objects[:] = names
+    return objects
 
 
 def _sigmoid(logits: Array) -> Array:

@@ -43,23 +43,23 @@ class LabelMaps(Map):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        return {"maps": [{"kind": each.kind, "parameters": dict(each.parameters)} for each in self.maps]}
+        return {"maps": [{"kind": map_.kind, "parameters": dict(map_.parameters)} for map_ in self.maps]}
 
     @property
     def keeps_predictions(self) -> bool:  # type: ignore[override]
         """Whether no decision changes."""
-        return all(each.keeps_predictions for each in self.maps)
+        return all(map_.keeps_predictions for map_ in self.maps)
 
     @property
     def is_shared(self) -> bool:
         """Whether all labels have the same map."""
-        return all(each is self.maps[0] for each in self.maps)
+        return all(map_ is self.maps[0] for map_ in self.maps)
 
     @cached_property
     def temperatures(self) -> HostArray | None:
         """The temperature of each label; None if some map does more than to divide by one."""
-        found = [temperature_of(each) for each in self.maps]
-        return None if None in found else np.array(found, dtype=float)
+        temperatures = [temperature_of(map_) for map_ in self.maps]
+        return None if None in temperatures else np.array(temperatures, dtype=float)
 
     def apply(self, logits: Array, groups: Any = None) -> Array:
         """Binary rows, each after the map of its label; ``groups`` are a `Groups` whose codes are the places of the labels."""
@@ -83,12 +83,12 @@ class LabelMaps(Map):
         if self.temperatures is not None:
             return _divide(present - absent, on_device_of(self.temperatures, present)[None, :])
         if self.is_shared:
-            rows = xp.stack([xp.reshape(each, (-1,)) for each in (absent, present)], axis=1)
+            rows = xp.stack([xp.reshape(logits, (-1,)) for logits in (absent, present)], axis=1)
             mapped = apply_checked(self.maps[0], rows)
             return xp.reshape(mapped[:, 1] - mapped[:, 0], present.shape)
         columns = []
-        for place, each in enumerate(self.maps):
-            mapped = apply_checked(each, xp.stack([absent[:, place], present[:, place]], axis=1))
+        for place, map_ in enumerate(self.maps):
+            mapped = apply_checked(map_, xp.stack([absent[:, place], present[:, place]], axis=1))
             columns.append(mapped[:, 1] - mapped[:, 0])
         return xp.stack(columns, axis=1)
 
@@ -131,16 +131,16 @@ class LabelFit:
 
 def binary_method(calibrator: Any) -> Calibrator:
     """An unfitted calibrator of binary scores, from its name or from another."""
-    made = new_calibrator(calibrator, "calibrator")
+    method = new_calibrator(calibrator, "calibrator")
     for name in ("input", "classes", "floor"):
-        if getattr(made, name) not in (None, {"input": "logits", "floor": "auto"}.get(name)):
+        if getattr(method, name) not in (None, {"input": "logits", "floor": "auto"}.get(name)):
             raise InputError(
                 "The calibrator inside",
                 f"leave out `{name}`",
-                got=repr(getattr(made, name)),
+                got=repr(getattr(method, name)),
                 remedy="Pass `input` and `floor` to the MultilabelCalibrator.",
             )
-    return made
+    return method
 
 
 # The parameters of EC and TS whose temperatures can be shrunk.
@@ -162,17 +162,17 @@ def fit_labels(method: Calibrator, parameters: Sharing, rows: Decisions) -> Labe
 
 def _fit_to_all(method: Calibrator, rows: Decisions) -> Calibrator:
     """The method fitted to all decisions together."""
-    found: Calibrator = fit_checked(clone(method), rows)
-    _check_map(found.map_)
-    return found
+    fitted: Calibrator = fit_checked(clone(method), rows)
+    _check_map(fitted.map_)
+    return fitted
 
 
 def _fit_shared(method: Calibrator, rows: Decisions) -> LabelFit:
-    found, number = _fit_to_all(method, rows), len(rows.names)
-    common = temperature_of(found.map_)
-    error = found.temperature_se_
+    fitted, number = _fit_to_all(method, rows), len(rows.names)
+    common = temperature_of(fitted.map_)
+    error = fitted.temperature_se_
     errors = None if common is None or error is None else np.full(number, error)
-    return LabelFit((found.map_,) * number, errors, common, error, None, None, (), (found,) * number)
+    return LabelFit((fitted.map_,) * number, errors, common, error, None, None, (), (fitted,) * number)
 
 
 def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
@@ -182,13 +182,13 @@ def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
         raise InputError(
             "parameters", f"be 'shared' or 'per_label' for {which}: only the temperatures of 'ec' and 'ts' can be shrunk"
         )
-    found = _fit_to_all(method, rows)
-    common = found.temperature_
+    fitted = _fit_to_all(method, rows)
+    common = fitted.temperature_
     assert common is not None, "as both methods have"
     # A sample has each label once: within a label its decisions are independent, unless the caller names clusters.
-    together = rows.together
-    data = rows.independent() if together is not None and together.are_rows else rows
-    match = match_groups(data, Grouping("groups", len(rows.names)), observable, common, found.temperature_se_)
+    sample_clusters = rows.sample_clusters
+    data = rows.independent() if sample_clusters is not None and sample_clusters.are_rows else rows
+    match = match_groups(data, Grouping("groups", len(rows.names)), observable, common, fitted.temperature_se_)
     names = tuple(name for name, is_open in zip(rows.names, match.is_open, strict=True) if is_open)
     if names:
         notice(
@@ -197,31 +197,33 @@ def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
             InputWarning,
         )
     maps = tuple(map(Temperature, match.temperatures.tolist()))
-    return LabelFit(maps, match.errors, common, found.temperature_se_, match.spread, match.used_spread, names)
+    return LabelFit(maps, match.errors, common, fitted.temperature_se_, match.spread, match.used_spread, names)
 
 
 def _fit_per_label(method: Calibrator, rows: Decisions) -> LabelFit:
     fits: list[Calibrator | None] = []
-    told: dict[Told, list[Any]] = {}
+    labels_by_notice: dict[Told, list[Any]] = {}
     reasons: list[str] = []
     for _ in rows:  # which checks the values, with their places in the table
         pass
     for name, column in zip(rows.names, rows.by_label(), strict=True):
         with collect_notices() as notices:
-            found, reason = _of_label(method, rows, name, column)
-        fits.append(found)
-        reasons += [reason] if found is None else []
-        for each in notices if found is not None else ():
-            told.setdefault(each, []).append(name)
+            fitted, reason = _fit_label(method, rows, name, column)
+        fits.append(fitted)
+        if fitted is None:
+            reasons.append(reason)
+            continue
+        for message in notices:
+            labels_by_notice.setdefault(message, []).append(name)
     names = tuple(name for name, fitted in zip(rows.names, fits, strict=True) if fitted is None)
     common = _fit_to_all(method, rows) if names else None
     if common is not None:
         notice(f"{_which(names)} the parameters of all decisions. Reason for {names[0]!r}: {reasons[0]}", InputWarning)
-    _tell(told)
-    chosen = tuple(calibrator for each in fits if (calibrator := each or common) is not None)
-    maps = tuple(each.map_ for each in chosen)
-    errors = [each.temperature_se_ for each in chosen]
-    unknown = None in errors or None in [temperature_of(each) for each in maps]
+    _warn_once(labels_by_notice)
+    chosen = tuple(calibrator for fitted in fits if (calibrator := fitted or common) is not None)
+    maps = tuple(calibrator.map_ for calibrator in chosen)
+    errors = [calibrator.temperature_se_ for calibrator in chosen]
+    unknown = None in errors or None in map(temperature_of, maps)
     return LabelFit(
         maps=maps,
         errors=None if unknown else np.array(errors, dtype=float),
@@ -234,34 +236,34 @@ def _fit_per_label(method: Calibrator, rows: Decisions) -> LabelFit:
     )
 
 
-def _tell(told: dict[Told, list[Any]]) -> None:
-    """The notices of fits to single labels, each once, with the names of its labels."""
-    few = [name for (_, category), names in told.items() if category is FewErrorsWarning for name in names]
+def _warn_once(labels_by_notice: dict[Told, list[Any]]) -> None:
+    """Give each notice of fits to single labels once, with the names of its labels."""
+    few = [name for (_, category), names in labels_by_notice.items() if category is FewErrorsWarning for name in names]
     if few:
         notice(
             f"{_which(few)} so few right or wrong decisions that the parameters are uncertain. Use a larger validation set, "
             "or parameters='shared'.",
             FewErrorsWarning,
         )
-    for (message, category), names in told.items():
+    for (message, category), names in labels_by_notice.items():
         if category is not FewErrorsWarning:
             notice(f"{'Label' if len(names) == 1 else 'Labels'} {first_names(names)}: {message}", category)
 
 
-def _of_label(method: Calibrator, rows: Decisions, name: Any, column: Column) -> tuple[Calibrator | None, str]:
+def _fit_label(method: Calibrator, rows: Decisions, name: Any, column: Column) -> tuple[Calibrator | None, str]:
     """The method fitted to one label, or None and the reason why its decisions do not tell its parameters."""
     if len(column.labels) < 2:
         return None, "It is known for fewer than two samples."
-    made: Calibrator = clone(method).set_params(input=rows.scores.input, floor=rows.scores.floor)
+    copy: Calibrator = clone(method).set_params(input=rows.scores.input, floor=rows.scores.floor)
     try:
-        found: Calibrator = fit_checked(made, column.scores, column.labels, **_options(made.fit, column))
+        fitted: Calibrator = fit_checked(copy, column.scores, column.labels, **_options(copy.fit, column))
     except NishimoriError as error:
         # Methods other than a temperature may refuse labels that all samples have, or none.
         if isinstance(error, NoTemperatureError | NotConvergedError) or len(np.unique(column.labels)) < 2:
             return None, str(error)
         raise type(error)(f"Label {name!r}: {error}") from None
-    _check_map(found.map_)
-    return found, ""
+    _check_map(fitted.map_)
+    return fitted, ""
 
 
 def _options(fit: Callable[..., Any], column: Column) -> dict[str, Any]:
