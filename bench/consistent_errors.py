@@ -27,8 +27,9 @@ from scipy.stats import norm, t
 
 import nishimori
 from nishimori import ExpectationConsistency
+from nishimori._calibrators.collected_samples import collect_samples
 from nishimori._calibrators.consistent import CrossFit
-from nishimori._calibrators.cross_fit import collect_samples, fold_maps, out_of_fold_logits
+from nishimori._calibrators.folds import deal_folds, in_row_order, out_of_fold
 from nishimori.errors import NishimoriError
 
 RESULTS = Path(__file__).parent / "results" / "consistent_errors.md"
@@ -83,11 +84,15 @@ def needed(map_, logits, probabilities):
 def cross_fit(method, logits, labels, n_folds):
     """Log T, its error by the jackknife, the error with maps as given, the map of all samples, and those of the folds."""
     samples = collect_samples(nishimori.rows(logits, labels))
-    folds = samples.folds(n_folds)
-    maps = fold_maps(samples, folds, lambda rows, _: METHODS[method]().fit(rows).map_)
+    folds = deal_folds(samples.labels, n_folds)
+    maps, parts = out_of_fold(
+        folds,
+        lambda fold: METHODS[method]().fit(samples.rows(fold.train)).map_,
+        lambda map_, fold: samples.mapped(map_, fold.test),
+    )
     fitted = METHODS[method]().fit(logits, labels)
-    held_out = out_of_fold_logits(samples, folds, maps)
-    found = ExpectationConsistency().fit(samples.rows_with(held_out))
+    held_out = in_row_order([fold.test for fold in folds], parts)
+    found = ExpectationConsistency().fit(samples.rows(logits=held_out))
     errors, T = CrossFit(samples, folds, maps, held_out, fitted.map_), found.temperature_
     error = (errors.correction_error if fitted.matches_confidence else errors.temperature_error)(T)
     return np.log(T), error / T, found.temperature_se_ / T, fitted.map_, maps

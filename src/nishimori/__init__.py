@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from nishimori._calibrators.fixed import FixedTemperature as FixedTemperature
     from nishimori._calibrators.fixed import from_temperature as from_temperature
     from nishimori._calibrators.groups import GroupConsistency as GroupConsistency
+    from nishimori._calibrators.loading import load as load
     from nishimori._calibrators.methods import calibrator as calibrator
     from nishimori._calibrators.methods import methods as methods
     from nishimori._calibrators.methods import register as register
     from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator as MultilabelCalibrator
-    from nishimori._calibrators.multilabel.loading import load as load
     from nishimori._calibrators.one_temperature import AdaptiveConsistency as AdaptiveConsistency
     from nishimori._calibrators.one_temperature import ExpectationConsistency as ExpectationConsistency
     from nishimori._calibrators.one_temperature import Matched as Matched
@@ -101,7 +101,7 @@ _HOME = {
     "from_temperature": "_calibrators.fixed",
     "gate": "_evaluation.gate",
     "group_gaps": "_evaluation.group_gaps",
-    "load": "_calibrators.multilabel.loading",
+    "load": "_calibrators.loading",
     "Map": "maps.map",
     "Matched": "_calibrators.one_temperature",
     "methods": "_calibrators.methods",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from nishimori._support.lazy import names_of
 
 if TYPE_CHECKING:
-    from nishimori._calibrators.classifier.pair import CalibratedPair as CalibratedPair
+    from nishimori._calibrators.classifier.calibrated_classifier import CalibratedPair as CalibratedPair
     from nishimori._calibrators.methods import Method as Method
     from nishimori._calibrators.methods import MethodTable as MethodTable
     from nishimori._calibrators.selection import CandidateScore as CandidateScore
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Bootstrap": "_evaluation.bootstrap",
-    "CalibratedPair": "_calibrators.classifier.pair",
+    "CalibratedPair": "_calibrators.classifier.calibrated_classifier",
     "CalibrationTest": "_evaluation.calibration_test",
     "CandidateScore": "_calibrators.selection",
     "Check": "_evaluation.checks",

@@ -14,8 +14,8 @@ from sklearn.model_selection import GridSearchCV
 
 import nishimori
 from nishimori import CalibratedClassifier, Consistent, GroupConsistency, MatrixScaling, VectorScaling
-from nishimori._calibrators import cross_fit
-from nishimori._calibrators.cross_fit import fold_numbers
+from nishimori._calibrators import collected_samples
+from nishimori._calibrators.folds import deal_folds
 from nishimori._methods import table
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps import Affine, Tempered
@@ -45,6 +45,14 @@ def plain_temperature(logits, labels, weights=None):
         return np.average(reference.softmax(logits, np.exp(x)).max(axis=1), weights=weights) - right
 
     return np.exp(brentq(gap, -3, 3, xtol=1e-13))
+
+
+def fold_numbers(labels, n_folds, clusters=None):
+    """The fold in which each sample is held out."""
+    numbers = np.empty(len(labels), dtype=int)
+    for number, fold in enumerate(deal_folds(labels, n_folds, clusters)):
+        numbers[fold.test] = number
+    return numbers
 
 
 def held_out(make, logits, labels, folds, weights=None, **said):
@@ -298,9 +306,9 @@ def test_rows_of_every_kind_give_the_same_temperature(as_):
 
 
 def test_of_more_samples_than_fit_in_memory_a_part_gives_the_temperature(monkeypatch):
-    monkeypatch.setattr(cross_fit, "MOST_NUMBERS", 300 * K)
+    monkeypatch.setattr(collected_samples, "MOST_NUMBERS", 300 * K)
     finished = Consistent("vector", cv=3).fit(LOGITS, LABELS)
-    samples = cross_fit.collect_samples(nishimori.rows(LOGITS, LABELS))
+    samples = collected_samples.collect_samples(nishimori.rows(LOGITS, LABELS))
     assert samples.n_samples <= 300
     expected = held_out(VectorScaling, samples.logits, samples.labels, fold_numbers(samples.labels, 3))
     assert finished.ec_temperature_ == pytest.approx(plain_temperature(expected, samples.labels), rel=1e-7)

@@ -2,18 +2,17 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from sklearn.base import clone
-from sklearn.model_selection import check_cv
 
 from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
-from nishimori._calibrators.candidates import Contest, asked_candidates, usual_candidates
-from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_numbers
+from nishimori._calibrators.candidates import Contest, default_candidates, named_candidates
+from nishimori._calibrators.collected_samples import CollectedSamples, collect_samples
+from nishimori._calibrators.folds import Fold, check_folds, deal_folds, linked_units, out_of_fold, refuse_repeated, split_folds
 from nishimori._calibrators.methods import set_common
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
@@ -163,7 +162,7 @@ class Best(Calibrator):
         codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
         units = Units(samples.weights, codes, counts)
         contest = self._contest(data, units.n_samples, len(folds))
-        choose = self._scored(contest, samples, folds, units, seed=seed)
+        choose = self._score_candidates(contest, samples, folds, units, seed=seed)
         selection, chosen = self._fit_chosen(choose, contest, data, counts=counts)
         assert chosen.n_samples_ is not None
         self.learn(X, data, chosen.map_, chosen.n_samples_, chosen.residual_, chosen.temperature_se_)
@@ -174,21 +173,11 @@ class Best(Calibrator):
 
     def _methods_without_groups(self) -> tuple[str, ...]:
         # Not `fit`, whose folds keep groups together; and scikit-learn wants the same request of `transform` as of `fit`.
-        given = [each for each in self.candidates or () if isinstance(each, Calibrator)]
-        return PREDICTIONS if all(each._methods_without_groups() for each in given) else ()
-
-    def _limit_folds(self, n_samples: int, params: Mapping[str, Any]) -> None:
-        """Use no more folds than there are samples, or sets of samples that ``params`` of `fit` keep together."""
-        if not isinstance(self.cv, Integral | None):
-            return
-        named = [
-            np.unique(np.asarray(params[name]), return_inverse=True)[1] for name in ("groups", "clusters") if name in params
-        ]
-        units = n_samples if not named else len(np.unique(_linked(*named) if len(named) == 2 else named[0]))
-        self.cv = max(2, min(5 if self.cv is None else int(self.cv), units))
+        calibrators = [calibrator for calibrator in self.candidates or () if isinstance(calibrator, Calibrator)]
+        return PREDICTIONS if all(calibrator._methods_without_groups() for calibrator in calibrators) else ()
 
     def _check_parameters(self) -> int:
-        """Refuse what cannot be meant; the seed of the folds."""
+        """Refuse parameters that make no sense; the seed of the folds."""
         if self.scoring not in get_args(Scoring):
             raise InputError("scoring", "be 'nll', 'brier' or 'ece'", got=repr(self.scoring))
         if not isinstance(self.keep_predictions, bool | np.bool_):
@@ -200,10 +189,10 @@ class Best(Calibrator):
     def _contest(self, data: Rows, n_samples: int, n_folds: int) -> Contest:
         keep = bool(self.keep_predictions)
         if self.candidates is not None:
-            return asked_candidates(self.candidates, data.n_classes, keep_predictions=keep)
-        return usual_candidates(n_samples, data.n_classes, n_folds + 1, keep_predictions=keep)
+            return named_candidates(self.candidates, data.n_classes, keep_predictions=keep)
+        return default_candidates(n_samples, data.n_classes, n_folds + 1, keep_predictions=keep)
 
-    def _folds(self, samples: CollectedSamples, data: Rows, seed: int) -> list[tuple[HostArray, HostArray]]:
+    def _folds(self, samples: CollectedSamples, data: Rows, seed: int) -> list[Fold]:
         """Which samples are fitted to, and which are held out, in each fold."""
         labels = samples.labels
         if len(np.unique(labels)) == len(labels):
@@ -213,53 +202,51 @@ class Best(Calibrator):
                 got="1 sample" if len(labels) == 1 else "one sample at most of each",
                 remedy="Use more validation samples.",
             )
-        if isinstance(self.cv, Integral) or self.cv is None:
-            number = whole("cv", 5 if self.cv is None else self.cv, 2)
-            names = [name for name, there in (("groups", samples.groups), ("clusters", samples.clusters)) if there is not None]
-            unit_name = "sets of samples that share a group or a cluster" if len(names) > 1 else "".join(names)
-            numbers = fold_numbers(labels, number, _units(samples), seed=seed, unit_name=unit_name)
-            return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in range(number)]
-        return _given_folds(self.cv, samples, data)
+        # Samples of a cluster are in one fold, those of a group, and all that are linked by either.
+        units = linked_units(samples.clusters, None if samples.groups is None else samples.groups.codes)
+        if not isinstance(self.cv, Integral | None):
+            return _splitter_folds(self.cv, samples, units, data)
+        names = [name for name, there in (("groups", samples.groups), ("clusters", samples.clusters)) if there is not None]
+        unit_name = "sets of samples that share a group or a cluster" if len(names) > 1 else "".join(names)
+        n_folds = 5 if self.cv is None else whole("cv", self.cv, 2)
+        return deal_folds(labels, n_folds, units, seed=seed, unit_name=unit_name)
 
-    def _scored(
-        self,
-        contest: Contest,
-        samples: CollectedSamples,
-        folds: list[tuple[HostArray, HostArray]],
-        units: Units,
-        *,
-        seed: int,
+    def _score_candidates(
+        self, contest: Contest, samples: CollectedSamples, folds: Sequence[Fold], units: Units, *, seed: int
     ) -> Callable[[Mapping[str, str]], MethodSelection]:
         """Score all candidates on the samples that are held out; a function that chooses, without those that it leaves out."""
-        places = np.concatenate([held for _, held in folds])
-        scores = {NONE: _scores([Temperature(1.0)] * len(folds), samples, folds, places)}
-        left_out, n_unsolved = dict(contest.left_out), {}
+        rows = [fold.test for fold in folds]
+
+        def score(model: tuple[Map, bool], fold: Fold) -> RowScores:
+            held = fold.test
+            logits = samples.logits[held].astype(np.float64)
+            return RowScores.after_map(model[0], logits, samples.labels[held], samples.groups_of(held))
+
+        _, parts = out_of_fold(folds, lambda _: (Temperature(1.0), False), score)
+        scores, n_unsolved, left_out = {NONE: RowScores.in_order(rows, parts)}, {}, dict(contest.left_out)
         start, seconds = time.perf_counter(), self.max_seconds
-        for name, each in contest.calibrators.items():
+        for name, candidate in contest.calibrators.items():
             if seconds is not None and len(scores) > 1 and time.perf_counter() - start > seconds:
                 left_out[name] = f"{seconds:g} s had passed"
                 continue
-            copies = [clone(each) for _ in folds]
-            options = counts_option(each, counts=units.counts)
             try:
                 with collect_notices():
-                    made = [
-                        fit_always(copy, samples.rows(train), **options) for copy, (train, _) in zip(copies, folds, strict=True)
-                    ]
+                    models, parts = out_of_fold(folds, partial(_fit_without, candidate, samples, counts=units.counts), score)
             except NishimoriError as error:
                 if self.candidates is not None:
                     raise
                 left_out[name] = str(error).rstrip(".")
                 continue
-            n_unsolved[name] = sum(one is not copy for one, copy in zip(made, copies, strict=True))
-            scores[name] = _scores([one.map_ for one in made], samples, folds, places)
+            n_unsolved[name] = sum(is_rescued for _, is_rescued in models)
+            scores[name] = RowScores.in_order(rows, parts)
+        scored_units = units.subset(np.sort(np.concatenate(rows)))
 
         def choose(unsolvable: Mapping[str, str]) -> MethodSelection:
             return select(
-                {name: each for name, each in scores.items() if name not in unsolvable},
-                units.some(np.sort(places)),
+                {name: rows for name, rows in scores.items() if name not in unsolvable},
+                scored_units,
                 self.scoring,
-                n_unsolved={name: number for name, number in n_unsolved.items() if name not in unsolvable},
+                n_unsolved=n_unsolved,
                 left_out=left_out | dict(unsolvable),
                 n_folds=len(folds),
                 seed=seed,
@@ -286,7 +273,7 @@ class Best(Calibrator):
                 with collect_notices():
                     return selection, fit_checked(chosen, data, **options)
             except NO_SOLUTION as error:
-                alone = not {each.name for each in selection.candidates} - {NONE, selection.chosen}
+                alone = not {candidate.name for candidate in selection.candidates} - {NONE, selection.chosen}
                 if alone or selection[selection.chosen].n_unsolved:
                     return selection, rescue(chosen, error, data, **options)
                 failures[selection.chosen] = f"no solution for all samples: {error}".rstrip(".")
@@ -295,25 +282,25 @@ class Best(Calibrator):
         """The parameters as a file keeps them: the names of candidates, and the number of folds."""
         params = super().method_params()
         if self.candidates is not None:
-            params["candidates"] = [each.name for each in self.selection_.candidates if each.name != NONE]
+            params["candidates"] = [candidate.name for candidate in self.selection_.candidates if candidate.name != NONE]
         if not isinstance(self.cv, Integral | None):
             params["cv"] = self.selection_.n_folds
         return params
 
     def _estimates(self) -> dict[str, float] | None:
         """The scores of all candidates, one number per entry."""
-        found = {f"chosen[{self.chosen_}]": 1.0}
-        found |= {"n_folds": float(self.selection_.n_folds), "n_scored": float(self.selection_.n_samples)}
-        for each in self.selection_.candidates:
-            found |= {f"{name}[{each.name}]": value for name, value in _numbers(each).items()}
-        return found
+        numbers = {f"chosen[{self.chosen_}]": 1.0}
+        numbers |= {"n_folds": float(self.selection_.n_folds), "n_scored": float(self.selection_.n_samples)}
+        for candidate in self.selection_.candidates:
+            numbers |= {f"{name}[{candidate.name}]": value for name, value in _numbers(candidate).items()}
+        return numbers
 
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use: without `calibrator_`, and without the reasons in `selection_`."""
         super()._restore(record)
         values = record.provenance.estimates or {}
         names = list(dict.fromkeys(name.partition("[")[2][:-1] for name in values if name.partition("[")[0] in _NUMBERS))
-        rows = tuple(_restored(name, values) for name in names)
+        rows = tuple(_candidate_from(name, values) for name in names)
         chosen = next((name for name in names if f"chosen[{name}]" in values), "")
         sizes = (int(values.get(name, 0)) for name in ("n_folds", "n_scored"))
         self.selection_, self.chosen_ = MethodSelection(chosen, self.scoring, rows, {}, *sizes), chosen
@@ -324,49 +311,29 @@ class Best(Calibrator):
 _NUMBERS = ("score", "difference", "difference_se", "nll", "n_unsolved")
 
 
-def _numbers(each: CandidateScore) -> dict[str, float]:
+def _numbers(candidate: CandidateScore) -> dict[str, float]:
     """What a file keeps of a candidate; a file holds no infinite number."""
-    known = {name: getattr(each, name) for name in _NUMBERS}
-    return {name: float(value) for name, value in known.items() if value is not None and np.isfinite(value)}
+    numbers = {name: getattr(candidate, name) for name in _NUMBERS}
+    return {name: float(value) for name, value in numbers.items() if value is not None and np.isfinite(value)}
 
 
-def _restored(name: str, values: Mapping[str, float]) -> CandidateScore:
-    score, difference, error, nll, unsolved = (values.get(f"{each}[{name}]") for each in _NUMBERS)
+def _candidate_from(name: str, values: Mapping[str, float]) -> CandidateScore:
+    """A candidate as a file has it."""
+    score, difference, error, nll, unsolved = (values.get(f"{number}[{name}]") for number in _NUMBERS)
     infinite = float("inf")
     return CandidateScore(
         name, infinite if score is None else score, difference, error, infinite if nll is None else nll, int(unsolved or 0)
     )
 
 
-def _scores(
-    maps: Sequence[Map], samples: CollectedSamples, folds: Sequence[tuple[HostArray, HostArray]], places: HostArray
-) -> RowScores:
-    """The scores of all samples that are held out in some fold, in their order, each after the map of its fold."""
-    parts = [
-        RowScores.of(map_, samples.logits[held].astype(np.float64), samples.labels[held], samples.groups_of(held))
-        for map_, (_, held) in zip(maps, folds, strict=True)
-    ]
-    return RowScores.in_order(parts, places)
+def _fit_without(candidate: Calibrator, samples: CollectedSamples, fold: Fold, *, counts: bool) -> tuple[Map, bool]:
+    """The map of a candidate that is fitted to all samples but those of a fold, and whether smoothed labels took its place."""
+    method: Calibrator = clone(candidate)
+    fitted = fit_always(method, samples.rows(fold.train), **counts_option(method, counts=counts))
+    return fitted.map_, fitted is not method
 
 
-def _units(samples: CollectedSamples) -> HostArray | None:
-    """Which samples must be in one fold: those of a cluster, those of a group, and all that are linked by either."""
-    groups = None if samples.groups is None else samples.groups.codes
-    if groups is None or samples.clusters is None:
-        return samples.clusters if groups is None else groups
-    return _linked(samples.clusters, groups)
-
-
-def _linked(first: HostArray, second: HostArray) -> HostArray:
-    """The number of the set that each sample is in, if samples that share a number of either kind are in one set."""
-    above = second + first.max() + 1
-    size = int(above.max()) + 1
-    _, sets = connected_components(coo_array((np.ones(len(first)), (first, above)), shape=(size, size)), directed=False)
-    found: HostArray = sets[first]
-    return found
-
-
-def _given_folds(cv: Any, samples: CollectedSamples, data: Rows) -> list[tuple[HostArray, HostArray]]:
+def _splitter_folds(cv: Any, samples: CollectedSamples, units: HostArray | None, data: Rows) -> list[Fold]:
     """The folds that a splitter of scikit-learn makes, or that were listed; refuses those that cannot be scored."""
     weights = data.weights if isinstance(data, ArrayRows) else np.ones(samples.n_samples)
     (kept,) = np.nonzero(weights)
@@ -381,8 +348,10 @@ def _given_folds(cv: Any, samples: CollectedSamples, data: Rows) -> list[tuple[H
     places[kept], labels[kept] = np.arange(len(kept)), samples.labels
     groups = None if data.groups is None else data.groups.codes
     try:
-        pairs = list(check_cv(cv, labels, classifier=True).split(np.zeros((len(labels), 1)), labels, groups))
-        rows = [[places[np.asarray(part) if len(part) else slice(0)] for part in pair] for pair in pairs]
+        folds = [
+            Fold(places[fold.train], places[fold.test], fold.name)
+            for fold in split_folds(cv, np.zeros((len(labels), 1)), labels, groups=groups)
+        ]
     except (ValueError, TypeError, IndexError) as error:
         raise InputError(
             "cv",
@@ -390,29 +359,15 @@ def _given_folds(cv: Any, samples: CollectedSamples, data: Rows) -> list[tuple[H
             got=f"{cv!r:.60}",
             remedy=f"{error}",
         ) from None
-    folds = [(train[train >= 0], test[test >= 0]) for train, test in rows]
-    if not folds:
-        raise InputError("cv", "have at least one fold", got="none", remedy="A generator can be used once only: pass a list.")
-    held = np.concatenate([test for _, test in folds])
-    if any(not len(test) for _, test in folds):
-        raise InputError("cv", "hold out samples in each fold", got="a fold without any")
-    if len(np.unique(held)) < len(held):
-        raise InputError("cv", "hold out each sample at most once", got="a sample in several folds")
-    units = _units(samples)
-    for number, (train, test) in enumerate(folds, start=1):
-        if np.isin(test, train).any():
-            raise InputError("cv", "hold out samples that are not fitted to", got=f"a sample in both parts of fold {number}")
-        if units is not None and np.isin(units[test], units[train]).any():
+    folds = [Fold(fold.train[fold.train >= 0], fold.test[fold.test >= 0], fold.name) for fold in folds]
+    check_folds(folds, samples.labels, all_classes=False)
+    refuse_repeated(folds)
+    for fold in folds:
+        if np.isin(fold.test, fold.train).any():
+            raise InputError("cv", "hold out samples that are not fitted to", got=f"a sample in both parts of {fold.name}")
+        if units is not None and np.isin(units[fold.test], units[fold.train]).any():
             what = "cluster" if samples.groups is None else "group or cluster"
             raise InputError(
-                "cv", f"keep the samples of a {what} together", got=f"one in both parts of fold {number}", remedy="Pass `cv=5`."
-            )
-        missing = np.setdiff1d(samples.labels[test], samples.labels[train])
-        if len(missing):
-            raise InputError(
-                "cv",
-                "leave samples of each class to fit to",
-                got=f"none of class {missing[0]} in fold {number} of {len(folds)}",
-                remedy="Use stratified folds, such as `cv=5`, or more samples of that class.",
+                "cv", f"keep the samples of a {what} together", got=f"one in both parts of {fold.name}", remedy="Pass `cv=5`."
             )
     return folds

@@ -35,7 +35,7 @@ class CandidateMethod:
     classes : float
         With this many classes a fit takes twice as long per score as with few.
     suits : {"any", "two", "several"}
-        For how many classes it is meant.
+        For how many classes it is.
     least_samples : int
         With fewer samples it does more harm than good.
     """
@@ -48,7 +48,7 @@ class CandidateMethod:
     least_samples: int = 0
 
     def is_for(self, n_classes: int) -> bool:
-        """Whether it is meant for this many classes."""
+        """Whether it is for this many classes."""
         return self.suits == "any" or (self.suits == "two") == (n_classes == 2)
 
     def seconds(self, n_samples: int, n_classes: int) -> float:
@@ -77,12 +77,12 @@ TABLE = (
 
 def candidate(name: str) -> CandidateMethod:
     """The entry of a method in the table."""
-    return next(each for each in TABLE if each.name == name)
+    return next(entry for entry in TABLE if entry.name == name)
 
 
 def reason(name: str) -> str:
     """Which fault of a model a candidate mends; empty for a method that is not in the table."""
-    return next((each.why for each in TABLE if each.name == name), "")
+    return next((entry.why for entry in TABLE if entry.name == name), "")
 
 
 @dataclass(frozen=True)
@@ -93,63 +93,64 @@ class Contest:
     left_out: dict[str, str]
 
 
-def usual_candidates(n_samples: int, n_classes: int, n_fits: int, *, keep_predictions: bool) -> Contest:
+def default_candidates(n_samples: int, n_classes: int, n_fits: int, *, keep_predictions: bool) -> Contest:
     """The methods of the table that suit this many classes and are fitted in time."""
     chosen, left_out = {}, {}
-    for each in TABLE:
-        if not each.is_for(n_classes):
+    for entry in TABLE:
+        if not entry.is_for(n_classes):
             continue  # the other of the pair is there
-        made = new_calibrator(each.name, "candidates")
-        seconds = n_fits * each.seconds(n_samples, n_classes)
-        if keep_predictions and not _keeps_predictions(made):
-            left_out[each.name] = "it can change predictions"
-        elif n_samples < each.least_samples:
-            left_out[each.name] = f"it needs {each.least_samples} samples; name it in `candidates` to try it"
+        calibrator = new_calibrator(entry.name, "candidates")
+        seconds = n_fits * entry.seconds(n_samples, n_classes)
+        if keep_predictions and not _keeps_predictions(calibrator):
+            left_out[entry.name] = "it can change predictions"
+        elif n_samples < entry.least_samples:
+            left_out[entry.name] = f"it needs {entry.least_samples} samples; name it in `candidates` to try it"
         elif seconds > MOST_SECONDS:
-            left_out[each.name] = (
+            left_out[entry.name] = (
                 f"its {n_fits} fits would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f} s; name it in `candidates` "
                 "to try it"
             )
         else:
-            chosen[each.name] = made
+            chosen[entry.name] = calibrator
     return Contest(chosen, left_out)
 
 
-def asked_candidates(given: Any, n_classes: int, *, keep_predictions: bool) -> Contest:
+def named_candidates(candidates: Any, n_classes: int, *, keep_predictions: bool) -> Contest:
     """The candidates that the user named, whatever they cost; refuses what cannot be one."""
-    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-        raise InputError("candidates", "be a list of names or calibrators, such as ['ts', 'vector']", got=repr(given))
+    if isinstance(candidates, str) or not isinstance(candidates, Sequence) or not candidates:
+        raise InputError("candidates", "be a list of names or calibrators, such as ['ts', 'vector']", got=repr(candidates))
     chosen: dict[str, Calibrator] = {}
-    for each in given:
-        made = new_calibrator(each, "candidates")
-        name = _variant_name(made)
-        refuse_common(made, "candidates", "Best")
-        if made.is_fixed:
+    for candidate in candidates:
+        calibrator = new_calibrator(candidate, "candidates")
+        name = _variant_name(calibrator)
+        refuse_common(calibrator, "candidates", "Best")
+        if calibrator.is_fixed:
             raise InputError(
                 "candidates", "be methods that learn something", got=repr(name), remedy="'none' is scored in any case."
             )
-        if made.method_name == "best":
+        if calibrator.method_name == "best":
             raise InputError("candidates", "be other methods than 'best' itself")
-        if made.traits is not None and made.traits.n_classes == "two" and n_classes > 2:
+        if calibrator.traits is not None and calibrator.traits.n_classes == "two" and n_classes > 2:
             raise InputError("candidates", f"work for {n_classes} classes", got=f"{name!r}, which is for two")
-        if keep_predictions and not _keeps_predictions(made):
+        if keep_predictions and not _keeps_predictions(calibrator):
             raise InputError(
                 "candidates", "keep predictions, as `keep_predictions=True` asks for", got=f"{name!r}, which can change them"
             )
         if name in chosen:
             raise InputError("candidates", "be different from each other", got=f"{name} twice")
-        chosen[name] = made
+        chosen[name] = calibrator
     return Contest(chosen, {})
 
 
-def _variant_name(made: Calibrator) -> str:
+def _variant_name(calibrator: Calibrator) -> str:
     """The name of the method, with those of its parameters in brackets that are not the usual ones."""
-    name = made.method_name
-    usual = str(new_calibrator(name, "candidates")) if ":" not in name else f"{type(made).__name__}()"
-    return name if str(made) == usual else f"{name}({str(made).partition('(')[2]}"
+    name = calibrator.method_name
+    usual = str(new_calibrator(name, "candidates")) if ":" not in name else f"{type(calibrator).__name__}()"
+    return name if str(calibrator) == usual else f"{name}({str(calibrator).partition('(')[2]}"
 
 
-def _keeps_predictions(made: Calibrator) -> bool:
-    if isinstance(made, Consistent):  # one more temperature changes no prediction
-        return _keeps_predictions(new_calibrator(made.calibrator, "candidates"))
-    return bool(getattr(made, "preserve_accuracy", False)) or (made.traits is not None and made.traits.keeps_predictions)
+def _keeps_predictions(calibrator: Calibrator) -> bool:
+    if isinstance(calibrator, Consistent):  # one more temperature changes no prediction
+        return _keeps_predictions(new_calibrator(calibrator.calibrator, "candidates"))
+    traits = calibrator.traits
+    return bool(getattr(calibrator, "preserve_accuracy", False)) or (traits is not None and traits.keeps_predictions)

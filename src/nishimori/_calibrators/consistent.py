@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_maps, mapped_logits, out_of_fold_logits
+from nishimori._calibrators.collected_samples import CollectedSamples, collect_samples
+from nishimori._calibrators.folds import Fold, deal_folds, in_row_order, out_of_fold
 from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue_temperature
@@ -29,7 +30,7 @@ from nishimori.maps.map import Map
 from nishimori.maps.tempered import temper
 
 FOLDS = 10
-"""How many folds there are where nobody says: with fewer, the standard error of the temperature would be too uncertain."""
+"""The default number of folds: with fewer, the standard error of the temperature would be too uncertain."""
 
 # What the estimates of the method inside are called in a file, before their own names.
 _PREFIX = "calibrator."
@@ -108,8 +109,8 @@ class Consistent(Calibrator):
     >>> print(f"T = {finished.ec_temperature_:.2f} ± {finished.ec_temperature_se_:.2f}")
     T = 1.04 ± 0.02
     >>> for fitted in (finished.calibrator_, finished):
-    ...     found = nishimori.evaluate(network.test.logits, network.test.labels, calibrator=fitted)
-    ...     print(f"{fitted.method_name}: confidence {found.confidence:.1%}, accuracy {found.accuracy:.1%}")
+    ...     card = nishimori.evaluate(network.test.logits, network.test.labels, calibrator=fitted)
+    ...     print(f"{fitted.method_name}: confidence {card.confidence:.1%}, accuracy {card.accuracy:.1%}")
     vector: confidence 87.6%, accuracy 86.8%
     vector+ec: confidence 87.1%, accuracy 86.8%
     """
@@ -158,29 +159,33 @@ class Consistent(Calibrator):
         Raises
         ------
         InputError
-            If there are fewer samples, or clusters, than folds that were asked for, or only one.
+            If there are fewer samples, or clusters, than ``cv``, or only one.
         """
-        self.check_folds()
-        made = self._new_calibrator()
-        if groups is not None and "groups" not in signature(made.fit).parameters:
-            raise InputError("groups", f"be left out: the method {made.method_name!r} treats all groups alike")
+        self._check_folds()
+        method = self._new_calibrator()
+        if groups is not None and "groups" not in signature(method.fit).parameters:
+            raise InputError("groups", f"be left out: the method {method.method_name!r} treats all groups alike")
         data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
         samples = replace(collect_samples(data), counts=counts)
-        folds = samples.folds(self._n_folds(samples))
+        folds = deal_folds(samples.labels, self._n_folds(samples), samples.clusters)
+
+        def fit_without(fold: Fold) -> Map:
+            return _fit_inner(method, samples.rows(fold.train), counts=counts).map_
+
         with collect_notices():  # the fit to all samples says what there is to say of the data
-            maps = fold_maps(samples, folds, lambda rows, where: _fit_inner(made, rows, where, counts=counts).map_)
+            maps, parts = out_of_fold(folds, fit_without, lambda map_, fold: samples.mapped(map_, fold.test))
+        held_out = in_row_order([fold.test for fold in folds], parts)
         floor = data.floor if is_auto(self.floor) else self.floor
-        fitted = _fit_inner(set_common(made, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
-        held_out = out_of_fold_logits(samples, folds, maps)
-        last = _fit_ec(samples.rows_with(held_out), counts=counts)
+        fitted = _fit_inner(set_common(method, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
+        last = _fit_ec(samples.rows(logits=held_out), counts=counts)
         temperature, error = last.temperature_, None
         assert temperature is not None, "all that may take the place of EC has one"
         if not counts and last.temperature_se_ is not None:
-            found = CrossFit(samples, folds, maps, held_out, fitted.map_)
-            error = (found.correction_error if fitted.matches_confidence else found.temperature_error)(temperature)
+            cross_fit = CrossFit(samples, folds, maps, held_out, fitted.map_)
+            error = (cross_fit.correction_error if fitted.matches_confidence else cross_fit.temperature_error)(temperature)
         self.learn(X, data, temper(fitted.map_, temperature), fitted.n_samples_ or samples.n_samples, last.residual_)
         self.n_passes_ = 1 + getattr(fitted, "n_passes_", 1)
-        return self._describe(fitted, temperature, error)
+        return self._keep(fitted, temperature, error)
 
     def fit_transform(
         self,
@@ -194,25 +199,26 @@ class Consistent(Calibrator):
         ignore_index: int | None = None,
     ) -> Any:
         """The calibrated logits of the data that the map is chosen from; arguments as for `fit`."""
-        given: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
-        fitted = self.fit(X, y, sample_weight, **given)
+        options: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
+        fitted = self.fit(X, y, sample_weight, **options)
         return fitted.transform(X, groups if self.map_.needs_groups else None)
 
     def _methods_without_groups(self) -> tuple[str, ...]:
         return new_calibrator(self.calibrator, "calibrator")._methods_without_groups()
 
     def _new_calibrator(self) -> Calibrator:
-        """The method, unfitted; refuses one that was told something else about the scores."""
-        made = new_calibrator(self.calibrator, "calibrator")
-        refuse_common(made, "calibrator", "Consistent", {name: getattr(self, name) for name in COMMON})
-        if made.is_fixed:
+        """The method, unfitted; refuses one that takes the scores for something else."""
+        method = new_calibrator(self.calibrator, "calibrator")
+        refuse_common(method, "calibrator", "Consistent", {name: getattr(self, name) for name in COMMON})
+        if method.is_fixed:
             raise InputError(
-                "calibrator", "be a method that is fitted", got=repr(made.method_name), remedy="Use ExpectationConsistency."
+                "calibrator", "be a method that is fitted", got=repr(method.method_name), remedy="Use ExpectationConsistency."
             )
         # Rows of folds are logits, whose probabilities have been raised to the floor before.
-        return set_common(made, input="logits", classes=self.classes, floor=None)
+        return set_common(method, input="logits", classes=self.classes, floor=None)
 
-    def _describe(self, fitted: Calibrator, temperature: float, error: float | None) -> Self:
+    def _keep(self, fitted: Calibrator, temperature: float, error: float | None) -> Self:
+        """Note the method inside and its temperature."""
         self.calibrator_ = fitted
         self.ec_temperature_ = temperature
         self.ec_temperature_se_ = error
@@ -233,11 +239,11 @@ class Consistent(Calibrator):
 
     def _record(self) -> Record:
         """What a file keeps: the method that was fitted, which is another one where that of `calibrator` has no solution."""
-        found, fitted = super()._record(), self.calibrator_
-        origin = replace(found.provenance, method=f"{fitted.method_name}{FINISHED}", params=self._params_with(fitted))
-        return replace(found, provenance=origin)
+        own, fitted = super()._record(), self.calibrator_
+        origin = replace(own.provenance, method=f"{fitted.method_name}{FINISHED}", params=self._params_with(fitted))
+        return replace(own, provenance=origin)
 
-    def check_folds(self) -> None:
+    def _check_folds(self) -> None:
         """Refuse what cannot be a number of folds."""
         if self.cv is not None:
             whole("cv", self.cv, 2)
@@ -245,54 +251,55 @@ class Consistent(Calibrator):
     def _n_folds(self, samples: CollectedSamples) -> int:
         """The number of folds; refuses data of which nothing can be held out."""
         what = "samples" if samples.clusters is None else "clusters"
-        if samples.n_units < 2:
+        n_units = samples.n_samples if samples.clusters is None else len(np.unique(samples.clusters))
+        if n_units < 2:
             raise DegenerateDataError(
                 "X", f"have at least two {what}, one of which is held out", got=f"1 {what[:-1]}", remedy=f"Add {what}."
             )
-        return min(FOLDS, samples.n_units) if self.cv is None else self.cv
+        return min(FOLDS, n_units) if self.cv is None else self.cv
 
     def _check_n_classes(self, n_classes: int) -> None:
         """Refuse parameters that do not suit this many classes."""
-        self.check_folds()
+        self._check_folds()
         new_calibrator(self.calibrator, "calibrator")._check_n_classes(n_classes)
 
     def _estimates(self) -> dict[str, float] | None:
         """The temperature and its error, and the estimates of the method inside."""
-        found = {"ec_temperature": self.ec_temperature_}
+        numbers = {"ec_temperature": self.ec_temperature_}
         if self.ec_temperature_se_ is not None:
-            found["ec_temperature_se"] = self.ec_temperature_se_
-        return found | {f"{_PREFIX}{name}": value for name, value in (self.calibrator_._estimates() or {}).items()}
+            numbers["ec_temperature_se"] = self.ec_temperature_se_
+        return numbers | {f"{_PREFIX}{name}": value for name, value in (self.calibrator_._estimates() or {}).items()}
 
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use."""
         super()._restore(record)
         values = dict(record.provenance.estimates or {})
         temperature, error = values.pop("ec_temperature", 1.0), values.pop("ec_temperature_se", None)
-        made = set_common(new_calibrator(self.calibrator, "calibrator"), **record.common_parameters)
+        method = set_common(new_calibrator(self.calibrator, "calibrator"), **record.common_parameters)
         inner = replace(
             record.provenance,
-            method=made.method_name,
-            params=made.method_params(),
+            method=method.method_name,
+            params=method.method_params(),
             residual=None,
             estimates={name.removeprefix(_PREFIX): value for name, value in values.items()} or None,
         )
-        fitted = made._restore(replace(record, map=temper(record.map, 1 / temperature), provenance=inner))
-        return self._describe(fitted, temperature, error)
+        fitted = method._restore(replace(record, map=temper(record.map, 1 / temperature), provenance=inner))
+        return self._keep(fitted, temperature, error)
 
 
-def _fit_inner(calibrator: Calibrator, data: Rows, where: str = "", *, counts: bool) -> Calibrator:
+def _fit_inner(calibrator: Calibrator, data: Rows, *, counts: bool) -> Calibrator:
     """A copy of the calibrator that is fitted to some rows, or one of smoothed labels where it has no solution."""
-    made = new_calibrator(calibrator, "calibrator")
-    return fit_always(made, data, where=where, **counts_option(made, counts=counts))
+    copy = new_calibrator(calibrator, "calibrator")
+    return fit_always(copy, data, **counts_option(copy, counts=counts))
 
 
 def _fit_ec(data: Rows, *, counts: bool) -> Calibrator:
     """Expectation consistency for held-out predictions, with smoothed labels where it has no temperature."""
-    made = ExpectationConsistency()
+    method = ExpectationConsistency()
     try:
-        return made.fit(data, counts=counts)
+        return method.fit(data, counts=counts)
     except NO_SOLUTION as error:
-        return rescue_temperature(made, error, data, where="the predictions for held-out samples", counts=counts)
+        return rescue_temperature(method, error, data, where="the predictions for held-out samples", counts=counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +307,7 @@ class CrossFit:
     """Samples in folds, the map that was fitted without each fold, the held-out logits, and the map of all samples."""
 
     samples: CollectedSamples
-    folds: HostArray
+    folds: Sequence[Fold]
     maps: Sequence[Map]
     held_out: HostArray
     map_of_all: Map
@@ -313,13 +320,12 @@ class CrossFit:
         Newton's method then gives the temperature without fold b.
         """
         samples, changes = self.samples, []
-        of_all = mapped_logits(self.map_of_all, samples.logits, samples.groups)
-        for fold, map_ in enumerate(self.maps):
-            rest = self.folds != fold
+        of_all = samples.mapped(self.map_of_all)
+        for fold, map_ in zip(self.folds, self.maps, strict=True):
+            rest = fold.train
             held_out = self.held_out[rest]
-            without = mapped_logits(map_, samples.logits[rest], samples.groups_of(rest))
             with np.errstate(invalid="ignore"):
-                logits = held_out + (without - of_all[rest])
+                logits = held_out + (samples.mapped(map_, rest) - of_all[rest])
             # Where a class has no probability, as curves give, there is no first order.
             logits = np.where(np.isfinite(logits), logits, held_out)
             excess, slope = self._gap(logits, rest, temperature)
@@ -339,22 +345,20 @@ class CrossFit:
         of all folds cancel.
         """
         samples, corrections = self.samples, []
-        of_all = mapped_logits(self.map_of_all, samples.logits, samples.groups)
+        of_all = samples.mapped(self.map_of_all)
         _, slope = self._gap(self.held_out, slice(None), temperature)
         if not slope > 0:
             return None
-        for fold, map_ in enumerate(self.maps):
-            held, rest = self.folds == fold, self.folds != fold
-            without = mapped_logits(map_, samples.logits[rest], samples.groups_of(rest))
+        for fold, map_ in zip(self.folds, self.maps, strict=True):
             inside, elsewhere = (
-                self._gap(mapped, where, temperature)[0] - self._gap(of_all[where], where, temperature)[0]
-                for mapped, where in ((self.held_out[held], held), (without, rest))
+                self._gap(mapped, rows, temperature)[0] - self._gap(of_all[rows], rows, temperature)[0]
+                for mapped, rows in ((self.held_out[fold.test], fold.test), (samples.mapped(map_, fold.train), fold.train))
             )
-            corrections.append(inside - elsewhere * samples.weights[held].sum() / samples.weights[rest].sum())
+            corrections.append(inside - elsewhere * samples.weights[fold.test].sum() / samples.weights[fold.train].sum())
         return temperature * sqrt(len(corrections) * float(np.var(corrections, ddof=1))) / slope
 
     def _gap(self, logits: HostArray, chosen: HostArray | slice, temperature: float) -> tuple[float, float]:
         """Σw(confidence − correct) of some samples with these logits over T, and how fast it falls with log T."""
-        rows = self.samples.rows_with(logits, chosen)
+        rows = self.samples.rows(chosen, logits)
         (moments,) = rows.gather(Measure(((Confidence(), (1 / temperature,)),))).items
         return float(moments.excess[0]), float(moments.slope[0]) / temperature

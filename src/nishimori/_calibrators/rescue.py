@@ -6,15 +6,15 @@ combines methods, and what must go on in a search or a cross-validation, fits th
 with the frequencies of the classes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
 from nishimori._calibrators.bias_corrected import BiasCorrected
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
-from nishimori._methods.fitted_method import fit_checked
-from nishimori._support.warnings import Told, collect_notices, notice
+from nishimori._methods.fitted_method import COMMON, fit_checked
+from nishimori._support.warnings import collect_notices, notice
 from nishimori.errors import (
     DegenerateDataError,
     FewErrorsWarning,
@@ -65,63 +65,49 @@ def rescue(calibrator: Calibrator, error: NishimoriError, *data: Any, where: str
 
     That error is raised if the data do not have all logits, as sketches and top-k lists have not.
     """
-    with collect_notices() as told:
-        fitted = _fit_smoothed(calibrator, error, *data, **options)
+    fitted, action = _fit_smoothed(calibrator, error, *data, **options)
     if fitted.is_uniform_ and isinstance(error, NoTemperatureError) and error.end == "flat":
         return with_frequencies(calibrator, error, *data, where=where, **options)
-    return _tell(calibrator, error, fitted, told, where)
+    _warn_of_replacement(calibrator, error, where, action)
+    return fitted
 
 
 def rescue_temperature(
     calibrator: Calibrator, error: NishimoriError, *data: Any, where: str = "", **options: Any
 ) -> ExpectationConsistency | TemperatureScaling:
     """What `rescue` gives if it may only be a temperature: for all classes alike where the scores say nothing about them."""
-    with collect_notices() as told:
-        fitted = _fit_smoothed(calibrator, error, *data, **options)
-    return _tell(calibrator, error, fitted, told, where)
+    fitted, action = _fit_smoothed(calibrator, error, *data, **options)
+    _warn_of_replacement(calibrator, error, where, action)
+    return fitted
 
 
 def with_frequencies(calibrator: Calibrator, error: NishimoriError, *data: Any, where: str = "", **options: Any) -> Calibrator:
     """A calibrator that gives each class its smoothed frequency, (n + 1)/(N + K), with a warning: the scores tell nothing."""
+    frequencies = BiasCorrected(method="ts", shrink=False, **_common(calibrator))
     with collect_notices():
-        fitted = BiasCorrected(method="ts", shrink=False, **_common(calibrator)).fit_frequencies(*data, **_known(options))
-    done = "Each class gets its smoothed frequency instead: (n + 1)/(N + K) for n of N samples and K classes."
-    notice(f"The method {calibrator.method_name!r} has no solution{_place(where)}. {_reason(error)} {done}", InputWarning)
+        fitted = frequencies.fit_frequencies(*data, **_usual_options(options))
+    action = "Each class gets its smoothed frequency instead: (n + 1)/(N + K) for n of N samples and K classes."
+    _warn_of_replacement(calibrator, error, where, action)
     return fitted
 
 
-def _tell(
-    calibrator: Calibrator,
-    error: NishimoriError,
-    fitted: ExpectationConsistency | TemperatureScaling,
-    told: Sequence[Told],
-    where: str,
-) -> ExpectationConsistency | TemperatureScaling:
-    """Warn that a temperature of smoothed labels takes the place of a method, and why."""
-    if fitted.is_uniform_:
-        done = " ".join(message for message, category in told if category is not FewErrorsWarning)
-    else:
-        condition = (
-            "mean confidence is (right + ½)/(n + 1) for n samples"
-            if isinstance(fitted, ExpectationConsistency)
-            else "the cross-entropy is lowest with labels smoothed as by J. Platt"
-        )
-        done = f"The logits are divided by T = {fitted.temperature_:.4g} instead, at which {condition}."
-    notice(f"The method {calibrator.method_name!r} has no solution{_place(where)}. {_reason(error)} {done}", InputWarning)
-    return fitted
-
-
-def _place(where: str) -> str:
-    return f" in {where}" if where else ""
+def _warn_of_replacement(calibrator: Calibrator, error: NishimoriError, where: str, action: str) -> None:
+    """Warn that a method has no solution, why, and what is done instead."""
+    if isinstance(error, NoTemperatureError):
+        reason = error.why
+    else:  # in sentences, without what the user could do about it
+        reason = str(error.changed(remedy="")) if isinstance(error, InputError) else str(error)
+    place = f" in {where}" if where else ""
+    notice(f"The method {calibrator.method_name!r} has no solution{place}. {reason} {action}", InputWarning)
 
 
 def _fit_smoothed(
     calibrator: Calibrator, error: NishimoriError, *data: Any, **options: Any
-) -> ExpectationConsistency | TemperatureScaling:
+) -> tuple[ExpectationConsistency | TemperatureScaling, str]:
     """Expectation consistency with smoothed labels if that is the method; else, or if ties forbid it, temperature scaling.
 
     A temperature that its standard error denies depends on few samples, such as zeros at true classes. No single sample can
-    move mean confidence far.
+    move mean confidence far. The text says what the temperature is instead.
     """
     common = _common(calibrator)
     smoothed: list[ExpectationConsistency | TemperatureScaling] = [TemperatureScaling(smooth_labels=True, **common)]
@@ -129,29 +115,29 @@ def _fit_smoothed(
         smoothed.insert(0, ExpectationConsistency(top_n=calibrator.top_n, smooth_labels=True, **common))
     elif isinstance(error, NoTemperatureError) and error.end == "uncertain":
         smoothed.insert(0, ExpectationConsistency(smooth_labels=True, **common))
-    for each in smoothed:
+    for method in smoothed:
         try:
-            return each.fit(*data, **_known(options))
+            with collect_notices() as notices:
+                fitted = method.fit(*data, **_usual_options(options))
         except NoTemperatureError:
             continue
         except InputError:
             break
+        if fitted.is_uniform_:
+            return fitted, " ".join(message for message, category in notices if category is not FewErrorsWarning)
+        condition = "the cross-entropy is lowest with labels smoothed as by J. Platt"
+        if isinstance(fitted, ExpectationConsistency):
+            condition = "mean confidence is (right + ½)/(n + 1) for n samples"
+        return fitted, f"The logits are divided by T = {fitted.temperature_:.4g} instead, at which {condition}."
     raise error
 
 
 def _common(calibrator: Calibrator) -> dict[str, Any]:
-    """What was said about the scores."""
-    return {name: getattr(calibrator, name) for name in ("input", "classes", "floor")}
+    """What the calibrator knows about the scores."""
+    return {name: getattr(calibrator, name) for name in COMMON}
 
 
-def _known(options: Mapping[str, Any]) -> dict[str, Any]:
+def _usual_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that every method takes; groups, for one, are for some."""
-    known = signature(TemperatureScaling.fit).parameters
-    return {name: value for name, value in options.items() if name in known}
-
-
-def _reason(error: NishimoriError) -> str:
-    """Why there is no solution, in sentences, without what to do about it where that is said apart."""
-    if isinstance(error, NoTemperatureError):
-        return error.why
-    return str(error.changed(remedy="")) if isinstance(error, InputError) else str(error)
+    taken = signature(TemperatureScaling.fit).parameters
+    return {name: value for name, value in options.items() if name in taken}

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nishimori._calibrators.candidates import reason
+from nishimori._calibrators.folds import in_row_order
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.reliability import uniform_edges
 from nishimori._support.arrays import HostArray
@@ -53,7 +54,7 @@ class RowScores:
     right: HostArray
 
     @classmethod
-    def of(cls, map_: Map, logits: HostArray, labels: HostArray, groups: Any = None) -> "RowScores":
+    def after_map(cls, map_: Map, logits: HostArray, labels: HostArray, groups: Any = None) -> "RowScores":
         """The scores of some rows after a map."""
         log_p = np.asarray(map_.log_probabilities(logits, groups))
         p, rows = np.exp(log_p), np.arange(len(labels))
@@ -63,10 +64,9 @@ class RowScores:
         return cls(-log_p[rows, labels], brier, p[rows, predicted], predicted == labels)
 
     @classmethod
-    def in_order(cls, parts: "Sequence[RowScores]", places: HostArray) -> "RowScores":
-        """The scores of several folds, each row at its place."""
-        back = np.argsort(places, kind="stable")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts])[back] for name in cls.__dataclass_fields__))
+    def in_order(cls, rows: Sequence[HostArray], parts: "Sequence[RowScores]") -> "RowScores":
+        """The scores of the ``rows`` of several folds, in ascending order of the rows."""
+        return cls(*(in_row_order(rows, [getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Units:
         """How many samples there are."""
         return round(float(self.weights.sum())) if self.counts else len(self.weights)
 
-    def some(self, chosen: HostArray) -> "Units":
+    def subset(self, chosen: HostArray) -> "Units":
         """Some of the samples, by a mask or by their numbers; units without any of them are not counted."""
         return Units(self.weights[chosen], np.unique(self.codes[chosen], return_inverse=True)[1], self.counts)
 
@@ -160,50 +160,55 @@ class MethodSelection(Displayed):
     n_samples: int
 
     def __getitem__(self, name: str) -> CandidateScore:
-        for each in self.candidates:
-            if each.name == name:
-                return each
-        raise InputError("The candidate", f"be one of {', '.join(each.name for each in self.candidates)}", got=repr(name))
+        for candidate in self.candidates:
+            if candidate.name == name:
+                return candidate
+        names = ", ".join(candidate.name for candidate in self.candidates)
+        raise InputError("The candidate", f"be one of {names}", got=repr(name))
 
     @property
     def table(self) -> Tabular:
         """The scores as they are shown."""
         title = {"nll": "NLL", "brier": "Brier score", "ece": "bias-corrected ECE"}[self.scoring]
-        return Tabular(("method", f"out-of-fold {title}", "minus the chosen"), [self._row(each) for each in self.candidates])
+        return Tabular(("method", f"out-of-fold {title}", "minus the chosen"), list(map(self._row, self.candidates)))
 
-    def _row(self, each: CandidateScore) -> tuple[str, str, str]:
-        if each.name == self.chosen:
-            told = "chosen"
-        elif each.difference is None or not isfinite(each.difference):
-            told = ""
+    def _row(self, candidate: CandidateScore) -> tuple[str, str, str]:
+        if candidate.name == self.chosen:
+            shown = "chosen"
+        elif candidate.difference is None or not isfinite(candidate.difference):
+            shown = ""
         else:
-            told = value_with_error(each.difference, each.difference_se)
-        return each.name, f"{each.score:.4g}", told
+            shown = value_with_error(candidate.difference, candidate.difference_se)
+        return candidate.name, f"{candidate.score:.4g}", shown
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What has to be known about the table."""
-        found = [f"{self.chosen}: {why}." for why in [reason(self.chosen)] if why]
+        """What a reader of the table must know."""
+        notes = [f"{self.chosen}: {why}." for why in [reason(self.chosen)] if why]
         number = "one fold" if self.n_folds == 1 else f"{self.n_folds} folds"
-        found += [
+        notes += [
             f"Scored on {self.n_samples} samples in {number} that the methods were not fitted to. The lowest of several "
             "scores is optimistic: measure the chosen method on other data. Folds share samples, so the standard errors are "
             "somewhat too small."
         ]
         if self.scoring == "ece":
-            found.append(f"Only methods whose NLL exceeds the lowest by at most {100 * ECE_MARGIN:g} % could be chosen.")
-        found += [
-            f"{each.name} had no solution in {each.n_unsolved} of {self.n_folds} folds: smoothed targets took its place there."
-            for each in self.candidates
-            if each.n_unsolved
+            notes.append(f"Only methods whose NLL exceeds the lowest by at most {100 * ECE_MARGIN:g} % could be chosen.")
+        notes += [
+            f"{candidate.name} had no solution in {candidate.n_unsolved} of {self.n_folds} folds: smoothed targets took its "
+            "place there."
+            for candidate in self.candidates
+            if candidate.n_unsolved
         ]
-        return (*found, *(f"{name} was left out: {why}." for name, why in self.left_out.items()))
+        return (*notes, *(f"{name} was left out: {why}." for name, why in self.left_out.items()))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
         rows = [
-            {name: None if isinstance(value, float) and not isfinite(value) else value for name, value in vars(each).items()}
-            for each in self.candidates
+            {
+                name: None if isinstance(value, float) and not isfinite(value) else value
+                for name, value in vars(candidate).items()
+            }
+            for candidate in self.candidates
         ]
         return {
             "chosen": self.chosen,
@@ -219,7 +224,7 @@ class MethodSelection(Displayed):
         return Display("", (self.table,), self.notes)
 
     def __repr__(self) -> str:
-        candidates = tuple(each.name for each in self.candidates)
+        candidates = tuple(candidate.name for candidate in self.candidates)
         return short_repr(self, chosen=self.chosen, scoring=self.scoring, candidates=candidates, n_samples=self.n_samples)
 
 
@@ -234,13 +239,13 @@ def select(
     seed: int,
 ) -> MethodSelection:
     """The candidate of the lowest score; of equal ones the simplest, which comes first. ``scores`` has "none" too."""
-    scores, units = _possible(scores, units)
-    nll = {name: units.mean(each.nll) for name, each in scores.items()}
-    by_bins = {name: _binned(each, units) for name, each in scores.items()} if scoring == "ece" else {}
+    scores, units = _without_lost_rows(scores, units)
+    nll = {name: units.mean(rows.nll) for name, rows in scores.items()}
+    by_bins = {name: _binned(rows, units) for name, rows in scores.items()} if scoring == "ece" else {}
     if scoring == "ece":
-        score = {name: each.corrected for name, each in by_bins.items()}
+        score = {name: gaps.corrected for name, gaps in by_bins.items()}
     else:
-        score = {name: units.mean(getattr(each, scoring)) for name, each in scores.items()}
+        score = {name: units.mean(getattr(rows, scoring)) for name, rows in scores.items()}
     able = [name for name in scores if name != NONE]
     if scoring == "ece":
         most = min(nll[name] for name in able) * (1 + ECE_MARGIN)
@@ -248,8 +253,8 @@ def select(
     lowest = min(score[name] for name in able)
     # Methods that agree but for rounding are equal, and the first of them is the simplest.
     chosen = next(name for name in able if score[name] <= lowest + _ROUNDING * abs(lowest))
-    errors = _errors(scores, units, scoring, chosen, seed)
-    rows = tuple(
+    errors = _difference_errors(scores, units, scoring, chosen, seed)
+    candidates = tuple(
         CandidateScore(
             name,
             score[name],
@@ -260,12 +265,12 @@ def select(
         )
         for name in scores
     )
-    return MethodSelection(chosen, scoring, rows, dict(left_out), n_folds, units.n_samples)
+    return MethodSelection(chosen, scoring, candidates, dict(left_out), n_folds, units.n_samples)
 
 
-def _possible(scores: Mapping[str, RowScores], units: Units) -> tuple[dict[str, RowScores], Units]:
+def _without_lost_rows(scores: Mapping[str, RowScores], units: Units) -> tuple[dict[str, RowScores], Units]:
     """The samples that do not have an infinite loss whatever the method, with a warning if some have."""
-    lost = np.all([np.isinf(each.nll) for each in scores.values()], axis=0)
+    lost = np.all([np.isinf(rows.nll) for rows in scores.values()], axis=0)
     if not lost.any() or lost.all():
         return dict(scores), units
     notice(
@@ -274,21 +279,23 @@ def _possible(scores: Mapping[str, RowScores], units: Units) -> tuple[dict[str, 
         InputWarning,
     )
     fields = RowScores.__dataclass_fields__
-    kept = {name: RowScores(*(getattr(each, field)[~lost] for field in fields)) for name, each in scores.items()}
-    return kept, units.some(~lost)
+    kept = {name: RowScores(*(getattr(rows, field)[~lost] for field in fields)) for name, rows in scores.items()}
+    return kept, units.subset(~lost)
 
 
-def _errors(scores: Mapping[str, RowScores], units: Units, scoring: Scoring, chosen: str, seed: int) -> dict[str, float | None]:
+def _difference_errors(
+    scores: Mapping[str, RowScores], units: Units, scoring: Scoring, chosen: str, seed: int
+) -> dict[str, float | None]:
     """The standard error of what each candidate's score exceeds the chosen one's by."""
     if scoring == "ece":
         return _resampled_errors(scores, units, chosen, seed)
-    found: dict[str, float | None] = {}
+    errors: dict[str, float | None] = {}
     own = getattr(scores[chosen], scoring)
-    for name, each in scores.items():
+    for name, rows in scores.items():
         with np.errstate(invalid="ignore"):
-            error = units.error(getattr(each, scoring) - own)
-        found[name] = error if isfinite(error) else None
-    return found
+            error = units.error(getattr(rows, scoring) - own)
+        errors[name] = error if isfinite(error) else None
+    return errors
 
 
 def _bins_of(confidence: HostArray) -> HostArray:
@@ -317,8 +324,8 @@ def _binned(scores: RowScores, units: Units) -> BinnedGaps:
 def _resampled_errors(scores: Mapping[str, RowScores], units: Units, chosen: str, seed: int) -> dict[str, float | None]:
     """The standard deviation of the difference of ECEs, as measured, over samples that are drawn again with replacement."""
     rng = np.random.default_rng(seed)
-    bins = {name: _bins_of(each.confidence) for name, each in scores.items()}
-    gaps = {name: each.confidence - each.right for name, each in scores.items()}
+    bins = {name: _bins_of(rows.confidence) for name, rows in scores.items()}
+    gaps = {name: rows.confidence - rows.right for name, rows in scores.items()}
     drawn: dict[str, list[float]] = {name: [] for name in scores}
     for _ in range(_RESAMPLES):
         weights = units.draw(rng)
@@ -328,4 +335,4 @@ def _resampled_errors(scores: Mapping[str, RowScores], units: Units, chosen: str
         for name in scores:
             drawn[name].append(float(np.abs(np.bincount(bins[name], weights * gaps[name], _BINS)).sum() / total))
     own = np.array(drawn[chosen])
-    return {name: float(np.std(np.array(each) - own, ddof=1)) for name, each in drawn.items()}
+    return {name: float(np.std(np.array(eces) - own, ddof=1)) for name, eces in drawn.items()}

@@ -55,14 +55,14 @@ class LabelSums:
     def means(self) -> HostArray:
         """The totals, each divided by the weight of its label; NaN for a label that is never known."""
         with np.errstate(invalid="ignore"):
-            found: HostArray = self.totals / self.totals[0]
-            return found
+            means: HostArray = self.totals / self.totals[0]
+            return means
 
     @property
     def gaps(self) -> HostArray:
         """Mean probability minus prevalence."""
-        found: HostArray = self.means[1] - self.means[2]
-        return found
+        gaps: HostArray = self.means[1] - self.means[2]
+        return gaps
 
     @property
     def gap_errors(self) -> HostArray:
@@ -73,15 +73,15 @@ class LabelSums:
             deviations = self.clusters[0] - gaps[:, None] * self.clusters[1]
             shown = np.einsum("lc,lc->l", deviations, deviations)
         with np.errstate(invalid="ignore"):
-            found: HostArray = np.sqrt(np.maximum(shown, null)) / self.totals[0]
-            return found
+            errors: HostArray = np.sqrt(np.maximum(shown, null)) / self.totals[0]
+            return errors
 
     @property
     def calibration_errors(self) -> HostArray:
         """The expected calibration error of the probability of each label."""
         with np.errstate(invalid="ignore"):
-            found: HostArray = np.abs(self.bins).sum(axis=1) / self.totals[0]
-            return found
+            errors: HostArray = np.abs(self.bins).sum(axis=1) / self.totals[0]
+            return errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +107,12 @@ class MeasureLabels:
             return np.bincount(codes, values, self.n_labels)
 
         places = codes * n_bins + claims.places[:, 0]
-        each = (weights, weights * misses)
-        clusters = [grouping.by_cluster(batch, codes, rows) for rows in reversed(each)] if self.clustered else None
+        sums = (weights, weights * misses)
+        clusters = [grouping.by_cluster(batch, codes, rows) for rows in reversed(sums)] if self.clustered else None
         return LabelSums(
             n_rows=np.bincount(codes, minlength=self.n_labels),
             totals=np.stack([sums_per_label(weights), *(sums_per_label(weights * rows) for rows in (p, there, brier, nll))]),
             squares=np.stack([sums_per_label(units * rows) for rows in (misses**2, misses, np.ones_like(p), p * (1 - p))]),
-            bins=np.bincount(places, each[1], self.n_labels * n_bins).reshape(self.n_labels, n_bins),
+            bins=np.bincount(places, sums[1], self.n_labels * n_bins).reshape(self.n_labels, n_bins),
             clusters=None if clusters is None else np.stack(clusters),
         )

@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._calibrators.multilabel.decisions import Decisions, decisions, refuse_probabilities, scores_in, warn_of_sigmoids
+from nishimori._calibrators.multilabel.decisions import (
+    Decisions,
+    open_decisions,
+    refuse_probabilities,
+    scores_in,
+    warn_of_sigmoids,
+)
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_maps import LabelMaps
-from nishimori._calibrators.multilabel.targets import check_missing, label_names, label_table
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, holm
 from nishimori._evaluation.label_sums import LabelSums, MeasureLabels
 from nishimori._evaluation.scorecard import Scorecard, scorecards
-from nishimori._rows.entry import load_array
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Input
 from nishimori._sums.reliability import check_bins, uniform_edges
@@ -89,7 +93,7 @@ class MultilabelScorecard(Displayed):
     overall : Scorecard
         All decisions together, as decisions between two classes; samples are independent, their labels are not.
     labels : tuple of LabelScore
-        In the order of the columns; ``found[name]`` is the one of that name. Labels that are never known are left out.
+        In the order of the columns; ``card[name]`` is the one of that name. Labels that are never known are left out.
     """
 
     overall: Scorecard
@@ -98,17 +102,17 @@ class MultilabelScorecard(Displayed):
     @cached_property
     def worst_first(self) -> tuple[LabelScore, ...]:
         """The labels with a significant gap first, and larger calibration errors before smaller ones."""
-        return tuple(sorted(self.labels, key=lambda each: (not each.is_off, -each.ece)))
+        return tuple(sorted(self.labels, key=lambda label: (not label.is_off, -label.ece)))
 
     @property
     def mean_ece(self) -> float:
         """The mean calibration error over labels, each counting the same."""
-        return sum(each.ece for each in self.labels) / len(self.labels)
+        return sum(label.ece for label in self.labels) / len(self.labels)
 
     def __getitem__(self, name: Any) -> LabelScore:
-        for each in self.labels:
-            if each.name == name:
-                return each
+        for label in self.labels:
+            if label.name == name:
+                return label
         raise InputError("The label", "be one of those that are known for some sample", got=repr(name))
 
     def __iter__(self) -> Iterator[LabelScore]:
@@ -121,12 +125,12 @@ class MultilabelScorecard(Displayed):
     def table(self) -> Tabular:
         """All labels as they are shown."""
         headers = ("label", "n", "prevalence", "p minus prevalence in points", "gap in points", "significant", "ECE", "NLL")
-        return Tabular((*headers, "Brier score", "T"), [_row(each) for each in self.worst_first])
+        return Tabular((*headers, "Brier score", "T"), [_row(label) for label in self.worst_first])
 
     @property
     def off(self) -> tuple[Any, ...]:
         """The names of the labels with a significant gap, the worst first."""
-        return tuple(each.name for each in self.worst_first if each.is_off)
+        return tuple(label.name for label in self.worst_first if label.is_off)
 
     def __repr__(self) -> str:
         numbers = {"n_decisions": self.overall.n_samples, "mean_ece": self.mean_ece, "nll": self.overall.nll}
@@ -158,21 +162,21 @@ class MultilabelScorecard(Displayed):
         return {
             "overall": self.overall.to_dict(),
             "mean_ece": self.mean_ece,
-            "labels": [asdict(each) for each in self.labels],
+            "labels": [asdict(label) for label in self.labels],
         }
 
     def to_pandas(self) -> Any:
         """A data frame with one row per label."""
         pandas = require("pandas", extra="tables", for_="MultilabelScorecard.to_pandas")
-        return pandas.DataFrame([asdict(each) for each in self.labels]).set_index("name")
+        return pandas.DataFrame([asdict(label) for label in self.labels]).set_index("name")
 
 
-def _row(each: LabelScore) -> tuple[str, ...]:
-    gaps = (points_with_error(each.gap, each.gap_se), points_with_error(each.confidence_gap, each.confidence_gap_se))
-    scores = (percent(each.ece), number_text(each.nll), number_text(each.brier))
-    temperature = "" if each.temperature is None else value_with_error(each.temperature, each.temperature_se)
-    significant = "yes" if each.is_off else ""
-    return (str(each.name), f"{each.n:,}", percent(each.prevalence, 1), *gaps, significant, *scores, temperature)
+def _row(label: LabelScore) -> tuple[str, ...]:
+    gaps = (points_with_error(label.gap, label.gap_se), points_with_error(label.confidence_gap, label.confidence_gap_se))
+    scores = (percent(label.ece), number_text(label.nll), number_text(label.brier))
+    temperature = "" if label.temperature is None else value_with_error(label.temperature, label.temperature_se)
+    significant = "yes" if label.is_off else ""
+    return (str(label.name), f"{label.n:,}", percent(label.prevalence, 1), *gaps, significant, *scores, temperature)
 
 
 def evaluate_multilabel(
@@ -229,10 +233,7 @@ def evaluate_multilabel(
         map_ = _map_of(calibrator, {"names": names, "missing": missing, "input": input, "floor": floor})
         names, missing = calibrator.classes_, calibrator.missing
         scores = calibrator._check_columns(logits, "logits")
-    shape = (scores.n_samples, int(scores.array.shape[1]))
-    labels = load_array(labels)
-    targets = label_table(labels, shape, check_missing(missing), "labels")
-    rows = decisions(targets, label_names(names, logits, labels, shape[1]), sample_weight, clusters, scores)
+    rows = open_decisions(scores, logits, labels, sample_weight, clusters, labels=names, missing=missing, label_name="labels")
     if calibrator is None and input is None:
         refuse_probabilities(scores, rows.weights)
     elif calibrator is not None and calibrator.input is None and scores.input == "logits":
@@ -251,13 +252,13 @@ def _measure(
     return MultilabelScorecard(card, _scores_of(sums, gaps, calibrator))
 
 
-def _map_of(calibrator: Any, given: dict[str, Any]) -> Map:
+def _map_of(calibrator: Any, options: dict[str, Any]) -> Map:
     """The map of a fitted calibrator of labels; refuses anything else, and arguments that the calibrator has itself."""
     if not isinstance(calibrator, MultilabelCalibrator) or not hasattr(calibrator, "maps_"):
         raise InputError(
             "calibrator", "be a fitted MultilabelCalibrator", got=f"{calibrator!r:.60}", remedy="Call its `fit` first."
         )
-    for name, value in given.items():
+    for name, value in options.items():
         if value is not None:
             raise InputError(name, "be left out where `calibrator` is given, which has its own")
     maps = LabelMaps(calibrator.maps_)
@@ -266,17 +267,17 @@ def _map_of(calibrator: Any, given: dict[str, Any]) -> Map:
 
 def _scores_of(sums: LabelSums, gaps: GroupGaps, calibrator: MultilabelCalibrator | None) -> tuple[LabelScore, ...]:
     """The scores of the labels that are known for some sample, of which ``gaps`` has confidence and accuracy."""
-    (known,) = np.nonzero(sums.n_rows)
+    (places,) = np.nonzero(sums.n_rows)
     means, differences, errors, eces = sums.means, sums.gaps, sums.gap_errors, sums.calibration_errors
-    pairs = [(differences[place], errors[place]) for place in known] + [(each.gap, each.se) for each in gaps]
+    pairs = [(differences[place], errors[place]) for place in places] + [(group.gap, group.se) for group in gaps]
     adjusted = holm([1.0 if error == 0 else two_sided(gap / error) for gap, error in pairs])
     p_values = adjusted.reshape(2, -1).min(axis=0)
     temperatures = None if calibrator is None else calibrator.temperatures_
     temperature_errors = None if calibrator is None else calibrator.temperatures_se_
-    found = []
-    for place, p_value, decisions_ in zip(known.tolist(), p_values.tolist(), gaps, strict=True):
+    scores = []
+    for place, p_value, decisions_ in zip(places.tolist(), p_values.tolist(), gaps, strict=True):
         _, probability, prevalence, brier, nll = means[:, place].tolist()
-        found.append(
+        scores.append(
             LabelScore(
                 name=decisions_.name,
                 n=decisions_.n,
@@ -297,4 +298,4 @@ def _scores_of(sums: LabelSums, gaps: GroupGaps, calibrator: MultilabelCalibrato
                 temperature_se=None if temperature_errors is None else float(temperature_errors[place]),
             )
         )
-    return tuple(found)
+    return tuple(scores)

@@ -174,8 +174,8 @@ SETS = {
     ),
     "samples that are tested twice": (
         {"cv": RepeatedStratifiedKFold(n_splits=2, n_repeats=2)},
-        "`cv` must test each sample at most once with ensemble=False, because all scores are pooled, got a sample in several "
-        "test parts. Use StratifiedKFold, or ensemble=True.",
+        "`cv` must hold out each sample at most once, got a sample in several folds. With ensemble=False all scores are "
+        "pooled. Use StratifiedKFold, or ensemble=True.",
     ),
     "no folds for a fitted classifier": (
         {"cv": "prefit"},
@@ -188,10 +188,10 @@ SETS = {
         "splitter: see `sklearn.set_config(enable_metadata_routing=True)`, and request them with "
         "`set_fit_request(groups=True)`.",
     ),
-    "no folds": ({"cv": []}, "`cv` must give at least one pair of training and test rows, got none."),
+    "no folds": ({"cv": []}, "`cv` must have at least one fold, got none. A generator can be used once only: pass a list."),
     "an empty fold": (
         {"cv": [(np.arange(400), np.arange(0))]},
-        "`cv` must leave samples to calibrate with in each fold, got none in fold 1 of 1.",
+        "`cv` must hold out samples in each fold, got none in fold 1 of 1.",
     ),
 }
 
@@ -246,11 +246,11 @@ def test_a_class_that_a_fold_cannot_learn_is_refused():
         warnings.simplefilter("ignore")  # scikit-learn warns that folds cannot be stratified
         found = refusal(MODEL, labels=labels)
     assert found == (
-        "`cv` must leave samples of each class to train with, got none of 'cat' in fold 5 of 5, so that the classifier would "
-        "give no score for it. `y` has 1 in all. Use stratified folds, more samples of the class, or drop it."
+        "`cv` must leave samples of each class to fit to, got none of class 'cat' in fold 5 of 5. `y` has 1 in all. Use "
+        "stratified folds, more samples of the class, or drop it."
     )
     ordered = np.sort(Y)
-    assert "got none of 1 in fold 2 of 3" in refusal(clone(MODEL).set_params(cv=KFold(3)), labels=ordered)
+    assert "got none of class 1 in fold 2 of 3" in refusal(clone(MODEL).set_params(cv=KFold(3)), labels=ordered)
 
 
 def test_more_folds_than_samples_are_refused():

@@ -1,6 +1,9 @@
 """Any classifier of scikit-learn with calibrated probabilities, by cross-validation."""
 
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -12,31 +15,71 @@ from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.classifier.calibration import Calibration, prepare
-from nishimori._calibrators.classifier.folds import (
-    FoldScores,
-    folds_of,
-    gives_one_score,
-    pool_test_parts,
-    refuse_repeated,
-    scored_folds,
-)
+from nishimori._calibrators.classifier.calibration import Calibration, prepare_calibrator
 from nishimori._calibrators.classifier.metadata import (
     Metadata,
-    by_name,
     calibrator_request,
-    of_prediction,
+    metadata_by_name,
+    prediction_arguments,
     route_metadata,
     routing_enabled,
 )
-from nishimori._calibrators.classifier.pair import CalibratedPair, mean_log_probabilities, mean_probabilities
-from nishimori._calibrators.classifier.response import Response, Scorer, known_classes, score_method
+from nishimori._calibrators.classifier.response import (
+    FoldScorer,
+    HeldOutScores,
+    Response,
+    Scorer,
+    gives_one_score,
+    known_classes,
+    score_method,
+)
 from nishimori._calibrators.classifier.targets import classes_of, flat_targets
+from nishimori._calibrators.folds import Fold, check_folds, out_of_fold, refuse_repeated, split_folds
 from nishimori._calibrators.methods import new_calibrator
 from nishimori._rows.scores import Floor
 from nishimori._support.arrays import HostArray
 from nishimori._support.sklearn import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from nishimori.errors import InputError
+
+
+@dataclass(frozen=True)
+class CalibratedPair:
+    """A fitted classifier and the fitted calibrator of its scores.
+
+    Attributes
+    ----------
+    estimator : classifier
+        Gives the scores.
+    calibrator : Calibrator
+        Turns them into probabilities.
+    scorer
+        Which method of the classifier gives the scores, and the order of the classes.
+    """
+
+    estimator: Any
+    calibrator: Calibrator
+    scorer: Scorer
+
+    @property
+    def classes_(self) -> HostArray:
+        """The label of each column of the probabilities."""
+        return self.scorer.classes
+
+    def scores(self, X: Any) -> HostArray:
+        """What the calibrator is given for ``X``: (n, K), or flat for one decision value."""
+        return self.scorer(self.estimator, X)
+
+    def predict_proba(self, X: Any, **groups: Any) -> HostArray:
+        """Calibrated probabilities, (n, K); ``groups`` as for the calibrator."""
+        return np.asarray(self.calibrator.predict_proba(self.scores(X), **self._needed(groups)))
+
+    def predict_log_proba(self, X: Any, **groups: Any) -> HostArray:
+        """The logarithms of the calibrated probabilities, (n, K); ``groups`` as for the calibrator."""
+        return np.asarray(self.calibrator.predict_log_proba(self.scores(X), **self._needed(groups)))
+
+    def _needed(self, groups: dict[str, Any]) -> dict[str, Any]:
+        """The groups, unless the calibrator treats all alike, as one of smoothed labels does in place of one per group."""
+        return groups if self.calibrator.map_.needs_groups else {}
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -112,7 +155,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     >>> calibrated = CalibratedClassifier(model, "ec").fit(X, y)
     >>> print(f"T = {calibrated.calibrator_.temperature_:.1f} ± {calibrated.calibrator_.temperature_se_:.1f}")
     T = 6.3 ± 0.2
-    >>> before, after = (log_loss(test_y, each.fit(X, y).predict_proba(test_X)) for each in (model, calibrated))
+    >>> before, after = (log_loss(test_y, fitted.predict_proba(test_X)) for fitted in (model.fit(X, y), calibrated))
     >>> print(f"loss {before:.2f} before, {after:.2f} after")
     loss 1.52 before, 0.36 after
     """
@@ -155,8 +198,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Fit the classifier and calibrate it.
 
         With scikit-learn's metadata routing enabled, ``sample_weight``, ``groups``, ``clusters`` and ``fit_params`` go to
-        those that request them, and weights always to the calibrator unless it was told otherwise. Without, they go as said
-        below.
+        those that request them, and weights always to the calibrator unless its request says otherwise. Without, they go
+        where the list below says.
 
         Parameters
         ----------
@@ -179,30 +222,53 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         is_ensemble = self._is_ensemble(is_frozen=is_frozen)
         method = score_method(estimator, self.response)
         scorer = Scorer(method, classes_of(y, sample_weight, known_classes(estimator) if is_frozen else None))
-        calibrator = prepare(self.calibrator, scorer, self.floor)
-        given = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters}
-        metadata = self._metadata(estimator, calibrator, given, fit_params)
+        calibrator = prepare_calibrator(self.calibrator, scorer, self.floor)
+        arguments = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters}
+        metadata = self._metadata(estimator, calibrator, arguments, fit_params)
         calibration = Calibration(calibrator, metadata.calibrator, y)
+        models: list[Any] = []
         if is_frozen and not is_ensemble:
             scores = scorer(estimator, X)
-            scored = [FoldScores(None, np.arange(len(y)), scores, is_constant=gives_one_score(scores, scorer))]
+            scored = [HeldOutScores(np.arange(len(y)), scores, gives_one_score(scores, scorer))]
         else:
-            folds = folds_of(self.cv, X, y, metadata.split)
-            if not is_ensemble:
-                refuse_repeated(folds)
-            params = metadata.estimator
-            scored = scored_folds(estimator, scorer, X, y, folds, params, keep=is_ensemble, n_jobs=self.n_jobs)
+            folds = self._folds(X, y, metadata.split, is_ensemble=is_ensemble)
+            steps = FoldScorer(estimator, scorer, X, y, metadata.estimator)
+            models, scored = out_of_fold(folds, steps.fit, steps.predict, keep_models=is_ensemble, n_jobs=self.n_jobs)
         if is_ensemble:
-            scored = calibration.with_weight(scored)
-            pairs = [CalibratedPair(part.estimator, calibration.fit_to(part), scorer) for part in scored]
+            weighted = calibration.parts_with_weight(scored)
+            models, scored = [models[part] for part in weighted], [scored[part] for part in weighted]
+            fits = [calibration.fit_to(part) for part in scored]
         else:
-            fitted = calibration.fit_to(pool_test_parts(scored))
-            last = clone(estimator).fit(X, y, **metadata.estimator)
-            scorer.refuse_one_vs_one(last)
-            pairs = [CalibratedPair(last, fitted, scorer)]
-        return self._keep(pairs, scored)
+            fits = [calibration.fit_to(HeldOutScores.pooled(scored))]
+            models = [clone(estimator).fit(X, y, **metadata.estimator)]
+            scorer.refuse_one_vs_one(models[0])
+        return self._keep([CalibratedPair(*pair, scorer) for pair in zip(models, fits, strict=True)], scored)
 
-    def _keep(self, pairs: list[CalibratedPair], scored: list[FoldScores]) -> Self:
+    def _folds(self, X: Any, y: HostArray, split: Mapping[str, Any], *, is_ensemble: bool) -> list[Fold]:
+        """The folds that ``cv`` makes, each with all classes in its training part."""
+        cv = 5 if self.cv is None else self.cv
+        if isinstance(cv, str) and cv == "prefit":
+            raise InputError(
+                "cv",
+                "be a number of folds, a splitter or pairs of rows",
+                got="'prefit'",
+                remedy="Leave it out, and wrap the fitted classifier in `sklearn.frozen.FrozenEstimator` instead.",
+            )
+        most = np.unique(y, return_counts=True)[1].max()
+        if isinstance(cv, Integral) and most < int(cv):
+            raise InputError(
+                "cv",
+                f"be at most the number of samples of the most frequent class, {most}",
+                got=cv,
+                remedy="Use fewer folds or more samples.",
+            )
+        folds = split_folds(cv, X, y, **split)
+        check_folds(folds, y, all_classes=True)
+        if not is_ensemble:
+            refuse_repeated(folds, "With ensemble=False all scores are pooled. Use StratifiedKFold, or ensemble=True.")
+        return folds
+
+    def _keep(self, pairs: list[CalibratedPair], scored: list[HeldOutScores]) -> Self:
         """Note what was fitted. Called last, so that a fit that fails leaves the classifier as it was."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
@@ -215,7 +281,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             if hasattr(pairs[0].estimator, name):
                 setattr(self, name, getattr(pairs[0].estimator, name))
         if self.keep_scores:
-            kept = pool_test_parts(scored)
+            kept = HeldOutScores.pooled(scored)
             self.out_of_fold_rows_, self.out_of_fold_scores_ = kept.rows, kept.scores
         return self
 
@@ -224,19 +290,29 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
         ``params`` go to the calibrator, if it requests them by metadata routing: ``groups`` of `GroupConsistency`.
         """
+        return self._mean_probabilities(X, "predict_proba", params)
+
+    def _mean_probabilities(self, X: Any, method: str, params: dict[str, Any]) -> HostArray:
+        """The mean over classifiers of their calibrated probabilities, for this method of the classifier."""
         check_is_fitted(self, "calibrated_classifiers_")
-        return mean_probabilities(self.calibrated_classifiers_, X, **of_prediction(self, "predict_proba", params))
+        pairs, groups = self.calibrated_classifiers_, prediction_arguments(self, method, params)
+        total = pairs[0].predict_proba(X, **groups)
+        for pair in pairs[1:]:
+            total = total + pair.predict_proba(X, **groups)
+        return cast("HostArray", total / len(pairs)) if len(pairs) > 1 else total
 
     def predict_log_proba(self, X: Any, **params: Any) -> HostArray:
         """Logarithms of the calibrated probabilities, exact also where those round to 0; ``params`` as there."""
         check_is_fitted(self, "calibrated_classifiers_")
-        return mean_log_probabilities(self.calibrated_classifiers_, X, **of_prediction(self, "predict_log_proba", params))
+        pairs, groups = self.calibrated_classifiers_, prediction_arguments(self, "predict_log_proba", params)
+        total = pairs[0].predict_log_proba(X, **groups)
+        for pair in pairs[1:]:
+            total = np.logaddexp(total, pair.predict_log_proba(X, **groups))
+        return cast("HostArray", total - np.log(len(pairs))) if len(pairs) > 1 else total
 
     def predict(self, X: Any, **params: Any) -> HostArray:
         """The class of the largest calibrated probability of each sample; ``params`` as for `predict_proba`."""
-        check_is_fitted(self, "calibrated_classifiers_")
-        probabilities = mean_probabilities(self.calibrated_classifiers_, X, **of_prediction(self, "predict", params))
-        predicted: HostArray = self.classes_[probabilities.argmax(axis=1)]
+        predicted: HostArray = self.classes_[self._mean_probabilities(X, "predict", params).argmax(axis=1)]
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> float:
@@ -282,8 +358,12 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             raise InputError("ensemble", "be True, False or 'auto'", got=repr(self.ensemble))
         return bool(self.ensemble)
 
-    def _metadata(self, estimator: Any, calibrator: Calibrator, given: dict[str, Any], fit_params: dict[str, Any]) -> Metadata:
-        """Who gets which of the arguments of `fit`."""
+    def _metadata(
+        self, estimator: Any, calibrator: Calibrator, arguments: dict[str, Any], fit_params: dict[str, Any]
+    ) -> Metadata:
+        """Divide the arguments of `fit` among the classifier, the splitter and the calibrator."""
         if routing_enabled():
-            return route_metadata(self, {name: value for name, value in {**given, **fit_params}.items() if value is not None})
-        return by_name(estimator, calibrator, params=fit_params, **given)
+            return route_metadata(
+                self, {name: value for name, value in {**arguments, **fit_params}.items() if value is not None}
+            )
+        return metadata_by_name(estimator, calibrator, params=fit_params, **arguments)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ from sklearn.base import clone
 
 from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.classifier.folds import FoldScores
-from nishimori._calibrators.classifier.response import Scorer
+from nishimori._calibrators.classifier.response import HeldOutScores, Scorer
+from nishimori._calibrators.folds import linked_units
 from nishimori._calibrators.methods import new_calibrator
 from nishimori._calibrators.rescue import fit_always, with_frequencies
 from nishimori._rows.labels import class_labels, first_names
@@ -22,42 +22,42 @@ from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoTemperatureError
 
 
-def prepare(given: Any, scorer: Scorer, floor: Floor) -> Calibrator:
-    """An unfitted calibrator that takes what ``scorer`` returns; refuses one that was told something else."""
-    made = new_calibrator(given, "calibrator")
-    known = made.get_params(deep=False)
-    if known["input"] == "probabilities" and scorer.input == "logits":
+def prepare_calibrator(method: Any, scorer: Scorer, floor: Floor) -> Calibrator:
+    """An unfitted calibrator that takes what ``scorer`` returns; refuses one that expects something else."""
+    calibrator = new_calibrator(method, "calibrator")
+    params = calibrator.get_params(deep=False)
+    if params["input"] == "probabilities" and scorer.input == "logits":
         raise InputError(
             "calibrator",
             f"take logits, because the scores come from `{scorer.method}`",
             got="input='probabilities'",
             remedy="Leave `input` out, or pass `response='predict_proba'`.",
         )
-    if made.traits is not None and made.traits.n_classes == "two" and len(scorer.classes) > 2:
+    if calibrator.traits is not None and calibrator.traits.n_classes == "two" and len(scorer.classes) > 2:
         raise InputError(
             "calibrator",
             f"be a method for any number of classes, because there are {len(scorer.classes)} classes",
-            got=f"{made.method_name!r}, which is for two",
+            got=f"{calibrator.method_name!r}, which is for two",
             remedy="Use 'vector' or 'matrix', for example.",
         )
-    classes = known["classes"]
+    classes = params["classes"]
     if classes is not None and class_labels(classes).tolist() != scorer.classes.tolist():
         raise InputError(
             "calibrator",
             "leave `classes` out, because the classifier knows them",
             got=f"{list(classes)!r} where they are {scorer.classes.tolist()!r}",
         )
-    made.set_params(input=scorer.input, classes=scorer.classes, **_floor(made, known, scorer, floor))
-    return made
+    calibrator.set_params(input=scorer.input, classes=scorer.classes, **_floor(calibrator, params, scorer, floor))
+    return calibrator
 
 
-def _floor(made: Calibrator, known: Mapping[str, Any], scorer: Scorer, floor: Any) -> dict[str, Any]:
+def _floor(calibrator: Calibrator, params: Mapping[str, Any], scorer: Scorer, floor: Any) -> dict[str, Any]:
     """The floor that the calibrator gets, if any. "auto" is for calibrators that learn something from probabilities."""
-    is_open = known.get("floor", 0.0) in (None, "auto")
+    is_open = params.get("floor", 0.0) in (None, "auto")
     if floor is None:
         return {"floor": None} if is_open else {}
     if is_auto(floor):
-        chooses = scorer.input == "probabilities" and not made.is_fixed and is_open
+        chooses = scorer.input == "probabilities" and not calibrator.is_fixed and is_open
         return {"floor": "auto"} if chooses else {}
     if isinstance(floor, bool) or not isinstance(floor, Real):
         raise InputError("floor", "be a number, 'auto' or None", got=repr(floor))
@@ -68,10 +68,10 @@ def _floor(made: Calibrator, known: Mapping[str, Any], scorer: Scorer, floor: An
             got=repr(floor),
             remedy="It raises probabilities: pass `response='predict_proba'` if you want them.",
         )
-    if "floor" not in known:
+    if "floor" not in params:
         raise InputError("floor", "be left out: the `calibrator` does not take it")
-    if not is_open and known["floor"] != floor:
-        raise InputError("floor", "be passed once", got=f"{floor!r}, and {known['floor']!r} of the `calibrator`")
+    if not is_open and params["floor"] != floor:
+        raise InputError("floor", "be passed once", got=f"{floor!r}, and {params['floor']!r} of the `calibrator`")
     return {"floor": floor}
 
 
@@ -93,27 +93,27 @@ class Calibration:
     params: Mapping[str, Any]
     y: HostArray
 
-    def fit_to(self, part: FoldScores) -> Calibrator:
+    def fit_to(self, part: HeldOutScores) -> Calibrator:
         """A calibrator that is fitted to the scores of some rows: a copy, or what `fit_always` gives if it has no solution."""
-        made: Calibrator = clone(self.calibrator)
+        method: Calibrator = clone(self.calibrator)
         data, params = (part.scores, self.y[part.rows]), self._params_of(part)
-        if isinstance(made, Best):
-            made._limit_folds(len(part.rows), params)
+        if isinstance(method, Best):
+            _limit_folds(method, len(part.rows), params)
         try:
-            if not made.is_fixed and part.is_constant:
+            if not method.is_fixed and part.is_constant:
                 error = NoTemperatureError("The classifier gives every sample the same score.", end="flat")
-                fitted = with_frequencies(made, error, *data, where=part.name, **params)
+                fitted = with_frequencies(method, error, *data, where=part.name, **params)
             else:
-                fitted = fit_always(made, *data, where=part.name, **params)
+                fitted = fit_always(method, *data, where=part.name, **params)
         except InputError as error:
             if not part.name:
                 raise
             about = f"This is about the test part of {part.name}."
             raise error.changed(remedy=f"{error.remedy} {about}".strip()) from None
-        fitted.data_digest_ = None  # who measures on these scores has asked for them by `keep_scores`
+        fitted.data_digest_ = None  # whoever measures on these scores has set `keep_scores`
         return fitted
 
-    def _params_of(self, part: FoldScores) -> dict[str, Any]:
+    def _params_of(self, part: HeldOutScores) -> dict[str, Any]:
         """The arguments of `fit` for some rows. The test part of a fold that is a single cluster says nothing about errors."""
         params: dict[str, Any] = method_params_of_rows(self.y, self.params, indices=part.rows)
         for name in ("clusters", "groups") if part.name else ():
@@ -121,17 +121,29 @@ class Calibration:
                 del params[name]
         return params
 
-    def with_weight(self, scored: Sequence[FoldScores]) -> list[FoldScores]:
-        """The folds whose test part has samples of positive weight; tells of others, unless all are such."""
-        if (weights := self.params.get("sample_weight")) is None:
-            return list(scored)
-        kept = [part for part in scored if np.asarray(weights)[part.rows].any()]
+    def parts_with_weight(self, scored: Sequence[HeldOutScores]) -> list[int]:
+        """Which test parts have samples of positive weight; warns of others, and gives all if there are no such samples."""
+        weights = self.params.get("sample_weight")
+        kept = [i for i, part in enumerate(scored) if weights is None or np.asarray(weights)[part.rows].any()]
         if not kept:
-            return list(scored)
-        if left_out := [part.name for part in scored if part not in kept]:
+            return list(range(len(scored)))
+        if left_out := [part.name for i, part in enumerate(scored) if i not in kept]:
             notice(
                 f"All samples of the test part of {first_names(left_out)} have weight zero, so that there is nothing to "
                 "calibrate the classifier with: it is left out.",
                 InputWarning,
             )
         return kept
+
+
+def _limit_folds(best: Best, n_samples: int, params: Mapping[str, Any]) -> None:
+    """Use no more folds than there are samples, or sets of samples that ``params`` of `fit` keep together."""
+    if not isinstance(best.cv, Integral | None):
+        return
+    clusters, groups = (
+        np.unique(np.asarray(params[name]), return_inverse=True)[1] if name in params else None
+        for name in ("clusters", "groups")
+    )
+    units = linked_units(clusters, groups)
+    n_units = n_samples if units is None else len(np.unique(units))
+    best.cv = max(2, min(5 if best.cv is None else int(best.cv), n_units))

@@ -29,9 +29,9 @@ def routing_enabled() -> bool:
     return bool(sklearn.get_config().get("enable_metadata_routing", False))
 
 
-def route_metadata(owner: Any, given: dict[str, Any]) -> Metadata:
-    """The arguments ``given`` to `fit`, sent to those who request them."""
-    sent = process_routing(owner, "fit", **given) if given else {}
+def route_metadata(owner: Any, arguments: dict[str, Any]) -> Metadata:
+    """Send the ``arguments`` of `fit` to those who request them."""
+    sent = process_routing(owner, "fit", **arguments) if arguments else {}
     return Metadata(
         dict(sent["estimator"]["fit"]) if sent else {},
         dict(sent["splitter"]["split"]) if sent else {},
@@ -39,7 +39,7 @@ def route_metadata(owner: Any, given: dict[str, Any]) -> Metadata:
     )
 
 
-def by_name(
+def metadata_by_name(
     estimator: Any, calibrator: Calibrator, sample_weight: Any, groups: Any, clusters: Any, params: dict[str, Any]
 ) -> Metadata:
     """The arguments of `fit` without routing: weights for both, groups for splitter and `Best`, clusters for the calibrator."""
@@ -76,7 +76,7 @@ def by_name(
 
 
 def calibrator_request(calibrator: Calibrator) -> MetadataRequest:
-    """What a calibrator requests: what it was told to, and weights and the groups of `Best` unless it was told not to."""
+    """What a calibrator requests: as its owner has set, and weights and the groups of `Best` unless set otherwise."""
     request = get_routing_for_object(calibrator)
     # Groups that the splitter keeps together must stay together where methods are compared.
     for name in ("sample_weight", "groups") if isinstance(calibrator, Best) else ("sample_weight",):
@@ -85,8 +85,8 @@ def calibrator_request(calibrator: Calibrator) -> MetadataRequest:
     return request
 
 
-def of_prediction(owner: Any, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a prediction besides ``X``, for the calibrator; refused where nobody can request them."""
+def prediction_arguments(owner: Any, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a prediction besides ``X``, for the calibrator; refused where no calibrator can request them."""
     if not params:
         return {}
     if not routing_enabled():

@@ -1,22 +1,33 @@
-"""What a classifier says about samples, as scores with one column per class."""
+"""What a classifier says about samples, as scores with one column per class, and about samples that it was not fitted to."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from nishimori._calibrators.folds import Fold, in_row_order
+from nishimori._rows.labels import first_names
 from nishimori._rows.scores import Input
 from nishimori._support.arrays import HostArray, smallest_normal
+from nishimori._support.sklearn import method_params_of_rows, safe_split
 from nishimori.errors import InputError
 
 Response = Literal["auto", "decision_function", "predict_proba", "predict_log_proba"]
 
 _PREFERRED = ("decision_function", "predict_proba")
+
+# Scores that differ by this many roundings at most count as equal: a sum over some hundred features has as many.
+_ROUNDINGS = 64
+
+# A classifier whose scores for a test part are equal scores this many rows that it was fitted to. One that tells a few
+# apart, such as the only row with a flag, has learned nothing that helps with others.
+_MOST_COMPARED, _FEW = 100, 0.05
 
 
 @dataclass(frozen=True)
@@ -45,8 +56,8 @@ class Scorer:
         ``place`` says in an error which scores these are.
         """
         self.refuse_one_vs_one(estimator)
-        given = getattr(estimator, self.method)(X)
-        scores = np.asarray(given) if not isinstance(given, list) else np.empty((0, 0, 0))  # one table per output
+        output = getattr(estimator, self.method)(X)
+        scores = np.asarray(output) if not isinstance(output, list) else np.empty((0, 0, 0))  # one table per output
         own = known_classes(estimator)
         n_classes = len(self.classes)
         if scores.ndim == 1 and n_classes == 2 and self.method == "decision_function":
@@ -80,6 +91,95 @@ class Scorer:
             )
 
 
+@dataclass(frozen=True)
+class HeldOutScores:
+    """Scores of classifiers for rows that they were not fitted to.
+
+    Attributes
+    ----------
+    rows : array of shape (n,)
+        Which rows of the data these are.
+    scores : array of shape (n, K) or (n,)
+        As `Scorer` gives them.
+    is_constant : bool
+        Whether the classifiers do not tell samples apart.
+    name : str
+        The fold whose test part these rows are; empty if they are of several.
+    """
+
+    rows: HostArray
+    scores: HostArray
+    is_constant: bool
+    name: str = ""
+
+    @classmethod
+    def pooled(cls, parts: "Sequence[HeldOutScores]") -> "HeldOutScores":
+        """The scores of all test parts, in ascending order of their rows."""
+        rows = [part.rows for part in parts]
+        several = [part.is_constant for part in parts if len(part.rows) > 1]
+        scores = in_row_order(rows, [part.scores for part in parts])
+        return cls(np.sort(np.concatenate(rows)), scores, bool(several) and all(several))
+
+
+@dataclass(frozen=True, eq=False)
+class FoldScorer:
+    """A classifier that is fitted to the training part of a fold and gives scores for the rest.
+
+    ``params`` are keyword arguments of its `fit`, of all rows of ``X``.
+    """
+
+    estimator: Any
+    scorer: Scorer
+    X: Any
+    y: HostArray
+    params: Mapping[str, Any]
+
+    def fit(self, fold: Fold) -> Any:
+        """A copy of the classifier that is fitted to the training part."""
+        estimator = clone(self.estimator)
+        train_x, train_y = safe_split(estimator, self.X, self.y, fold.train)
+        estimator.fit(train_x, train_y, **method_params_of_rows(self.X, self.params, indices=fold.train))
+        unknown = ~np.isin(self.scorer.classes, known_classes(estimator))
+        if unknown.any():
+            names = first_names(tuple(self.scorer.classes[unknown].tolist()))
+            raise InputError(
+                "estimator",
+                "know all classes that it was fitted to",
+                got=f"{_name(estimator)} without {names} in {fold.name}",
+            )
+        return estimator
+
+    def predict(self, estimator: Any, fold: Fold) -> HeldOutScores:
+        """The scores of that copy for the test part."""
+        scores = self._scores(estimator, fold, fold.test, "test part")
+        is_constant = gives_one_score(scores, self.scorer)
+        if is_constant:  # samples of one group may have the same features: then others tell what the classifier knows
+            chosen = np.linspace(0, len(fold.train) - 1, min(_MOST_COMPARED, len(fold.train))).astype(int)
+            others = self._scores(estimator, fold, fold.train[chosen], "training part")
+            is_constant = bool((_distances(others, scores[:1], self.scorer) > 1).mean() <= _FEW)
+        return HeldOutScores(fold.test, scores, is_constant, fold.name)
+
+    def _scores(self, estimator: Any, fold: Fold, rows: HostArray, part: str) -> HostArray:
+        X, _ = safe_split(estimator, self.X, self.y, rows, fold.train)  # of a precomputed kernel, columns of the training rows
+        return self.scorer(estimator, X, f" of the {part} of {fold.name}")
+
+
+def gives_one_score(scores: HostArray, scorer: Scorer) -> bool:
+    """Whether no score differs from that of another sample by more than rounding; one sample does not tell."""
+    return len(scores) > 1 and bool((_distances(scores, scores[:1], scorer) <= 1).all())
+
+
+def _distances(scores: HostArray, one: HostArray, scorer: Scorer) -> HostArray:
+    """How far the scores of each sample are from ``one``, relative to what rounding explains."""
+    precise, centre = (values if values.dtype.kind == "f" else values.astype(float) for values in (scores, one))
+    if scorer.input == "probabilities":  # of which small ones may differ by little and by orders of magnitude
+        precise, centre = (np.log(np.maximum(values, smallest_normal(values))) for values in (precise, centre))
+    # A sum that cancels, as that of a balanced linear model, has the rounding of its terms: take these for 1 at least.
+    rounding = _ROUNDINGS * np.finfo(precise.dtype).eps * max(1.0, float(np.abs(precise).max()))
+    distances: HostArray = np.abs(precise - centre).reshape(len(precise), -1).max(axis=1) / rounding
+    return distances
+
+
 def score_method(estimator: Any, response: Any) -> str:
     """The name of the method that gives scores; refuses an estimator that has none."""
     if isinstance(estimator, type):
@@ -87,8 +187,8 @@ def score_method(estimator: Any, response: Any) -> str:
     if response not in get_args(Response):
         raise InputError("response", f"be one of {', '.join(map(repr, get_args(Response)))}", got=repr(response))
     tried = _PREFERRED if response == "auto" else (response,)
-    found = next((name for name in tried if hasattr(estimator, name)), None)
-    if found is None:
+    method = next((name for name in tried if hasattr(estimator, name)), None)
+    if method is None:
         later = (
             " Some classifiers have them only once their own parts are set, as `StackingClassifier(final_estimator=...)`."
             if is_classifier(estimator)
@@ -102,7 +202,7 @@ def score_method(estimator: Any, response: Any) -> str:
         )
     if not hasattr(estimator, "fit"):
         raise InputError("estimator", "have a method `fit`", got=_name(estimator))
-    return found
+    return method
 
 
 def known_classes(estimator: Any) -> HostArray:
@@ -117,15 +217,15 @@ def known_classes(estimator: Any) -> HostArray:
                 got="a FrozenEstimator that is not fitted",
                 remedy="Fit the classifier first.",
             ) from None
-    found = getattr(estimator, "classes_", None)
-    if found is None or isinstance(found, list):
+    classes = getattr(estimator, "classes_", None)
+    if classes is None or isinstance(classes, list):
         raise InputError(
             "estimator",
             "be a classifier that has `classes_` after `fit`",
             got=_name(estimator),
             remedy="Pass a classifier of one target.",
         )
-    return np.asarray(found)
+    return np.asarray(classes)
 
 
 def _refuse_not_finite(estimator: Any, method: str, scores: HostArray, place: str) -> None:
@@ -145,7 +245,7 @@ def _refuse_not_finite(estimator: Any, method: str, scores: HostArray, place: st
 
 
 def _is_one_vs_one(estimator: Any) -> bool:
-    """Whether decision values are for pairs of classes: as said by the part that gives them, if that is known."""
+    """Whether decision values are for pairs of classes: as set in the part that gives them, if that can be seen."""
     if isinstance(estimator, FrozenEstimator):
         return _is_one_vs_one(estimator.estimator)
     if isinstance(estimator, Pipeline):

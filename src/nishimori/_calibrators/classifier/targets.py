@@ -28,8 +28,8 @@ def flat_targets(y: Any) -> HostArray:
     try:
         assert_all_finite(y, input_name="y")  # a number that is none, before `type_of_target` compares it with others
     except ValueError as error:
-        found = str(error).partition("\n")[0].rstrip(".")
-        raise InputError("y", "hold a class for each sample", remedy=f"{found}. Drop such samples.") from None
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InputError("y", "hold a class for each sample", remedy=f"{reason}. Drop such samples.") from None
     if _is_mixed(y):  # which `type_of_target` cannot sort
         raise InputError(
             "y",
@@ -58,20 +58,20 @@ def _is_mixed(y: Any) -> bool:
     return len(are_text) > 1 or any(label is None for label in values.flat)
 
 
-def classes_of(y: HostArray, sample_weight: Any, known: HostArray | None) -> HostArray:
+def classes_of(y: HostArray, sample_weight: Any, fitted_to: HostArray | None) -> HostArray:
     """The classes: those of ``y``, or ``known`` of a fitted classifier, which must have those of ``y``."""
-    found = np.unique(y)
-    if known is not None:
-        strange = found[~np.isin(found, known)]
+    present = np.unique(y)
+    if fitted_to is not None:
+        strange = present[~np.isin(present, fitted_to)]
         if len(strange):
             raise InputError(
                 "y",
-                f"hold classes that the frozen classifier knows, {first_names(tuple(known.tolist()))}",
+                f"hold classes that the frozen classifier knows, {first_names(tuple(fitted_to.tolist()))}",
                 got=first_names(tuple(strange.tolist())),
                 remedy="Drop those samples, or fit the classifier to all classes.",
             )
-    counted = found if sample_weight is None else np.unique(y[checked_weights(sample_weight, len(y)) > 0])
+    counted = present if sample_weight is None else np.unique(y[checked_weights(sample_weight, len(y)) > 0])
     if len(counted) < 2:
-        of_weight = " of positive weight" if len(counted) < len(found) else ""
+        of_weight = " of positive weight" if len(counted) < len(present) else ""
         raise InputError("y", f"have samples{of_weight} of at least 2 classes", got=f"one class, {counted.tolist()[0]!r}")
-    return found if known is None else known
+    return present if fitted_to is None else fitted_to

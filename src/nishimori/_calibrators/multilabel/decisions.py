@@ -2,7 +2,7 @@
 
 Everything that nishimori fits or measures on two classes then works on them. Only a block of rows is made at a time, from the
 caller's own array. The group of a row is its label. Its cluster is its sample, because the labels of a sample are not
-independent, or the cluster that the caller says.
+independent, or the cluster that the caller names.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._calibrators.multilabel.targets import UNKNOWN
+from nishimori._calibrators.multilabel.targets import UNKNOWN, check_missing, label_names, label_table
 from nishimori._rows.array_rows import clusters_of, spread
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import in_pieces, load_array, stored_scores
-from nishimori._rows.labels import checked_weights
+from nishimori._rows.labels import Classes, checked_weights
 from nishimori._rows.rows import Rows, is_rows, most_copied
 from nishimori._rows.score_range import FIT_AGAIN, ScoreRange
 from nishimori._rows.scores import LARGEST, Input, Scores, check_input
@@ -35,7 +35,7 @@ _MOST_SCORES = 2**21
 
 
 class Column(NamedTuple):
-    """The known decisions of one label: flat scores, 0 or 1, weights, and the cluster of each sample if that was said."""
+    """The known decisions of one label: flat scores, 0 or 1, weights, and the cluster of each sample if there are any."""
 
     scores: Array
     labels: HostArray
@@ -46,8 +46,8 @@ class Column(NamedTuple):
 class Decisions(Rows):
     """Binary rows, L per sample; the first pass checks the scores of all known decisions.
 
-    ``targets`` is a table of 1, 0 and -1 (not known). ``together`` says which samples are not independent; None if the labels
-    of a sample are to be taken as independent too.
+    ``targets`` is a table of 1, 0 and -1 (not known). ``sample_clusters`` are samples that are not independent; None if the
+    labels of a sample are to be taken as independent too.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Decisions(Rows):
         targets: HostArray,
         weights: HostArray,
         names: tuple[Any, ...],
-        together: Clusters | None,
+        sample_clusters: Clusters | None,
         *,
         checked: bool = False,
     ) -> None:
@@ -64,7 +64,7 @@ class Decisions(Rows):
         self.targets = targets
         self.weights = weights
         self.names = names
-        self.together = together
+        self.sample_clusters = sample_clusters
         self.groups = Groups(np.arange(len(names)), names)  # each batch has those of its rows
         self._checked = checked
 
@@ -79,9 +79,9 @@ class Decisions(Rows):
     @property
     def clusters(self) -> Clusters | None:  # type: ignore[override]
         """How many clusters there are; each batch has the codes of its rows, and all of them would take much memory."""
-        if self.together is None:
+        if self.sample_clusters is None:
             return None
-        return Clusters(np.broadcast_to(np.int64(0), (self.n_rows,)), self.together.number)
+        return Clusters(np.broadcast_to(np.int64(0), (self.n_rows,)), self.sample_clusters.number)
 
     @property
     def floor(self) -> float | None:  # type: ignore[override]
@@ -89,9 +89,9 @@ class Decisions(Rows):
 
     def with_floor(self, floor: float | None) -> "Decisions":
         """A copy of these rows in which probabilities below ``floor`` are raised to it."""
-        made = copy(self)
-        made.scores = replace(self.scores, floor=floor)
-        return made
+        rows = copy(self)
+        rows.scores = replace(self.scores, floor=floor)
+        return rows
 
     def independent(self) -> "Decisions":
         """A copy of these rows without clusters."""
@@ -110,10 +110,10 @@ class Decisions(Rows):
         number = max(1, most_copied(size, self.n_classes) // n_labels)
         array = self.scores.array
         if isinstance(array, Stored):
-            found = array.random_rows(number)
-            if found is None:
+            part = array.random_rows(number)
+            if part is None:
                 return None
-            index, values = found
+            index, values = part
         else:
             index = spread(n_samples, number)
             values = arrays.rows_at(array, index)
@@ -132,7 +132,7 @@ class Decisions(Rows):
 
     def _column(self, place: int, values: Array) -> Column:
         (kept,) = np.nonzero((self.targets[:, place] != UNKNOWN) & (self.weights > 0))
-        clusters = None if self.together is None or self.together.are_rows else self.together.codes[kept]
+        clusters = None if self.sample_clusters is None or self.sample_clusters.are_rows else self.sample_clusters.codes[kept]
         return Column(arrays.rows_at(values, kept), self.targets[kept, place], self.weights[kept], clusters)
 
     def _blocks(self) -> Iterator[tuple[int, Array]]:
@@ -160,16 +160,16 @@ class Decisions(Rows):
         chosen = flat.unchecked_rows(slice(0, len(labels)), None if len(kept) == len(labels) else kept)
         if not self._checked:
             check_values(chosen, self.scores, first * n_labels + kept, n_labels)
-        logits, given = flat.as_logits(chosen)
+        logits, probabilities = flat.as_logits(chosen)
         samples, places = np.divmod(kept, n_labels)
         return Batch(
             logits,
             arrays.on_device_of(labels[kept], logits),
             arrays.on_device_of(weights[kept], logits),
-            given,
+            probabilities,
             masked=False,
             stored_rounding=flat.rounding,
-            clusters=None if self.together is None else self.together.of(rows).of(samples),
+            clusters=None if self.sample_clusters is None else self.sample_clusters.of(rows).of(samples),
             groups=Groups(places, self.names),
         )
 
@@ -178,32 +178,31 @@ def _columns(array: Array | Stored, places: range) -> Iterable[Array]:
     """Some columns; those of stored scores are the rows of a new array, which keeps no block in memory."""
     if not isinstance(array, Stored):
         return (array[:, place] for place in places)
-    found = np.empty((len(places), array.shape[0]), array.dtype)
+    columns = np.empty((len(places), array.shape[0]), array.dtype)
     first = 0
     for values in array.blocks():
-        found[:, first : first + len(values)] = values[:, places.start : places.stop].T
+        columns[:, first : first + len(values)] = values[:, places.start : places.stop].T
         first += len(values)
-    return found
+    return columns
 
 
-def decisions(
-    targets: HostArray,
-    names: tuple[Any, ...],
-    sample_weight: Any,
-    clusters: Any,
-    scores: Scores,
+def open_decisions(
+    scores: Scores, X: Any, y: Any, sample_weight: Any, clusters: Any, *, labels: Classes, missing: Any, label_name: str = "y"
 ) -> Decisions:
-    """The decisions of scores and labels whose shapes have been checked."""
-    n_samples = len(targets)
+    """The decisions of a table of scores, which come from ``X``, and of labels, whose values and names are checked here."""
+    n_samples, n_labels = (int(length) for length in scores.array.shape)
+    y = load_array(y)
+    targets = label_table(y, (n_samples, n_labels), check_missing(missing), label_name)
+    names = label_names(labels, X, y, n_labels)
     weights = checked_weights(load_array(sample_weight), n_samples)
     if int(np.count_nonzero(weights)) < 2:
         raise InputError("X", "have at least two samples of positive weight", got=f"n_samples = {n_samples}")
     if not ((targets != UNKNOWN) & (weights > 0)[:, None]).any():
         raise InputError("Some label of some sample", "be known", got="none")
-    together = Clusters(np.arange(n_samples), n_samples)
+    sample_clusters = Clusters(np.arange(n_samples), n_samples)
     if clusters is not None:
-        together = clusters_of(load_array(clusters), weights)
-    return Decisions(scores, targets, weights, names, together)
+        sample_clusters = clusters_of(load_array(clusters), weights)
+    return Decisions(scores, targets, weights, names, sample_clusters)
 
 
 def scores_in(X: Any, input: Input | None, floor: float | None, name: str = "X") -> Scores:
@@ -241,15 +240,15 @@ def scores_in(X: Any, input: Input | None, floor: float | None, name: str = "X")
 
 
 def refuse_probabilities(scores: Scores, weights: HostArray) -> None:
-    """Refuse scores that nobody has said anything about and that look like probabilities."""
+    """Refuse scores that look like probabilities, where the user has not said what they are."""
     _range_of(scores, weights).check(scores.name, of_labels=True)
 
 
 def warn_of_sigmoids(scores: Scores, weights: HostArray) -> None:
     """Warn where scores to measure, which a calibrator takes for logits, look like probabilities."""
-    found = _range_of(scores, weights)
+    score_range = _range_of(scores, weights)
     # Each is a probability of its own, whatever the sum of a row is.
-    alone = replace(found, n_rows=found.n_rows * int(scores.array.shape[1]), is_flat=True, sum_to_one=False)
+    alone = replace(score_range, n_rows=score_range.n_rows * int(scores.array.shape[1]), is_flat=True, sum_to_one=False)
     alone.warn(scores.name, FIT_AGAIN)
 
 

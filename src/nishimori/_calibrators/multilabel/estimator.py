@@ -1,6 +1,7 @@
 """`MultilabelCalibrator`: calibration of a model that decides about several labels independently."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -9,14 +10,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import nishimori
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.multilabel.decisions import Decisions, check_values, decisions, refuse_probabilities, scores_in
-from nishimori._calibrators.multilabel.label_fits import Sharing, binary_method, check_parameters, fit_labels
-from nishimori._calibrators.multilabel.label_maps import LabelMaps
+from nishimori._calibrators.multilabel.decisions import Decisions, check_values, open_decisions, refuse_probabilities, scores_in
+from nishimori._calibrators.multilabel.label_maps import (
+    LabelFit,
+    LabelMaps,
+    Sharing,
+    binary_method,
+    check_parameters,
+    fit_labels,
+)
 from nishimori._calibrators.multilabel.label_record import LabelRecord
-from nishimori._calibrators.multilabel.targets import check_missing, label_names, label_table
+from nishimori._calibrators.multilabel.targets import check_missing
 from nishimori._fit.floors import choose_floor
 from nishimori._rows.column_names import column_names
-from nishimori._rows.entry import load_array
 from nishimori._rows.labels import Classes
 from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES, warn_of_probabilities
 from nishimori._rows.scores import Floor, Input, Scores, check_input, is_auto
@@ -173,38 +179,43 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         check_parameters(self.parameters)
         method = binary_method(self.calibrator)
         rows = self._decisions(X, y, sample_weight, clusters)
-        found = fit_labels(method, self.parameters, rows)
-        self.maps_, self.calibrators_, self.floor_ = found.maps, found.calibrators, rows.floor
-        self.input_ = rows.scores.input
-        self.temperatures_, self.temperatures_se_ = LabelMaps(found.maps).temperatures, found.errors
-        self.temperature_, self.temperature_se_ = found.common, found.common_se
-        self.spread_, self.used_spread_ = found.spread, found.used_spread
-        self.open_labels_ = tuple(name for name, flag in zip(rows.names, found.is_open, strict=True) if flag)
-        self.classes_ = _as_names(rows.names)
-        self.n_features_in_ = len(rows.names)
-        self.n_samples_ = int(np.count_nonzero(rows.weights))
-        self._name_columns(column_names(X))
+        fit, n_samples = fit_labels(method, self.parameters, rows), int(np.count_nonzero(rows.weights))
+        self._keep(fit, rows.names, rows.scores.input, rows.floor, n_samples, column_names(X))
         return self
+
+    def _keep(
+        self,
+        fit: LabelFit,
+        names: tuple[Any, ...],
+        input: Input,
+        floor: float | None,
+        n_samples: int,
+        columns: Sequence[str] | None,
+    ) -> None:
+        """Note what was fitted, or what a file describes. Called last, so that a fit that fails leaves everything as it was."""
+        self.maps_, self.calibrators_ = fit.maps, fit.calibrators
+        self.temperatures_, self.temperatures_se_ = LabelMaps(fit.maps).temperatures, fit.errors
+        self.temperature_, self.temperature_se_ = fit.common, fit.common_se
+        self.spread_, self.used_spread_ = fit.spread, fit.used_spread
+        self.open_labels_ = fit.open_labels
+        self.input_, self.floor_ = input, floor
+        self.classes_ = _as_names(names)
+        self.n_features_in_ = len(names)
+        self.n_samples_ = n_samples
+        if columns is not None:
+            self.feature_names_in_ = np.array(columns, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _decisions(self, X: Any, y: Any, sample_weight: Any, clusters: Any) -> Decisions:
         """The binary rows to fit to."""
-        missing = check_missing(self.missing)
+        check_missing(self.missing)
         check_input(self.input, self.floor, fits=True)
         scores = scores_in(X, self.input, None if is_auto(self.floor) else self.floor)  # type: ignore[arg-type]
-        n_samples, n_labels = scores.array.shape
-        y = load_array(y)
-        targets = label_table(y, (int(n_samples), int(n_labels)), missing)
-        names = label_names(self.labels, X, y, int(n_labels))
-        rows = decisions(targets, names, sample_weight, clusters, scores)
+        rows = open_decisions(scores, X, y, sample_weight, clusters, labels=self.labels, missing=self.missing)
         if self.input is None:
             refuse_probabilities(scores, rows.weights)
         return rows.with_floor(choose_floor(rows, "X")) if is_auto(self.floor) and scores.input == "probabilities" else rows
-
-    def _name_columns(self, names: list[str] | None) -> None:
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _check_columns(self, X: Any, name: str = "X") -> Scores:
         """The scores, whose number and names of columns must be those that the calibrator was fitted to."""
@@ -244,31 +255,31 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def _from_logits(self, X: Any, rule: Any) -> Array:
         """``rule`` of the calibrated logits, block by block."""
-        given = self._check_columns(X)
-        if isinstance(given.array, Stored):  # results are in memory, so the scores may be too
-            given = replace(given, array=numeric(X, "X"))
+        scores = self._check_columns(X)
+        if isinstance(scores.array, Stored):  # results are in memory, so the scores may be too
+            scores = replace(scores, array=numeric(X, "X"))
         if self.input is None:
-            flat = namespace(given.array).reshape(given.array, (-1,))
-            warn_of_probabilities(replace(given, array=flat), FIT_AGAIN)
+            flat = namespace(scores.array).reshape(scores.array, (-1,))
+            warn_of_probabilities(replace(scores, array=flat), FIT_AGAIN)
         maps = LabelMaps(self.maps_)
 
         def of_rows(rows: slice | None) -> Array:
             first = 0 if rows is None else rows.start
-            block = given.array if rows is None else given.array[rows, ...]
-            absent, present = self._pair(given, block, first)
+            block = scores.array if rows is None else scores.array[rows, ...]
+            absent, present = self._pair(scores, block, first)
             with np.errstate(over="ignore"):
-                found = rule(maps.logits_of(absent, present))
-            return found if rule is _decide else arrays.to_dtype_of(found, given.array)
+                predicted = rule(maps.logits_of(absent, present))
+            return predicted if rule is _decide else arrays.to_dtype_of(predicted, scores.array)
 
-        return in_blocks(given, of_rows)
+        return in_blocks(scores, of_rows)
 
-    def _pair(self, given: Scores, block: Array, first: int) -> tuple[Array, Array]:
+    def _pair(self, scores: Scores, block: Array, first: int) -> tuple[Array, Array]:
         """The logits of the absence and of the presence of each label, checked."""
         xp = namespace(block)
-        flat = Scores(xp.reshape(block, (-1,)), given.input, given.name, given.floor)
+        flat = Scores(xp.reshape(block, (-1,)), scores.input, scores.name, scores.floor)
         values = arrays.to_compute(arrays.numpy_view(flat.array))
         n_labels = int(block.shape[1])
-        check_values(values, given, first * n_labels + np.arange(int(values.shape[0])), n_labels)
+        check_values(values, scores, first * n_labels + np.arange(int(values.shape[0])), n_labels)
         logits, _ = flat.as_logits(values)
         xp = namespace(logits)
         return xp.reshape(logits[:, 0], block.shape), xp.reshape(logits[:, 1], block.shape)
@@ -285,9 +296,17 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "maps_")
         method, columns = binary_method(self.calibrator), getattr(self, "feature_names_in_", None)
-        errors = self.temperatures_se_
+        fit = LabelFit(
+            self.maps_,
+            self.temperatures_se_,
+            self.temperature_,
+            self.temperature_se_,
+            self.spread_,
+            self.used_spread_,
+            self.open_labels_,
+        )
         record = LabelRecord(
-            maps=self.maps_,
+            fit=fit,
             names=tuple(self.classes_.tolist()),
             input=self.input_,
             floor=None if self.floor_ is None else float(self.floor_),
@@ -297,12 +316,6 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
             parameters=self.parameters,
             columns=None if columns is None else tuple(columns.tolist()),
             n_samples=self.n_samples_,
-            errors=None if errors is None else tuple(errors.tolist()),
-            common=self.temperature_,
-            common_se=self.temperature_se_,
-            spread=self.spread_,
-            used_spread=self.used_spread_,
-            open_labels=self.open_labels_,
             library_version=nishimori.__version__,
         )
         record.write(path, overwrite=overwrite)
@@ -310,7 +323,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     @classmethod
     def from_record(cls, record: LabelRecord, calibrator: Any) -> Self:
         """The calibrator that a file describes, ready to use; ``calibrator`` is the method that `fit` would use again."""
-        made = cls(
+        estimator = cls(
             calibrator,
             parameters=record.parameters,
             labels=list(record.names),
@@ -318,27 +331,17 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
             input=None if record.input == "logits" else record.input,
             floor=record.floor,
         )
-        made.input_ = record.input
-        made.maps_, made.calibrators_, made.floor_ = record.maps, None, record.floor
-        made.temperatures_ = LabelMaps(record.maps).temperatures
-        made.temperatures_se_ = None if record.errors is None else np.array(record.errors, dtype=float)
-        made.temperature_, made.temperature_se_ = record.common, record.common_se
-        made.spread_, made.used_spread_ = record.spread, record.used_spread
-        made.open_labels_ = record.open_labels
-        made.classes_ = _as_names(record.names)
-        made.n_features_in_ = len(record.names)
-        made.n_samples_ = record.n_samples
-        made._name_columns(None if record.columns is None else list(record.columns))
-        return made
+        estimator._keep(record.fit, record.names, record.input, record.floor, record.n_samples, record.columns)
+        return estimator
 
 
 def _as_names(names: tuple[Any, ...]) -> HostArray:
     """An array in which every name keeps its type."""
     if len({type(name) for name in names}) == 1:
         return np.array(names)
-    found = np.empty(len(names), dtype=object)
-    found[:] = names
-    return found
+    objects = np.empty(len(names), dtype=object)
+    objects[:] = names
+    return objects
 
 
 def _sigmoid(logits: Array) -> Array:

@@ -1,17 +1,36 @@
-"""What calibration does to the decisions of a multilabel model: a map of two classes for each label."""
+"""What calibration does to the decisions of a multilabel model: a map of two classes for each label, and how it is fitted.
 
-from collections.abc import Mapping
+There is one map for all labels, one for each, or a temperature for each that is shrunk towards the common one. The last is the
+random-effects model of `GroupConsistency`, where the group of a decision is its label.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
+from sklearn.base import clone
 
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.methods import new_calibrator
+from nishimori._calibrators.multilabel.decisions import Column, Decisions
+from nishimori._fit.groups import match_groups
+from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.batch import Groups
+from nishimori._rows.labels import first_names
+from nishimori._sums.groups import Grouping
+from nishimori._sums.observables import BUILT_IN, Confidence, Energy
 from nishimori._support.arrays import Array, HostArray, like, namespace, on_device_of, rows_at, to_compute
+from nishimori._support.warnings import Told, collect_notices, notice
+from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NishimoriError, NotConvergedError, NoTemperatureError
 from nishimori.maps.map import Map, apply_checked
-from nishimori.maps.temperature import temperature_of
+from nishimori.maps.temperature import Temperature, temperature_of
+
+Sharing = Literal["shared", "per_label", "shrunk"]
+"""Whether labels share their parameters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,23 +43,23 @@ class LabelMaps(Map):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        return {"maps": [{"kind": each.kind, "parameters": dict(each.parameters)} for each in self.maps]}
+        return {"maps": [{"kind": map_.kind, "parameters": dict(map_.parameters)} for map_ in self.maps]}
 
     @property
     def keeps_predictions(self) -> bool:  # type: ignore[override]
         """Whether no decision changes."""
-        return all(each.keeps_predictions for each in self.maps)
+        return all(map_.keeps_predictions for map_ in self.maps)
 
     @property
     def is_shared(self) -> bool:
         """Whether all labels have the same map."""
-        return all(each is self.maps[0] for each in self.maps)
+        return all(map_ is self.maps[0] for map_ in self.maps)
 
     @cached_property
     def temperatures(self) -> HostArray | None:
         """The temperature of each label; None if some map does more than to divide by one."""
-        found = [temperature_of(each) for each in self.maps]
-        return None if None in found else np.array(found, dtype=float)
+        temperatures = [temperature_of(map_) for map_ in self.maps]
+        return None if None in temperatures else np.array(temperatures, dtype=float)
 
     def apply(self, logits: Array, groups: Any = None) -> Array:
         """Binary rows, each after the map of its label; ``groups`` are a `Groups` whose codes are the places of the labels."""
@@ -64,12 +83,12 @@ class LabelMaps(Map):
         if self.temperatures is not None:
             return _divide(present - absent, on_device_of(self.temperatures, present)[None, :])
         if self.is_shared:
-            rows = xp.stack([xp.reshape(each, (-1,)) for each in (absent, present)], axis=1)
+            rows = xp.stack([xp.reshape(logits, (-1,)) for logits in (absent, present)], axis=1)
             mapped = apply_checked(self.maps[0], rows)
             return xp.reshape(mapped[:, 1] - mapped[:, 0], present.shape)
         columns = []
-        for place, each in enumerate(self.maps):
-            mapped = apply_checked(each, xp.stack([absent[:, place], present[:, place]], axis=1))
+        for place, map_ in enumerate(self.maps):
+            mapped = apply_checked(map_, xp.stack([absent[:, place], present[:, place]], axis=1))
             columns.append(mapped[:, 1] - mapped[:, 0])
         return xp.stack(columns, axis=1)
 
@@ -78,3 +97,192 @@ def _divide(logits: Array, temperatures: Array) -> Array:
     wide = to_compute(logits)
     with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
         return like(wide / namespace(wide).astype(temperatures, wide.dtype), logits)
+
+
+@dataclass(frozen=True)
+class LabelFit:
+    """The map of each label, and how it was fitted.
+
+    Attributes
+    ----------
+    maps : tuple of Map
+        One per label.
+    errors : array of shape (labels,) or None
+        The standard errors of the temperatures; None where maps have none.
+    common, common_se : float or None
+        The temperature of all decisions together, and its standard error; None if it was not fitted.
+    spread, used_spread : float or None
+        The standard deviation of log T between labels: as estimated, and as temperatures are shrunk with.
+    open_labels : tuple
+        The names of labels that have the parameters of all decisions, because their own decisions do not tell.
+    calibrators : tuple of Calibrator or None
+        The fitted calibrator that each map comes from; None where temperatures were shrunk.
+    """
+
+    maps: tuple[Map, ...]
+    errors: HostArray | None
+    common: float | None
+    common_se: float | None
+    spread: float | None
+    used_spread: float | None
+    open_labels: tuple[Any, ...]
+    calibrators: tuple[Calibrator, ...] | None = None
+
+
+def binary_method(calibrator: Any) -> Calibrator:
+    """An unfitted calibrator of binary scores, from its name or from another."""
+    method = new_calibrator(calibrator, "calibrator")
+    for name in ("input", "classes", "floor"):
+        if getattr(method, name) not in (None, {"input": "logits", "floor": "auto"}.get(name)):
+            raise InputError(
+                "The calibrator inside",
+                f"leave out `{name}`",
+                got=repr(getattr(method, name)),
+                remedy="Pass `input` and `floor` to the MultilabelCalibrator.",
+            )
+    return method
+
+
+# The parameters of EC and TS whose temperatures can be shrunk.
+_USUAL = {"top_n": 1, "smooth_labels": False}
+
+
+def check_parameters(parameters: Any) -> None:
+    """Refuse any other word."""
+    if not isinstance(parameters, str) or parameters not in get_args(Sharing):
+        raise InputError("parameters", "be 'shared', 'per_label' or 'shrunk'", got=repr(parameters))
+
+
+def fit_labels(method: Calibrator, parameters: Sharing, rows: Decisions) -> LabelFit:
+    """The maps of all labels."""
+    if parameters == "shared":
+        return _fit_shared(method, rows)
+    return _fit_per_label(method, rows) if parameters == "per_label" else _fit_shrunk(method, rows)
+
+
+def _fit_to_all(method: Calibrator, rows: Decisions) -> Calibrator:
+    """The method fitted to all decisions together."""
+    fitted: Calibrator = fit_checked(clone(method), rows)
+    _check_map(fitted.map_)
+    return fitted
+
+
+def _fit_shared(method: Calibrator, rows: Decisions) -> LabelFit:
+    fitted, number = _fit_to_all(method, rows), len(rows.names)
+    common = temperature_of(fitted.map_)
+    error = fitted.temperature_se_
+    errors = None if common is None or error is None else np.full(number, error)
+    return LabelFit((fitted.map_,) * number, errors, common, error, None, None, (), (fitted,) * number)
+
+
+def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
+    observable = BUILT_IN.get(method.method_name)
+    if not isinstance(observable, Confidence | Energy) or not method.method_params().items() <= _USUAL.items():
+        which = f"the method {method.method_name!r}" + (" with such parameters" if observable is not None else "")
+        raise InputError(
+            "parameters", f"be 'shared' or 'per_label' for {which}: only the temperatures of 'ec' and 'ts' can be shrunk"
+        )
+    fitted = _fit_to_all(method, rows)
+    common = fitted.temperature_
+    assert common is not None, "as both methods have"
+    # A sample has each label once: within a label its decisions are independent, unless the caller names clusters.
+    sample_clusters = rows.sample_clusters
+    data = rows.independent() if sample_clusters is not None and sample_clusters.are_rows else rows
+    match = match_groups(data, Grouping("groups", len(rows.names)), observable, common, fitted.temperature_se_)
+    names = tuple(name for name, is_open in zip(rows.names, match.is_open, strict=True) if is_open)
+    if names:
+        notice(
+            f"{_which(names)} fewer than two known decisions, or only decisions on which a temperature has hardly any effect, "
+            f"or too few to determine one: the temperature of all decisions, {common:.4g}, is used.",
+            InputWarning,
+        )
+    maps = tuple(map(Temperature, match.temperatures.tolist()))
+    return LabelFit(maps, match.errors, common, fitted.temperature_se_, match.spread, match.used_spread, names)
+
+
+def _fit_per_label(method: Calibrator, rows: Decisions) -> LabelFit:
+    fits: list[Calibrator | None] = []
+    labels_by_notice: dict[Told, list[Any]] = {}
+    reasons: list[str] = []
+    for _ in rows:  # which checks the values, with their places in the table
+        pass
+    for name, column in zip(rows.names, rows.by_label(), strict=True):
+        with collect_notices() as notices:
+            fitted, reason = _fit_label(method, rows, name, column)
+        fits.append(fitted)
+        if fitted is None:
+            reasons.append(reason)
+            continue
+        for message in notices:
+            labels_by_notice.setdefault(message, []).append(name)
+    names = tuple(name for name, fitted in zip(rows.names, fits, strict=True) if fitted is None)
+    common = _fit_to_all(method, rows) if names else None
+    if common is not None:
+        notice(f"{_which(names)} the parameters of all decisions. Reason for {names[0]!r}: {reasons[0]}", InputWarning)
+    _warn_once(labels_by_notice)
+    chosen = tuple(calibrator for fitted in fits if (calibrator := fitted or common) is not None)
+    maps = tuple(calibrator.map_ for calibrator in chosen)
+    errors = [calibrator.temperature_se_ for calibrator in chosen]
+    unknown = None in errors or None in map(temperature_of, maps)
+    return LabelFit(
+        maps=maps,
+        errors=None if unknown else np.array(errors, dtype=float),
+        common=None if common is None else temperature_of(common.map_),
+        common_se=None if common is None else common.temperature_se_,
+        spread=None,
+        used_spread=None,
+        open_labels=names,
+        calibrators=chosen,
+    )
+
+
+def _warn_once(labels_by_notice: dict[Told, list[Any]]) -> None:
+    """Give each notice of fits to single labels once, with the names of its labels."""
+    few = [name for (_, category), names in labels_by_notice.items() if category is FewErrorsWarning for name in names]
+    if few:
+        notice(
+            f"{_which(few)} so few right or wrong decisions that the parameters are uncertain. Use a larger validation set, "
+            "or parameters='shared'.",
+            FewErrorsWarning,
+        )
+    for (message, category), names in labels_by_notice.items():
+        if category is not FewErrorsWarning:
+            notice(f"{'Label' if len(names) == 1 else 'Labels'} {first_names(names)}: {message}", category)
+
+
+def _fit_label(method: Calibrator, rows: Decisions, name: Any, column: Column) -> tuple[Calibrator | None, str]:
+    """The method fitted to one label, or None and the reason why its decisions do not tell its parameters."""
+    if len(column.labels) < 2:
+        return None, "It is known for fewer than two samples."
+    copy: Calibrator = clone(method).set_params(input=rows.scores.input, floor=rows.scores.floor)
+    try:
+        fitted: Calibrator = fit_checked(copy, column.scores, column.labels, **_options(copy.fit, column))
+    except NishimoriError as error:
+        # Methods other than a temperature may refuse labels that all samples have, or none.
+        if isinstance(error, NoTemperatureError | NotConvergedError) or len(np.unique(column.labels)) < 2:
+            return None, str(error)
+        raise type(error)(f"Label {name!r}: {error}") from None
+    _check_map(fitted.map_)
+    return fitted, ""
+
+
+def _options(fit: Callable[..., Any], column: Column) -> dict[str, Any]:
+    """Weights and clusters, as far as there are any."""
+    options: dict[str, Any] = {"sample_weight": column.weights}
+    if column.clusters is None:
+        return options
+    if "clusters" not in signature(fit).parameters:
+        raise InputError("clusters", "be left out with this calibrator, which has no standard errors")
+    return options | {"clusters": column.clusters}
+
+
+def _check_map(map_: Map) -> None:
+    """Refuse maps that do not treat each decision by itself."""
+    if map_.needs_groups or map_.n_classes not in (None, 2):
+        raise InputError("calibrator", "have a map of two classes without groups", got=f"one of the kind {map_.kind!r}")
+
+
+def _which(names: Sequence[Any]) -> str:
+    """Some labels as the subject of a sentence, with its verb."""
+    shown = "1 label" if len(names) == 1 else f"{len(names)} labels"
+    return f"{shown} ({first_names(names)}) {'has' if len(names) == 1 else 'have'}"

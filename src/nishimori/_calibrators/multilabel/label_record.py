@@ -8,8 +8,10 @@ from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any, get_args
 
-from nishimori._calibrators.multilabel.label_fits import Sharing
-from nishimori._calibrators.multilabel.targets import check_missing, given_names
+import numpy as np
+
+from nishimori._calibrators.multilabel.label_maps import LabelFit, Sharing
+from nishimori._calibrators.multilabel.targets import check_missing, checked_names
 from nishimori._methods.record import MULTILABEL_FORMAT, as_text, damage_error, map_in, present_name, refuse_missing
 from nishimori._rows.scores import Input, check_input
 from nishimori._support.disk import new_file
@@ -40,7 +42,7 @@ _PROVENANCE = (
 class LabelRecord:
     """What a multilabel calibrator needs to be itself again."""
 
-    maps: tuple[Map, ...]
+    fit: LabelFit
     names: tuple[Any, ...]
     input: Input
     floor: float | None
@@ -50,17 +52,11 @@ class LabelRecord:
     parameters: Sharing
     columns: tuple[str, ...] | None
     n_samples: int
-    errors: tuple[float, ...] | None
-    common: float | None
-    common_se: float | None
-    spread: float | None
-    used_spread: float | None
-    open_labels: tuple[Any, ...]
     library_version: str
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool) -> None:
         """Store as JSON; never a partial file."""
-        maps = [described(each, 2) for each in self.maps]
+        maps = [described(map_, 2) for map_ in self.fit.maps]
         try:
             text = as_text(self._content(maps))
             text.encode()
@@ -88,18 +84,18 @@ class LabelRecord:
                 "parameters": self.parameters,
                 "columns": None if self.columns is None else list(self.columns),
                 "n_samples": self.n_samples,
-                "temperatures_se": None if self.errors is None else list(self.errors),
-                "temperature": self.common,
-                "temperature_se": self.common_se,
-                "spread": self.spread,
-                "used_spread": self.used_spread,
-                "open_labels": list(self.open_labels),
+                "temperatures_se": None if self.fit.errors is None else self.fit.errors.tolist(),
+                "temperature": self.fit.common,
+                "temperature_se": self.fit.common_se,
+                "spread": self.fit.spread,
+                "used_spread": self.fit.used_spread,
+                "open_labels": list(self.fit.open_labels),
                 "library_version": self.library_version,
             },
         }
 
     @classmethod
-    def of(cls, content: Any, path: Path) -> "LabelRecord | None":
+    def from_content(cls, content: Any, path: Path) -> "LabelRecord | None":
         """What the content of a file describes; None if it is not of this format."""
         if not isinstance(content, dict) or content.get("format") != MULTILABEL_FORMAT:
             return None
@@ -112,18 +108,18 @@ class LabelRecord:
                 "Run `pip install --upgrade nishimori`."
             )
         refuse_missing(_FIELDS, content, path)
-        told = content["provenance"]
-        if not isinstance(told, dict):
-            raise damage_error(path, "provenance", told)
-        refuse_missing(_PROVENANCE, told, path)
-        return cls._from_fields(content, told, path)
+        provenance = content["provenance"]
+        if not isinstance(provenance, dict):
+            raise damage_error(path, "provenance", provenance)
+        refuse_missing(_PROVENANCE, provenance, path)
+        return cls._from_fields(content, provenance, path)
 
     @classmethod
-    def _from_fields(cls, content: dict[str, Any], told: dict[str, Any], path: Path) -> "LabelRecord":
+    def _from_fields(cls, content: dict[str, Any], provenance: dict[str, Any], path: Path) -> "LabelRecord":
         names = _names(content, path)
-        faults = _faults(told, names)
+        faults = _faults(provenance, names)
         if faults:
-            raise damage_error(path, faults[0], told[faults[0]])
+            raise damage_error(path, faults[0], provenance[faults[0]])
         if content["input"] not in get_args(Input):
             raise damage_error(path, "input", content["input"])
         for name, check in (("floor", lambda value: check_input(content["input"], value)), ("missing", _as_missing)):
@@ -131,25 +127,28 @@ class LabelRecord:
                 check(content[name])
             except InputError:
                 raise damage_error(path, name, content[name]) from None
-        floor, errors, columns = content["floor"], told["temperatures_se"], told["columns"]
-        return cls(
+        floor, errors, columns = content["floor"], provenance["temperatures_se"], provenance["columns"]
+        fit = LabelFit(
             maps=_maps(content["maps"], len(names), path),
+            errors=None if errors is None else np.array(errors, dtype=float),
+            common=provenance["temperature"],
+            common_se=provenance["temperature_se"],
+            spread=provenance["spread"],
+            used_spread=provenance["used_spread"],
+            open_labels=tuple(provenance["open_labels"]),
+        )
+        return cls(
+            fit=fit,
             names=names,
             input=content["input"],
             floor=None if floor is None else float(floor),
             missing=_as_missing(content["missing"]),
-            method=present_name(told["method"]),
-            params=told["params"],
-            parameters=told["parameters"],
+            method=present_name(provenance["method"]),
+            params=provenance["params"],
+            parameters=provenance["parameters"],
             columns=None if columns is None else tuple(columns),
-            n_samples=told["n_samples"],
-            errors=None if errors is None else tuple(errors),
-            common=told["temperature"],
-            common_se=told["temperature_se"],
-            spread=told["spread"],
-            used_spread=told["used_spread"],
-            open_labels=tuple(told["open_labels"]),
-            library_version=told["library_version"],
+            n_samples=provenance["n_samples"],
+            library_version=provenance["library_version"],
         )
 
 
@@ -159,7 +158,7 @@ def _as_missing(value: Any) -> float | None:
 
 def _names(content: dict[str, Any], path: Path) -> tuple[Any, ...]:
     try:
-        names = given_names(content["labels"])
+        names = checked_names(content["labels"])
     except (InputError, TypeError):  # a list is neither text nor a number, and has no hash
         names = None
     if not names:
@@ -171,41 +170,45 @@ def _maps(described: Any, number: int, path: Path) -> tuple[Map, ...]:
     """One map of two classes per label; equal descriptions are one map."""
     if not isinstance(described, list) or len(described) != number:
         raise damage_error(path, "maps", described)
-    made: dict[str, Map] = {}
-    found = []
-    for each in described:
-        if not isinstance(each, dict) or set(each) - {"class"} != {"kind", "parameters"}:
-            raise damage_error(path, "maps", each)
-        text = json.dumps(each, sort_keys=True)
-        if text not in made:
-            made[text] = map_in(each, path, "maps")
-            if made[text].needs_groups or made[text].n_classes not in (None, 2):
-                raise damage_error(path, "maps", each)
-        found.append(made[text])
-    return tuple(found)
+    by_text: dict[str, Map] = {}
+    maps = []
+    for description in described:
+        if not isinstance(description, dict) or set(description) - {"class"} != {"kind", "parameters"}:
+            raise damage_error(path, "maps", description)
+        text = json.dumps(description, sort_keys=True)
+        if text not in by_text:
+            by_text[text] = map_in(description, path, "maps")
+            if by_text[text].needs_groups or by_text[text].n_classes not in (None, 2):
+                raise damage_error(path, "maps", description)
+        maps.append(by_text[text])
+    return tuple(maps)
 
 
-def _faults(told: dict[str, Any], names: tuple[Any, ...]) -> list[str]:
+def _faults(provenance: dict[str, Any], names: tuple[Any, ...]) -> list[str]:
     """The names of the fields that cannot be right."""
-    errors, columns, labels = told["temperatures_se"], told["columns"], told["open_labels"]
-    known = {
-        "method": isinstance(told["method"], str) and bool(told["method"]),
-        "params": isinstance(told["params"], dict),
-        "parameters": isinstance(told["parameters"], str) and told["parameters"] in get_args(Sharing),
-        "columns": columns is None or (_are(columns, str, len(names)) and len(set(columns)) == len(names)),
-        "n_samples": type(told["n_samples"]) is int and told["n_samples"] >= 1,
-        "temperatures_se": errors is None or (_are(errors, int | float, len(names)) and all(map(_is_number, errors))),
-        "temperature": told["temperature"] is None or (_is_number(told["temperature"]) and told["temperature"] > 0),
-        **{name: told[name] is None or _is_number(told[name]) for name in ("temperature_se", "spread", "used_spread")},
-        "open_labels": _are(labels, str | int | float) and all(each in names for each in labels),
-        "library_version": isinstance(told["library_version"], str),
+    errors, columns, labels = provenance["temperatures_se"], provenance["columns"], provenance["open_labels"]
+    checks = {
+        "method": isinstance(provenance["method"], str) and bool(provenance["method"]),
+        "params": isinstance(provenance["params"], dict),
+        "parameters": isinstance(provenance["parameters"], str) and provenance["parameters"] in get_args(Sharing),
+        "columns": columns is None or (_is_list_of(columns, str, len(names)) and len(set(columns)) == len(names)),
+        "n_samples": type(provenance["n_samples"]) is int and provenance["n_samples"] >= 1,
+        "temperatures_se": errors is None or (_is_list_of(errors, int | float, len(names)) and all(map(_is_number, errors))),
+        "temperature": provenance["temperature"] is None
+        or (_is_number(provenance["temperature"]) and provenance["temperature"] > 0),
+        **{
+            name: provenance[name] is None or _is_number(provenance[name])
+            for name in ("temperature_se", "spread", "used_spread")
+        },
+        "open_labels": _is_list_of(labels, str | int | float) and all(label in names for label in labels),
+        "library_version": isinstance(provenance["library_version"], str),
     }
-    return [name for name, right in known.items() if not right]
+    return [name for name, right in checks.items() if not right]
 
 
-def _are(values: Any, kinds: Any, number: int | None = None) -> bool:
+def _is_list_of(values: Any, kinds: Any, number: int | None = None) -> bool:
     """Whether this is a list of such values, and of this many."""
-    return isinstance(values, list) and all(isinstance(each, kinds) for each in values) and number in (None, len(values))
+    return isinstance(values, list) and all(isinstance(value, kinds) for value in values) and number in (None, len(values))
 
 
 def _is_number(value: Any) -> bool:

@@ -19,19 +19,19 @@ UNKNOWN = -1
 
 def label_table(y: Any, shape: tuple[int, int], missing: float | None, name: str = "y") -> HostArray:
     """The table of labels as int8, of the shape of the scores; ``missing`` is what stands for a label that is not known."""
-    given = _table(y, shape, name)
-    table = np.where(given == 1, np.int8(1), np.int8(0))
+    values = _table(y, shape, name)
+    table = np.where(values == 1, np.int8(1), np.int8(0))
     if missing is not None:
-        table[np.isnan(given) if isnan(missing) else given == missing] = UNKNOWN
-    bad = (given != 0) & (table == 0)
+        table[np.isnan(values) if isnan(missing) else values == missing] = UNKNOWN
+    bad = (values != 0) & (table == 0)
     if bad.any():
         row, column = np.argwhere(bad)[0].tolist()
-        value = given[row, column]
+        value = values[row, column]
         remedy = "Check that scores and labels are not swapped."
         if missing is None and (np.isnan(value) or value == -1):
-            told = "float('nan')" if np.isnan(value) else "-1"
-            remedy = f"If this label is not known, pass `missing={told}`."
-            if not (given == 0).any() and (given == 1).any() and not np.isnan(value):
+            shown = "float('nan')" if np.isnan(value) else "-1"
+            remedy = f"If this label is not known, pass `missing={shown}`."
+            if not (values == 0).any() and (values == 1).any() and not np.isnan(value):
                 remedy = f"For the labels -1 and 1 pass `({name} + 1) // 2`."
         raise InputError(name, "hold 0 and 1", got=f"{value:.6g}", remedy=remedy, row=row, column=column)
     return table
@@ -55,46 +55,46 @@ def _table(y: Any, shape: tuple[int, int], name: str) -> HostArray:
     refuse_hidden(y, name)
     must = f"have shape {shape}, one row per sample and one column per label"
     try:
-        given: HostArray = arrays.on_host(arrays.as_array(y))
-        if given.dtype == object:
-            given = given.astype(np.float64)
+        values: HostArray = arrays.on_host(arrays.as_array(y))
+        if values.dtype == object:
+            values = values.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         got = "entries that are not numbers, or rows of different lengths"
         raise InputError(name, f"{must}, of 0 and 1", got=got) from None
-    if arrays.kind(given) in ("other", "complex"):
-        raise InputError(name, f"{must}, of 0 and 1", got=arrays.dtype_name(given))
-    if given.shape != shape:
+    if arrays.kind(values) in ("other", "complex"):
+        raise InputError(name, f"{must}, of 0 and 1", got=arrays.dtype_name(values))
+    if values.shape != shape:
         remedy = ""
-        if given.ndim == 1:
+        if values.ndim == 1:
             remedy = "Where each sample has one true class, use nishimori.ExpectationConsistency."
-        raise InputError(name, must, got=given.shape, remedy=remedy)
-    return given
+        raise InputError(name, must, got=values.shape, remedy=remedy)
+    return values
 
 
 def label_names(labels: Classes, X: Any, y: Any, n_labels: int) -> tuple[Any, ...]:
     """What the labels are called: as the caller says, else as the columns of ``y`` or ``X`` are, else 0, 1, ..."""
     columns = column_names(X)
-    found = given_names(labels, n_labels)
-    if found is None:
-        found = tuple(column_names(y, "y") or columns or range(n_labels))
-    if len(found) == n_labels and columns is not None and list(found) != columns and sorted(map(str, found)) == sorted(columns):
+    names = checked_names(labels, n_labels)
+    if names is None:
+        names = tuple(column_names(y, "y") or columns or range(n_labels))
+    if len(names) == n_labels and columns is not None and list(names) != columns and sorted(map(str, names)) == sorted(columns):
         raise InputError(
             "The columns of `X`",
-            f"be in the order of the labels, {list(found)}",
+            f"be in the order of the labels, {list(names)}",
             got=columns,
-            remedy=f"Pass `X[{list(found)}]`.",
+            remedy=f"Pass `X[{list(names)}]`.",
         )
-    return found
+    return names
 
 
-def given_names(labels: Classes, n_labels: int | None = None) -> tuple[Any, ...] | None:
+def checked_names(labels: Classes, n_labels: int | None = None) -> tuple[Any, ...] | None:
     """A list of different texts or numbers, one per label; None if there is none."""
     if labels is None:
         return None
     if isinstance(labels, str | bytes | Mapping) or not isinstance(labels, Sequence | np.ndarray):
         raise InputError("labels", "be a list with the name of each label", got=f"{labels!r:.60}")
     names = tuple(labels.tolist() if isinstance(labels, np.ndarray) else labels)
-    if not all(isinstance(each, str) or (isinstance(each, int | float) and abs(each) < inf) for each in names):
+    if not all(isinstance(name, str) or (isinstance(name, int | float) and abs(name) < inf) for name in names):
         raise InputError("labels", "be text or numbers", got=f"{list(names)!r:.60}")
     if len(set(names)) < len(names):
         raise InputError("labels", "name each label once", got=f"{list(names)!r:.60}")

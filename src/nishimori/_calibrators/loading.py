@@ -27,7 +27,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
         If the file is damaged, is not a calibration, or was written by a newer format than this library reads.
     """
     content = content_of(Path(path))
-    record = LabelRecord.of(content, Path(path))
+    record = LabelRecord.from_content(content, Path(path))
     if record is None:
         return restore_calibrator(Record.from_content(content, Path(path)), path)
     return MultilabelCalibrator.from_record(record, _method(record, Path(path)))
@@ -38,8 +38,8 @@ def _method(record: LabelRecord, path: Path) -> Any:
     if table.unfinished(record.method) not in table.names():
         return FIXED
     try:
-        made = calibrator(record.method, **record.params)
-        made._check_n_classes(2)
+        method = calibrator(record.method, **record.params)
+        method._check_n_classes(2)
     except (InputError, TypeError, ValueError):
         raise FormatError(f"{path} is damaged: params is {record.params!r:.60}. Fit and save again.") from None
-    return record.method if made.get_params() == calibrator(record.method).get_params() else made
+    return record.method if method.get_params() == calibrator(record.method).get_params() else method
