@@ -198,6 +198,8 @@ def open_top_k(passed: Passed) -> TopKRows:
     for argument, value in {"groups": passed.groups, **usual}.items():
         if value is not None:
             raise InputError(argument, "be left out for top-k log-probabilities")
+    if meaning.class_axis != -1:
+        raise InputError("class_axis", f"be -1 where `{meaning.names[0]}` is a TopK", remedy="Put the classes last.")
     scores, name = lists.scores, meaning.names[1]
     labels, sample_weight = meaning.labelling.apply(passed.labels, passed.sample_weight, scores, name)
     meaning.labelling.refuse_nothing(sample_weight, name, labels)
