@@ -7,7 +7,6 @@ clusters and groups are small, and are cut as the logits are.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from importlib import import_module
 from itertools import accumulate, pairwise
 from math import isnan, prod
 from operator import add
@@ -15,7 +14,10 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+from dask.layers import ArrayBlockwiseDep
 
+import dask
+from dask import array as dask_array
 from nishimori._dask.chunk import MOST_NUMBERS, PLACE, Pick
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -25,16 +27,15 @@ from nishimori.errors import InputError
 _ADDED = 8
 
 
-def dask(name: str = "") -> Any:
-    """Dask, or one of its modules. Installed whenever the user has a Dask array."""
-    return import_module(f"dask.{name}" if name else "dask")
+class ChunkPlaces(ArrayBlockwiseDep):  # type: ignore[misc]  # which has no types
+    """The place of each chunk along one dimension, as Dask hands it to tasks: a part of each that needs no task of its own."""
 
+    def __init__(self, places: HostArray) -> None:
+        super().__init__(((1,) * len(places),))
+        self.places = places
 
-def as_task_argument(places: HostArray) -> Any:
-    """Places of chunks as an argument of tasks."""
-    from nishimori._dask.places import ChunkPlaces  # noqa: PLC0415 - it imports Dask
-
-    return ChunkPlaces(places)
+    def __getitem__(self, idx: tuple[int, ...]) -> HostArray:
+        return self.places[idx[0] : idx[0] + 1]
 
 
 @dataclass(frozen=True)
@@ -80,22 +81,15 @@ class Cut:
 
         It is called with the scores, if wanted, with all others and with the places of a chunk.
         """
-        axes, whole = tuple(range(self.n_axes)), tuple(range(self.logits.ndim))
-        arguments: list[Any] = []
-        out = axes
-        if scores:
-            arguments += [self.logits, whole]
+        out = tuple(range(self.n_axes))
+        if scores and self.logits.numblocks[self.n_axes :] == (1,):
             # An index that stays lets Dask make one task of this one and of those that make the chunk. An index that goes
             # gives a list of chunks.
-            out = whole if self.logits.numblocks[self.n_axes :] == (1,) else axes
-        for each in self.others.values():
-            arguments += [each, axes]
-        for axis, each in enumerate(self.places):
-            arguments += [as_task_argument(each), (axis,)]
-        parts = self.blockwise(function, out, *arguments, **shared)
+            out = tuple(range(self.logits.ndim))
+        parts = self.blockwise(function, out, *self.arguments(scores=scores), **shared)
         # Results are added in the order of chunks, by a tree whose shape depends on their number alone.
         at_once = dict(enumerate(parts.numblocks)) | {0: _ADDED}
-        found = dask("array").reduction(
+        found = dask_array.reduction(
             parts,
             chunk=_as_it_is,
             combine=_add,
@@ -108,21 +102,29 @@ class Cut:
         )
         return found.compute()
 
+    def arguments(self, *, scores: bool = True) -> list[Any]:
+        """What a function of one chunk is called with, each followed by its indices, as Dask wants it."""
+        axes = tuple(range(self.n_axes))
+        arguments = [self.logits, tuple(range(self.logits.ndim))] if scores else []
+        for values in self.others.values():
+            arguments += [values, axes]
+        for axis, places in enumerate(self.places):
+            arguments += [ChunkPlaces(places), (axis,)]
+        return arguments
+
     @staticmethod
     def blockwise(function: Callable[..., Any], out: tuple[int, ...], *arguments: Any, dtype: Any = object, **more: Any) -> Any:
         """The chunks that ``function`` makes, which are not looked at before they are computed."""
         meta = np.empty((0,) * len(out), dtype=dtype)
         name = f"nishimori-{uuid4().hex}"
-        return dask("array").blockwise(function, out, *arguments, name=name, dtype=dtype, meta=meta, align_arrays=False, **more)
+        return dask_array.blockwise(function, out, *arguments, name=name, dtype=dtype, meta=meta, align_arrays=False, **more)
 
     def random_rows(self, chunks: list[int], size: int) -> "Cut":
         """Random rows of some chunks of the first dimension, kept together; ``size`` of each, or as many as all have."""
         size = min(size, min(self.leading[0][each] for each in chunks) * prod(min(sizes) for sizes in self.leading[1:]))
         axes, whole = tuple(range(self.n_axes)), tuple(range(self.logits.ndim))
         places = [
-            item
-            for axis, each in enumerate(self.places)
-            for item in (as_task_argument(each if axis else each[chunks]), (axis,))
+            item for axis, each in enumerate(self.places) for item in (ChunkPlaces(each if axis else each[chunks]), (axis,))
         ]
         sizes = {0: (size,) * len(chunks)} | {axis: (1,) * len(self.leading[axis]) for axis in axes[1:]}
         pick = Pick(size, self.n_axes)
@@ -137,7 +139,7 @@ class Cut:
             logits = taken(self.logits, whole, (*axes, column), new_axes={column: int(self.logits.shape[-1])})
         else:
             logits = taken(self.logits, whole, whole)
-        logits, *others = dask().persist(logits, *(taken(each, axes, axes) for each in self.others.values()))
+        logits, *others = dask.persist(logits, *(taken(each, axes, axes) for each in self.others.values()))
         return Cut(logits, dict(zip(self.others, others, strict=True)))
 
 
@@ -153,7 +155,7 @@ def split_chunks(logits: Any) -> Any:
     starts = [0, *accumulate(cut.leading[0])]
     edges = [start for low, high in pairwise(starts) for start in range(low, high, step)]
     # Slices of the rows, which Dask hands on to whatever reads them. Nothing is put together before it is needed.
-    return dask("array").concatenate([logits[low:high] for low, high in pairwise([*edges, starts[-1]])])
+    return dask_array.concatenate([logits[low:high] for low, high in pairwise([*edges, starts[-1]])])
 
 
 def align_chunks(values: Any, cut: Cut, name: str, score_name: str) -> Any:
@@ -176,7 +178,7 @@ def align_chunks(values: Any, cut: Cut, name: str, score_name: str) -> Any:
     if len(shape) > 1 and given.shape == shape[:1] and name not in _PER_ROW:
         per_sequence = _in_chunks(given, leading[:1])
         column = per_sequence.reshape(-1, *(1,) * (len(shape) - 1))
-        return dask("array").broadcast_to(column, shape, chunks=leading)
+        return dask_array.broadcast_to(column, shape, chunks=leading)
     if tuple(given.shape) != shape:
         raise InputError(
             name,
@@ -193,7 +195,7 @@ _PER_ROW = ("labels", "y")
 def _in_chunks(values: Any, chunks: tuple[tuple[int, ...], ...]) -> Any:
     """A small array in these chunks."""
     if not arrays.is_lazy(values):
-        return dask("array").from_array(_narrow(values), chunks=chunks)
+        return dask_array.from_array(_narrow(values), chunks=chunks)
     # With tasks, because the default may be a shuffle, which starts only when all chunks are there.
     return values if values.chunks == chunks else values.rechunk(chunks, method="tasks")
 

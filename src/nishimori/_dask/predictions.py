@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._dask.chunk import chunk_name
-from nishimori._dask.chunks import Cut, align_chunks, as_task_argument
+from nishimori._dask.chunks import Cut, align_chunks
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
@@ -22,12 +22,7 @@ def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
     axes, column = tuple(range(cut.n_axes)), X.ndim
     out, new_axes = (axes, {}) if like.ndim == 1 else ((*axes, column), {column: like.shape[1]})
     predict = _Predict(calibrator, method, cut.n_axes, like[:0])
-    arguments = [X, tuple(range(X.ndim))]
-    for each in cut.others.values():
-        arguments += [each, axes]
-    for axis, each in enumerate(cut.places):
-        arguments += [as_task_argument(each), (axis,)]
-    return cut.blockwise(predict, out, *arguments, dtype=like.dtype, new_axes=new_axes)
+    return cut.blockwise(predict, out, *cut.arguments(), dtype=like.dtype, new_axes=new_axes)
 
 
 def _of_one_row(calibrator: Any, method: str, X: Any, *, has_groups: bool) -> HostArray:

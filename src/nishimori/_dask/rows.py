@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+import dask
 from nishimori._dask.chunk import Application, ChunkReading, Known, Naming
-from nishimori._dask.chunks import Cut, align_chunks, dask, split_chunks
+from nishimori._dask.chunks import Cut, align_chunks, split_chunks
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
 from nishimori._rows.options import Passed, ReadOptions, classes_last
@@ -90,7 +91,7 @@ class DaskRows(Rows):
         """What one graph gives, after it has been compared with what an earlier one found."""
         given = tuple(self.cut.others)
         reading = how(pass_, self.meaning, given, self.cut.n_axes, self.n_classes, self.n_rows, self._found)
-        known = dask().delayed(self._known, pure=False, traverse=False)
+        known = dask.delayed(self._known, pure=False, traverse=False)
         part = self.cut.sum_over_chunks(reading, known=known)
         if part.refusal is not None:
             raise part.refusal

@@ -16,9 +16,8 @@ import numpy as np
 
 from nishimori._files.arrays.files import SUFFIXES as ARRAYS
 from nishimori._files.arrays.files import ArrayFile, open_arrays
-from nishimori._files.arrays.numpy_files import array_file
+from nishimori._files.arrays.numpy_files import NpyFile, array_file
 from nishimori._files.arrays.selection import array_name, refuse_table_options, without_groups
-from nishimori._files.npy_files import NpyFile
 from nishimori._files.spooled_scores import ScoreKeeper
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers

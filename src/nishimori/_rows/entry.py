@@ -37,7 +37,7 @@ ANNEXES: Mapping[Kind, str] = {
 }
 """Who opens what is not opened here: a function of what was `Passed` that returns `Rows`."""
 
-_NPY_FILE, _LOAD_NPY = "nishimori._files.npy_files:NpyFile", "nishimori._files.file_rows:load_npy"
+_NPY_FILE, _LOAD_NPY = "nishimori._files.arrays.numpy_files:NpyFile", "nishimori._files.file_rows:load_npy"
 
 _AS_DICTIONARIES = "Yield dictionaries with the keys logits, labels, clusters and groups, which each batch then brings itself."
 

@@ -31,8 +31,8 @@ from nishimori._evaluation.usual_methods import names_for
 from nishimori._fit.temperatures import temperatures
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import counts_of_clusters
-from nishimori._sketch.answers import NodeScores
 from nishimori._sketch.grid import Grid
+from nishimori._sketch.interpolation import NodeScores
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.census import Census, warn_of_zeros

@@ -16,12 +16,11 @@ from nishimori._rows.question import refusal_of
 from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.score_range import ScoreRange
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
-from nishimori._sketch.answers import NodeProducts, NodeScores, at_place, gap_at_node, root_of, scores_at
 from nishimori._sketch.archive import SketchArchive, pack, read, report_damage, write
 from nishimori._sketch.clusters import SketchClusters
 from nishimori._sketch.contents import Contents
 from nishimori._sketch.grid import PER_OCTAVE, Grid
-from nishimori._sketch.names import names_of, observables_from
+from nishimori._sketch.interpolation import NodeProducts, NodeScores, at_place, gap_at_node, root_of, scores_at
 from nishimori._sketch.parts import Parts
 from nishimori._sketch.survey import Survey
 from nishimori._sketch.validity import ImpossibleSumsError, refuse_impossible
@@ -528,3 +527,31 @@ class Sketch(Displayed, Rows):
 
 
 _MUST_AGREE = ("observables", "range of temperatures", "`nodes_per_octave`", "`input`", "`classes`", "`floor`")
+
+
+def names_of(observables: Iterable[Observable]) -> list[str]:
+    """The name of each observable in the table of the built-in ones, else what it prints as."""
+    names = {observable: name for name, observable in BUILT_IN.items()}
+    return [names.get(each) or repr(each) for each in observables]
+
+
+def observables_from(observables: Any, archive: str | None = None, wanted: list[str] | None = None) -> tuple[Observable, ...]:
+    """Observables by their names; those of an archive of that name must be the ``wanted`` ones."""
+    must = f"be names from {', '.join(BUILT_IN)}, or instances of subclasses of nishimori.Observable"
+    if isinstance(observables, str | Observable) or not isinstance(observables, Iterable):
+        raise InputError("observables", f"{must}, in a tuple", got=repr(observables))
+    found = []
+    for each in observables:
+        known = BUILT_IN.get(each) if isinstance(each, str) else each
+        if archive is not None and known is None:
+            raise InputError(f"{archive} is a sketch of {', '.join(wanted or ())}. Pass these as `observables`, in this order.")
+        if not isinstance(known, Observable):
+            raise InputError("observables", must, got=repr(each))
+        if known in found:
+            raise InputError("observables", "be distinct", got=f"{each!r} more than once")
+        found.append(known)
+    if not found:
+        raise InputError("observables", must, got="none")
+    if wanted is not None and names_of(found) != wanted:
+        raise InputError(f"{archive} is a sketch of {', '.join(wanted)}. Pass these as `observables`, in this order.")
+    return tuple(found)

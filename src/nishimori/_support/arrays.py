@@ -222,13 +222,6 @@ def rows_at(x: Array, index: Array) -> Array:
     return namespace(x).take(x, on_device_of(index, x) if isinstance(index, np.ndarray) else index, axis=0)
 
 
-def random_numbers(size: int, below: int, x: Array) -> Array:
-    """Random whole numbers on the device of ``x``, a tensor of PyTorch; the same ones each time."""
-    torch = sys.modules["torch"]
-    generator = torch.Generator(x.device).manual_seed(0)
-    return torch.randint(below, (size,), generator=generator, device=x.device)
-
-
 def merge_leading(x: Array) -> Array:
     """``x`` with all dimensions before the last as one, unless that would take a copy of an array of NumPy or PyTorch."""
     if isinstance(x, np.ndarray) or array_api_compat.is_torch_array(x):

@@ -13,9 +13,9 @@ import numpy as np
 
 from nishimori._files.tables.block import Column
 from nishimori._files.tables.columnar import arrow
+from nishimori._files.tables.decimals import Place, rows_of_text
 from nishimori._files.tables.text import checked_delimiter, delimiter_of
 from nishimori._support.arrays import HostArray
-from nishimori._support.decimals import Place, rows_of_text
 from nishimori._support.disk import new_file
 from nishimori.errors import FormatError
 

@@ -1,15 +1,15 @@
 """Rows of text with numbers as Python writes them, in C where it was compiled, and there twenty times as fast."""
 
 from collections.abc import Sequence
-from ctypes import CDLL, Structure, byref, c_char, c_char_p, c_int64, c_void_p
+from ctypes import Structure, byref, c_char, c_char_p, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from nishimori._kernels import native
 from nishimori._support.arrays import HostArray
-from nishimori._support.library import LIBRARY
 
 _SMALLEST_POWER, _LARGEST_POWER = -292, 324
 
@@ -33,13 +33,12 @@ class Place:
 @cache
 def _function() -> Any:
     """The function in C, or None where it was not compiled."""
-    try:
-        found = CDLL(str(LIBRARY)).nishimori_write_rows
-    except (OSError, AttributeError):
+    if not native.is_available():
         return None
-    found.argtypes = (c_int64, c_int64, c_void_p, c_char_p, c_int64, c_char, c_void_p, c_void_p)
-    found.restype = c_int64
-    return found
+    function = native.library().functions.nishimori_write_rows
+    function.argtypes = (c_int64, c_int64, c_void_p, c_char_p, c_int64, c_char, c_void_p, c_void_p)
+    function.restype = c_int64
+    return function
 
 
 @cache
