@@ -15,6 +15,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nishimori._calibrators.bases import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
+from nishimori._calibrators.private_sklearn import container_adapter
 from nishimori._methods.fitted_method import FittedMethod, check_map
 from nishimori._methods.traits import Traits
 from nishimori._rows.batch import Groups
@@ -27,7 +28,6 @@ from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric
 from nishimori._support.optional import import_object
-from nishimori._support.sklearn import container_adapter
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import apply_checked, in_blocks

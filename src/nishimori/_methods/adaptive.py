@@ -6,12 +6,12 @@ from typing import Any, Self, cast
 
 from nishimori._fit.adaptive import Adapted, match_both
 from nishimori._fit.match import FitInfo, Match
+from nishimori._fit.roots import Root
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._methods.record import Record
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
-from nishimori._support.roots import Root
 from nishimori.maps.temperature import Temperature
 
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from nishimori._fit.adaptive import match_both
 from nishimori._fit.floors import choose_floor
 from nishimori._fit.match import Match
+from nishimori._fit.roots import Root
 from nishimori._fit.search import find_roots, find_temperature, refusal, rounding_decides
 from nishimori._fit.temperatures import temperatures_of
 from nishimori._rows.labels import check_number_of_clusters
 from nishimori._rows.rows import counts_of_clusters
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
-from nishimori._support.roots import Root
 from nishimori.errors import InputError, NishimoriError
 
 

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nishimori._fit.roots import Point, Root
 from nishimori._sketch.contents import N_BINS, OFFSETS, Contents, different_pairs, pairs
 from nishimori._sketch.grid import Grid, Polynomial
 from nishimori._sums.moments import Moments
 from nishimori._sums.reliability import Bins, uniform_edges
 from nishimori._support.arrays import HostArray
-from nishimori._support.roots import Point, Root
 from nishimori.errors import InputError, NishimoriError, NotConvergedError, setting
 
 # If polynomials of two orders differ by a larger part of a sum of squares, there is no standard error. The better one is then

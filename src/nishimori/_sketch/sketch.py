@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
+from nishimori._fit.roots import Root
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Classes, class_labels, cluster_codes
@@ -30,7 +31,6 @@ from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text, percent
-from nishimori._support.roots import Root
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, MergeError, NishimoriError, NoRowsError
 

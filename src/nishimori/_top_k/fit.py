@@ -12,6 +12,7 @@ from math import exp, inf, sqrt
 import numpy as np
 
 from nishimori._fit.match import FitInfo, Match, refuse_uncertain
+from nishimori._fit.roots import TOLERANCE, Root
 from nishimori._fit.search import TemperatureSolution, find_roots, find_temperature
 from nishimori._fit.temperatures import Temperatures, temperatures_of
 from nishimori._kernels.row_sums import known_sums
@@ -20,7 +21,6 @@ from nishimori._sums.moments import Measure
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy, Observable, TopN
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval
-from nishimori._support.roots import TOLERANCE, Root
 from nishimori._top_k.rows import CompletedBatch, TopKRows
 from nishimori.errors import InputError, NishimoriError
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from scipy.special import expit, logit, ndtr
 
+from nishimori._fit.roots import Point, root_of
 from nishimori._support.numbers import positive
-from nishimori._support.roots import Point, root_of
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 from nishimori_paper.theory._quadrature import REACH, Array, composite, half_line, mean_absolute, normal
 from nishimori_paper.theory._teachers import Teacher, as_teacher, averages_given_score

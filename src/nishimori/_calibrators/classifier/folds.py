@@ -11,9 +11,9 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from nishimori._calibrators.classifier.response import Scorer, known_classes
+from nishimori._calibrators.private_sklearn import method_params_of_rows, safe_split
 from nishimori._rows.labels import first_names
 from nishimori._support.arrays import HostArray, smallest_normal
-from nishimori._support.sklearn import method_params_of_rows, safe_split
 from nishimori.errors import InputError
 
 # Scores that differ by this many roundings at most count as equal: a sum over some hundred features has as many.
