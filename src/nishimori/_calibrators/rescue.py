@@ -14,7 +14,7 @@ from nishimori._calibrators.bias_corrected import BiasCorrected
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
 from nishimori._methods.fitted_method import fit_checked
-from nishimori._support.warnings import Told, collect_notices, notice
+from nishimori._support.warnings import Notice, collect_notices, notice
 from nishimori.errors import (
     DegenerateDataError,
     FewErrorsWarning,
@@ -94,7 +94,7 @@ def _tell(
     calibrator: Calibrator,
     error: NishimoriError,
     fitted: ExpectationConsistency | TemperatureScaling,
-    told: Sequence[Told],
+    told: Sequence[Notice],
     where: str,
 ) -> ExpectationConsistency | TemperatureScaling:
     """Warn that a temperature of smoothed labels takes the place of a method, and why."""

@@ -29,20 +29,20 @@ def _(
         raise InputError("top_n", "be 1 for a sketch, which counts right answers of the top class", got=right.n)
     if counts and data.n_clusters is not None:
         raise counts_of_clusters()
-    found: list[Root | NishimoriError] = []
+    outcomes: list[Root | NishimoriError] = []
     for observable in observables:
         try:
             moments = data.moments(observable)
-            found.append(refusal(moments, data.census, label_name) or data.root(observable))
+            outcomes.append(refusal(moments, data.census, label_name) or data.root(observable))
         except InputError as error:
-            found.append(error.with_traceback(None))
-    roots = [(each, root) for each, root in zip(observables, found, strict=True) if isinstance(root, Root)]
+            outcomes.append(error.with_traceback(None))
+    roots = [(observable, root) for observable, root in zip(observables, outcomes, strict=True) if isinstance(root, Root)]
     gaps = None
     if roots and data.n_clusters != 1:  # there is no spread between clusters if there is one
         if data.n_clusters is not None:
             check_number_of_clusters(data.n_clusters)
         gaps = data.gaps(roots, counts=counts)
-    return Match(observables, tuple(found), data.census, 1, gaps)
+    return Match(observables, tuple(outcomes), data.census, 1, gaps)
 
 
 find_temperature.register(Sketch)(find_temperature.of_rows)

@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori._kernels.row_sums import RowSums, gives_node_sums, node_sums, reads_stored, row_sums, takes_unchecked
 from nishimori._rows.batch import Batch
-from nishimori._sketch.clusters import SketchClusters, Squares, Terms, crossed_products, of_rows, sums_per_bin
+from nishimori._sketch.clusters import SketchClusters, Squares, Terms, crossed_products, squares_of_rows, sums_per_bin
 from nishimori._sketch.contents import ENDS, N_BINS, Contents, counts_of, pairs
 from nishimori._sketch.grid import Grid
 from nishimori._sums.census import Count
@@ -72,23 +72,27 @@ class Survey:
     @property
     def _places(self) -> list[int] | None:
         """The places of the observables among the built-in ones, which are those that kernels know; None if one is another."""
-        known, kinds = list(BUILT_IN), [type(each) for each in self.observables]
-        return [known.index(kind) for kind in kinds] if {*kinds} <= {*known} else None
+        built_in, kinds = list(BUILT_IN), [type(observable) for observable in self.observables]
+        return [built_in.index(kind) for kind in kinds] if {*kinds} <= {*built_in} else None
 
     def with_clusters(self, batch: Batch, clusters: SketchClusters | None) -> Contents:
         """The sums of a batch; a cluster that may go on in the next batch is left out of the squares."""
-        total, room = self.empty, Room(ENDS + len(self.grid.betas), min(batch.n_rows, _AT_ONCE))
+        total, workspace = self.empty, Workspace(ENDS + len(self.grid.betas), min(batch.n_rows, _AT_ONCE))
         for part in _parts(batch):
-            ends, sums, found = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
-            truth = Truth.of(found)
-            others = {i: self._gaps(each, part) for i, each in enumerate(self.observables) if type(each) not in BUILT_IN}
+            ends, sums, kernel_sums = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
+            truth = Truth.from_row_sums(kernel_sums)
+            others = {
+                i: self._gaps(observable, part)
+                for i, observable in enumerate(self.observables)
+                if type(observable) not in BUILT_IN
+            }
             for start in range(0, part.n_rows, _AT_ONCE):
                 some = slice(start, start + _AT_ONCE)
-                rows = NodeRows.of(ends[:, :, some], sums[:, :, some], truth.at(some), room)
-                contents, terms = self._sums(rows, {i: (each[:, :, some], o[some]) for i, (each, o) in others.items()})
-                squares = of_rows(terms) if clusters is None else clusters.squares(terms)
+                rows = NodeRows.from_power_sums(ends[:, :, some], sums[:, :, some], truth.at(some), workspace)
+                contents, terms = self._sums(rows, {i: (gaps[:, :, some], o[some]) for i, (gaps, o) in others.items()})
+                squares = squares_of_rows(terms) if clusters is None else clusters.squares(terms)
                 total = total + contents + self.of_squares(squares)
-            census = Count(Confidence()).of_found(part, found)
+            census = Count(Confidence()).of_found(part, kernel_sums)
             total = total + replace(self.empty, counts=counts_of(census, int(part.logits.shape[1])))
         return total
 
@@ -109,31 +113,31 @@ class Survey:
         ready = observable._on(batch)
         distributions = [Gibbs(batch, beta) for beta in (inf, *self.judged[:-1])]
         observed = ready.observed(distributions[0])
-        found = [[arrays.on_host(each) for each in ready.gap(gibbs, observed)[:4]] for gibbs in distributions]
-        return np.array(found).transpose(1, 0, 2), arrays.on_host(observed)
+        gaps = [[arrays.on_host(values) for values in ready.gap(gibbs, observed)[:4]] for gibbs in distributions]
+        return np.array(gaps).transpose(1, 0, 2), arrays.on_host(observed)
 
     def _sums(self, rows: "NodeRows", others: dict[int, tuple[HostArray, HostArray]]) -> tuple[Contents, Terms]:
         """The sums of some rows, and what their squares are made of."""
         w, many = rows.truth.weights, range(len(self.observables))
         with np.errstate(invalid="ignore", over="ignore"):  # a masked true class has an infinite loss
-            found = [_gap_of(*others[i], w) if i in others else BUILT_IN[type(self.observables[i])](rows) for i in many]
-            weighted = [rows.weigh(gap.value) for gap in found]
-            plain = np.array([np.einsum("nr,nr->n", weighted[i], found[j].value) for i, j in pairs(len(found))])
-            crossed = crossed_products(weighted, [gap.value for gap in found])
+            gaps = [_gap_of(*others[i], w) if i in others else BUILT_IN[type(self.observables[i])](rows) for i in many]
+            weighted = [rows.weigh(gap.value) for gap in gaps]
+            plain = np.array([np.einsum("nr,nr->n", weighted[i], gaps[j].value) for i, j in pairs(len(gaps))])
+            crossed = crossed_products(weighted, [gap.value for gap in gaps])
             bins = rows.bins
             contents = replace(
                 self.empty,
                 weights=np.array([w.sum(), 0.0, 0.0]),
-                observed=np.array([gap.observed for gap in found]),
-                moments=_sort_by_beta(np.array([gap.sums for gap in found])),
+                observed=np.array([gap.observed for gap in gaps]),
+                moments=_sort_by_beta(np.array([gap.sums for gap in gaps])),
                 products=_sort_by_beta(np.stack([plain, np.zeros_like(plain)], axis=1)),
                 crossed=np.stack([crossed, np.zeros_like(crossed)], axis=1),
                 curves=rows.curves(np.array(self.grid.betas)),
                 bins=np.concatenate([rows.claimed, np.zeros((2, len(bins), N_BINS))]),
             )
             misses = rows.weigh(rows.miss[ENDS:])
-        known = (rows.claimed[0], plain, crossed) if rows.truth.is_even else (None, None, None)
-        return contents, Terms(w, weighted, bins, misses, *known)
+        squares = (rows.claimed[0], plain, crossed) if rows.truth.is_even else (None, None, None)
+        return contents, Terms(w, weighted, bins, misses, *squares)
 
 
 def _sort_by_beta(sums: HostArray) -> HostArray:
@@ -148,10 +152,10 @@ def _gap_of(gaps: HostArray, observed: HostArray, weights: HostArray) -> "NodeGa
 def _parts(batch: Batch) -> Iterator[Batch]:
     for start in range(0, batch.n_rows, _ROWS):
         rows = slice(start, start + _ROWS)
-        given = None if batch.given is None else batch.given[rows, ...]
+        passed = None if batch.given is None else batch.given[rows, ...]
         stored = None if batch.stored is None else batch.stored[rows, ...]
         logits = batch.logits[rows, ...]
-        yield replace(batch, logits=logits, labels=batch.labels[rows], weights=batch.weights[rows], given=given, stored=stored)
+        yield replace(batch, logits=logits, labels=batch.labels[rows], weights=batch.weights[rows], given=passed, stored=stored)
 
 
 def bin_scale(rounding: float) -> float:
@@ -177,7 +181,7 @@ class Truth:
     rounding: float  # of confidences, relative
 
     @classmethod
-    def of(cls, rows: RowSums) -> "Truth":
+    def from_row_sums(cls, rows: RowSums) -> "Truth":
         right, drops, weights = (arrays.on_host(x) for x in (rows.right, rows.label_drops, rows.batch.weights))
         return cls(right, drops, weights, rows.batch.rounding)
 
@@ -228,7 +232,7 @@ def _sums_at_ends(batch: Batch) -> Array:
     return xp.stack([xp.stack([ties - 1, xp.zeros_like(ties)]), at_zero])
 
 
-class Room:
+class Workspace:
     """Arrays that are used again for the next rows: to get new ones takes ten times as long as the arithmetic."""
 
     def __init__(self, n_nodes: int, n_rows: int) -> None:
@@ -258,7 +262,7 @@ class NodeRows:
     """Some rows with their averages at both ends and at each node, (ends and nodes, rows)."""
 
     truth: Truth
-    room: Room
+    workspace: Workspace
     powers: HostArray  # power sums (nodes and beyond, 4, rows)
     rest: HostArray
     confidence: HostArray
@@ -267,11 +271,11 @@ class NodeRows:
     square: HostArray
 
     @classmethod
-    def of(cls, ends: HostArray, powers: HostArray, truth: Truth, room: Room) -> "NodeRows":
+    def from_power_sums(cls, ends: HostArray, powers: HostArray, truth: Truth, workspace: Workspace) -> "NodeRows":
         """The rows at the nodes, from power sums 0 and 1 at both ends, and 0 to 3 at the nodes and beyond the last one."""
-        room.clear(len(truth.weights))
-        rest, confidence, doubt, mean, square = (room.array() for _ in range(5))
-        n_nodes = room.n_nodes - ENDS
+        workspace.clear(len(truth.weights))
+        rest, confidence, doubt, mean, square = (workspace.array() for _ in range(5))
+        n_nodes = workspace.n_nodes - ENDS
         rest[:ENDS], rest[ENDS:] = ends[:, 0], powers[:n_nodes, 0]
         np.add(rest, 1, out=confidence)
         np.divide(1, confidence, out=confidence)
@@ -280,22 +284,18 @@ class NodeRows:
         np.multiply(powers[:n_nodes, 1], confidence[ENDS:], out=mean[ENDS:])
         square[:ENDS] = 0
         np.multiply(powers[:n_nodes, 2], confidence[ENDS:], out=square[ENDS:])
-        return cls(truth, room, powers, rest, confidence, doubt, mean, square)
+        return cls(truth, workspace, powers, rest, confidence, doubt, mean, square)
 
     def weigh(self, values: HostArray) -> HostArray:
         """The values times the weights, which may be the values themselves."""
         if self.truth.is_even:
             return values
-        return np.multiply(values, self.truth.weights, out=self.room.array(self.room_above(values)))
-
-    def room_above(self, values: HostArray) -> int:
-        """How many of the ends and nodes an array leaves out."""
-        return len(self.rest) - len(values)
+        return np.multiply(values, self.truth.weights, out=self.workspace.array(len(self.rest) - len(values)))
 
     @cached_property
     def miss(self) -> HostArray:
         """Confidence minus right or wrong, with all its digits."""
-        miss = np.negative(self.doubt, out=self.room.array())
+        miss = np.negative(self.doubt, out=self.workspace.array())
         np.copyto(miss, self.confidence, where=~self.truth.right)
         return miss
 
@@ -303,10 +303,10 @@ class NodeRows:
     def bins(self) -> HostArray:
         """The bin of each row at each node, counted over all nodes; a confidence on an edge is in the bin below it."""
         claims = self.confidence[ENDS:]
-        numbers = np.multiply(claims, bin_scale(self.truth.rounding), out=self.room.array(ENDS))
+        numbers = np.multiply(claims, bin_scale(self.truth.rounding), out=self.workspace.array(ENDS))
         np.ceil(numbers, out=numbers)
         numbers += (N_BINS * np.arange(len(claims)) - 1)[:, None]
-        bins = self.room.array(ENDS).view(np.int64)
+        bins = self.workspace.array(ENDS).view(np.int64)
         np.copyto(bins, numbers, casting="unsafe")
         return bins
 
@@ -334,7 +334,7 @@ class NodeRows:
     @cached_property
     def _slope(self) -> HostArray:
         """Minus the slope of the confidence of each row, times its weight."""
-        return np.multiply(self.confidence, self._weighted_mean, out=self.room.array())
+        return np.multiply(self.confidence, self._weighted_mean, out=self.workspace.array())
 
     @cached_property
     def _weighted_confidence(self) -> HostArray:
@@ -352,12 +352,12 @@ class NodeRows:
         """The gap of the logit."""
         truth, mean = self.truth, self._weighted_mean
         first, second = mean.sum(axis=1), self.square @ truth.weights
-        squared = np.multiply(self.mean, self.mean, out=self.room.array())
+        squared = np.multiply(self.mean, self.mean, out=self.workspace.array())
         slope = second - squared @ truth.weights
         curvature = 2 * _dot(mean, squared) - 3 * _dot(mean, self.square)
         curvature[ENDS:] += _dot(self.powers[: len(self.rest) - ENDS, 3], self._weighted_confidence[ENDS:])
         sums = np.array([first - truth.drops_sum, -first - truth.drops_sum, slope, curvature])
-        value = np.subtract(self.mean, truth.label_drops, out=self.room.array())
+        value = np.subtract(self.mean, truth.label_drops, out=self.workspace.array())
         return NodeGap(value, sums, truth.drops_sum)
 
     def curves(self, nodes: HostArray) -> HostArray:
@@ -369,7 +369,7 @@ class NodeRows:
 
     def _log_partition(self) -> HostArray:
         """log(1 + rest): a logarithm and what its argument rounds away, which is faster than NumPy's log1p."""
-        rest, rounded, lost = self.rest[ENDS:], self.room.array(ENDS), self.room.array(ENDS)
+        rest, rounded, lost = self.rest[ENDS:], self.workspace.array(ENDS), self.workspace.array(ENDS)
         np.add(rest, 1, out=rounded)
         np.subtract(rounded, 1, out=lost)
         np.subtract(rest, lost, out=lost)
@@ -381,9 +381,9 @@ class NodeRows:
         """Σw times Brier score and its slope: from Σp² and p of the true class, which is the top class where that is right."""
         truth, top, mean, wrong = self.truth, self.confidence[ENDS:], self.mean[ENDS:], self._wrong
         doubled, doubled_drops = (self.powers[len(self.powers) - len(nodes) :, order] for order in (0, 1))
-        squares = np.multiply(top, self._weighted_confidence[ENDS:], out=self.room.array(ENDS))
-        others = np.multiply(doubled, squares, out=self.room.array(ENDS))  # Σp² of the other classes, times the weight
-        doubts = np.multiply(self.doubt[ENDS:], self.doubt[ENDS:], out=self.room.array(ENDS))
+        squares = np.multiply(top, self._weighted_confidence[ENDS:], out=self.workspace.array(ENDS))
+        others = np.multiply(doubled, squares, out=self.workspace.array(ENDS))  # Σp² of the other classes, times the weight
+        doubts = np.multiply(self.doubt[ENDS:], self.doubt[ENDS:], out=self.workspace.array(ENDS))
         true = np.exp(nodes[:, None] * truth.label_drops[wrong]) * top[:, wrong]
         drops = np.where(true > 0, truth.label_drops[wrong], 0.0)  # a masked class has no weight, and an infinite drop
         of_wrong = truth.weights[wrong]
@@ -395,8 +395,8 @@ class NodeRows:
 
 def _dot(one: HostArray, two: HostArray) -> HostArray:
     """The sum over rows of a product."""
-    found: HostArray = np.einsum("nr,nr->n", one, two)
-    return found
+    sums: HostArray = np.einsum("nr,nr->n", one, two)
+    return sums
 
 
 BUILT_IN = {Confidence: NodeRows.of_confidence, Energy: NodeRows.of_energy}

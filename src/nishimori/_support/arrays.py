@@ -216,7 +216,7 @@ def are_ones(weights: Array) -> bool:
 def rows_at(x: Array, index: Array) -> Array:
     """The rows of ``x`` whose numbers are in ``index``, which is a NumPy array or lies beside ``x``."""
     if len(x.shape) > 2:  # NumPy's or PyTorch's
-        return x[tuple(on_device_of(each, x) for each in np.unravel_index(on_host(index), x.shape[:-1]))]
+        return x[tuple(on_device_of(axis_index, x) for axis_index in np.unravel_index(on_host(index), x.shape[:-1]))]
     if isinstance(x, np.ndarray):
         return x[index]  # `take` would first copy all rows of a view
     return namespace(x).take(x, on_device_of(index, x) if isinstance(index, np.ndarray) else index, axis=0)

@@ -51,7 +51,7 @@ def _(
             remedy="Use the method 'ec' or 'ts'.",
         )
     matched = BoundedMatch(data, observable, counts=counts)
-    (temperature,) = matched.found
+    (temperature,) = matched.temperatures
     if temperature.error is not None:
         raise temperature.error
     assert temperature.value is not None
@@ -71,7 +71,7 @@ def _(
     matched = BoundedMatch(data, *BUILT_IN.values(), counts=counts)
     if warn:
         matched.warn()
-    ec, ts = matched.found
+    ec, ts = matched.temperatures
     return Temperatures(
         ec=ec.value,
         ts=ts.value,
@@ -113,11 +113,13 @@ class BoundedMatch:
     def __init__(self, data: TopKRows, *observables: Observable, counts: bool = False) -> None:
         self.data = data
         self.observables = observables
-        self._asked = tuple(each for each in observables if not isinstance(each, Energy) or not data.n_unknown)
-        right = next((each for each in observables if isinstance(each, TopN)), None)
+        self._measurable = tuple(
+            observable for observable in observables if not isinstance(observable, Energy) or not data.n_unknown
+        )
+        right = next((observable for observable in observables if isinstance(observable, TopN)), None)
         if right is not None and right.n > data.n_listed:
             raise InputError("top_n", f"be at most the number of listed classes per sample, {data.n_listed}", got=right.n)
-        searched = self._asked or (Confidence(),)  # which counts the rows
+        searched = self._measurable or (Confidence(),)  # which counts the rows
         name = data.labels_name
         self.even: Match = find_roots(data.even, *searched, right=right, label_name=name, counts=counts)
         self.concentrated: Match = find_roots(data.concentrated, *searched, right=right, label_name=name, counts=counts)
@@ -128,9 +130,9 @@ class BoundedMatch:
         return self.even.n_passes + self.concentrated.n_passes
 
     @cached_property
-    def found(self) -> tuple[BoundedTemperature, ...]:
+    def temperatures(self) -> tuple[BoundedTemperature, ...]:
         """What is known about each observable."""
-        return tuple(self._bounded_temperature(each) for each in self.observables)
+        return tuple(self._bounded_temperature(observable) for observable in self.observables)
 
     def warn(self) -> None:
         """Say what makes the temperatures uncertain."""
@@ -139,23 +141,23 @@ class BoundedMatch:
 
     def fit_info(self, position: int) -> FitInfo:
         """How one temperature was found; its residual is that of the even completion, at the middle of the bounds."""
-        found = self.found[position]
-        assert found.value is not None
-        own = self._asked.index(found.observable)
-        gaps = self.data.even.gather(Measure(((found.observable, (1 / found.value,)),)))
+        temperature = self.temperatures[position]
+        assert temperature.value is not None
+        own = self._measurable.index(temperature.observable)
+        gaps = self.data.even.gather(Measure(((temperature.observable, (1 / temperature.value,)),)))
         residual = float(gaps.items[0].gap[0])
         return replace(
             self.even.fit_info(own),
             residual=residual,
             n_passes=self.n_passes + 1,
             is_measured=True,
-            temperature_se=found.se,
+            temperature_se=temperature.se,
         )
 
     def _bounded_temperature(self, observable: Observable) -> BoundedTemperature:
-        if observable not in self._asked:
+        if observable not in self._measurable:
             return BoundedTemperature(observable, None, None, self._unknown_labels())
-        position = self._asked.index(observable)
+        position = self._measurable.index(observable)
         root = self.even.roots[position]
         is_energy = isinstance(observable, Energy)
         if isinstance(root, NishimoriError):
@@ -165,7 +167,7 @@ class BoundedMatch:
             bounds = Interval(coldest, inf)
             return BoundedTemperature(observable, bounds, None, self._too_wide(bounds, None))
         bounds = self._widen(self._energy_bounds(root) if is_energy else _between(root, self.concentrated, position), root)
-        errors = [each for one in (self.even, self.concentrated) if (each := one.standard_error(position)) is not None]
+        errors = [error for one in (self.even, self.concentrated) if (error := one.standard_error(position)) is not None]
         # Where the two are far from each other, the error of the hotter one may exceed any width.
         is_close = bool(errors) and bounds.high - bounds.low < min(errors)
         se = max(errors) if is_close else min(errors, default=None)
@@ -222,7 +224,7 @@ class BoundedMatch:
                 f"{bounds.high:.4g} possible, which is not narrower than its standard error, {error}"
             ),
             remedy=(
-                f"Ask the model for more log-probabilities per sample than {self.data.given.k}, or use the bounds, "
+                f"Ask the model for more log-probabilities per sample than {self.data.lists.k}, or use the bounds, "
                 "which `nishimori.temperatures` returns."
             ),
         )
@@ -253,10 +255,10 @@ class EnergyGaps:
     def __call__(self, batch: Batch) -> EnergySums:
         assert isinstance(batch, CompletedBatch)
         assert batch.tails is not None
-        known = known_sums(batch, (self.beta,), 1)
-        rest, slopes = known.at(self.beta)
-        bounds = batch.tails.energies(self.beta, 1 + rest, slopes, known.found.peak)
-        return EnergySums(np.array([batch.total(each - known.label_drops) for each in bounds]), batch.weight)
+        sums = known_sums(batch, (self.beta,), 1)
+        rest, slopes = sums.at(self.beta)
+        bounds = batch.tails.energies(self.beta, 1 + rest, slopes, sums.found.peak)
+        return EnergySums(np.array([batch.total(energy - sums.label_drops) for energy in bounds]), batch.weight)
 
 
 def _between(even: Root, concentrated: Match, position: int) -> Interval:

@@ -20,7 +20,7 @@ from nishimori._rows.labels import first_names
 from nishimori._sums.groups import Grouping
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy
 from nishimori._support.arrays import HostArray
-from nishimori._support.warnings import Told, collect_notices, notice
+from nishimori._support.warnings import Notice, collect_notices, notice
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NishimoriError, NotConvergedError, NoTemperatureError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
@@ -133,7 +133,7 @@ def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
 
 def _fit_per_label(method: Calibrator, rows: Decisions) -> LabelFit:
     fits: list[Calibrator | None] = []
-    told: dict[Told, list[Any]] = {}
+    told: dict[Notice, list[Any]] = {}
     reasons: list[str] = []
     for _ in rows:  # which checks the values, with their places in the table
         pass
@@ -166,7 +166,7 @@ def _fit_per_label(method: Calibrator, rows: Decisions) -> LabelFit:
     )
 
 
-def _tell(told: dict[Told, list[Any]]) -> None:
+def _tell(told: dict[Notice, list[Any]]) -> None:
     """The notices of fits to single labels, each once, with the names of its labels."""
     few = [name for (_, category), names in told.items() if category is FewErrorsWarning for name in names]
     if few:

@@ -59,10 +59,10 @@ def header(stream: IO[bytes], size: int, where: str) -> Header:
             f"{where} holds pickled Python objects, which are never loaded. Save scores as an array of numbers. "
             "Save labels as numbers or text, as with labels.astype('U')."
         )
-    expected, found = prod(shape) * dtype.itemsize, size - start.tell()
-    if any(length < 0 for length in shape) or expected != found:
+    expected, n_bytes = prod(shape) * dtype.itemsize, size - start.tell()
+    if any(length < 0 for length in shape) or expected != n_bytes:
         raise FormatError(
-            f"{where} is truncated or damaged: its header describes {_number(expected)} bytes, and there are {found}. "
+            f"{where} is truncated or damaged: its header describes {_number(expected)} bytes, and there are {n_bytes}. "
             "Save it again with NumPy."
         )
     return Header(shape, bool(fortran_order) and len(shape) > 1, dtype, start.tell())
@@ -80,19 +80,19 @@ def header_of(path: Path) -> Header:
         return header(file, size, str(path))
 
 
-def memory_map(path: Path, found: Header) -> HostArray:
+def memory_map(path: Path, about: Header) -> HostArray:
     """A memory map of a .npy file."""
-    order = "F" if found.fortran_order else "C"
-    return np.asarray(np.memmap(path, found.dtype, "r", found.length, found.shape or (1,), order))  # type: ignore[call-overload]
+    order = "F" if about.fortran_order else "C"
+    return np.asarray(np.memmap(path, about.dtype, "r", about.length, about.shape or (1,), order))  # type: ignore[call-overload]
 
 
 def array_file(path: Path) -> StoredArray:
     """The array in a .npy file, which is memory-mapped."""
-    found = header_of(path)
-    if 0 in found.shape or not found.dtype.itemsize:  # nothing can be mapped
-        return StoredArray(str(path), found.shape, found.dtype, lambda _: iter(()))
-    rows = memory_map(path, found)
-    return StoredArray(str(path), found.shape, found.dtype, parts_from_slices(len(rows), lambda start, stop: rows[start:stop]))
+    about = header_of(path)
+    if 0 in about.shape or not about.dtype.itemsize:  # nothing can be mapped
+        return StoredArray(str(path), about.shape, about.dtype, lambda _: iter(()))
+    rows = memory_map(path, about)
+    return StoredArray(str(path), about.shape, about.dtype, parts_from_slices(len(rows), lambda start, stop: rows[start:stop]))
 
 
 class NpyFile(Sliced):
@@ -184,29 +184,29 @@ class NpzArchive:
         if member.compress_type not in _READABLE:
             raise FormatError(f"{where} is compressed in a way that NumPy does not use. {self._remedy}")
         with self._damage(where), self._zip.open(member) as stream:
-            found = header(stream, member.file_size, where)
-        n_bytes = member.file_size - found.length
+            about = header(stream, member.file_size, where)
+        n_bytes = member.file_size - about.length
         if n_bytes > max(_HARMLESS, _RATIO * member.compress_size):
             raise FormatError(
                 f"{where} would grow from {member.compress_size} to {n_bytes} bytes, more than real arrays do. {self._remedy}"
             )
-        if found.fortran_order and n_bytes > _LARGEST_TRANSPOSED:
+        if about.fortran_order and n_bytes > _LARGEST_TRANSPOSED:
             raise FormatError(
                 f"{where} is stored column by column (in Fortran order), so its rows cannot be read one after another. "
                 "Save numpy.ascontiguousarray of it."
             )
-        return StoredArray(where, found.shape, found.dtype, lambda n_rows: self._parts(member, found, where, n_rows))
+        return StoredArray(where, about.shape, about.dtype, lambda n_rows: self._parts(member, about, where, n_rows))
 
-    def _parts(self, member: zipfile.ZipInfo, found: Header, where: str, n_rows: int) -> Iterator[HostArray]:
-        shape = found.shape or (1,)
-        if found.fortran_order:
+    def _parts(self, member: zipfile.ZipInfo, about: Header, where: str, n_rows: int) -> Iterator[HostArray]:
+        shape = about.shape or (1,)
+        if about.fortran_order:
             shape, n_rows, wanted = shape[::-1], shape[-1], n_rows
         with self._damage(where), self._zip.open(member) as stream:
-            stream.read(found.length)
+            stream.read(about.length)
             for start in range(0, shape[0], n_rows):
                 rows = (min(n_rows, shape[0] - start), *shape[1:])
-                block = np.frombuffer(_exactly(stream, rows[0] * row_bytes(rows, found.dtype)), found.dtype).reshape(rows)
-                if not found.fortran_order:
+                block = np.frombuffer(_exactly(stream, rows[0] * row_bytes(rows, about.dtype)), about.dtype).reshape(rows)
+                if not about.fortran_order:
                     yield block
                     continue
                 turned = np.ascontiguousarray(block.T)
