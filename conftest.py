@@ -27,7 +27,7 @@ collect_ignore = ["tests/helpers", "tests/measured", "tests/contract/without_pap
 # Modules and folders, as patterns of their paths below this folder, and the package that all of their tests and examples need.
 NEEDED = {
     "src/nishimori/_kernels/triton*.py": "torch",
-    "src/nishimori/_dask/places.py": "dask",
+    "src/nishimori/_dask/*.py": "dask",
     "paper/src/nishimori_paper/models/*.py": "torch",
     "paper/src/nishimori_paper/training/_[nt]*.py": "torch",
     "paper/src/nishimori_paper/training/_pixels.py": "torch",

@@ -2,7 +2,7 @@
 
 The kernel is C without Python's API (``src/nishimori/_kernels/native.c``), so that one wheel per platform serves every version
 of Python. It is compiled once per set of instructions and linked into one library, which `nishimori._kernels.native` loads with
-ctypes; the writing of numbers as text goes with it (``src/nishimori/_support/decimals.c``). That is a few calls of a C
+ctypes; the writing of numbers as text goes with it (``src/nishimori/_files/tables/decimals.c``). That is a few calls of a C
 compiler. Hatchling builds the rest of the wheel already and can call them; scikit-build-core
 would add CMake, and its answer to a missing compiler is an error. Here the install then succeeds, and NumPy does the work. With
 the environment variable ``NISHIMORI_REQUIRE_NATIVE=1`` a build that fails is an error.
@@ -33,7 +33,7 @@ SOURCES = (
     *("native.c", "native_rows.h", "native_sketch.h"),
     *("native_probabilities.h", "native_weights.h", "native_scores.h", "native_groups.h"),
 )
-TEXT = KERNELS.parent / "_support" / "decimals.c"
+TEXT = KERNELS.parent / "_files" / "tables" / "decimals.c"
 LIBRARY = {"win32": "nishimori.dll", "darwin": "libnishimori.dylib"}.get(sys.platform, "libnishimori.so")
 
 # Never -ffast-math, nor any flag that it stands for and that changes what NaN, infinities or subnormal numbers do: given to the

@@ -182,7 +182,7 @@ def left_by_ec(distances, log_beta, counts):
 
 def at_epoch(logits, labels):
     """Both temperatures, fitted to test images, and what EC leaves; and the log β of EC."""
-    distances = Distances.of(logits, labels)
+    distances = Distances.from_logits(logits, labels)
     at = roots(distances)
     parts = decomposition(distances)
     z = np.asarray(logits, dtype=np.float64)

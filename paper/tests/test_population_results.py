@@ -160,7 +160,7 @@ def test_what_ec_leaves_is_the_mean_square_of_the_profile():
     found, distances, log_beta = at_epoch(logits, labels)
     left = left_by_ec(distances, log_beta, counts)
     assert left[0] == pytest.approx(found["rms_after"] ** 2, rel=0.02)
-    again = [Distances.of(logits[some], labels[some]) for some in (np.repeat(np.arange(3000), row) for row in counts)]
+    again = [Distances.from_logits(logits[some], labels[some]) for some in (np.repeat(np.arange(3000), row) for row in counts)]
     exact = [root_mean_square(profile(each, roots(each).ec)) ** 2 for each in again]
     # To first order in T, and samples near the ends of bins are in the other one: right for the spread.
     assert np.corrcoef(left[1:], exact)[0, 1] > 0.95
@@ -183,7 +183,7 @@ def test_logits_that_grow_only_change_the_temperature():
     a, b = (each - each.mean(axis=1, keepdims=True) for each in (logits.astype(float), other.astype(float)))
     assert found["r2"][0] == pytest.approx(np.corrcoef(a.ravel(), b.ravel())[0, 1] ** 2, rel=1e-3)
     again = np.repeat(np.arange(2000), counts[1])
-    expected = [-roots(Distances.of(z[again], labels[again])).ec for z in (logits, other)]
+    expected = [-roots(Distances.from_logits(z[again], labels[again])).ec for z in (logits, other)]
     assert found["growth of T"][2] == pytest.approx(expected[1] - expected[0], abs=0.005)
 
 

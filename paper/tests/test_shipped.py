@@ -233,7 +233,7 @@ def test_the_difference_of_temperatures_has_the_error_of_a_jackknife_over_docume
     left = []
     for document in np.unique(data.documents):
         some = data.take(data.documents != document)
-        ec, ts = measures.roots(measures.Distances.of(some.logits, some.labels))
+        ec, ts = measures.roots(measures.Distances.from_logits(some.logits, some.labels))
         left.append(ec - ts)
     n = len(left)
     assert found["difference_se_document"] == pytest.approx(np.sqrt((n - 1) / n * np.sum((left - np.mean(left)) ** 2)), rel=0.1)

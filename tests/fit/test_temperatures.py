@@ -247,7 +247,7 @@ def test_both_errors_are_kept_and_do_not_keep_the_data():
 
 
 def test_an_error_that_a_search_raises_does_not_keep_the_data_either(monkeypatch):
-    monkeypatch.setattr("nishimori._support.roots.LIMIT", 1)
+    monkeypatch.setattr("nishimori._fit.roots.LIMIT", 1)
     logits, labels = reference.drawn(100, 4)
     there = weakref.ref(logits)
     found = temperatures_of(open_rows(logits, labels), starts={"ec": 100.0, "ts": 100.0})

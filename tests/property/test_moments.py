@@ -8,11 +8,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from nishimori._fit.roots import Root
 from nishimori._fit.search import match
 from nishimori._rows import entry
 from nishimori._sums.moments import measure
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
-from nishimori._support.roots import Root
 
 # Constant rows of 0.25 are among the logits that hypothesis likes.
 pytestmark = pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")

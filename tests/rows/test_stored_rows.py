@@ -10,7 +10,7 @@ from own_process import measure
 
 import nishimori
 from nishimori import ExpectationConsistency
-from nishimori._files.npy_files import NpyFile
+from nishimori._files.arrays.numpy_files import NpyFile
 from nishimori._rows.stored_rows import Chunked, Mapped
 from nishimori.errors import FormatError, InputError
 

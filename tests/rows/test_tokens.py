@@ -9,7 +9,7 @@ from token_cases import CLASSES, COUNTED, DOCUMENTS, FLAT, IGNORED, LABELS, LOGI
 
 import nishimori
 from nishimori import Sketch
-from nishimori._files.npy_files import NpyFile
+from nishimori._files.arrays.numpy_files import NpyFile
 from nishimori._rows.stored_rows import Chunked
 from nishimori._support.arrays import merge_leading, rows_at, rows_between
 from nishimori.errors import InputError

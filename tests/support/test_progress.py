@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from nishimori._support import progress_bar
-from nishimori._support.progress import begin_step, say, show_progress, silent
+from nishimori._support.progress import begin_step, print_line, show_progress, silent
 from nishimori._support.progress_bar import Pace
 from nishimori.errors import InputError
 
@@ -103,7 +103,7 @@ def test_passes_that_are_over_soon_show_neither_their_numbers_nor_their_number(l
 def test_a_note_in_a_file_is_one_line(monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    say("Wrote calibration.json and some other files", label="warning:")
+    print_line("Wrote calibration.json and some other files", label="warning:")
     assert sys.stderr.getvalue() == "warning: Wrote calibration.json and some other files\n"
 
 
@@ -111,7 +111,7 @@ def test_a_note_on_a_terminal_fits_it(monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    say("Wrote the-calibration-of-the-model-that-is-shipped.json and some other files", label="warning:", style="bold")
+    print_line("Wrote the-calibration-of-the-model-that-is-shipped.json and some other files", label="warning:", style="bold")
     shown = re.sub(r"\x1b\[[0-9;]*m", "", sys.stderr.getvalue())
     assert shown.splitlines() == [
         "warning: Wrote",

@@ -147,7 +147,7 @@ def test_curves_of_the_ece_are_those_of_the_metric_for_any_weights():
     test = data.load(AUTHORS).test
     part = Labelled(test.logits[:2000], test.labels[:2000])
     grid = np.array([1.2, 1.5, 1.8])
-    curves = _minimum.EceCurves.of(part, grid)
+    curves = _minimum.EceCurves.from_labelled(part, grid)
     weights = np.random.default_rng(0).integers(0, 3, size=2000).astype(float)
     # All copies of a sample that lies on the edge of two bins belong to one of them, which is another one than in the metric.
     for w, tolerance in ((np.ones(2000), 5e-4), (weights, 2e-3)):

@@ -56,7 +56,7 @@ def test_the_ts_condition_is_the_gap_weighted_by_the_margin_and_a_rest_among_wro
     T = 1.7
     ec, ts, weighted, rest = by_hand(z, y, T)
     assert ts == pytest.approx(weighted + rest, abs=1e-12)
-    sums = Distances.of(z, y).at(-log(T))
+    sums = Distances.from_logits(z, y).at(-log(T))
     np.testing.assert_allclose(
         [sums.gap.mean(), T * sums.ts_gap.mean(), T * (sums.margin * sums.gap).mean(), T * sums.rest.mean()],
         [ec, ts, weighted, rest],
@@ -71,7 +71,7 @@ def test_both_slopes_are_derivatives_in_the_logarithm_of_the_inverse_temperature
     z, y = drawn(50, 4)
     T, h = 1.3, 1e-5
     before, after = by_hand(z, y, T * exp(h)), by_hand(z, y, T * exp(-h))
-    sums = Distances.of(z, y).at(-log(T))
+    sums = Distances.from_logits(z, y).at(-log(T))
     assert sums.slope.mean() == pytest.approx((after[0] - before[0]) / (2 * h), rel=1e-6)
     assert sums.ts_slope.mean() == pytest.approx((after[1] - before[1]) / (2 * h) / T, rel=1e-6)
 
@@ -79,17 +79,17 @@ def test_both_slopes_are_derivatives_in_the_logarithm_of_the_inverse_temperature
 def test_random_labels_are_averaged_over_all_labels():
     z, y = drawn(40, 3)
     noise = np.where(y == 0, 0.25, 0.0)
-    found = Distances.of(z, y, noise).at(0.2)
-    expected = {name: (1 - noise) * getattr(Distances.of(z, y).at(0.2), name) for name in ("gap", "ts_gap", "rest")}
+    found = Distances.from_logits(z, y, noise).at(0.2)
+    expected = {name: (1 - noise) * getattr(Distances.from_logits(z, y).at(0.2), name) for name in ("gap", "ts_gap", "rest")}
     for label in range(3):
-        replaced = Distances.of(z, np.full(40, label)).at(0.2)
+        replaced = Distances.from_logits(z, np.full(40, label)).at(0.2)
         expected = {name: value + noise / 3 * getattr(replaced, name) for name, value in expected.items()}
     for name, value in expected.items():
         np.testing.assert_allclose(getattr(found, name), value, atol=1e-12)
 
 
 def test_margins_of_very_confident_samples_are_finite():
-    sums = Distances.of([[0.0, -2000.0, -3000.0], [1.0, 0.0, 0.5]], [0, 1]).at(0.0)
+    sums = Distances.from_logits([[0.0, -2000.0, -3000.0], [1.0, 0.0, 0.5]], [0, 1]).at(0.0)
     np.testing.assert_allclose(sums.margin[0], 2000.0)
     assert np.isfinite(np.array(sums)).all()
 
@@ -98,7 +98,7 @@ def test_margins_of_very_confident_samples_are_finite():
 def test_the_roots_are_the_temperatures_of_the_library(name):
     test = data.load(name).test
     found = temperatures(test.logits, test.labels)
-    ec, ts = roots(Distances.of(test.logits, test.labels))
+    ec, ts = roots(Distances.from_logits(test.logits, test.labels))
     assert exp(-ec) == pytest.approx(found.ec, rel=1e-6)
     assert exp(-ts) == pytest.approx(found.ts, rel=1e-6)
 
@@ -111,7 +111,7 @@ def test_the_first_order_formula_has_an_error_of_second_order(k):
     distance = z.max(axis=1, keepdims=True) - z
     relative = []
     for share in (0.04, 0.01, 0.0):
-        others = Distances.of(z, np.zeros(400, dtype=int)).others
+        others = Distances.from_logits(z, np.zeros(400, dtype=int)).others
         wrong = (1 - share) * (1 - p.max(axis=1)) + share * (1 - 1 / k)
         label = (1 - share) * (p * distance).sum(axis=1) + share * distance.mean(axis=1)
         found = decomposition(Distances(others, wrong, label))
@@ -128,8 +128,8 @@ def test_the_first_order_formula_has_an_error_of_second_order(k):
 def test_the_error_bars_are_those_of_the_jackknife():
     n = 150
     z, y = drawn(n, 4, seed=2, scale=4.0)
-    found = decomposition(Distances.of(z, y))
-    without = [decomposition(Distances.of(np.delete(z, i, axis=0), np.delete(y, i))) for i in range(n)]
+    found = decomposition(Distances.from_logits(z, y))
+    without = [decomposition(Distances.from_logits(np.delete(z, i, axis=0), np.delete(y, i))) for i in range(n)]
     for name in ("difference", "covariance", "wrong_classes", "first_order"):
         spread = np.std([each[name] for each in without]) * (n - 1) / sqrt(n)
         assert found[f"{name}_se"] == pytest.approx(spread, rel=0.06), name
@@ -137,7 +137,7 @@ def test_the_error_bars_are_those_of_the_jackknife():
 
 def test_bins_have_equal_numbers_of_samples_and_their_root_mean_square_is_without_noise():
     z, y = drawn(3000, 2, seed=3)
-    rows = profile(Distances.of(z, y), 0.0)
+    rows = profile(Distances.from_logits(z, y), 0.0)
     margin = np.abs(z[:, 1] - z[:, 0])
     gap = expit(margin) - (y == z.argmax(axis=1))
     order = np.argsort(margin)
@@ -157,7 +157,7 @@ def test_the_theory_is_the_limit_of_many_samples():
     theirs = rng.standard_normal(200_000)
     ours = 0.8 * theirs + sqrt(0.9 - 0.64) * rng.standard_normal(200_000)
     y = (rng.random(200_000) < np.clip((1 + theirs) / 2, 0, 1)).astype(int)
-    sampled = decomposition(Distances.of(np.stack([np.zeros(200_000), ours], axis=1), y))
+    sampled = decomposition(Distances.from_logits(np.stack([np.zeros(200_000), ours], axis=1), y))
     assert abs(sampled["difference"] - found["difference"]) < 4 * sampled["difference_se"]
     assert abs(sampled["first_order"] - found["first_order"]) < 4 * sampled["first_order_se"]
     for name in ("heat", "margin_mean", "margin_sd"):

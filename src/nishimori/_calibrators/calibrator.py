@@ -15,6 +15,13 @@ import numpy as np
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nishimori._calibrators.private_sklearn import (
+    BaseEstimator,
+    ClassifierMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    container_adapter,
+)
 from nishimori._methods import table
 from nishimori._methods.fitted_method import (
     check_map,
@@ -38,7 +45,6 @@ from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric
 from nishimori._support.optional import import_object
-from nishimori._support.sklearn import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin, container_adapter
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map, apply_checked, in_blocks

@@ -19,7 +19,7 @@ from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.score_range import ScoreRange
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
-from nishimori._support.warnings import Told, collect_notices
+from nishimori._support.warnings import Notice, collect_notices
 from nishimori.errors import InputError
 
 MOST_NUMBERS = 2**25
@@ -34,13 +34,13 @@ class Part:
     """The sums of some chunks, or why one of them is refused. Those of later chunks add.
 
     ``sums`` are None without a row of positive weight. ``score_range`` is empty in later passes, or if it is known what the
-    scores are. ``told`` are warnings for the user.
+    scores are. ``notices`` are warnings for the user.
     """
 
     sums: Any = None
-    found: ReadingTotals = field(default_factory=ReadingTotals)
+    totals: ReadingTotals = field(default_factory=ReadingTotals)
     refusal: InputError | None = None
-    told: tuple[Told, ...] = ()
+    notices: tuple[Notice, ...] = ()
     score_range: ScoreRange = field(default_factory=ScoreRange)
 
     def __add__(self, later: "Part") -> "Part":
@@ -49,12 +49,12 @@ class Part:
         if later.refusal is not None:
             return later
         sums = self.sums if later.sums is None else later.sums if self.sums is None else self.sums + later.sums
-        told = self.told + tuple(each for each in later.told if each not in self.told)
-        return Part(sums, self.found + later.found, told=told, score_range=self.score_range + later.score_range)
+        notices = self.notices + tuple(notice for notice in later.notices if notice not in self.notices)
+        return Part(sums, self.totals + later.totals, notices=notices, score_range=self.score_range + later.score_range)
 
 
 @dataclass(frozen=True)
-class Known:
+class Numbering:
     """All clusters and groups of the data, in order, by which chunks number theirs; None if there are none."""
 
     clusters: HostArray | None = None
@@ -65,32 +65,32 @@ class Known:
 
 @dataclass(frozen=True)
 class ChunkReading:
-    """One reading of a chunk. ``given`` names what is passed after the scores, and ``n_axes`` places come last.
+    """One reading of a chunk. ``other_names`` are of what is passed after the scores, and ``n_axes`` places come last.
 
     ``trusted`` is what the first pass has found, if this is a later one.
     """
 
     pass_: Callable[[Batch], Any]
     meaning: ReadOptions
-    given: tuple[str, ...]
+    other_names: tuple[str, ...]
     n_axes: int
     n_classes: int
     n_rows: int | None
     trusted: ReadingTotals | None = None
 
-    def __call__(self, scores: Any, *values: Any, known: Known) -> Part:
+    def __call__(self, scores: Any, *values: Any, numbering: Numbering) -> Part:
         blocks: list[Array] = scores if isinstance(scores, list) else [scores]
-        given = dict(zip(self.given, values, strict=False))
-        places = [each[0] for each in values[len(self.given) :]]
+        others = dict(zip(self.other_names, values, strict=False))
+        places = [place[0] for place in values[len(self.other_names) :]]
         total = Part()
         try:
-            with collect_notices() as told:
-                _refuse_other_lengths(blocks[0], given, self.meaning)
-                for rows in self._pieces(blocks, given, places, known):
+            with collect_notices() as notices:
+                _refuse_other_lengths(blocks[0], others, self.meaning)
+                for rows in self._pieces(blocks, others, places, numbering):
                     sums = self._result(rows) if rows.weights.any() else None
-                    found = ReadingTotals.of(rows, self.trusted, are_computed=True)
-                    total += Part(sums, found, score_range=self._range(rows))
-            return replace(total, told=tuple(told))
+                    totals = ReadingTotals.of(rows, self.trusted, are_computed=True)
+                    total += Part(sums, totals, score_range=self._range(rows))
+            return replace(total, notices=tuple(notices))
         except InputError as error:
             return Part(refusal=error.changed(where=chunk_name(places, blocks[0])))
         except Exception as error:
@@ -102,7 +102,7 @@ class ChunkReading:
         return rows.gather(self.pass_)
 
     def _pieces(
-        self, blocks: list[Array], given: Mapping[str, Any], places: Sequence[Any], known: Known
+        self, blocks: list[Array], others: Mapping[str, Any], places: Sequence[Any], numbering: Numbering
     ) -> Iterator[ArrayRows]:
         """All rows of a chunk; the columns of several chunks are put together for some rows at a time."""
         shape = blocks[0].shape[: self.n_axes]
@@ -114,24 +114,24 @@ class ChunkReading:
         step = shape[0] if len(blocks) == 1 else max(1, MOST_NUMBERS // (n_inner * self.n_classes))
         for start in range(0, shape[0], step):
             some = slice(start, start + step)
-            values = {name: None if each is None else each[some] for name, each in given.items()}
-            table = blocks[0][some] if len(blocks) == 1 else np.concatenate([each[some] for each in blocks], axis=-1)
-            yield self._rows(table, values, first + start * n_inner, known)
+            values = {name: None if array is None else array[some] for name, array in others.items()}
+            table = blocks[0][some] if len(blocks) == 1 else np.concatenate([block[some] for block in blocks], axis=-1)
+            yield self._rows(table, values, first + start * n_inner, numbering)
 
     def _range(self, rows: ArrayRows) -> ScoreRange:
         """The range of some scores, if it is to be judged after this pass."""
-        found = None if self.trusted is not None else self.meaning.range_of(rows.scores, rows.weights)
-        return ScoreRange() if found is None else found
+        score_range = None if self.trusted is not None else self.meaning.range_of(rows.scores, rows.weights)
+        return ScoreRange() if score_range is None else score_range
 
-    def _rows(self, table: Array, given: Mapping[str, Any], first_row: int, known: Known) -> ArrayRows:
+    def _rows(self, table: Array, others: Mapping[str, Any], first_row: int, numbering: Numbering) -> ArrayRows:
         """Some rows as `ArrayRows`."""
-        weights = given.get("sample_weight")
-        rows = self.meaning.rows(table, given["labels"], weights, first_row, self.n_classes, self.n_rows)
-        if "clusters" in given:
-            codes = _codes(given["clusters"], known.clusters, "cluster")
-            rows.clusters = Clusters(codes, known.n_clusters)
-        if "groups" in given:
-            rows.groups = Groups(_codes(given["groups"], known.groups, "group"), known.group_names)
+        weights = others.get("sample_weight")
+        rows = self.meaning.rows(table, others["labels"], weights, first_row, self.n_classes, self.n_rows)
+        if "clusters" in others:
+            codes = _codes(others["clusters"], numbering.clusters, "cluster")
+            rows.clusters = Clusters(codes, numbering.n_clusters)
+        if "groups" in others:
+            rows.groups = Groups(_codes(others["groups"], numbering.groups, "group"), numbering.group_names)
         if self.trusted is not None:
             rows.trust(None if self.trusted.has_masks else False)
         return rows
@@ -162,24 +162,24 @@ class Naming:
     """The names of the clusters and groups of a chunk, as `ChunkNames` in the order in which ``wanted`` names them."""
 
     wanted: tuple[str, ...]
-    given: tuple[str, ...]
+    other_names: tuple[str, ...]
     meaning: ReadOptions
 
     def __call__(self, *values: Any) -> Part:
-        given = dict(zip(self.given, values, strict=False))
-        places = [each[0] for each in values[len(self.given) :]]
-        first = given[self.wanted[0]]
+        others = dict(zip(self.other_names, values, strict=False))
+        places = [place[0] for place in values[len(self.other_names) :]]
+        first = others[self.wanted[0]]
         if not first.size:
             return Part()
         try:
-            _, counted = self.meaning.labelling.counted_labels(np.asarray(given["labels"]).reshape(-1), first.shape)
-            if "sample_weight" in given:
-                counted &= np.asarray(given["sample_weight"]).reshape(-1) != 0
-            found = []
+            _, counted = self.meaning.labelling.counted_labels(np.asarray(others["labels"]).reshape(-1), first.shape)
+            if "sample_weight" in others:
+                counted &= np.asarray(others["sample_weight"]).reshape(-1) != 0
+            chunk_names = []
             for name in self.wanted:
-                different, codes = encode_values(np.asarray(given[name]).reshape(-1), counted.size, name.removesuffix("s"))
-                found.append(ChunkNames(different, np.bincount(codes, counted) > 0))
-            return Part(_Several(tuple(found)))
+                different, codes = encode_values(np.asarray(others[name]).reshape(-1), counted.size, name.removesuffix("s"))
+                chunk_names.append(ChunkNames(different, np.bincount(codes, counted) > 0))
+            return Part(_Several(tuple(chunk_names)))
         except InputError as error:
             return Part(refusal=error.changed(where=chunk_name(places, first)))
 
@@ -205,30 +205,30 @@ class Pick:
     def __call__(self, values: Any, *places: Any) -> HostArray:
         blocks = values if isinstance(values, list) else [values]
         leading = blocks[0].shape[: self.n_axes]
-        numbers = [int(each[0]["number"]) for each in places]
+        numbers = [int(place[0]["number"]) for place in places]
         chosen = np.sort(np.random.default_rng(numbers).choice(prod(leading), self.size, replace=False))
         index = np.unravel_index(chosen, leading)
-        rows = [np.asarray(each)[index] for each in blocks]
-        found = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=-1)
-        return found.reshape(self.size, *(1,) * (self.n_axes - 1), *found.shape[1:])
+        rows = [np.asarray(block)[index] for block in blocks]
+        picked = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=-1)
+        return picked.reshape(self.size, *(1,) * (self.n_axes - 1), *picked.shape[1:])
 
 
 def _codes(values: Any, names: HostArray | None, what: str) -> HostArray:
     """The place of each value among all names."""
     assert names is not None, "they are collected before the first pass"
-    given = arrays.on_host(values).reshape(-1)
-    codes = np.minimum(np.searchsorted(names, given), len(names) - 1)
-    if (names[codes] != given).any():
+    flat = arrays.on_host(values).reshape(-1)
+    codes = np.minimum(np.searchsorted(names, flat), len(names) - 1)
+    if (names[codes] != flat).any():
         raise InputError(
             f"{what}s", "be the same in every pass", got="others than before", remedy=f"Call `{what}s.persist()` first."
         )
     return codes
 
 
-def _refuse_other_lengths(block: Array, given: Mapping[str, Any], meaning: ReadOptions) -> None:
+def _refuse_other_lengths(block: Array, others: Mapping[str, Any], meaning: ReadOptions) -> None:
     """Refuse labels, weights, clusters or groups of another length than the chunk; known only here for some arrays."""
     leading = tuple(block.shape) if len(block.shape) == 1 else tuple(block.shape[:-1])
-    for name, values in given.items():
+    for name, values in others.items():
         if tuple(values.shape) != leading:
             called = meaning.names[1] if name == "labels" else name
             raise InputError(
@@ -241,8 +241,8 @@ def _refuse_other_lengths(block: Array, given: Mapping[str, Any], meaning: ReadO
 
 def chunk_name(places: Sequence[Any], block: Array, *, counts_inside: bool = False) -> str:
     """The name of a chunk in messages; ``counts_inside`` if row numbers in them count from the start of the chunk."""
-    numbers, first = ([int(each[name]) for each in places] for name in ("number", "first"))
+    numbers, first = ([int(place[name]) for place in places] for name in ("number", "first"))
     if len(places) == 1 and first[0] >= 0 and not counts_inside:
         return f"Chunk {numbers[0]} (rows {first[0]} to {first[0] + len(block) - 1})"
-    number, start = (str(each[0]) if len(each) == 1 else str(tuple(each)) for each in (numbers, first))
+    number, start = (str(values[0]) if len(values) == 1 else str(tuple(values)) for values in (numbers, first))
     return f"Chunk {number}{'' if -1 in first else f', which begins at row {start}'} (rows in it count from 0)"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._dask.chunk import chunk_name
-from nishimori._dask.chunks import Cut, align_chunks, as_task_argument
+from nishimori._dask.chunks import Cut, align_chunks
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
@@ -22,12 +22,7 @@ def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
     axes, column = tuple(range(cut.n_axes)), X.ndim
     out, new_axes = (axes, {}) if like.ndim == 1 else ((*axes, column), {column: like.shape[1]})
     predict = _Predict(calibrator, method, cut.n_axes, like[:0])
-    arguments = [X, tuple(range(X.ndim))]
-    for each in cut.others.values():
-        arguments += [each, axes]
-    for axis, each in enumerate(cut.places):
-        arguments += [as_task_argument(each), (axis,)]
-    return cut.blockwise(predict, out, *arguments, dtype=like.dtype, new_axes=new_axes)
+    return cut.blockwise(predict, out, *cut.arguments(), dtype=like.dtype, new_axes=new_axes)
 
 
 def _of_one_row(calibrator: Any, method: str, X: Any, *, has_groups: bool) -> HostArray:
@@ -36,12 +31,12 @@ def _of_one_row(calibrator: Any, method: str, X: Any, *, has_groups: bool) -> Ho
     if X.ndim > 1:
         row[0, 0] = 1  # also a row of probabilities
     with collect_notices():
-        found = getattr(calibrator, method)(row, *([["?"]] if has_groups else []))
-    if not isinstance(found, np.ndarray):
+        prediction = getattr(calibrator, method)(row, *([["?"]] if has_groups else []))
+    if not isinstance(prediction, np.ndarray):
         raise InputError(
             "The output", "be an array where `X` is a Dask array", remedy='Call `set_output(transform="default")`.'
         )
-    return found
+    return prediction
 
 
 @dataclass(frozen=True)
@@ -62,8 +57,8 @@ class _Predict:
         groups, places = values[: -self.n_axes], values[-self.n_axes :]
         try:
             with collect_notices():  # a warning per chunk would be many
-                found: HostArray = getattr(self.calibrator, self.method)(rows, *(each.reshape(-1) for each in groups))
+                prediction: HostArray = getattr(self.calibrator, self.method)(rows, *(names.reshape(-1) for names in groups))
         except InputError as error:
-            name = chunk_name([each[0] for each in places], table, counts_inside=True)
+            name = chunk_name([place[0] for place in places], table, counts_inside=True)
             raise error.changed(where=name) from None
-        return found.reshape(*leading, *found.shape[1:])
+        return prediction.reshape(*leading, *prediction.shape[1:])

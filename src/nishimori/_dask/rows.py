@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._dask.chunk import Application, ChunkReading, Known, Naming
-from nishimori._dask.chunks import Cut, align_chunks, dask, split_chunks
+import dask
+from nishimori._dask.chunk import Application, ChunkReading, Naming, Numbering
+from nishimori._dask.chunks import Cut, align_chunks, split_chunks
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
 from nishimori._rows.options import Passed, ReadOptions, classes_last
@@ -34,21 +35,21 @@ _PERSIST = "Call `persist()` first, which computes the chunks once."
 class DaskRows(Rows):
     """Rows in arrays of Dask. Only sums reach the caller.
 
-    ``cut`` holds logits, labels and whatever else there is in the same chunks; ``known`` numbers clusters and groups. The
+    ``cut`` holds logits, labels and whatever else there is in the same chunks; ``numbering`` numbers clusters and groups. The
     values of ``is_kept`` data are in memory, wherever that is, so that reading them costs little.
     """
 
-    def __init__(self, cut: Cut, meaning: ReadOptions, known: Known | None = None, *, is_kept: bool = False) -> None:
+    def __init__(self, cut: Cut, meaning: ReadOptions, numbering: Numbering | None = None, *, is_kept: bool = False) -> None:
         self.cut = cut
         self.meaning = meaning
-        self._known = known or Known()
+        self._numbering = numbering or Numbering()
         self._is_kept = is_kept
-        self._found: ReadingTotals | None = None  # by the first pass
+        self._totals: ReadingTotals | None = None  # by the first pass
         if "clusters" in cut.others:
             # Only their number is asked for here; each chunk has the codes of its own rows.
-            self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), self._known.n_clusters)
+            self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), self._numbering.n_clusters)
         if "groups" in cut.others:
-            names = self._known.group_names
+            names = self._numbering.group_names
             self.groups = Groups(np.arange(len(names)), names)
 
     @property
@@ -57,7 +58,7 @@ class DaskRows(Rows):
 
     @property
     def n_rows(self) -> int | None:
-        return self.cut.n_rows if self._found is None else self._found.n_rows
+        return self.cut.n_rows if self._totals is None else self._totals.n_rows
 
     @property
     def floor(self) -> float | None:  # type: ignore[override]
@@ -83,38 +84,38 @@ class DaskRows(Rows):
         """What ``function`` makes of the rows of a sample, which are in one chunk: one task does all of it."""
         if not self._is_kept:
             return function(self)
-        found: R = self._read(Application, function, silent)
-        return found
+        answer: R = self._read(Application, function, silent)
+        return answer
 
     def _read(self, how: type[ChunkReading], pass_: Callable[..., Any], report: Report) -> Any:
         """What one graph gives, after it has been compared with what an earlier one found."""
-        given = tuple(self.cut.others)
-        reading = how(pass_, self.meaning, given, self.cut.n_axes, self.n_classes, self.n_rows, self._found)
-        known = dask().delayed(self._known, pure=False, traverse=False)
-        part = self.cut.sum_over_chunks(reading, known=known)
+        names = tuple(self.cut.others)
+        reading = how(pass_, self.meaning, names, self.cut.n_axes, self.n_classes, self.n_rows, self._totals)
+        numbering = dask.delayed(self._numbering, pure=False, traverse=False)
+        part = self.cut.sum_over_chunks(reading, numbering=numbering)
         if part.refusal is not None:
             raise part.refusal
-        for message, category in part.told:
+        for message, category in part.notices:
             notice(message, category)
-        if self._found is not None and not self._found.agrees(part.found):
+        if self._totals is not None and not self._totals.agrees(part.totals):
             raise InputError(
                 self.meaning.names[0],
                 "give the same rows in every pass",
                 got=(
-                    f"{part.found.n_counted} rows of weight {part.found.weight:.10g} after {self._found.n_counted} of "
-                    f"weight {self._found.weight:.10g}, or other labels"
+                    f"{part.totals.n_counted} rows of weight {part.totals.weight:.10g} after {self._totals.n_counted} of "
+                    f"weight {self._totals.weight:.10g}, or other labels"
                 ),
                 remedy="If chunks are drawn at random, call `persist()` first.",
             )
-        if self._found is not None and not self._found.logits.agrees(part.found.logits):
-            raise self._found.logits.other_logits(part.found.logits, self.meaning.names[0], _PERSIST)
+        if self._totals is not None and not self._totals.logits.agrees(part.totals.logits):
+            raise self._totals.logits.other_logits(part.totals.logits, self.meaning.names[0], _PERSIST)
         if part.sums is None:
             raise _nothing_counts(self.meaning)
-        if self._found is None and not self._is_kept:  # those of a sample do not tell
+        if self._totals is None and not self._is_kept:  # those of a sample do not tell
             self.score_range = part.score_range
             self.meaning.judge(part.score_range)
-        self._found = self._found or part.found
-        report("ChunkReading", part.found.n_rows, part.found.n_rows)
+        self._totals = self._totals or part.totals
+        report("Reading", part.totals.n_rows, part.totals.n_rows)
         return part.sums
 
     def sample(self, size: int) -> "DaskRows | None":
@@ -131,7 +132,7 @@ class DaskRows(Rows):
             return None
         chunks = np.sort(np.random.default_rng(0).choice(full, n_read, replace=False)).tolist()
         n_parts = n_read * prod(len(sizes) for sizes in inner)
-        return DaskRows(self.cut.random_rows(chunks, -(-size // n_parts)), self.meaning, self._known, is_kept=True)
+        return DaskRows(self.cut.random_rows(chunks, -(-size // n_parts)), self.meaning, self._numbering, is_kept=True)
 
 
 def open_dask(passed: Passed) -> DaskRows:
@@ -144,11 +145,11 @@ def open_dask(passed: Passed) -> DaskRows:
     parts = {"clusters": passed.clusters, "groups": passed.groups}
     for name, value in parts.items():
         refuse_name(value, name.removesuffix("s"))
-    given = {"labels": passed.labels, "sample_weight": passed.sample_weight, **parts}
+    per_row = {"labels": passed.labels, "sample_weight": passed.sample_weight, **parts}
     called = {"labels": meaning.names[1]}
     others = {
         name: align_chunks(values, cut, called.get(name, name), meaning.names[0])
-        for name, values in given.items()
+        for name, values in per_row.items()
         if values is not None
     }
     cut = replace(cut, others=others)
@@ -166,9 +167,9 @@ def _check(logits: Any, labels: Any, meaning: ReadOptions) -> None:
         raise InputError(name, "have a known number of classes", remedy=f"Call `{name}.compute_chunk_sizes()` first.")
     n_rows = 1 if any(map(isnan, rows)) else prod(rows)
     shape = (n_rows,) if logits.ndim == 1 else (n_rows, n_columns)
-    found = scores_of(np.broadcast_to(np.zeros((), dtype), shape), input=meaning.input, name=name, floor=meaning.floor)
+    scores = scores_of(np.broadcast_to(np.zeros((), dtype), shape), input=meaning.input, name=name, floor=meaning.floor)
     if meaning.classes is not None:
-        class_labels(meaning.classes, found.n_classes)
+        class_labels(meaning.classes, scores.n_classes)
     if meaning.labelling.shift_labels and logits.ndim > 2 and logits.numblocks[-2] > 1:
         raise InputError(
             "shift_labels",
@@ -178,21 +179,21 @@ def _check(logits: Any, labels: Any, meaning: ReadOptions) -> None:
         )
 
 
-def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> Known:
+def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> Numbering:
     """All clusters and groups, from one graph that does not touch the logits."""
     if not wanted:
-        return Known()
+        return Numbering()
     naming = Naming(wanted, tuple(cut.others), meaning)
     part = cut.sum_over_chunks(naming, scores=False)
     if part.refusal is not None:
         raise part.refusal
     if part.sums is None or not part.sums.items[0].counted.any():
         raise _nothing_counts(meaning)
-    found = dict(zip(wanted, part.sums.items, strict=True))
-    clusters, groups = found.get("clusters"), found.get("groups")
+    chunk_names = dict(zip(wanted, part.sums.items, strict=True))
+    clusters, groups = chunk_names.get("clusters"), chunk_names.get("groups")
     if clusters is not None:
         check_number_of_clusters(int(clusters.counted.sum()))
-    return Known(
+    return Numbering(
         clusters=None if clusters is None else clusters.values,
         n_clusters=0 if clusters is None else len(clusters.values),
         groups=None if groups is None else groups.values,

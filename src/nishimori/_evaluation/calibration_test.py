@@ -29,6 +29,7 @@ from nishimori._evaluation.calibration_statistics import (
 )
 from nishimori._evaluation.scorecard import edges_for
 from nishimori._fit.match import Match, gaps_at
+from nishimori._fit.roots import Root
 from nishimori._fit.search import match
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
@@ -42,7 +43,6 @@ from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import format_p_value, number_text, p_value_text, value_with_error
 from nishimori._support.intervals import two_sided
 from nishimori._support.numbers import between, whole
-from nishimori._support.roots import Root
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 from nishimori.maps.map import Map

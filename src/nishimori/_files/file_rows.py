@@ -16,9 +16,8 @@ import numpy as np
 
 from nishimori._files.arrays.files import SUFFIXES as ARRAYS
 from nishimori._files.arrays.files import ArrayFile, open_arrays
-from nishimori._files.arrays.numpy_files import array_file
+from nishimori._files.arrays.numpy_files import NpyFile, array_file
 from nishimori._files.arrays.selection import array_name, refuse_table_options, without_groups
-from nishimori._files.npy_files import NpyFile
 from nishimori._files.spooled_scores import ScoreKeeper
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
@@ -126,7 +125,7 @@ class FileRows(StoredRows):
         if error.argument == argument and file.label_column is not None:
             error = error.changed(argument=f"The labels in {file.label_column!r} ({setting(argument, A_NAME)})")
         if isinstance(error.row, int) and file.files:
-            first, path = [each for each in file.files if each[0] <= error.row][-1]
+            first, path = [entry for entry in file.files if entry[0] <= error.row][-1]
             error = error.changed(row=error.row - first)
         lines = None if file.lines is None else file.lines[first:]
         several = len(file.files) > 1 and not isinstance(error.row, int) and not path.is_dir()
@@ -235,10 +234,10 @@ def load_npy(path: Path) -> HostArray:
 
 def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[str] | None) -> None:
     """Refuse scores with another number of classes than the calibration."""
-    found = 2 if len(shape) == 1 else shape[-1]
-    if roles.n_classes in (None, found):
+    n_classes = 2 if len(shape) == 1 else shape[-1]
+    if roles.n_classes in (None, n_classes):
         return
-    has = "one score per row, which stands for 2" if len(shape) == 1 else f"{found} columns of scores"
+    has = "one score per row, which stands for 2" if len(shape) == 1 else f"{n_classes} columns of scores"
     remedy = ". Pass scores of the same model."
     if columns is not None:
         remedy = f": {join_names(columns)}. Name the right ones with {setting('columns')}."
@@ -248,7 +247,7 @@ def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[s
 def _counted_labels(labels: HostArray, meaning: ReadOptions) -> list[Any]:
     """The labels without the one of samples that do not count."""
     ignored = str(meaning.labelling.ignore_index)
-    return [each for each in labels.tolist() if str(each) != ignored]
+    return [label for label in labels.tolist() if str(label) != ignored]
 
 
 def _spell_labels(contents: FileContents, meaning: ReadOptions) -> tuple[FileContents, ReadOptions]:
@@ -318,14 +317,14 @@ def _with_classes_last(shape: tuple[int, ...], class_axis: Any) -> tuple[int, ..
 
 def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:
     """The arrays of all files, one after the other."""
-    parts = [_arrays_of(each, roles, class_axis) for each in (path, *roles.more)]
+    parts = [_arrays_of(file, roles, class_axis) for file in (path, *roles.more)]
     if len(parts) == 1:
         return parts[0]
     files: list[tuple[int, Path]] = []
     n_rows = 0
     for part in parts:
         if part.scores.shape[1:] != parts[0].scores.shape[1:]:
-            shapes = [("any", *each.scores.shape[1:]) for each in (parts[0], part)]
+            shapes = [("any", *other.scores.shape[1:]) for other in (parts[0], part)]
             raise FormatError(f"{part.path} must have scores of the shape of {path}, {shapes[0]}, got {shapes[1]}.")
         if part.scores.n_rows != len(part.labels):
             raise FormatError(f"{part.path} has {len(part.labels)} labels for {part.scores.n_rows} rows of scores.")
@@ -398,7 +397,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         chosen = select_columns(table, roles)
         place = {name: index for index, name in enumerate(table.names)}
         columns = [place[name] for name in chosen.scores]
-        known: dict[str, dict[Any, int]] = {role: {} for role in ("clusters", "groups", "ids") if roles.find(role)}
+        numberings: dict[str, dict[Any, int]] = {role: {} for role in ("clusters", "groups", "ids") if roles.find(role)}
         keeper = ScoreKeeper()
         parts: list[tuple[HostArray | None, ...]] = []
         files: list[tuple[int, Path]] = []
@@ -416,7 +415,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
                 extremes = witnesses(scores[counted] if extremes is None else np.concatenate([extremes, scores[counted]]))
             # Equal texts are one object, which takes a fraction of the memory.
             labels = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels]
-            codes = [_codes(block, place[roles.by_role[role]], role, numbers) for role, numbers in known.items()]
+            codes = [_codes(block, place[roles.by_role[role]], role, numbers) for role, numbers in numberings.items()]
             parts.append((_as_array(labels), weights, counted, block.lines, *codes))
             if not files or files[-1][1] != block.path:
                 files.append((n_rows, block.path))
@@ -438,7 +437,10 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         keeper.stored() or again,
         truth,
         weight,
-        **{role: _names_of_rows(role, list(known[role]), found) for role, found in zip(known, numbered, strict=True)},
+        **{
+            role: _names_of_rows(role, list(numberings[role]), row_codes)
+            for role, row_codes in zip(numberings, numbered, strict=True)
+        },
         label_column=roles.labels,
         columns=chosen.scores if several else None,
         column=None if several else chosen.scores[0],
@@ -489,10 +491,10 @@ def _refuse_value(value: Any, block: Block, row: int, index: int, what: str) -> 
         raise FormatError(f"{block.where(row, index)}: a {what} must be text or a number, got {value!r:.60}.")
 
 
-def _codes(block: Block, index: int, role: str, known: dict[Any, int]) -> HostArray:
+def _codes(block: Block, index: int, role: str, codes: dict[Any, int]) -> HostArray:
     """A number for the cluster, the group or the name of each row; equal values have the same number in all blocks."""
     values = row_values(block, index, role.removesuffix("s"))
-    return np.array([known.setdefault(each, len(known)) for each in values])
+    return np.array([codes.setdefault(value, len(codes)) for value in values])
 
 
 def _names_of_rows(role: str, names: list[Any], codes: HostArray) -> HostArray:
@@ -503,7 +505,7 @@ def _names_of_rows(role: str, names: list[Any], codes: HostArray) -> HostArray:
 def witnesses(rows: HostArray) -> HostArray:
     """Three rows that are constant, or whole-numbered, in the columns in which all ``rows`` are."""
     finite = np.where(np.isfinite(rows), rows, 0)
-    other, broken = (found.argmax(axis=0)[None] for found in (finite != finite[0], finite != np.floor(finite)))
+    other, broken = (marks.argmax(axis=0)[None] for marks in (finite != finite[0], finite != np.floor(finite)))
     return np.concatenate([finite[:1], np.take_along_axis(finite, np.concatenate([other, broken]), axis=0)])
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nishimori._fit.match import Match, refuse_uncertain
+from nishimori._fit.roots import Root
 from nishimori._fit.search import match
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
@@ -21,7 +22,6 @@ from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, interval_in_ratio
 from nishimori._support.numbers import between
-from nishimori._support.roots import Root
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NishimoriError
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nishimori._fit.roots import Root
 from nishimori._fit.search import match
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
@@ -21,7 +22,6 @@ from nishimori._rows.rows import Rows, raise_to_floor
 from nishimori._rows.scores import Scores
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray, on_host
-from nishimori._support.roots import Root
 from nishimori.errors import NishimoriError
 
 # From what float64 can tell from 1, up to almost 1/K, beyond which predictions would change.

@@ -6,6 +6,7 @@ from math import exp, sqrt
 
 import numpy as np
 
+from nishimori._fit.roots import Root
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import Census, warn_if_few, warn_of_zeros, what_decides
 from nishimori._sums.clusters import ClusterGaps
@@ -15,7 +16,6 @@ from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text, percent
-from nishimori._support.roots import Root
 from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
 from nishimori.errors import FewErrorsWarning, NishimoriError, NoTemperatureError

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nishimori._fit.match import FitInfo, Match
+from nishimori._fit.roots import Point, Root, Roots, drive, increasing_root
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.census import Census, Count
@@ -33,7 +34,6 @@ from nishimori._sums.moments import GapSums, Measure, Moments, log_scale
 from nishimori._sums.observables import Confidence, Observable, TopN
 from nishimori._sums.passes import together
 from nishimori._support.intervals import Interval
-from nishimori._support.roots import Point, Root, Roots, drive, increasing_root
 from nishimori.errors import DegenerateDataError, InputError, NishimoriError, NotConvergedError, NoTemperatureError
 
 # A sample has this share of the rows, but at least this many rows, whose answers are about 1.5 % off: one exact pass is then

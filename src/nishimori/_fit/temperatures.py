@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from nishimori._fit.floors import MAY_BE_AUTO, choose_floor
 from nishimori._fit.match import Match
+from nishimori._fit.roots import Root
 from nishimori._fit.search import match
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
@@ -16,7 +17,6 @@ from nishimori._sums.observables import BUILT_IN
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import interval_text, number_text, percent, value_with_error
 from nishimori._support.intervals import Interval, interval_in_ratio
-from nishimori._support.roots import Root
 from nishimori._support.tables import Tabular
 from nishimori.errors import NishimoriError, NoTemperatureError
 

@@ -10,12 +10,14 @@ read at once, and the digits are the same for any number of threads.
 
 import math
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL, Structure, byref, c_char_p, c_double, c_int, c_int64, c_void_p, cast
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,12 +27,14 @@ from nishimori._kernels.half import takes_half
 from nishimori._kernels.node_sums import NodeSums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.library import LIBRARY as _LIBRARY
 from nishimori.errors import InputError
 
 __all__ = ["block_sums", "node_sums", "power_sums", "takes_half", "takes_unchecked"]
 
 MAX_ORDER = 5
+
+_NAMES = {"win32": "nishimori.dll", "darwin": "libnishimori.dylib"}
+_LIBRARY = Path(__file__).with_name(_NAMES.get(sys.platform, "libnishimori.so"))
 
 # Those of native.c.
 _ABI = 7

@@ -14,6 +14,7 @@ import numpy as np
 
 from nishimori._fit.adaptive import Adapted, match_both
 from nishimori._fit.match import FitInfo, Match
+from nishimori._fit.roots import Root
 from nishimori._fit.search import find_temperature
 from nishimori._fit.smoothed import match_smoothed
 from nishimori._methods.record import Record
@@ -21,7 +22,6 @@ from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
 from nishimori._support.intervals import Interval
 from nishimori._support.numbers import whole
-from nishimori._support.roots import Root
 from nishimori.errors import InputError
 from nishimori.maps.temperature import temperature_of
 

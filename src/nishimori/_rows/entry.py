@@ -30,14 +30,14 @@ from nishimori.errors import InputError
 Kind = Literal["array", "stored", "batches", "file", "Dask", "TopK"]
 """What people pass in place of rows."""
 
-ANNEXES: Mapping[str, str] = {
+ANNEXES: Mapping[Kind, str] = {
     "file": "nishimori._files.file_rows:open_path",
     "Dask": "nishimori._dask.rows:open_dask",
     "TopK": "nishimori._top_k.rows:open_top_k",
 }
 """Who opens what is not opened here: a function of what was `Passed` that returns `Rows`."""
 
-_NPY_FILE, _LOAD_NPY = "nishimori._files.npy_files:NpyFile", "nishimori._files.file_rows:load_npy"
+_NPY_FILE, _LOAD_NPY = "nishimori._files.arrays.numpy_files:NpyFile", "nishimori._files.file_rows:load_npy"
 
 _AS_DICTIONARIES = "Yield dictionaries with the keys logits, labels, clusters and groups, which each batch then brings itself."
 
@@ -176,7 +176,7 @@ def open_rows(
         for reason, argument in misplaced.items():
             if argument is not None:
                 raise InputError(argument, f"be left out where `{names[0]}` is a {type(logits).__name__}: {reason}")
-        if class_axis != -1 and kind in ("TopK", "stored"):
+        if class_axis != -1 and kind == "stored":
             raise InputError(
                 "class_axis", f"be -1 where `{names[0]}` is a {type(logits).__name__}", remedy="Put the classes last."
             )
@@ -206,8 +206,9 @@ def kind_of(logits: Any, labels: Any = None) -> Kind:
     """Tell what ``logits`` are, which are not `Rows` already; what is none of the others is taken for an array."""
     if type(logits) is np.ndarray:  # the commonest case, for which each check would count
         return "array"
-    if getattr(type(logits), "kind", None) == "TopK":
-        return "TopK"
+    name: Kind | None = getattr(type(logits), "kind", None)
+    if isinstance(name, str) and name in ANNEXES:  # of an annex that has a class of its own for what people pass
+        return name
     if arrays.is_lazy(logits):
         return "Dask"
     if isinstance(logits, str | os.PathLike):

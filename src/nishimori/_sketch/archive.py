@@ -108,7 +108,7 @@ def read(archive: SketchArchive) -> tuple[About, dict[str, HostArray]]:
         if n_bytes > _LARGEST:
             raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, and a sketch has a few million at most.")
         with np.load(content, allow_pickle=False) as file:
-            arrays = {each: file[each] for each in file.files}
+            arrays = {key: file[key] for key in file.files}
         header = parse_json(str(arrays.pop(FORMAT)[()]))
         if header["version"] > VERSION:
             raise FormatError(

@@ -32,7 +32,7 @@ class Squares(NamedTuple):
     bins: HostArray  # (2, nodes, bins): weights, and confidence minus right or wrong
 
 
-def of_rows(terms: Terms) -> Squares:
+def squares_of_rows(terms: Terms) -> Squares:
     """Each row is a cluster of its own."""
     squares, products, crossed, in_bins = terms.weights**2, terms.products, terms.crossed, terms.in_bins
     if products is None:
@@ -54,13 +54,13 @@ def crossed_products(first: Sequence[HostArray], second: Sequence[HostArray]) ->
     """Σ g·h of the gaps (ends and nodes, rows) of two different observables, g at a node and h at one some offset higher."""
     n_nodes = len(first[0]) - ENDS
     wanted = different_pairs(len(first))
-    found = np.zeros((len(wanted), len(OFFSETS), n_nodes))
-    for sums, (i, j) in zip(found, wanted, strict=True):
+    products = np.zeros((len(wanted), len(OFFSETS), n_nodes))
+    for sums, (i, j) in zip(products, wanted, strict=True):
         with np.errstate(invalid="ignore"):  # a masked true class has an infinite loss
             table = first[i][ENDS:] @ second[j][ENDS:].T
         for line, offset in zip(sums, OFFSETS, strict=True):
             line[max(0, -offset) : max(0, n_nodes - max(0, offset))] = np.diagonal(table, offset)
-    return found
+    return products
 
 
 def sums_per_bin(bins: HostArray, values: HostArray | None) -> HostArray:
@@ -95,8 +95,8 @@ class SketchClusters:
         if self._open is not None:
             goes_on = self._code == codes[0]
             sums = tuple(_join(old, new, goes_on=goes_on) for old, new in zip(self._open, sums, strict=True))
-        self._code, self._open = int(codes[-1]), tuple(each[-1:] for each in sums)
-        return _squares(tuple(each[:-1] for each in sums))
+        self._code, self._open = int(codes[-1]), tuple(values[-1:] for values in sums)
+        return _squares(tuple(values[:-1] for values in sums))
 
     def last(self) -> Squares:
         """The squares of the cluster that was still open."""
@@ -129,5 +129,5 @@ def _squares(sums: tuple[HostArray, ...]) -> Squares:
     weight, gaps, weights, misses = sums
     products = np.array([np.einsum("cn,cn->n", gaps[:, i], gaps[:, j]) for i, j in pairs(gaps.shape[1])])
     columns = [gaps[:, i].T for i in range(gaps.shape[1])]
-    bins = np.stack([np.einsum("cnb,cnb->nb", each, each) for each in (weights, misses)])
+    bins = np.stack([np.einsum("cnb,cnb->nb", table, table) for table in (weights, misses)])
     return Squares(len(weight), float(weight @ weight), products, crossed_products(columns, columns), bins)

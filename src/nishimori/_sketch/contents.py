@@ -146,7 +146,7 @@ class Contents:
 
     def arrays(self) -> Iterator[HostArray]:
         """The arrays in the order of their names."""
-        return (getattr(self, each.name) for each in fields(self))
+        return (getattr(self, field.name) for field in fields(self))
 
     @property
     def n_rows(self) -> int:
@@ -181,8 +181,8 @@ def counts_of(census: Census, n_classes: int) -> HostArray:
 
 def _exchange(crossed: HostArray) -> HostArray:
     """Products (2, offsets, nodes) of gaps at different nodes with the second observable first."""
-    found, n_nodes = np.zeros_like(crossed), crossed.shape[-1]
+    exchanged, n_nodes = np.zeros_like(crossed), crossed.shape[-1]
     for place, offset in enumerate(OFFSETS):
         begin, end = max(0, -offset), max(0, n_nodes - max(0, offset))
-        found[:, place, begin:end] = crossed[:, OFFSETS.index(-offset), begin + offset : end + offset]
-    return found
+        exchanged[:, place, begin:end] = crossed[:, OFFSETS.index(-offset), begin + offset : end + offset]
+    return exchanged

@@ -31,8 +31,8 @@ from nishimori._evaluation.usual_methods import names_for
 from nishimori._fit.temperatures import temperatures
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import counts_of_clusters
-from nishimori._sketch.answers import NodeScores
 from nishimori._sketch.grid import Grid
+from nishimori._sketch.interpolation import NodeScores
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.census import Census, warn_of_zeros
@@ -165,7 +165,7 @@ def _(data: Sketch, chosen: Sequence[float], *, n_bins: int, counts: bool) -> li
     """The scorecards at the temperatures of the sketch's own grid, at which all its sums are exact."""
     low, high = min([1.0, *chosen]) / REACH, max([1.0, *chosen]) * REACH
     nodes = [1 / beta for beta in reversed(Grid.over(data.temperatures).betas) if low <= 1 / beta <= high]
-    return scorecards(data, [Temperature(each) for each in nodes], n_bins=n_bins)
+    return scorecards(data, [Temperature(node) for node in nodes], n_bins=n_bins)
 
 
 @measure_maps.register(Sketch)
@@ -246,7 +246,7 @@ def _(data: Sketch) -> list[dict[str, str]]:
     parts += ["The gap and the ECE of the positive class"] if data.n_classes == 2 else []
     exact = "The ECE and the diagram exactly at the fitted temperatures"
     interpolated = "a sketch interpolates them between its temperatures, and close to its minimum the ECE is usually too small"
-    return [*({"what": each, "why": why} for each in parts), {"what": exact, "why": interpolated}]
+    return [*({"what": part, "why": why} for part in parts), {"what": exact, "why": interpolated}]
 
 
 @names_for.register(Sketch)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from nishimori._fit.adaptive import match_both
 from nishimori._fit.floors import choose_floor
 from nishimori._fit.match import Match
+from nishimori._fit.roots import Root
 from nishimori._fit.search import find_roots, find_temperature, refusal, rounding_decides
 from nishimori._fit.temperatures import temperatures_of
 from nishimori._rows.labels import check_number_of_clusters
 from nishimori._rows.rows import counts_of_clusters
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
-from nishimori._support.roots import Root
 from nishimori.errors import InputError, NishimoriError
 
 
@@ -29,20 +29,20 @@ def _(
         raise InputError("top_n", "be 1 for a sketch, which counts right answers of the top class", got=right.n)
     if counts and data.n_clusters is not None:
         raise counts_of_clusters()
-    found: list[Root | NishimoriError] = []
+    outcomes: list[Root | NishimoriError] = []
     for observable in observables:
         try:
             moments = data.moments(observable)
-            found.append(refusal(moments, data.census, label_name) or data.root(observable))
+            outcomes.append(refusal(moments, data.census, label_name) or data.root(observable))
         except InputError as error:
-            found.append(error.with_traceback(None))
-    roots = [(each, root) for each, root in zip(observables, found, strict=True) if isinstance(root, Root)]
+            outcomes.append(error.with_traceback(None))
+    roots = [(observable, root) for observable, root in zip(observables, outcomes, strict=True) if isinstance(root, Root)]
     gaps = None
     if roots and data.n_clusters != 1:  # there is no spread between clusters if there is one
         if data.n_clusters is not None:
             check_number_of_clusters(data.n_clusters)
         gaps = data.gaps(roots, counts=counts)
-    return Match(observables, tuple(found), data.census, 1, gaps)
+    return Match(observables, tuple(outcomes), data.census, 1, gaps)
 
 
 find_temperature.register(Sketch)(find_temperature.of_rows)

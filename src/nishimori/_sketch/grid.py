@@ -42,7 +42,7 @@ class Grid:
         """The smallest grid that holds all temperatures from the lower to the higher of two."""
         must = "be the lowest and the highest temperature that a fit can find"
         try:
-            low, high = (checked_temperature(each, "temperatures") for each in temperatures)
+            low, high = (checked_temperature(temperature, "temperatures") for temperature in temperatures)
         except (TypeError, ValueError):
             raise InputError("temperatures", f"{must}, such as (0.05, 20)", got=repr(temperatures)) from None
         if not (low >= _LOWEST and 2 * low <= high <= _HIGHEST):
@@ -121,8 +121,8 @@ class Polynomial:
             width = knots[order:] - knots[:-order]
             same = width == 0
             # Where all knots of a divided difference are one place it is that derivative over a factorial.
-            known = np.repeat(jets[:, min(order, depth - 1)], depth)[: len(width)] / factorial(order)
-            column = np.where(same, known, np.diff(column) / np.where(same, 1.0, width))
+            derivative = np.repeat(jets[:, min(order, depth - 1)], depth)[: len(width)] / factorial(order)
+            column = np.where(same, derivative, np.diff(column) / np.where(same, 1.0, width))
             coefficients.append(float(column[0]))
         return cls(tuple(knots.tolist()), tuple(coefficients))
 

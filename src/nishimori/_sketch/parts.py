@@ -85,7 +85,7 @@ class Parts:
 
 
 def _digest(contents: Contents) -> bytes:
-    found = blake2b(digest_size=_N_BYTES)
+    digest = blake2b(digest_size=_N_BYTES)
     for name in _SUMS:
-        found.update((getattr(contents, name) + 0.0).astype("<f8").tobytes())  # without the sign of a zero
-    return found.digest()
+        digest.update((getattr(contents, name) + 0.0).astype("<f8").tobytes())  # without the sign of a zero
+    return digest.digest()

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
+from nishimori._fit.roots import Root
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Classes, class_labels, cluster_codes
@@ -16,12 +17,11 @@ from nishimori._rows.question import refusal_of
 from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.score_range import ScoreRange
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
-from nishimori._sketch.answers import NodeProducts, NodeScores, at_place, gap_at_node, root_of, scores_at
 from nishimori._sketch.archive import SketchArchive, pack, read, report_damage, write
 from nishimori._sketch.clusters import SketchClusters
 from nishimori._sketch.contents import Contents
 from nishimori._sketch.grid import PER_OCTAVE, Grid
-from nishimori._sketch.names import names_of, observables_from
+from nishimori._sketch.interpolation import NodeProducts, NodeScores, at_place, gap_at_node, root_of, scores_at
 from nishimori._sketch.parts import Parts
 from nishimori._sketch.survey import Survey
 from nishimori._sketch.validity import ImpossibleSumsError, refuse_impossible
@@ -31,7 +31,6 @@ from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text, percent
-from nishimori._support.roots import Root
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, MergeError, NishimoriError, NoRowsError
 
@@ -205,8 +204,8 @@ class Sketch(Displayed, Rows):
         Sketch
             Itself.
         """
-        said = None if self._range is not None else self.input
-        meaning: dict[str, Any] = {"input": said, "classes": self.classes, "floor": self.floor}
+        own_input = None if self._range is not None else self.input
+        meaning: dict[str, Any] = {"input": own_input, "classes": self.classes, "floor": self.floor}
         meaning = {} if is_rows(logits) else meaning
         try:
             data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, guard="defer", **meaning)
@@ -236,7 +235,7 @@ class Sketch(Displayed, Rows):
         self._range = None if self._range is None or more is None else self._range + more
 
     def check_range(self, name: str = "logits", remedy: str = _MAKE_AGAIN, logits_setting: str = "") -> None:
-        """Refuse scores that nobody has said anything about and that look like probabilities."""
+        """Refuse scores that look like probabilities, where ``input`` was left out."""
         if self._range is not None and not self._range_is_fine:
             self._range.check(name, remedy, logits_setting)
             self._range_is_fine = True
@@ -329,7 +328,7 @@ class Sketch(Displayed, Rows):
 
         Assign the arrays of an all-reduce to it, and the sketch is that of all processes, as a single part.
         """
-        return {each.name: getattr(self._contents, each.name).flatten() for each in fields(Contents)}
+        return {field.name: getattr(self._contents, field.name).flatten() for field in fields(Contents)}
 
     @state.setter
     def state(self, arrays: Mapping[str, HostArray]) -> None:
@@ -341,10 +340,10 @@ class Sketch(Displayed, Rows):
     def _hold(self, arrays: Mapping[str, HostArray]) -> None:
         """Take over sums, as a single part."""
         shapes = Contents.shapes(len(self.observables), len(self._survey.grid.betas))
-        found = {name: np.shape(array) for name, array in arrays.items()}
+        actual = {name: np.shape(array) for name, array in arrays.items()}
         wanted = {name: (int(np.prod(shape)),) for name, shape in shapes.items()}
-        if found != wanted:
-            raise InputError("state", f"hold arrays of the shapes {wanted}", got=found)
+        if actual != wanted:
+            raise InputError("state", f"hold arrays of the shapes {wanted}", got=actual)
         held = (np.array(arrays[name], dtype=np.float64).reshape(shape) for name, shape in shapes.items())
         contents = Contents(*held)
         refuse_impossible(contents, self.observables)
@@ -415,12 +414,12 @@ class Sketch(Displayed, Rows):
         about, state = read(archive)
         held = observables_from(about.observables if observables is None else observables, archive.name, about.observables)
         with report_damage(archive):
-            made = cls(held, input=about.input, classes=about.classes, floor=about.floor)
-            made._survey = Survey(about.grid, held)
-            made._hold(state)
-            made._parts = made._parts if about.parts is None else about.parts.checked(made.n_samples)
-            made._range = None if about.score_range is None else ScoreRange.from_numbers(about.score_range)
-        return made
+            sketch = cls(held, input=about.input, classes=about.classes, floor=about.floor)
+            sketch._survey = Survey(about.grid, held)
+            sketch._hold(state)
+            sketch._parts = sketch._parts if about.parts is None else about.parts.checked(sketch.n_samples)
+            sketch._range = None if about.score_range is None else ScoreRange.from_numbers(about.score_range)
+        return sketch
 
     # What follows makes it a kind of rows, so that everything that takes rows takes it and `gather` says what it cannot do.
 
@@ -464,12 +463,12 @@ class Sketch(Displayed, Rows):
         """The sums of one observable at both ends and at each node."""
         if observable not in self.observables:
             held, (name,) = names_of(self.observables), names_of([observable])
-            given = ", ".join(f'"{each}"' if each in BUILT_IN else each for each in (*held, name))
+            wanted = ", ".join(f'"{label}"' if label in BUILT_IN else label for label in (*held, name))
             raise InputError(
                 "The sketch",
                 f"hold the observable {name} to fit it",
                 got=f"one that holds {', '.join(held)}",
-                remedy=f"Make the sketch with `observables=({given})`.",
+                remedy=f"Make the sketch with `observables=({wanted})`.",
             )
         i, contents = self.observables.index(observable), self._held
         betas = self._survey.judged
@@ -494,7 +493,7 @@ class Sketch(Displayed, Rows):
         """
         contents, grid = self._contents, self._survey.grid
         places = [grid.place(root.x) for _, root in roots]
-        which = [self.observables.index(each) for each, _ in roots]
+        which = [self.observables.index(observable) for observable, _ in roots]
         plain, squared = (
             NodeProducts(contents.products[:, i, 1:-1], contents.crossed[:, i], grid).at(places, which) for i in (0, 1)
         )
@@ -505,7 +504,10 @@ class Sketch(Displayed, Rows):
         """The sums of some observables, from which standard errors are made, all at one temperature of the range."""
         grid = self._survey.grid
         return self.gaps(
-            [(each, at_place(grid.place(log_beta), self.moments(each).at(slice(1, -1)), grid)) for each in observables],
+            [
+                (observable, at_place(grid.place(log_beta), self.moments(observable).at(slice(1, -1)), grid))
+                for observable in observables
+            ],
             counts=counts,
         )
 
@@ -528,3 +530,31 @@ class Sketch(Displayed, Rows):
 
 
 _MUST_AGREE = ("observables", "range of temperatures", "`nodes_per_octave`", "`input`", "`classes`", "`floor`")
+
+
+def names_of(observables: Iterable[Observable]) -> list[str]:
+    """The name of each observable in the table of the built-in ones, else what it prints as."""
+    names = {observable: name for name, observable in BUILT_IN.items()}
+    return [names.get(observable) or repr(observable) for observable in observables]
+
+
+def observables_from(observables: Any, archive: str | None = None, wanted: list[str] | None = None) -> tuple[Observable, ...]:
+    """Observables by their names; those of an archive of that name must be the ``wanted`` ones."""
+    must = f"be names from {', '.join(BUILT_IN)}, or instances of subclasses of nishimori.Observable"
+    if isinstance(observables, str | Observable) or not isinstance(observables, Iterable):
+        raise InputError("observables", f"{must}, in a tuple", got=repr(observables))
+    instances = []
+    for entry in observables:
+        observable = BUILT_IN.get(entry) if isinstance(entry, str) else entry
+        if archive is not None and observable is None:
+            raise InputError(f"{archive} is a sketch of {', '.join(wanted or ())}. Pass these as `observables`, in this order.")
+        if not isinstance(observable, Observable):
+            raise InputError("observables", must, got=repr(entry))
+        if observable in instances:
+            raise InputError("observables", "be distinct", got=f"{entry!r} more than once")
+        instances.append(observable)
+    if not instances:
+        raise InputError("observables", must, got="none")
+    if wanted is not None and names_of(instances) != wanted:
+        raise InputError(f"{archive} is a sketch of {', '.join(wanted)}. Pass these as `observables`, in this order.")
+    return tuple(instances)

@@ -73,8 +73,8 @@ class Stream:
                 )
             codes[place] = self._codes.setdefault(name, len(self._codes))
         self._open = next(reversed(self._codes), None)
-        found: HostArray = codes[places]
-        return found
+        row_codes: HostArray = codes[places]
+        return row_codes
 
     def _check_kind(self, name: Any) -> None:
         """Refuse numbers beside text: they are never equal, so that the text 7 and the number 7 would be two clusters."""

@@ -2,34 +2,39 @@
 
 The native kernel adds up over rows what a sketch keeps, in one call. Where it cannot, as with clusters, masked classes and
 observables of one's own, a kernel gives the power sums of each row at all β at once. What follows takes one number per row and
-node, so it is computed on the host, for some hundred rows at a time, which fit the cache (see `rows`).
+node, so it is computed on the host, for some hundred rows at a time, which fit the cache: `NodeRows` goes from power sums to
+gaps, metrics and bins. Sums of products are taken without storing the products where that is possible: with few classes this
+takes most of the time of an update.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._kernels.row_sums import gives_node_sums, node_sums, takes_unchecked
+from nishimori._kernels.row_sums import RowSums, gives_node_sums, node_sums, reads_stored, row_sums, takes_unchecked
 from nishimori._rows.batch import Batch
-from nishimori._sketch.clusters import SketchClusters, Squares, Terms, crossed_products, of_rows
+from nishimori._sketch.clusters import SketchClusters, Squares, Terms, crossed_products, squares_of_rows, sums_per_bin
 from nishimori._sketch.contents import ENDS, N_BINS, Contents, counts_of, pairs
 from nishimori._sketch.grid import Grid
-from nishimori._sketch.rows import BUILT_IN, NodeGap, NodeRows, Room, Truth, bin_scale, sums_at
 from nishimori._sums.census import Count
 from nishimori._sums.gibbs import Gibbs
-from nishimori._sums.observables import Confidence, Observable
+from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._support import arrays
-from nishimori._support.arrays import HostArray
+from nishimori._support.arrays import Array, HostArray
 
 # Rows whose power sums are in memory at a time: with 41 values of β they take 5 MB.
 _ROWS = 2**12
 
 # Rows whose gaps are in memory at a time.
 _AT_ONCE = 1024
+
+
+# What the logarithm of the lowest inner edge, 1/15, adds to the relative error of a confidence near it.
+_EXPONENT = np.finfo(float).eps * np.log(N_BINS)
 
 
 @dataclass(frozen=True)
@@ -67,23 +72,27 @@ class Survey:
     @property
     def _places(self) -> list[int] | None:
         """The places of the observables among the built-in ones, which are those that kernels know; None if one is another."""
-        known, kinds = list(BUILT_IN), [type(each) for each in self.observables]
-        return [known.index(kind) for kind in kinds] if {*kinds} <= {*known} else None
+        built_in, kinds = list(BUILT_IN), [type(observable) for observable in self.observables]
+        return [built_in.index(kind) for kind in kinds] if {*kinds} <= {*built_in} else None
 
     def with_clusters(self, batch: Batch, clusters: SketchClusters | None) -> Contents:
         """The sums of a batch; a cluster that may go on in the next batch is left out of the squares."""
-        total, room = self.empty, Room(ENDS + len(self.grid.betas), min(batch.n_rows, _AT_ONCE))
+        total, workspace = self.empty, Workspace(ENDS + len(self.grid.betas), min(batch.n_rows, _AT_ONCE))
         for part in _parts(batch):
-            ends, sums, found = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
-            truth = Truth.of(found)
-            others = {i: self._gaps(each, part) for i, each in enumerate(self.observables) if type(each) not in BUILT_IN}
+            ends, sums, kernel_sums = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
+            truth = Truth.from_row_sums(kernel_sums)
+            others = {
+                i: self._gaps(observable, part)
+                for i, observable in enumerate(self.observables)
+                if type(observable) not in BUILT_IN
+            }
             for start in range(0, part.n_rows, _AT_ONCE):
                 some = slice(start, start + _AT_ONCE)
-                rows = NodeRows.of(ends[:, :, some], sums[:, :, some], truth.at(some), room)
-                contents, terms = self._sums(rows, {i: (each[:, :, some], o[some]) for i, (each, o) in others.items()})
-                squares = of_rows(terms) if clusters is None else clusters.squares(terms)
+                rows = NodeRows.from_power_sums(ends[:, :, some], sums[:, :, some], truth.at(some), workspace)
+                contents, terms = self._sums(rows, {i: (gaps[:, :, some], o[some]) for i, (gaps, o) in others.items()})
+                squares = squares_of_rows(terms) if clusters is None else clusters.squares(terms)
                 total = total + contents + self.of_squares(squares)
-            census = Count(Confidence()).of_found(part, found)
+            census = Count(Confidence()).of_found(part, kernel_sums)
             total = total + replace(self.empty, counts=counts_of(census, int(part.logits.shape[1])))
         return total
 
@@ -104,31 +113,31 @@ class Survey:
         ready = observable._on(batch)
         distributions = [Gibbs(batch, beta) for beta in (inf, *self.judged[:-1])]
         observed = ready.observed(distributions[0])
-        found = [[arrays.on_host(each) for each in ready.gap(gibbs, observed)[:4]] for gibbs in distributions]
-        return np.array(found).transpose(1, 0, 2), arrays.on_host(observed)
+        gaps = [[arrays.on_host(values) for values in ready.gap(gibbs, observed)[:4]] for gibbs in distributions]
+        return np.array(gaps).transpose(1, 0, 2), arrays.on_host(observed)
 
-    def _sums(self, rows: NodeRows, others: dict[int, tuple[HostArray, HostArray]]) -> tuple[Contents, Terms]:
+    def _sums(self, rows: "NodeRows", others: dict[int, tuple[HostArray, HostArray]]) -> tuple[Contents, Terms]:
         """The sums of some rows, and what their squares are made of."""
         w, many = rows.truth.weights, range(len(self.observables))
         with np.errstate(invalid="ignore", over="ignore"):  # a masked true class has an infinite loss
-            found = [_gap_of(*others[i], w) if i in others else BUILT_IN[type(self.observables[i])](rows) for i in many]
-            weighted = [rows.weigh(gap.value) for gap in found]
-            plain = np.array([np.einsum("nr,nr->n", weighted[i], found[j].value) for i, j in pairs(len(found))])
-            crossed = crossed_products(weighted, [gap.value for gap in found])
+            gaps = [_gap_of(*others[i], w) if i in others else BUILT_IN[type(self.observables[i])](rows) for i in many]
+            weighted = [rows.weigh(gap.value) for gap in gaps]
+            plain = np.array([np.einsum("nr,nr->n", weighted[i], gaps[j].value) for i, j in pairs(len(gaps))])
+            crossed = crossed_products(weighted, [gap.value for gap in gaps])
             bins = rows.bins
             contents = replace(
                 self.empty,
                 weights=np.array([w.sum(), 0.0, 0.0]),
-                observed=np.array([gap.observed for gap in found]),
-                moments=_sort_by_beta(np.array([gap.sums for gap in found])),
+                observed=np.array([gap.observed for gap in gaps]),
+                moments=_sort_by_beta(np.array([gap.sums for gap in gaps])),
                 products=_sort_by_beta(np.stack([plain, np.zeros_like(plain)], axis=1)),
                 crossed=np.stack([crossed, np.zeros_like(crossed)], axis=1),
                 curves=rows.curves(np.array(self.grid.betas)),
                 bins=np.concatenate([rows.claimed, np.zeros((2, len(bins), N_BINS))]),
             )
             misses = rows.weigh(rows.miss[ENDS:])
-        known = (rows.claimed[0], plain, crossed) if rows.truth.is_even else (None, None, None)
-        return contents, Terms(w, weighted, bins, misses, *known)
+        squares = (rows.claimed[0], plain, crossed) if rows.truth.is_even else (None, None, None)
+        return contents, Terms(w, weighted, bins, misses, *squares)
 
 
 def _sort_by_beta(sums: HostArray) -> HostArray:
@@ -136,14 +145,259 @@ def _sort_by_beta(sums: HostArray) -> HostArray:
     return np.roll(sums, -1, axis=-1)
 
 
-def _gap_of(gaps: HostArray, observed: HostArray, weights: HostArray) -> NodeGap:
+def _gap_of(gaps: HostArray, observed: HostArray, weights: HostArray) -> "NodeGap":
     return NodeGap(gaps[0], gaps @ weights, float(weights @ observed))
 
 
 def _parts(batch: Batch) -> Iterator[Batch]:
     for start in range(0, batch.n_rows, _ROWS):
         rows = slice(start, start + _ROWS)
-        given = None if batch.given is None else batch.given[rows, ...]
+        passed = None if batch.given is None else batch.given[rows, ...]
         stored = None if batch.stored is None else batch.stored[rows, ...]
         logits = batch.logits[rows, ...]
-        yield replace(batch, logits=logits, labels=batch.labels[rows], weights=batch.weights[rows], given=given, stored=stored)
+        yield replace(batch, logits=logits, labels=batch.labels[rows], weights=batch.weights[rows], given=passed, stored=stored)
+
+
+def bin_scale(rounding: float) -> float:
+    """The factor s with which a confidence c is in the bin ceil(c·s) - 1; ``rounding`` is the relative error of c."""
+    return float(N_BINS / (1 + rounding + _EXPONENT))
+
+
+class NodeGap(NamedTuple):
+    """The gap of each row at both ends and each node; Σw times gap, size, slope and curvature; Σw·O at the labels."""
+
+    value: HostArray
+    sums: HostArray
+    observed: float
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is known of rows besides their power sums, on the host: one number per row."""
+
+    right: HostArray
+    label_drops: HostArray
+    weights: HostArray
+    rounding: float  # of confidences, relative
+
+    @classmethod
+    def from_row_sums(cls, rows: RowSums) -> "Truth":
+        right, drops, weights = (arrays.on_host(x) for x in (rows.right, rows.label_drops, rows.batch.weights))
+        return cls(right, drops, weights, rows.batch.rounding)
+
+    def at(self, some: slice) -> "Truth":
+        return Truth(self.right[some], self.label_drops[some], self.weights[some], self.rounding)
+
+    @cached_property
+    def is_even(self) -> bool:
+        """Whether all weights are 1."""
+        return bool((self.weights == 1).all())
+
+    @cached_property
+    def of_right(self) -> HostArray:
+        """The weights of right answers, 0 for wrong ones."""
+        return self.weights * self.right
+
+    @cached_property
+    def drops_sum(self) -> float:
+        """Σw times the drop of the true class."""
+        return float(self.weights @ self.label_drops)
+
+
+def sums_at(batch: Batch, nodes: Sequence[float]) -> tuple[HostArray, HostArray, RowSums]:
+    """Power sums of each row: 0 and 1 at β = ∞ and β = 0, of shape (2, 2, n), 0 to 3 at the nodes, and what a kernel returned.
+
+    In float64: sums of float32 numbers depend on the block that a row is in, and squares of squares lose digits.
+    """
+    if not reads_stored(batch):
+        rows = row_sums(batch, nodes, 3)
+        return arrays.on_host(_sums_at_ends(batch)), arrays.on_host(rows.sums), rows
+    rows = row_sums(batch, (inf, 0.0, *nodes), 3)  # from the same values of each row
+    sums = arrays.on_host(rows.sums)
+    return sums[:ENDS, :2], sums[ENDS:], rows
+
+
+def _sums_at_ends(batch: Batch) -> Array:
+    """How many classes besides the top count at β = ∞ and at β = 0, and Σd over them."""
+    logits, xp = batch.logits, batch.xp
+    drops = batch.double - arrays.in_double(batch.peak)[:, None]
+    ties = xp.astype(xp.sum(xp.astype(drops == 0, xp.int32), axis=1), xp.float64)
+    if batch.has_masks:
+        live = drops > -inf
+        numbers = xp.astype(xp.sum(xp.astype(live, xp.int32), axis=1), xp.float64)
+        drops = xp.where(live, drops, xp.zeros_like(drops))
+    else:
+        numbers = xp.full_like(ties, logits.shape[1])
+    at_zero = xp.stack([numbers - 1, xp.sum(drops, axis=1, dtype=xp.float64)])
+    return xp.stack([xp.stack([ties - 1, xp.zeros_like(ties)]), at_zero])
+
+
+class Workspace:
+    """Arrays that are used again for the next rows: to get new ones takes ten times as long as the arithmetic."""
+
+    def __init__(self, n_nodes: int, n_rows: int) -> None:
+        self._shape = (n_nodes, n_rows)
+        self._arrays: list[HostArray] = []
+        self._taken, self._n_rows = 0, n_rows
+
+    @property
+    def n_nodes(self) -> int:
+        """How many there are, both ends among them."""
+        return self._shape[0]
+
+    def clear(self, n_rows: int) -> None:
+        """Start with the next rows."""
+        self._taken, self._n_rows = 0, n_rows
+
+    def array(self, without: int = 0) -> HostArray:
+        """An array (nodes, rows) of anything, some of the nodes left out."""
+        if self._taken == len(self._arrays):
+            self._arrays.append(np.empty(self._shape))
+        self._taken += 1
+        return self._arrays[self._taken - 1][without:, : self._n_rows]
+
+
+@dataclass(frozen=True)
+class NodeRows:
+    """Some rows with their averages at both ends and at each node, (ends and nodes, rows)."""
+
+    truth: Truth
+    workspace: Workspace
+    powers: HostArray  # power sums (nodes and beyond, 4, rows)
+    rest: HostArray
+    confidence: HostArray
+    doubt: HostArray
+    mean: HostArray  # of the drop
+    square: HostArray
+
+    @classmethod
+    def from_power_sums(cls, ends: HostArray, powers: HostArray, truth: Truth, workspace: Workspace) -> "NodeRows":
+        """The rows at the nodes, from power sums 0 and 1 at both ends, and 0 to 3 at the nodes and beyond the last one."""
+        workspace.clear(len(truth.weights))
+        rest, confidence, doubt, mean, square = (workspace.array() for _ in range(5))
+        n_nodes = workspace.n_nodes - ENDS
+        rest[:ENDS], rest[ENDS:] = ends[:, 0], powers[:n_nodes, 0]
+        np.add(rest, 1, out=confidence)
+        np.divide(1, confidence, out=confidence)
+        np.multiply(rest, confidence, out=doubt)
+        np.multiply(ends[:, 1], confidence[:ENDS], out=mean[:ENDS])
+        np.multiply(powers[:n_nodes, 1], confidence[ENDS:], out=mean[ENDS:])
+        square[:ENDS] = 0
+        np.multiply(powers[:n_nodes, 2], confidence[ENDS:], out=square[ENDS:])
+        return cls(truth, workspace, powers, rest, confidence, doubt, mean, square)
+
+    def weigh(self, values: HostArray) -> HostArray:
+        """The values times the weights, which may be the values themselves."""
+        if self.truth.is_even:
+            return values
+        return np.multiply(values, self.truth.weights, out=self.workspace.array(len(self.rest) - len(values)))
+
+    @cached_property
+    def miss(self) -> HostArray:
+        """Confidence minus right or wrong, with all its digits."""
+        miss = np.negative(self.doubt, out=self.workspace.array())
+        np.copyto(miss, self.confidence, where=~self.truth.right)
+        return miss
+
+    @cached_property
+    def bins(self) -> HostArray:
+        """The bin of each row at each node, counted over all nodes; a confidence on an edge is in the bin below it."""
+        claims = self.confidence[ENDS:]
+        numbers = np.multiply(claims, bin_scale(self.truth.rounding), out=self.workspace.array(ENDS))
+        np.ceil(numbers, out=numbers)
+        numbers += (N_BINS * np.arange(len(claims)) - 1)[:, None]
+        bins = self.workspace.array(ENDS).view(np.int64)
+        np.copyto(bins, numbers, casting="unsafe")
+        return bins
+
+    @cached_property
+    def claimed(self) -> HostArray:
+        """Per node and bin: Σw, Σw·confidence and Σw·correct."""
+        bins, truth = self.bins, self.truth
+        total = sums_per_bin(bins, None if truth.is_even else truth.weights)
+        if 2 * len(self._wrong) < len(truth.right):
+            correct = total - sums_per_bin(bins[:, self._wrong], truth.weights[self._wrong])
+        else:
+            right = np.flatnonzero(truth.right)
+            correct = sums_per_bin(bins[:, right], truth.weights[right])
+        return np.stack([total, sums_per_bin(bins, self.weigh(self.confidence[ENDS:])), correct])
+
+    @cached_property
+    def _wrong(self) -> HostArray:
+        """The positions of the wrong answers."""
+        return np.flatnonzero(~self.truth.right)
+
+    @cached_property
+    def _weighted_mean(self) -> HostArray:
+        return self.weigh(self.mean)
+
+    @cached_property
+    def _slope(self) -> HostArray:
+        """Minus the slope of the confidence of each row, times its weight."""
+        return np.multiply(self.confidence, self._weighted_mean, out=self.workspace.array())
+
+    @cached_property
+    def _weighted_confidence(self) -> HostArray:
+        return self.weigh(self.confidence)
+
+    def of_confidence(self) -> NodeGap:
+        """The gap of the confidence."""
+        right, truth = self.doubt @ self.truth.of_right, self.truth
+        wrong = self.confidence @ (truth.weights - truth.of_right)
+        curvature = 2 * _dot(self._slope, self.mean) - _dot(self._weighted_confidence, self.square)
+        sums = np.array([wrong - right, wrong + right, -self._slope.sum(axis=1), curvature])
+        return NodeGap(self.miss, sums, float((truth.of_right - truth.weights).sum()))
+
+    def of_energy(self) -> NodeGap:
+        """The gap of the logit."""
+        truth, mean = self.truth, self._weighted_mean
+        first, second = mean.sum(axis=1), self.square @ truth.weights
+        squared = np.multiply(self.mean, self.mean, out=self.workspace.array())
+        slope = second - squared @ truth.weights
+        curvature = 2 * _dot(mean, squared) - 3 * _dot(mean, self.square)
+        curvature[ENDS:] += _dot(self.powers[: len(self.rest) - ENDS, 3], self._weighted_confidence[ENDS:])
+        sums = np.array([first - truth.drops_sum, -first - truth.drops_sum, slope, curvature])
+        value = np.subtract(self.mean, truth.label_drops, out=self.workspace.array())
+        return NodeGap(value, sums, truth.drops_sum)
+
+    def curves(self, nodes: HostArray) -> HostArray:
+        """Σw times confidence, Brier score and negative log-likelihood at each node, with slopes."""
+        w, drops = self.truth.weights, self.truth.drops_sum
+        nll = self._log_partition() @ w - nodes * drops
+        tops = [self.confidence[ENDS:] @ w, -self._slope[ENDS:].sum(axis=1)]
+        return np.array([tops, self._brier(nodes), [nll, self._weighted_mean[ENDS:].sum(axis=1) - drops]])
+
+    def _log_partition(self) -> HostArray:
+        """log(1 + rest): a logarithm and what its argument rounds away, which is faster than NumPy's log1p."""
+        rest, rounded, lost = self.rest[ENDS:], self.workspace.array(ENDS), self.workspace.array(ENDS)
+        np.add(rest, 1, out=rounded)
+        np.subtract(rounded, 1, out=lost)
+        np.subtract(rest, lost, out=lost)
+        np.multiply(lost, self.confidence[ENDS:], out=lost)
+        np.log(rounded, out=rounded)
+        return np.add(rounded, lost, out=rounded)
+
+    def _brier(self, nodes: HostArray) -> list[HostArray]:
+        """Σw times Brier score and its slope: from Σp² and p of the true class, which is the top class where that is right."""
+        truth, top, mean, wrong = self.truth, self.confidence[ENDS:], self.mean[ENDS:], self._wrong
+        doubled, doubled_drops = (self.powers[len(self.powers) - len(nodes) :, order] for order in (0, 1))
+        squares = np.multiply(top, self._weighted_confidence[ENDS:], out=self.workspace.array(ENDS))
+        others = np.multiply(doubled, squares, out=self.workspace.array(ENDS))  # Σp² of the other classes, times the weight
+        doubts = np.multiply(self.doubt[ENDS:], self.doubt[ENDS:], out=self.workspace.array(ENDS))
+        true = np.exp(nodes[:, None] * truth.label_drops[wrong]) * top[:, wrong]
+        drops = np.where(true > 0, truth.label_drops[wrong], 0.0)  # a masked class has no weight, and an infinite drop
+        of_wrong = truth.weights[wrong]
+        value = others.sum(axis=1) + doubts @ truth.of_right + (1 - 2 * true + top[:, wrong] ** 2) @ of_wrong
+        slope = _dot(doubled_drops, squares) - _dot(mean, others) - _dot(mean, squares)
+        slope += self._slope[ENDS:] @ truth.right.astype(float) - (true * (drops - mean[:, wrong])) @ of_wrong
+        return [value, 2 * slope]
+
+
+def _dot(one: HostArray, two: HostArray) -> HostArray:
+    """The sum over rows of a product."""
+    sums: HostArray = np.einsum("nr,nr->n", one, two)
+    return sums
+
+
+BUILT_IN = {Confidence: NodeRows.of_confidence, Energy: NodeRows.of_energy}
+"""The gaps of the observables for which power sums are enough."""

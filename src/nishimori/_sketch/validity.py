@@ -90,7 +90,7 @@ def _claims_of_products(sums: Contents, observables: Sequence[Observable]) -> It
     of_pair = dict(zip(pairs(len(observables)), sums.products, strict=True))
     # A square may underflow where a product does not.
     roots = [np.sqrt(of_pair[i, i] + 1e-300) for i in range(len(observables))]
-    is_finite = [_is_finite(each, sums) for each in observables]
+    is_finite = [_is_finite(observable, sums) for observable in observables]
     for (i, j), products in of_pair.items():
         if i == j:
             yield "products", "have squares that are not negative", products >= 0
@@ -152,17 +152,17 @@ def _is_finite(observable: Observable, sums: Contents) -> bool:
 
 
 def _equal(one: Any, other: Any, scale: Any) -> HostArray:
-    found: HostArray = np.abs(one - other) <= _ROUNDING * scale
-    return found
+    holds: HostArray = np.abs(one - other) <= _ROUNDING * scale
+    return holds
 
 
 def _at_most(one: Any, other: Any) -> HostArray:
-    found: HostArray = one <= other * (1 + _ROUNDING)
-    return found
+    holds: HostArray = one <= other * (1 + _ROUNDING)
+    return holds
 
 
 def _share(part: HostArray, whole: Any, scale: Any = None) -> HostArray:
     """Whether a part is from 0 to the whole, up to rounding in units of ``scale``."""
     slack = _ROUNDING * (whole if scale is None else scale)
-    found: HostArray = (part >= -slack) & (part <= whole + slack)
-    return found
+    holds: HostArray = (part >= -slack) & (part <= whole + slack)
+    return holds

@@ -216,17 +216,10 @@ def are_ones(weights: Array) -> bool:
 def rows_at(x: Array, index: Array) -> Array:
     """The rows of ``x`` whose numbers are in ``index``, which is a NumPy array or lies beside ``x``."""
     if len(x.shape) > 2:  # NumPy's or PyTorch's
-        return x[tuple(on_device_of(each, x) for each in np.unravel_index(on_host(index), x.shape[:-1]))]
+        return x[tuple(on_device_of(axis_index, x) for axis_index in np.unravel_index(on_host(index), x.shape[:-1]))]
     if isinstance(x, np.ndarray):
         return x[index]  # `take` would first copy all rows of a view
     return namespace(x).take(x, on_device_of(index, x) if isinstance(index, np.ndarray) else index, axis=0)
-
-
-def random_numbers(size: int, below: int, x: Array) -> Array:
-    """Random whole numbers on the device of ``x``, a tensor of PyTorch; the same ones each time."""
-    torch = sys.modules["torch"]
-    generator = torch.Generator(x.device).manual_seed(0)
-    return torch.randint(below, (size,), generator=generator, device=x.device)
 
 
 def merge_leading(x: Array) -> Array:

@@ -72,7 +72,7 @@ def new_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path]
 
 
 def _unused_name(target: Path) -> Path:
-    """A name that nobody can guess. It does not contain the target's name, which may be as long as names can be."""
+    """A name that cannot be guessed. It does not contain the target's name, which may be as long as names can be."""
     ending = "".join(target.suffixes[-2:]).lower()  # two, as in .csv.gz
     return target.with_name(f".nishimori-{secrets.token_hex(8)}{ending if len(ending) <= 20 else ''}")
 
@@ -95,8 +95,8 @@ def _create(temporary: Path) -> int | None:
 
 def _take_over(temporary: Path, target: Path, mode: int) -> None:
     """Give the file the permissions of the one that it replaces, and its owner if that is allowed, or ``mode`` if it is new."""
-    found = os.lstat(temporary)
-    if not stat.S_ISREG(found.st_mode):
+    new = os.lstat(temporary)
+    if not stat.S_ISREG(new.st_mode):
         raise InputError(f"Another program replaced the temporary file of {target} by a link. Choose a folder of your own.")
     with suppress(OSError):
         old = os.lstat(target)
@@ -104,18 +104,18 @@ def _take_over(temporary: Path, target: Path, mode: int) -> None:
             mode &= os.stat(target).st_mode
         else:
             mode = old.st_mode
-            if not _same_owner(temporary, found, old):  # then the group is another one, which gets the rights of all others
+            if not _same_owner(temporary, new, old):  # then the group is another one, which gets the rights of all others
                 mode = mode & ~0o070 | (mode & 0o007) << 3
     with suppress(OSError):  # file systems without permissions
         os.chmod(temporary, mode & 0o777)
 
 
-def _same_owner(temporary: Path, found: os.stat_result, old: os.stat_result) -> bool:
+def _same_owner(temporary: Path, new: os.stat_result, old: os.stat_result) -> bool:
     """Try to give the file the owner and the group of the old one; False if the group could not be kept."""
-    if found.st_uid != old.st_uid:
+    if new.st_uid != old.st_uid:
         with suppress(OSError):
             os.chown(temporary, old.st_uid, -1)
-    if found.st_gid != old.st_gid:
+    if new.st_gid != old.st_gid:
         try:
             os.chown(temporary, -1, old.st_gid)
         except OSError:
@@ -151,8 +151,8 @@ def _name_target(error: Exception, temporary: Path, target: Path) -> None:
             raise OSError(error.errno, error.strerror, str(target)) from None
     elif not isinstance(error, NishimoriError | FileExistsError):
         _refuse_full_disk(error, temporary, target)
-    error.args = tuple(_replace_name(each, temporary, target) for each in error.args)
-    vars(error).update({name: _replace_name(each, temporary, target) for name, each in vars(error).items()})
+    error.args = tuple(_replace_name(part, temporary, target) for part in error.args)
+    vars(error).update({name: _replace_name(value, temporary, target) for name, value in vars(error).items()})
 
 
 def _replace_name(part: Any, temporary: Path, target: Path) -> Any:
@@ -168,9 +168,9 @@ def _refuse_full_disk(error: Exception, temporary: Path, target: Path) -> None:
     try:
         with temporary.open("ab") as file:
             file.write(bytes(1 << 16))  # does not fit either, if the disk is full
-    except OSError as found:
-        if found.errno in _NO_SPACE:
-            raise OSError(found.errno, found.strerror, str(target)) from None
+    except OSError as failure:
+        if failure.errno in _NO_SPACE:
+            raise OSError(failure.errno, failure.strerror, str(target)) from None
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:

@@ -33,7 +33,7 @@ class Display:
 
     def text(self, width: float = WIDTH) -> str:
         """Plain text in lines of at most ``width`` columns."""
-        parts = [_paragraph([each], width) for each in (self.caveat, self.title) if each]
+        parts = [_paragraph([text], width) for text in (self.caveat, self.title) if text]
         for table in self.tables:
             shown, more = self._first_rows(table)
             parts.append("\n".join(filter(None, (shown.text(width), more))))
@@ -49,7 +49,7 @@ class Display:
 
     def markdown(self) -> str:
         """Markdown with all rows of the tables."""
-        parts = [markdown_text(self.caveat), *(each.markdown() for each in self.tables)]
+        parts = [markdown_text(self.caveat), *(table.markdown() for table in self.tables)]
         notes = [markdown_text(note) for note in self._all_notes]
         return "\n\n".join(filter(None, [*parts, "\n".join(f"- {note}" for note in notes)]))
 

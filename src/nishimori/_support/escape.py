@@ -108,9 +108,9 @@ def _plain_letter(before: str, letter: str, after: str) -> str:
     if name[:1] == ["GREEK"] and len(name) == 4 and not before.isalpha() and not after.isalpha():
         greek = name[-1].replace("LAMDA", "LAMBDA")  # as Unicode spells it
         return greek.capitalize() if name[1] == "CAPITAL" else greek.lower()
-    parts = "".join(_PLAIN.get(each, each) for each in unicodedata.normalize("NFKD", letter))
-    found = "".join(filter(str.isascii, parts)) or ("" if unicodedata.combining(letter) else "?")
-    return f"^{found}" if _is_power(letter) and not _is_power(before) else found
+    parts = "".join(_PLAIN.get(part, part) for part in unicodedata.normalize("NFKD", letter))
+    plain = "".join(filter(str.isascii, parts)) or ("" if unicodedata.combining(letter) else "?")
+    return f"^{plain}" if _is_power(letter) and not _is_power(before) else plain
 
 
 def _is_power(letter: str) -> bool:
@@ -123,7 +123,7 @@ codecs.register_error(PLAIN, _in_plain_letters)
 def _escape(categories: tuple[str, ...], text: str) -> str:
     """The text with the characters of some categories escaped."""
     return "".join(
-        each.encode("unicode_escape").decode() if unicodedata.category(each) in categories else each for each in text
+        letter.encode("unicode_escape").decode() if unicodedata.category(letter) in categories else letter for letter in text
     )
 
 
@@ -147,7 +147,7 @@ def markdown_text(text: str) -> str:
     escaped = html.escape(_MARKED.sub(r"\\\1", _one_line(text)), quote=False)
     for letter, entity in _ENTITIES.items():
         escaped = escaped.replace(letter, entity)
-    return _LISTED.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", escaped)
+    return _LISTED.sub(lambda match: f"{match[0][:-1]}\\{match[0][-1]}", escaped)
 
 
 def markdown_code(text: str, language: str) -> str:

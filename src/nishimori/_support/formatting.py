@@ -88,8 +88,7 @@ def interval_text(low: float, high: float, error: float | None) -> str:
     if place < -7 or place > 3:
         return f"{number_text(low)} to {number_text(high)}"
     return " to ".join(
-        _with_minus(_without_negative_zero(_rounded(each, place))) if isfinite(each) else number_text(each)
-        for each in (low, high)
+        _with_minus(_without_negative_zero(_rounded(end, place))) if isfinite(end) else number_text(end) for end in (low, high)
     )
 
 

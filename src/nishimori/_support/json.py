@@ -53,7 +53,7 @@ def _refuse_deep(content: Any) -> None:
     """Refuse what a recursive function could not walk through."""
     level = [content]
     for _ in range(_DEEPEST):
-        level = [child for each in level if isinstance(each, dict | list) for child in _children(each)]
+        level = [child for parent in level if isinstance(parent, dict | list) for child in _children(parent)]
         if not level:
             return
     raise JsonError(_DEEP)

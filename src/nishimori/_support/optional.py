@@ -31,7 +31,7 @@ def entry_points(group: str) -> tuple[EntryPoint, ...]:
     All packages are looked through once, which takes longer than to fit a temperature, and again only after a folder that
     modules are imported from has changed, as it does where a package is installed while a notebook runs.
     """
-    return _entry_points(group, tuple((each, _last_change(each)) for each in sys.path))
+    return _entry_points(group, tuple((folder, _last_change(folder)) for folder in sys.path))
 
 
 @lru_cache(maxsize=16)

@@ -77,20 +77,20 @@ def begin_step(what: str) -> None:
 
 
 def _lines() -> Report:
-    """A line whenever there is something new to say, for logs."""
+    """A line whenever there is something new to report, for logs."""
     last = ""
 
     def report(what: str, done: int, total: int | None) -> None:
         nonlocal last
         if what != last:
-            say(f"{done}/{'?' if total is None else total} {what}")
+            print_line(f"{done}/{'?' if total is None else total} {what}")
         last = what
 
     return report
 
 
-def say(text: str, *, label: str = "", style: str = "") -> None:
-    """Print a line on standard error; work goes on if nobody can read it, because the reader has ended or the disk is full."""
+def print_line(text: str, *, label: str = "", style: str = "") -> None:
+    """Print a line on standard error; work goes on if it cannot be written, as if the reader has ended or the disk is full."""
     from rich.console import Console  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 

@@ -66,7 +66,7 @@ class Pace:
             self.last, self.step, self.done = now, done - self.done, done
 
     def remaining(self, now: float) -> float | None:
-        """How long the rest of the pass will take at the pace so far, or None if nobody can tell."""
+        """How long the rest of the pass will take at the pace so far, or None if that is not known."""
         if self.total is None or not self.first < self.done < self.total:
             return None
         expected = (self.last - self.start) * (self.total - self.done) / (self.done - self.first) - (now - self.last)
@@ -122,9 +122,9 @@ class Bar:
 
     def drawn(self, task: Task) -> ProgressBar:
         """A bar that fills in a long pass, and only moves otherwise."""
-        found = BarColumn(self._bar_width).render(task)
-        found.total = None if self._long_pass is None else found.total
-        return found
+        progress_bar = BarColumn(self._bar_width).render(task)
+        progress_bar.total = None if self._long_pass is None else progress_bar.total
+        return progress_bar
 
     def times(self) -> Text:
         """How long the work has taken or, in a long pass, that pass, with the time that is left of it if that is known."""
@@ -150,10 +150,10 @@ class _Field(ProgressColumn):
 def bar(console: Console) -> Iterator[Bar]:
     """A report that draws a bar, which disappears at the end."""
     with Progress(console=console, transient=True, get_time=monotonic) as progress:
-        made = Bar(progress, console.width)
-        numbers = _Field(made.numbers)
+        line = Bar(progress, console.width)
+        numbers = _Field(line.numbers)
         # The text is broken into lines if the terminal is narrow; the numbers never are.
-        text = _Field(lambda _: made.text(), can_wrap=True)
+        text = _Field(lambda _: line.text(), can_wrap=True)
         wide = console.width >= _WITH_TIMES
-        progress.columns = (_Field(made.drawn), numbers, _Field(lambda _: made.times()), text) if wide else (numbers, text)
-        yield made
+        progress.columns = (_Field(line.drawn), numbers, _Field(lambda _: line.times()), text) if wide else (numbers, text)
+        yield line

@@ -156,8 +156,8 @@ def _column_width(column: Sequence[str]) -> int:
 
 
 def _total(widths: Iterator[int]) -> int:
-    found = list(widths)
-    return sum(found) + len(_SPACE) * (len(found) - 1)
+    all_widths = list(widths)
+    return sum(all_widths) + len(_SPACE) * (len(all_widths) - 1)
 
 
 def _in_blocks(widths: Sequence[int], width: float) -> list[list[int]]:
@@ -166,16 +166,16 @@ def _in_blocks(widths: Sequence[int], width: float) -> list[list[int]]:
     blocks = _fill(widths, others, width)
     # The narrowest width that needs no more blocks makes them similar.
     for narrow in range(first, int(min(width, _total(iter(widths))))):
-        found = _fill(widths, others, narrow)
-        if len(found) == len(blocks) and all(_total(widths[each] for each in block) <= narrow for block in found):
-            return found
+        narrower = _fill(widths, others, narrow)
+        if len(narrower) == len(blocks) and all(_total(widths[column] for column in block) <= narrow for block in narrower):
+            return narrower
     return blocks
 
 
 def _fill(widths: Sequence[int], others: Sequence[int], width: float) -> list[list[int]]:
     blocks: list[list[int]] = [[0]]
     for number in others:
-        if len(blocks[-1]) > 1 and _total(widths[each] for each in (*blocks[-1], number)) > width:
+        if len(blocks[-1]) > 1 and _total(widths[column] for column in (*blocks[-1], number)) > width:
             blocks.append([0])
         blocks[-1].append(number)
     return blocks
@@ -194,7 +194,7 @@ def _lines(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
     broken = [[cell] if text_width(cell) <= width else wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
     lines = []
     for number in range(max(map(len, broken))):
-        parts = [each[number] if number < len(each) else "" for each in broken]
+        parts = [cell_lines[number] if number < len(cell_lines) else "" for cell_lines in broken]
         lines.append(
             _SPACE.join(part + " " * (width - text_width(part)) for part, width in zip(parts, widths, strict=True)).rstrip()
         )

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Told = tuple[str, type[Warning]]
+Notice = tuple[str, type[Warning]]
 """The message and the category of a notice."""
 
-_collector: ContextVar[list[Told] | None] = ContextVar("collector", default=None)
+_collector: ContextVar[list[Notice] | None] = ContextVar("collector", default=None)
 
 
 def notice(message: str, category: type[Warning]) -> None:
-    """Warn at the line that called nishimori, directly or through scikit-learn; or tell who collects warnings."""
+    """Warn at the line that called nishimori, directly or through scikit-learn; or hand the warning to `collect_notices`."""
     if (collector := _collector.get()) is not None:
         collector.append((message, category))
         return
@@ -24,14 +24,14 @@ def notice(message: str, category: type[Warning]) -> None:
 
 
 @contextmanager
-def collect_notices() -> Iterator[list[Told]]:
-    """All notices inside, which are not shown: many fits can be told of in one warning.
+def collect_notices() -> Iterator[list[Notice]]:
+    """All notices inside, which are not shown: one warning can speak of many fits.
 
     Unlike `warnings.catch_warnings`, it changes nothing for other threads.
     """
-    told: list[Told] = []
-    token = _collector.set(told)
+    notices: list[Notice] = []
+    token = _collector.set(notices)
     try:
-        yield told
+        yield notices
     finally:
         _collector.reset(token)

@@ -26,7 +26,7 @@ def _(data: TopKRows, metric: Metric) -> bool:  # noqa: ARG001
 @scorecards.register(TopKRows)
 def _(data: TopKRows, maps: Sequence[Map], **how: Any) -> list[Scorecard]:
     """The scorecards of the model as it is, without what depends on the tail."""
-    if any(each != Temperature(1.0) for each in maps):
+    if any(map_ != Temperature(1.0) for map_ in maps):
         raise InputError(
             "`temperature` and `calibrator` must be left out for top-k log-probabilities: metrics at other temperatures depend "
             "on the classes that are not listed. `TopK.probabilities(temperature)` gives bounds on probabilities."
@@ -37,14 +37,14 @@ def _(data: TopKRows, maps: Sequence[Map], **how: Any) -> list[Scorecard]:
             f"the log-probability of the true class is not known in {data.n_unknown} of {data.n_rows} samples. Pass "
             "`label_log_probabilities` to TopK."
         )
-    return [_without_unknown(each, why) for each in scorecards(data.even, maps, **how)]
+    return [_without_unknown(card, why) for card in scorecards(data.even, maps, **how)]
 
 
 def _without_unknown(card: Scorecard, why: dict[str, str]) -> Scorecard:
     """The card with a reason in place of metrics that need more than is known; ``why`` has it by what they need."""
     estimates = {
-        name: each if each.metric.needs not in why else Estimate(each.metric, nan, None, why[each.metric.needs])
-        for name, each in card.estimates.items()
+        name: estimate if estimate.metric.needs not in why else Estimate(estimate.metric, nan, None, why[estimate.metric.needs])
+        for name, estimate in card.estimates.items()
     }
     return replace(card, estimates=estimates)
 

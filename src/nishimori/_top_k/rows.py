@@ -71,9 +71,9 @@ class TopKRows(Rows):
     annex: ClassVar[str] = "nishimori._top_k"
 
     def __init__(
-        self, given: TopK, columns: HostArray, weights: HostArray, clusters: Clusters | None, labels_name: str = "labels"
+        self, lists: TopK, columns: HostArray, weights: HostArray, clusters: Clusters | None, labels_name: str = "labels"
     ) -> None:
-        self.given = given
+        self.lists = lists
         self.clusters = clusters
         self.labels_name = labels_name
         (self._kept,) = np.nonzero(weights)
@@ -81,7 +81,7 @@ class TopKRows(Rows):
 
     @property
     def n_classes(self) -> int:
-        return self.given.vocabulary_size
+        return self.lists.vocabulary_size
 
     @property
     def n_rows(self) -> int:
@@ -112,17 +112,17 @@ class TopKRows(Rows):
     @cached_property
     def blocks(self) -> list[tuple[slice, ListedRows]]:
         """The rows, checked, some at a time."""
-        found = []
+        blocks = []
         for start in range(0, self.n_rows, _ROWS):
             rows = slice(start, min(start + _ROWS, self.n_rows))
             numbers = self._kept[rows]
-            found.append((rows, self.given.rows(self._columns[numbers], numbers)))
-        return found
+            blocks.append((rows, self.lists.rows(self._columns[numbers], numbers)))
+        return blocks
 
     @cached_property
     def n_unknown(self) -> int:
         """How many true classes have a log-probability that is not known."""
-        return sum(int((~rows.known).sum()) for _, rows in self.blocks)
+        return sum(int((~rows.is_known).sum()) for _, rows in self.blocks)
 
     @cached_property
     def n_listed(self) -> int:
@@ -134,11 +134,11 @@ class TopKRows(Rows):
         """By how much, relatively, the rounding of log-probabilities can change the weights of the classes, on average."""
         weights = self._weights[self._kept]
         peaks = np.concatenate([np.exp(rows.logs.max(axis=1)) for _, rows in self.blocks])
-        return float(weights @ (self.given.rounding(self._kept) / peaks) / weights.sum())
+        return float(weights @ (self.lists.rounding(self._kept) / peaks) / weights.sum())
 
     def warn_of_rounding(self) -> None:
         """Warn where the rounding of the log-probabilities is larger than what they leave for the tail."""
-        first = self.given.scores.array[self._kept[:_LOOKED_AT]].astype(np.float64)
+        first = self.lists.scores.array[self._kept[:_LOOKED_AT]].astype(np.float64)
         values = first[np.isfinite(first) & (first != 0)]
         for decimals in range(1, _MOST_DECIMALS + 1):
             steps = values * 10.0**decimals
@@ -198,6 +198,8 @@ def open_top_k(passed: Passed) -> TopKRows:
     for argument, value in {"groups": passed.groups, **usual}.items():
         if value is not None:
             raise InputError(argument, "be left out for top-k log-probabilities")
+    if meaning.class_axis != -1:
+        raise InputError("class_axis", f"be -1 where `{meaning.names[0]}` is a TopK", remedy="Put the classes last.")
     scores, name = lists.scores, meaning.names[1]
     labels, sample_weight = meaning.labelling.apply(passed.labels, passed.sample_weight, scores, name)
     meaning.labelling.refuse_nothing(sample_weight, name, labels)

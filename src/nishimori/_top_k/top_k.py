@@ -58,13 +58,13 @@ class ListedScores(Scores):
 class ListedRows:
     """Checked rows: sorted log-probabilities (n, k + 1), whose last column is that of a true class that is not listed.
 
-    ``columns`` say where the true class of each row is, and ``known`` whether its log-probability is known; if it is not,
+    ``columns`` say where the true class of each row is, and ``is_known`` whether its log-probability is known; if it is not,
     its column holds -inf. ``n_listed`` is the number of listed classes of each row.
     """
 
     logs: HostArray
     columns: HostArray
-    known: HostArray
+    is_known: HostArray
     n_listed: HostArray
     tails: Tails
 
@@ -166,8 +166,8 @@ class TopK:
         return self.scores.vocabulary_size
 
     def __repr__(self) -> str:
-        known = "" if self._label_logs is None else ", with label_log_probabilities"
-        return f"TopK(shape={self.shape}, vocabulary_size={self.vocabulary_size}{known})"
+        labelled = "" if self._label_logs is None else ", with label_log_probabilities"
+        return f"TopK(shape={self.shape}, vocabulary_size={self.vocabulary_size}{labelled})"
 
     def probabilities(self, temperature: float = 1.0) -> ProbabilityBounds:
         """The smallest and largest probabilities that the listed classes can have at a temperature.
@@ -198,25 +198,25 @@ class TopK:
         tails = self._tails(logs, numbers)
         peaks = logs.max(axis=1)
         weights = np.exp(beta * (logs - peaks[:, None]))
-        found = []
+        both = []
         for levels in (tails.even_levels(), tails.concentrated_levels()):
             rest = (levels.numbers * np.exp(beta * (levels.logs - peaks))).sum(axis=0)
-            each = np.zeros((self.scores.n_samples, self.k))
-            each[numbers] = weights / (weights.sum(axis=1) + rest)[:, None]
-            found.append(each)
+            probabilities = np.zeros((self.scores.n_samples, self.k))
+            probabilities[numbers] = weights / (weights.sum(axis=1) + rest)[:, None]
+            both.append(probabilities)
         # A weight has the rounding errors of two logarithms, and the sum of all weights has them too.
         rounding = np.zeros((self.scores.n_samples, 1))
         rounding[numbers, 0] = 4 * beta * self.rounding(numbers) + (self.k + 8) * _EPS
-        low, high = np.minimum(*found) * (1 - rounding), np.maximum(*found) * (1 + rounding)
+        low, high = np.minimum(*both) * (1 - rounding), np.maximum(*both) * (1 + rounding)
         return ProbabilityBounds(np.maximum(low, 0.0).reshape(self.shape), np.minimum(high, 1.0).reshape(self.shape))
 
     def rounding(self, numbers: HostArray) -> HostArray:
         """How far the log-probabilities of some rows may be from what they stand for, because of their dtype."""
-        given = self.scores.array[numbers]
+        logs = self.scores.array[numbers]
         # What was computed as a logit minus the logarithm of a sum has the errors of numbers of about 1 at least.
-        sizes = np.maximum(np.abs(np.where(np.isfinite(given), given, 0)), 1).max(axis=1)
-        found: HostArray = np.spacing(sizes.astype(given.dtype)).astype(np.float64) / 2
-        return found
+        sizes = np.maximum(np.abs(np.where(np.isfinite(logs), logs, 0)), 1).max(axis=1)
+        rounding: HostArray = np.spacing(sizes.astype(logs.dtype)).astype(np.float64) / 2
+        return rounding
 
     def rows(self, labels: HostArray, numbers: HostArray) -> ListedRows:
         """The rows with these ``numbers``, checked, for their true classes ``labels``."""
@@ -232,32 +232,32 @@ class TopK:
         columns = np.where(listed, is_label.argmax(axis=1), self.k)
         n_listed = (logs > -np.inf).sum(axis=1)
         label_logs = np.full(len(logs), -np.inf)
-        known = listed.copy()
+        is_known = listed.copy()
         if self._label_logs is not None:
-            label_logs, known, tails = self._with_labels(numbers, listed, logs, columns, tails)
-        only = ~known & (tails.numbers == 1) & (tails.masses > 0)  # the true class has all that is left
+            label_logs, is_known, tails = self._with_labels(numbers, listed, logs, columns, tails)
+        only = ~is_known & (tails.numbers == 1) & (tails.masses > 0)  # the true class has all that is left
         if only.any():
-            label_logs, known = np.where(only, np.log(np.where(only, tails.masses, 1.0)), label_logs), known | only
-            others, masses, slacks = (np.where(only, 0.0, each) for each in (tails.numbers, tails.masses, tails.slacks))
+            label_logs, is_known = np.where(only, np.log(np.where(only, tails.masses, 1.0)), label_logs), is_known | only
+            others, masses, slacks = (np.where(only, 0.0, values) for values in (tails.numbers, tails.masses, tails.slacks))
             tails = Tails(others, masses, tails.ceilings, slacks)
-        return ListedRows(np.column_stack([logs, label_logs]), columns, known, n_listed, tails)
+        return ListedRows(np.column_stack([logs, label_logs]), columns, is_known, n_listed, tails)
 
     def _per_row(self, values: Any) -> HostArray | None:
         """The log-probabilities of the labels, one per row."""
         if values is None:
             return None
         name = "label_log_probabilities"
-        given = arrays.on_host(numeric(values, name))
+        array = arrays.on_host(numeric(values, name))
         wanted = self.scores.leading or (self.scores.n_samples,)
-        if given.shape != wanted:
-            raise InputError(name, f"have shape {wanted}, one number per sample", got=given.shape)
-        flat: HostArray = given.reshape(-1).astype(np.float64)
+        if array.shape != wanted:
+            raise InputError(name, f"have shape {wanted}, one number per sample", got=array.shape)
+        flat: HostArray = array.reshape(-1).astype(np.float64)
         return flat
 
     def _check(self) -> None:
         """Check all rows that can be lists, and whether they are lists of the most probable classes of a full softmax."""
-        given, indices = self.scores.array, self._indices
-        is_padding = np.isnan(given).all(axis=1) | (given == -np.inf).all(axis=1)
+        logs, indices = self.scores.array, self._indices
+        is_padding = np.isnan(logs).all(axis=1) | (logs == -np.inf).all(axis=1)
         if self.k > 1:
             is_padding |= (indices == indices[:, :1]).all(axis=1)
         numbers = np.flatnonzero(~is_padding)
@@ -307,9 +307,9 @@ class TopK:
     def _checked_logs(self, numbers: HostArray) -> HostArray:
         """The log-probabilities of some rows, in float64, none of them above 0."""
         logs = self.scores.array[numbers].astype(np.float64)
+        capped: HostArray = np.minimum(logs, 0.0)
         if self._is_checked[numbers].all():
-            known: HostArray = np.minimum(logs, 0.0)
-            return known
+            return capped
         self._refuse(np.isnan(logs), logs, numbers, "not be NaN", "Fill up rows that list fewer classes with -inf.")
         self._refuse(
             (logs > _SLACK) | (logs == np.inf),
@@ -336,17 +336,16 @@ class TopK:
                 remedy=f"Give such samples weight zero, or a label that {setting('ignore_index')} names.",
             )
         self._check_indices(self._indices[numbers], listed, numbers)
-        capped: HostArray = np.minimum(logs, 0.0)
         return capped
 
     def _check_indices(self, indices: HostArray, listed: HostArray, numbers: HostArray) -> None:
         outside = listed & ((indices < 0) | (indices >= self.vocabulary_size))
         if outside.any():
-            found, row = int(indices[outside][0]), self._row(numbers, np.any(outside, axis=1))
+            index, row = int(indices[outside][0]), self._row(numbers, np.any(outside, axis=1))
             raise InputError(
                 "indices",
                 f"be from 0 to {self.vocabulary_size - 1}",
-                got=found,
+                got=index,
                 remedy="Check `vocabulary_size`.",
                 row=row,
             )
@@ -354,8 +353,8 @@ class TopK:
         distinct = np.sort(np.where(listed, indices, -1 - np.arange(self.k)), axis=1)
         repeated = distinct[:, 1:] == distinct[:, :-1]
         if repeated.any():
-            found, row = int(distinct[:, 1:][repeated][0]), self._row(numbers, repeated.any(axis=1))
-            raise InputError("indices", "list each class at most once per sample", got=f"{found} twice", row=row)
+            index, row = int(distinct[:, 1:][repeated][0]), self._row(numbers, repeated.any(axis=1))
+            raise InputError("indices", "list each class at most once per sample", got=f"{index} twice", row=row)
 
     def _tails(self, logs: HostArray, numbers: HostArray) -> Tails:
         """What the listed classes leave."""
@@ -401,36 +400,36 @@ class TopK:
     ) -> tuple[HostArray, HostArray, Tails]:
         """Log-probabilities of true classes that are not listed, which true classes are known, and the tails without them."""
         assert self._label_logs is not None
-        name, given = "label_log_probabilities", self._label_logs[numbers]
-        known = ~np.isnan(given)
-        self._refuse(known & ((given > _SLACK) | (given <= _NOT_LISTED)), given, numbers, *_NO_LOG, name=name)
-        tolerance = _SLACK * np.maximum(1.0, np.abs(given))
+        name, own_logs = "label_log_probabilities", self._label_logs[numbers]
+        is_known = ~np.isnan(own_logs)
+        self._refuse(is_known & ((own_logs > _SLACK) | (own_logs <= _NOT_LISTED)), own_logs, numbers, *_NO_LOG, name=name)
+        tolerance = _SLACK * np.maximum(1.0, np.abs(own_logs))
         own = logs[np.arange(len(logs)), np.minimum(columns, self.k - 1)]
-        different = known & listed & ~(np.abs(given - own) <= tolerance)
+        different = is_known & listed & ~(np.abs(own_logs - own) <= tolerance)
         if different.any():
             i = int(np.argmax(different))
             raise InputError(
                 name,
                 f"be the log-probability that is listed for the true class, {own[i]:.6g}",
-                got=f"{given[i]:.6g}",
+                got=f"{own_logs[i]:.6g}",
                 row=self._row(numbers, different),
                 remedy="Check that labels and log-probabilities are of the same samples.",
             )
-        added = known & ~listed
-        above = added & ~(given <= tails.ceilings + tolerance)
+        added = is_known & ~listed
+        above = added & ~(own_logs <= tails.ceilings + tolerance)
         if above.any():
             i = int(np.argmax(above))
             raise InputError(
                 name,
                 f"be at most the least listed log-probability, {tails.ceilings[i]:.6g}, where the true class is not listed",
-                got=f"{given[i]:.6g}",
+                got=f"{own_logs[i]:.6g}",
                 row=self._row(numbers, above),
                 remedy="Check that labels and log-probabilities are of the same samples.",
             )
-        label_logs = np.where(added, np.minimum(given, tails.ceilings), -np.inf)
+        label_logs = np.where(added, np.minimum(own_logs, tails.ceilings), -np.inf)
         left = np.where(added, np.maximum(tails.masses - np.exp(label_logs), 0.0), tails.masses)
         reduced = self._tail(left, tails.numbers - added, tails.ceilings, tails.slacks, numbers)
-        return label_logs, known | listed, reduced
+        return label_logs, is_known | listed, reduced
 
     def _refuse(
         self, bad: HostArray, values: HostArray, numbers: HostArray, wanted: str, remedy: str, name: str = "log_probabilities"

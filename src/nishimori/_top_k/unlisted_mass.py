@@ -160,7 +160,7 @@ class _Listed:
     numbers: HostArray
 
     def one_level(self, even: HostArray, ceiling: HostArray) -> HostArray:
-        """The extreme energy of tails with one probability, whose logarithm lies between ``even_levels`` and ``ceiling``."""
+        """The extreme energy of tails with one probability, whose logarithm lies between ``even`` and ``ceiling``."""
         steps = self.beta - 1
         logs = ceiling
         if steps:
@@ -170,24 +170,24 @@ class _Listed:
             omega = wrightomega(np.log(self.masses / self.sums) + steps * mean - 1)
             logs = np.clip(mean - (1 + omega) / steps, even, ceiling)
         weights = self.masses * np.exp(steps * logs)
-        found: HostArray = (self.slopes + weights * logs) / (self.sums + weights)
-        return found
+        energy: HostArray = (self.slopes + weights * logs) / (self.sums + weights)
+        return energy
 
     def two_levels(self, even: HostArray, ceiling: HostArray) -> HostArray:
         """The extreme energy of tails of some classes at ``ceiling`` and all others at one probability, at most ``even``."""
-        found, rises = self._mixture(even, ceiling)
+        energy, rises = self._mixture(even, ceiling)
         (left,) = np.nonzero(~rises & (ceiling - even > _ROUNDING))  # elsewhere the even tail is the extreme one
         if not len(left):
-            return found
-        some = _Listed(self.beta, *(each[left] for each in (self.sums, self.slopes, self.masses, self.numbers)))
+            return energy
+        some = _Listed(self.beta, *(values[left] for values in (self.sums, self.slopes, self.masses, self.numbers)))
         high, top = even[left], ceiling[left]
         low = high - max(_REACH, 20 / self.beta)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             _, rises = some._mixture(middle, top)
             low, high = np.where(rises, middle, low), np.where(rises, high, middle)
-        found[left], _ = some._mixture(high, top)
-        return found
+        energy[left], _ = some._mixture(high, top)
+        return energy
 
     def _mixture(self, logs: HostArray, ceiling: HostArray) -> tuple[HostArray, HostArray]:
         """The energy where the lower probability has the logarithm ``logs``; whether the extreme one is at a larger one."""

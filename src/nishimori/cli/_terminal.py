@@ -27,7 +27,7 @@ from rich.text import Text
 import nishimori
 from nishimori._support.escape import PLAIN, encodable, printable
 from nishimori._support.formatting import decimals_of
-from nishimori._support.progress import hide_progress, say
+from nishimori._support.progress import hide_progress, print_line
 from nishimori._support.tables import BREAKS, Tabular
 from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
 from nishimori.errors import NishimoriError, SameRowsWarning
@@ -67,7 +67,7 @@ _quiet: ContextVar[bool] = ContextVar("_quiet", default=False)
 def note(text: str) -> None:
     """A line about what happened, unless --quiet was typed."""
     if not _quiet.get():
-        say(text)
+        print_line(text)
 
 
 @contextmanager
@@ -322,7 +322,7 @@ def _has_cause(error: BaseException | None, cause: type[BaseException]) -> bool:
 
 
 def _fail(message: str) -> NoReturn:
-    say(_brief(message), label="error:", style="bold red")
+    print_line(_brief(message), label="error:", style="bold red")
     sys.exit(1)
 
 
@@ -348,7 +348,7 @@ def _about_memory(error: Exception) -> str:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    say(_in_one_line(message), label="warning:", style="bold yellow")
+    print_line(_in_one_line(message), label="warning:", style="bold yellow")
 
 
 def _in_one_line(message: Warning | str) -> str:

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import type_of_target
 import nishimori
 from nishimori import BiasCorrected, MultilabelCalibrator, Platt
 from nishimori._calibrators.multilabel import decisions
-from nishimori._files.npy_files import NpyFile
+from nishimori._files.arrays.numpy_files import NpyFile
 from nishimori._methods import table
 from nishimori._rows import stored_rows
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NoTemperatureError

@@ -60,7 +60,7 @@ class Distances:
     label: HostArray
 
     @classmethod
-    def of(cls, logits: Any, labels: Any, noise: HostArray | float = 0.0) -> "Distances":
+    def from_logits(cls, logits: Any, labels: Any, noise: HostArray | float = 0.0) -> "Distances":
         """Distances of a network; ``noise`` is the probability that a sample's label is replaced by one of all K at random."""
         z = np.asarray(logits, dtype=np.float64)
         n, k = z.shape

@@ -134,7 +134,7 @@ def _gaps(loaded: Network) -> dict[str, Any]:
     noisy = (labels < logits.shape[1] // 10).astype(np.float64)
     result: dict[str, Any] = {"n_test": len(labels), "n_validation": len(loaded.validation.labels)}
     for kind, noise in zip(_KINDS, (0.0, noisy), strict=True):
-        distances = Distances.of(logits, labels, noise)
+        distances = Distances.from_logits(logits, labels, noise)
         content: dict[str, Any] = decomposition(distances)
         content["profile_before"] = profile(distances, 0.0)
         content["profile"] = profile(distances, -log(content["temperature_ec"]))
@@ -146,9 +146,9 @@ def _gaps(loaded: Network) -> dict[str, Any]:
 
 def _shares(logits: Any, labels: Any) -> list[float]:
     """The difference log T_TS/T_EC for each share of random labels in all classes."""
-    answers = [roots(Distances.of(logits, labels, _SHARES[0]))]
+    answers = [roots(Distances.from_logits(logits, labels, _SHARES[0]))]
     for share in _SHARES[1:]:
-        answers.append(roots(Distances.of(logits, labels, share), near=answers[-1]))
+        answers.append(roots(Distances.from_logits(logits, labels, share), near=answers[-1]))
     return [answer.ec - answer.ts for answer in answers]
 
 

@@ -120,6 +120,6 @@ def network_differences(scale: Scale) -> list[dict[str, Any]]:
     findings = []
     for name in names:
         test = network(name, scale).test
-        numbers = decomposition(Distances.of(test.logits, test.labels))
+        numbers = decomposition(Distances.from_logits(test.logits, test.labels))
         findings.append({"network": name, "difference": numbers["difference"], "difference_se": numbers["difference_se"]})
     return findings

@@ -182,7 +182,7 @@ def _simulated(teacher: str, alpha: float, d: int, seeds: int, seed: int) -> dic
         teacher, alpha, _paper()["penalty"], d, seeds=seeds, seed=seed, n_val=1000, n_test=1000, progress=False
     )
     ts, ec = simulation.values["temperature_ts"], simulation.values["temperature_ec"]
-    difference = Estimate.of(np.abs(ts - ec) / ts)
+    difference = Estimate.from_values(np.abs(ts - ec) / ts)
     return {
         "teacher": teacher,
         "alpha": alpha,

@@ -261,7 +261,7 @@ def ece_of_weights(predictions: tuple[HostArray, ...], clusters: HostArray | Non
 
 def temperature_difference(data: shipped.ShippedModel) -> dict[str, Any]:
     """Both temperatures of rows, log T_TS/T_EC with standard errors by document and by class, and its parts by margin."""
-    distances = Distances.of(data.logits, data.labels)
+    distances = Distances.from_logits(data.logits, data.labels)
     numbers: dict[str, Any] = dict(decomposition(distances))
     ec, ts = roots(distances)
     at_ec, at_ts = distances.at(ec), distances.at(ts)
@@ -383,5 +383,5 @@ def by_length(teacher: shipped.ShippedModel, data: shipped.ShippedModel) -> ship
     scale = np.ones(len(data.labels))
     for number in range(5):
         some = teacher.take(group == number)
-        scale[own == number] = np.exp(roots(Distances.of(some.logits, some.labels)).ec)
+        scale[own == number] = np.exp(roots(Distances.from_logits(some.logits, some.labels)).ec)
     return replace(data, logits=data.logits * scale[:, None])

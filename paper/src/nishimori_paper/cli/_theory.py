@@ -42,13 +42,13 @@ def theory(
         level = _number(penalty)
     result = state_evolution(who, alpha, level)
     rows = {"before": 1.0, "after EC": result.temperature_ec, "after TS": result.temperature_ts}
-    known = {name: result.metrics(T) for name, T in rows.items()}
-    names = ["temperature", *(each.name for each in in_tables(default_metrics()))]
-    table = {name: {key: each[key] for key in names if key in each} for name, each in known.items()}
+    metrics = {name: result.metrics(T) for name, T in rows.items()}
+    names = ["temperature", *(metric.name for metric in in_tables(default_metrics()))]
+    table = {name: {key: values[key] for key in names if key in values} for name, values in metrics.items()}
     if as_json:
-        given = {"teacher": teacher, "temperature": temperature, "rho": rho, "alpha": alpha, "penalty": level}
-        found = {"m": result.m, "q": result.q, "v": result.v, "steps": result.steps, "residual": result.residual}
-        print_json(given | found | {name.replace(" ", "_"): row for name, row in table.items()})
+        settings = {"teacher": teacher, "temperature": temperature, "rho": rho, "alpha": alpha, "penalty": level}
+        solution = {"m": result.m, "q": result.q, "v": result.v, "steps": result.steps, "residual": result.residual}
+        print_json(settings | solution | {name.replace(" ", "_"): row for name, row in table.items()})
     else:
         who_is = f"{teacher} teacher, T* = {temperature:g}, ρ = {rho:g}, α = {alpha:g}, λ = {level:.6g}"
         print_table(table, title=f"{who_is}: m = {result.m:.6g}, q = {result.q:.6g}")

@@ -110,12 +110,12 @@ def _at(teacher: Teacher, alpha: float, assumed: float, tol: float, x: Array) ->
     steps = 0
     path = np.geomspace(teacher.temperature, assumed, 2 + int(abs(log(assumed / teacher.temperature)) / log(_RATIO)))
     for T in path[1:-1]:
-        found = approach(Problem(_channel(teacher, T), alpha, 1.0), x)
-        x, steps = found.x, steps + found.steps
-    found = solve(Problem(_channel(teacher, assumed), alpha, 1.0), x, tol)
-    eta, _, q, v = unpack(found.x)
+        point = approach(Problem(_channel(teacher, T), alpha, 1.0), x)
+        x, steps = point.x, steps + point.steps
+    point = solve(Problem(_channel(teacher, assumed), alpha, 1.0), x, tol)
+    eta, _, q, v = unpack(point.x)
     rho = teacher.rho
-    return BayesOptimal(teacher, alpha, assumed, rho * sqrt(eta * q), rho * q, rho * v, found.residual, steps + found.steps)
+    return BayesOptimal(teacher, alpha, assumed, rho * sqrt(eta * q), rho * q, rho * v, point.residual, steps + point.steps)
 
 
 def bayes_temperatures(teacher: Teacher | str, alpha: float, *, tol: float = TOLERANCE) -> BayesTemperatures:

@@ -117,20 +117,20 @@ class _Maximisation:
     def slope(self, log_T: float) -> float:
         """|ŵ|²/ρ + dv/ρ − d."""
         if log_T not in self.slopes:
-            found, d = self.posterior(log_T), self.x.shape[1]
-            self.slopes[log_T] = (float(found.weights @ found.weights) + d * found.v) / self.teacher.rho - d
+            posterior, d = self.posterior(log_T), self.x.shape[1]
+            self.slopes[log_T] = (float(posterior.weights @ posterior.weights) + d * posterior.v) / self.teacher.rho - d
         return self.slopes[log_T]
 
     def bracket(self) -> tuple[float, float]:
         """Two values of log T between which the slope changes sign from negative to positive."""
         centre = 0.5 * log(self.teacher.rho)
         step = log(_FACTOR) if self.slope(centre) < 0 else -log(_FACTOR)
-        here = centre
-        while -log(_STRONGEST) < here - centre < -log(_WEAKEST):
-            there = here + step
-            if (self.slope(there) < 0) != (self.slope(here) < 0):
-                return min(here, there), max(here, there)
-            here = there
+        log_T = centre
+        while -log(_STRONGEST) < log_T - centre < -log(_WEAKEST):
+            there = log_T + step
+            if (self.slope(there) < 0) != (self.slope(log_T) < 0):
+                return min(log_T, there), max(log_T, there)
+            log_T = there
         if step > 0:
             raise NoTemperatureError(
                 "No temperature fits: the labels become more probable up to T → ∞, so they look like random labels.",

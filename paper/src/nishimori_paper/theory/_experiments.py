@@ -24,7 +24,7 @@ class Estimate(NamedTuple):
     missing: int
 
     @classmethod
-    def of(cls, values: Array) -> "Estimate":
+    def from_values(cls, values: Array) -> "Estimate":
         """The estimate from one value per seed; NaN marks a missing value."""
         there = values[~np.isnan(values)]
         n = len(there)
@@ -84,7 +84,7 @@ class Experiments:
     def __getitem__(self, name: str) -> Estimate:
         if name not in self.values:
             raise KeyError(f"No quantity is called {name!r}. Choose from {', '.join(self.values)}.")
-        return Estimate.of(self.values[name])
+        return Estimate.from_values(self.values[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.values)
@@ -97,9 +97,9 @@ class Experiments:
     def __str__(self) -> str:
         lines = [", ".join(f"{name} = {value}" for name, value in self.settings.items())]
         for name in self.values:
-            found = self[name]
-            lost = f"  ({found.missing} of {found.n + found.missing} seeds have none)" if found.missing else ""
-            lines.append(f"{name:>16}  {found.mean:.6g} ± {found.standard_error:.2g}{lost}")
+            mean = self[name]
+            lost = f"  ({mean.missing} of {mean.n + mean.missing} seeds have none)" if mean.missing else ""
+            lines.append(f"{name:>16}  {mean.mean:.6g} ± {mean.standard_error:.2g}{lost}")
         return "\n".join(lines)
 
 
@@ -115,7 +115,7 @@ def repeat(
     """Run ``experiment`` once per seed, each with its own random stream; the results do not depend on ``n_jobs``."""
     seeds, seed = whole("seeds", seeds, 1), whole("seed", seed, 0)
     n_jobs = None if n_jobs is None else whole("n_jobs", n_jobs, 1)
-    streams = [np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(seeds)]
+    streams = [np.random.default_rng(sequence) for sequence in np.random.SeedSequence(seed).spawn(seeds)]
     # Threads are enough: the work is linear algebra, which releases the interpreter lock. Each thread may use one core only,
     # or they would slow each other down.
     with show_progress(progress) as report, threadpool_limits(1), ThreadPoolExecutor(n_jobs or os.cpu_count()) as pool:
@@ -129,4 +129,4 @@ def repeat(
         except BaseException:
             pool.shutdown(cancel_futures=True)  # after an interrupt or an error no other seed is started
             raise
-    return Experiments({name: np.array([each[name] for each in results]) for name in results[0]}, dict(settings))
+    return Experiments({name: np.array([result[name] for result in results]) for name in results[0]}, dict(settings))

@@ -98,18 +98,18 @@ def approach(problem: Problem, x: Array, tol: float = 1e-2) -> FixedPoint:
 
 def solve(problem: Problem, x: Array, tol: float) -> FixedPoint:
     """Newton's method, until a quadrature with half the step moves the solution by a relative change below ``tol``."""
-    found = _newton(problem, x, _COARSE, max(tol, 1e-7))
-    steps, quadrature = found.steps, _COARSE
+    point = _newton(problem, x, _COARSE, max(tol, 1e-7))
+    steps, quadrature = point.steps, _COARSE
     while quadrature > _FINEST:
         quadrature /= 2
-        residual = problem.residual(found.x, quadrature)
-        change = _newton_step(problem, found.x, quadrature, residual)
+        residual = problem.residual(point.x, quadrature)
+        change = _newton_step(problem, point.x, quadrature, residual)
         steps += 1
-        x = found.x + change
+        x = point.x + change
         if np.abs(change).max() <= tol:
             return FixedPoint(x, float(np.abs(problem.residual(x, quadrature)).max()), steps)
-        found = _newton(problem, x, quadrature, tol)
-        steps += found.steps
+        point = _newton(problem, x, quadrature, tol)
+        steps += point.steps
     raise NotConvergedError(
         f"State evolution did not converge at alpha = {problem.alpha:g} and penalty = {problem.penalty:g}: the finest "
         f"quadrature still changed the solution by {np.abs(change).max():.1e}. Choose a larger `tol`."

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from scipy.special import expit, logit, ndtr
 
+from nishimori._fit.roots import Point, root_of
 from nishimori._support.numbers import positive
-from nishimori._support.roots import Point, root_of
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 from nishimori_paper.theory._quadrature import REACH, Array, composite, half_line, mean_absolute, normal
 from nishimori_paper.theory._teachers import Teacher, as_teacher, averages_given_score
@@ -206,12 +206,12 @@ class LinearScore:
             u = exp(x) * s
             down, up = expit(-u), expit(u)
             steep = u * down * up
-            found = float(weight @ down)
+            claimed = float(weight @ down)
             return Point(
-                value=target - found,
+                value=target - claimed,
                 slope=float(weight @ steep),
                 curvature=float(weight @ (steep * (1 + u * (down - up)))),
-                noise=4e-16 * (target + found),
+                noise=4e-16 * (target + claimed),
             )
 
         root = root_of(gap, 0.0)
@@ -271,9 +271,9 @@ def _inside(name: str, level: Any) -> Array:
     return values
 
 
-def _like(given: Any, values: Any) -> Any:
-    """``values`` as a float if ``given`` is a number, otherwise as an array."""
-    return float(values) if np.ndim(given) == 0 else np.asarray(values)
+def _like(argument: Any, values: Any) -> Any:
+    """``values`` as a float if ``argument`` is a number, otherwise as an array."""
+    return float(values) if np.ndim(argument) == 0 else np.asarray(values)
 
 
 def _normal_between(low: Array, high: Array) -> Array:
@@ -290,7 +290,7 @@ def _check_continuous(teacher: Teacher) -> None:
     for _, low, high in teacher.atoms:
         free &= (z < low) | (z > high)
     if not free.any():
-        held = ", ".join(f"{each.value:g}" for each in teacher.atoms)
+        held = ", ".join(f"{atom.value:g}" for atom in teacher.atoms)
         raise InputError(
             f"{name} has no density: it takes only the values {held}. "
             "Use `atoms(f_erm, T)`, which gives the density of f_erm at each of them."

@@ -72,8 +72,8 @@ def _damping(moves: Array, margins: Array, weights: Array, step: Array, penalty:
         moved = weights + size * step
         return float(np.logaddexp(0, -(margins + size * moves)).sum()) + penalty / 2 * float(moved @ moved)
 
-    size, here = 1.0, risk(0.0)
+    size, before = 1.0, risk(0.0)
     # Near the minimum the risk changes by less than its rounding error; the full step must be accepted there.
-    while risk(size) > here + 1e-4 * size * slope + 1e-12 * here and size > 1e-9:
+    while risk(size) > before + 1e-4 * size * slope + 1e-12 * before and size > 1e-9:
         size /= 2
     return size

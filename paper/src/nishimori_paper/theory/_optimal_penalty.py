@@ -51,35 +51,35 @@ def optimal_penalty(
     if minimise not in ("error", "loss"):
         raise InputError("minimise", 'be "error" or "loss"', got=repr(minimise))
     channel = regression(teacher)
-    known = cold(teacher, alpha, 1.0, tol).x
+    x = cold(teacher, alpha, 1.0, tol).x
 
     def slope(log_penalty: float) -> float:
         """Derivative of the error or the loss in log λ, up to a positive factor."""
-        nonlocal known
+        nonlocal x
         problem = Problem(channel, alpha, exp(log_penalty))
-        known = solve(problem, known, tol).x
+        x = solve(problem, x, tol).x
         # F(x, λ) = 0 for all solutions x(λ), and λ occurs only in the third equation, as log v(λ + v̂).
-        change = np.linalg.solve(jacobian(problem, known, _STEP), [0.0, 0.0, -problem.penalty * exp(known[2])])
+        change = np.linalg.solve(jacobian(problem, x, _STEP), [0.0, 0.0, -problem.penalty * exp(x[2])])
         if minimise == "error":
             return -float(change[0])  # the error decreases with η and depends on nothing else
-        return float(slope_at_zero(lambda h: _loss(teacher, known + h * change)))
+        return float(slope_at_zero(lambda h: _loss(teacher, x + h * change)))
 
     return exp(bracketed_root(slope, _bracket(slope, teacher, alpha, minimise)))
 
 
 def _bracket(slope: Callable[[float], float], teacher: Teacher, alpha: float, minimise: str) -> dict[float, float]:
     """Two values of log λ between which the derivative changes sign, with the derivative there; the search starts at λ = 1."""
-    here, slope_here = 0.0, slope(0.0)
+    log_penalty, slope_here = 0.0, slope(0.0)
     downhill = -np.sign(slope_here)
-    while log(_LEAST) < here < log(_MOST) and abs(slope_here) > _CERTAIN:
-        there = here + downhill * log(4)
+    while log(_LEAST) < log_penalty < log(_MOST) and abs(slope_here) > _CERTAIN:
+        there = log_penalty + downhill * log(4)
         slope_there = slope(there)
         if slope_there * slope_here < 0 and abs(slope_there) > _CERTAIN:
-            return {here: slope_here, there: slope_there}
-        here, slope_here = there, slope_there
+            return {log_penalty: slope_here, there: slope_there}
+        log_penalty, slope_here = there, slope_there
     raise NotConvergedError(
         f"The {minimise} of logistic regression with the {type(teacher).__name__} teacher at alpha = {alpha:g} has no minimum "
-        f"above rounding errors at penalties from {_LEAST:g} to {_MOST:g}: the search ended at {exp(here):.1g}. "
+        f"above rounding errors at penalties from {_LEAST:g} to {_MOST:g}: the search ended at {exp(log_penalty):.1g}. "
         "Choose a larger `alpha` or a teacher with a lower `temperature`."
     )
 

@@ -72,7 +72,7 @@ def plan(
     result = state_evolution(teacher, alpha, penalty)
     ec, ts = deviation(result, 0), deviation(result, 1)
     quantile = float(ndtri((1 + probability) / 2))
-    n_ec, n_ts = (ceil((quantile * each / relative_error) ** 2) for each in (ec, ts))
+    n_ec, n_ts = (ceil((quantile * spread / relative_error) ** 2) for spread in (ec, ts))
     return Plan(n_ec, n_ts, ec, ts, relative_error, probability)
 
 

@@ -139,14 +139,14 @@ def chosen_temperatures(at: Callable[[float], Predictive], low: float, high: flo
     def excess(log_ratio: float) -> float:
         return at(log_ratio).excess
 
-    found: list[float | None] = []
+    chosen: list[float | None] = []
     for gap in (slope, excess):
         ends = gap(low), gap(high)
-        if ends[0] * ends[1] >= 0 or min(abs(each) for each in ends) < _CERTAIN:
-            found.append(None)
+        if ends[0] * ends[1] >= 0 or min(abs(end) for end in ends) < _CERTAIN:
+            chosen.append(None)
             continue
-        found.append(at(bracketed_root(gap, {low: ends[0], high: ends[1]})).temperature)
-    return found[0], found[1]
+        chosen.append(at(bracketed_root(gap, {low: ends[0], high: ends[1]})).temperature)
+    return chosen[0], chosen[1]
 
 
 def check_log_concave(teacher: Teacher) -> None:

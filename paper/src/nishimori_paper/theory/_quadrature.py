@@ -95,10 +95,10 @@ def mean_absolute(gap: Callable[[Array], Array], edges: Array) -> float:
     return float(2 * (weight * normal(s)) @ np.abs(gap(s)))
 
 
-def bracketed_root(function: Callable[[float], float], known: Mapping[float, float]) -> float:
-    """The root between two arguments; ``known`` has the values of ``function`` there, of different signs."""
-    low, high = sorted(known)
-    return float(brentq(lambda x: known[x] if x in known else function(x), low, high, xtol=1e-11))
+def bracketed_root(function: Callable[[float], float], values: Mapping[float, float]) -> float:
+    """The root between two arguments; ``values`` has those of ``function`` there, of different signs."""
+    low, high = sorted(values)
+    return float(brentq(lambda x: values[x] if x in values else function(x), low, high, xtol=1e-11))
 
 
 def slope_at_zero(function: Callable[[float], Any]) -> Any:

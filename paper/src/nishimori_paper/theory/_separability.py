@@ -28,7 +28,7 @@ def separability(teacher: Teacher | str) -> float:
     [2.278, 3.637, 2.447]
     """
     teacher = as_teacher(teacher)
-    cuts = [abs(each) / teacher.signal for each in teacher.breaks if 0 < abs(each) / teacher.signal < REACH]
+    cuts = [abs(point) / teacher.signal for point in teacher.breaks if 0 < abs(point) / teacher.signal < REACH]
     edges = sorted({*half_line(0.5, min(0.5, 0.1 / teacher.signal)), *cuts})
     g, weight = composite(np.array(edges))
     right = teacher.probability(teacher.signal * g)

@@ -191,20 +191,21 @@ def _population(overlaps: Overlaps) -> dict[str, float]:
 
 def _samples(overlaps: Overlaps, n_val: int, n_test: int, rng: np.random.Generator) -> dict[str, float]:
     """Temperatures of a validation sample, and what they do to a test sample; NaN where there is none."""
-    found = temperatures_of(open_rows(*_new_scores(overlaps, n_val, rng)), warn=False)  # seeds without one are counted instead
+    # Without warnings: seeds that have no temperature are counted instead.
+    validation = temperatures_of(open_rows(*_new_scores(overlaps, n_val, rng)), warn=False)
     test = open_rows(*_new_scores(overlaps, n_test, rng))
     # A temperature that does not exist is measured as 1 and then dropped, so that all share one pass.
-    chosen = [1.0, *(1.0 if T is None else T for T in (found.ts, found.ec))]
+    chosen = [1.0, *(1.0 if T is None else T for T in (validation.ts, validation.ec))]
     before, after_ts, after_ec = scorecards(test, [Temperature(T) for T in chosen])
     return {
-        "val_temperature_ts": nan if found.ts is None else found.ts,
-        "val_temperature_ec": nan if found.ec is None else found.ec,
+        "val_temperature_ts": nan if validation.ts is None else validation.ts,
+        "val_temperature_ec": nan if validation.ec is None else validation.ec,
         "test_error": before.error,
         "test_loss": before.nll,
         "test_brier": before.brier,
         "test_ece": before.ece,
-        "test_ece_ts": nan if found.ts is None else after_ts.ece,
-        "test_ece_ec": nan if found.ec is None else after_ec.ece,
+        "test_ece_ts": nan if validation.ts is None else after_ts.ece,
+        "test_ece_ec": nan if validation.ec is None else after_ec.ece,
     }
 
 
@@ -239,8 +240,8 @@ def _bayes(data: TrainingSet, assumed: Teacher) -> dict[str, float]:
 
     best = at(0.0)
     values = {name: getattr(best, name) for name in ("m", "q", "v", "error", "confidence", "loss", "excess")}
-    found = chosen_temperatures(at, -log(3.0), log(3.0))
-    for name, T in zip(("temperature_ts", "temperature_ec"), found, strict=True):
+    chosen = chosen_temperatures(at, -log(3.0), log(3.0))
+    for name, T in zip(("temperature_ts", "temperature_ec"), chosen, strict=True):
         values[name] = nan if T is None else T
     return values
 
@@ -250,12 +251,12 @@ def _em(data: TrainingSet, assumed: Teacher) -> dict[str, float]:
     names = ("temperature_em", "standard_error", "free_energy", "error", "confidence", "loss", "excess", "temperature_ec")
     values = dict.fromkeys(names, nan)
     try:
-        found = expectation_maximisation(data.x, data.y, assumed)
+        fit = expectation_maximisation(data.x, data.y, assumed)
     except (NoTemperatureError, NotConvergedError):
         return values
-    values |= {"temperature_em": found.temperature, "standard_error": found.standard_error}
-    values["free_energy"] = found.posterior.free_energy
-    last, d = found.posterior, len(data.weights)
+    values |= {"temperature_em": fit.temperature, "standard_error": fit.standard_error}
+    values["free_energy"] = fit.posterior.free_energy
+    last, d = fit.posterior, len(data.weights)
 
     def at(log_T: float) -> Posterior:
         nonlocal last
@@ -263,7 +264,7 @@ def _em(data: TrainingSet, assumed: Teacher) -> dict[str, float]:
         m, q = (float(weights @ last.weights) / d for weights in (data.weights, last.weights))
         return Posterior(data.teacher, exp(log_T), m, q, last.v, assumed)
 
-    centre = log(found.temperature)
+    centre = log(fit.temperature)
     best = at(centre)
     values |= {name: getattr(best, name) for name in ("error", "confidence", "loss", "excess")}
     try:

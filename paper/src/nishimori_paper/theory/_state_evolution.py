@@ -87,12 +87,12 @@ def state_evolution(
         if not isinstance(start, StateEvolution):
             raise InputError("start", "be a result of `state_evolution`", got=repr(start))
         try:
-            found = solve(Problem(regression(teacher), alpha, penalty), _pack(start), tol)
+            point = solve(Problem(regression(teacher), alpha, penalty), _pack(start), tol)
         except NotConvergedError:  # too far away
             start = None
     if start is None:
-        found = cold(teacher, alpha, penalty, tol)
-    return _result(teacher, alpha, penalty, found)
+        point = cold(teacher, alpha, penalty, tol)
+    return _result(teacher, alpha, penalty, point)
 
 
 def sweep(
@@ -151,15 +151,15 @@ def cold(teacher: Teacher, alpha: float, penalty: float, tol: float) -> FixedPoi
     x = _weak(teacher, alpha, level)
     before, steps = None, 0
     while level > penalty:
-        found = approach(Problem(channel, alpha, level), x)
-        steps += found.steps
+        point = approach(Problem(channel, alpha, level), x)
+        steps += point.steps
         lower = max(penalty, level / 10)
         # Extrapolate linearly in log λ from the last two levels.
         ratio = 1.0 if before is None else log(lower / level) / log(level / before[0])
-        x = found.x if before is None else found.x + ratio * (found.x - before[1])
-        before, level = (level, found.x), lower
-    found = solve(Problem(channel, alpha, penalty), x, tol)
-    return found._replace(steps=steps + found.steps)
+        x = point.x if before is None else point.x + ratio * (point.x - before[1])
+        before, level = (level, point.x), lower
+    point = solve(Problem(channel, alpha, penalty), x, tol)
+    return point._replace(steps=steps + point.steps)
 
 
 def _weak(teacher: Teacher, alpha: float, penalty: float) -> Array:
@@ -175,10 +175,10 @@ def _pack(result: StateEvolution) -> Array:
     return np.array([log(eta / (1 - eta)), log(result.q), log(result.v)])
 
 
-def _result(teacher: Teacher, alpha: float, penalty: float, found: FixedPoint) -> StateEvolution:
-    eta, _, q, v = unpack(found.x)
+def _result(teacher: Teacher, alpha: float, penalty: float, point: FixedPoint) -> StateEvolution:
+    eta, _, q, v = unpack(point.x)
     m = sqrt(teacher.rho * eta * q)
-    return StateEvolution(teacher, alpha, penalty, m, q, v, found.residual, found.steps)
+    return StateEvolution(teacher, alpha, penalty, m, q, v, point.residual, point.steps)
 
 
 def regression(teacher: Teacher) -> Channel:

@@ -91,7 +91,7 @@ class Teacher(ABC):
         z = np.array([0.3, 1.0, 1.7, 4.0])
         name = f"The `probability` of {type(self).__name__}"
         try:
-            above, below = (np.asarray(self.probability(each), dtype=np.float64) for each in (z, -z))
+            above, below = (np.asarray(self.probability(field), dtype=np.float64) for field in (z, -z))
         except (TypeError, ValueError) as error:
             must = "take an array and return one, as NumPy's functions do"
             raise InputError(name, must, got=f"the error: {error}") from error

@@ -38,7 +38,7 @@ def draw_labels(teacher: Teacher, scores: Array, rng: np.random.Generator) -> Ar
 def samples_and_labels(x: Any, y: Any) -> tuple[Array, Array]:
     """Samples as the rows of ``x`` and their labels ``y``, +1 or -1, as arrays of float64."""
     try:
-        samples, labels = (np.asarray(each, dtype=np.float64) for each in (x, y))
+        samples, labels = (np.asarray(values, dtype=np.float64) for values in (x, y))
     except (TypeError, ValueError) as error:
         raise InputError("`x` and `y`", "be arrays of numbers", got=f"what NumPy cannot convert ({error})") from None
     if samples.ndim != 2 or not samples.size or labels.shape != samples.shape[:1]:

@@ -182,15 +182,15 @@ def outputs(
     """Logits on validation and test images and, for CIFAR-10, on one random view of each validation image."""
     network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def of(some: Images, *, augment: bool = False) -> Labelled:
+    def labelled_logits(some: Images, *, augment: bool = False) -> Labelled:
         pixels = Pixels(some.pixels, recipe.dataset, device)
         views = augmented_views(len(pixels), seed, device) if augment else None
         return Labelled(logits(network, pixels, views), some.labels)
 
-    validation, test = of(images.validation), of(images.test)
+    validation, test = labelled_logits(images.validation), labelled_logits(images.test)
     # The paper's code calibrated the CIFAR-10 networks on augmented images.
     paired = recipe.dataset == "cifar10" and recipe.fraction is None and recipe.augment
-    augmented = of(images.validation, augment=True) if paired else None
+    augmented = labelled_logits(images.validation, augment=True) if paired else None
     provenance = {
         "data": images.origin,
         **how,

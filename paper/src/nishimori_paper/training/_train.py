@@ -96,13 +96,13 @@ def _train(
     if overwrite:
         checkpoint.unlink(missing_ok=True)
 
-    def tell(run: Training) -> None:
+    def report_epoch(run: Training) -> None:
         last = run.progress.epochs[-1]
         text = f"loss {last.loss:.3f}, accuracy {last.train_accuracy:.1%}, on validation {last.validation_accuracy:.1%}"
         report(f"{chosen.name}: {text}", last.number, chosen.epochs)
 
     report(f"{chosen.name}{_other_recipe(chosen)}: preparing", 0, chosen.epochs)
-    done = _networks.train(chosen, images, seed=seed, settings=settings, checkpoint=checkpoint, after=tell)
+    done = _networks.train(chosen, images, seed=seed, settings=settings, checkpoint=checkpoint, after=report_epoch)
     network = _networks.trained(done, images)
     with new_file(weights, overwrite=replaces) as temporary:
         tensors.save({key: value.cpu() for key, value in done.network.state_dict().items()}, temporary)

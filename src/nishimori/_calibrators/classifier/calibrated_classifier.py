@@ -36,9 +36,9 @@ from nishimori._calibrators.classifier.response import (
 from nishimori._calibrators.classifier.targets import classes_of, flat_targets
 from nishimori._calibrators.folds import Fold, check_folds, out_of_fold, refuse_repeated, split_folds
 from nishimori._calibrators.methods import new_calibrator
+from nishimori._calibrators.private_sklearn import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from nishimori._rows.scores import Floor
 from nishimori._support.arrays import HostArray
-from nishimori._support.sklearn import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from nishimori.errors import InputError
 
 

@@ -13,11 +13,11 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.classifier.response import HeldOutScores, Scorer
 from nishimori._calibrators.folds import linked_units
 from nishimori._calibrators.methods import new_calibrator
+from nishimori._calibrators.private_sklearn import method_params_of_rows
 from nishimori._calibrators.rescue import fit_always, with_frequencies
 from nishimori._rows.labels import class_labels, first_names
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._support.arrays import HostArray
-from nishimori._support.sklearn import method_params_of_rows
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoTemperatureError
 

@@ -12,10 +12,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.folds import Fold, in_row_order
+from nishimori._calibrators.private_sklearn import method_params_of_rows, safe_split
 from nishimori._rows.labels import first_names
 from nishimori._rows.scores import Input
 from nishimori._support.arrays import HostArray, smallest_normal
-from nishimori._support.sklearn import method_params_of_rows, safe_split
 from nishimori.errors import InputError
 
 Response = Literal["auto", "decision_function", "predict_proba", "predict_log_proba"]

@@ -21,6 +21,7 @@ from nishimori._calibrators.multilabel.label_maps import (
 )
 from nishimori._calibrators.multilabel.label_record import LabelRecord
 from nishimori._calibrators.multilabel.targets import check_missing
+from nishimori._calibrators.private_sklearn import BaseEstimator, ClassifierMixin, TransformerMixin
 from nishimori._fit.floors import choose_floor
 from nishimori._rows.column_names import column_names
 from nishimori._rows.labels import Classes
@@ -30,7 +31,6 @@ from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric
-from nishimori._support.sklearn import BaseEstimator, ClassifierMixin, TransformerMixin
 from nishimori.errors import InputError
 from nishimori.maps.map import Map, in_blocks
 

@@ -24,7 +24,7 @@ from nishimori._rows.labels import first_names
 from nishimori._sums.groups import Grouping
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy
 from nishimori._support.arrays import Array, HostArray, like, namespace, on_device_of, rows_at, to_compute
-from nishimori._support.warnings import Told, collect_notices, notice
+from nishimori._support.warnings import Notice, collect_notices, notice
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NishimoriError, NotConvergedError, NoTemperatureError
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import Temperature, temperature_of
@@ -202,7 +202,7 @@ def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
 
 def _fit_per_label(method: Calibrator, rows: Decisions) -> LabelFit:
     fits: list[Calibrator | None] = []
-    labels_by_notice: dict[Told, list[Any]] = {}
+    labels_by_notice: dict[Notice, list[Any]] = {}
     reasons: list[str] = []
     for _ in rows:  # which checks the values, with their places in the table
         pass
@@ -236,7 +236,7 @@ def _fit_per_label(method: Calibrator, rows: Decisions) -> LabelFit:
     )
 
 
-def _warn_once(labels_by_notice: dict[Told, list[Any]]) -> None:
+def _warn_once(labels_by_notice: dict[Notice, list[Any]]) -> None:
     """Give each notice of fits to single labels once, with the names of its labels."""
     few = [name for (_, category), names in labels_by_notice.items() if category is FewErrorsWarning for name in names]
     if few:

@@ -67,13 +67,13 @@ class ArrayFile(ABC):
 
     def array(self, name: str) -> StoredArray:
         """The numbers with that name: scores or weights."""
-        return self._known(name).numbers()
+        return self._existing_array(name).numbers()
 
     def labels(self, name: str) -> StoredArray:
         """The labels with that name: numbers or text."""
-        return self._known(name).labels()
+        return self._existing_array(name).labels()
 
-    def _known(self, name: str) -> StoredArray:
+    def _existing_array(self, name: str) -> StoredArray:
         if name not in self.names:
             raise InputError(f"{self.path} has no array {name!r}, only {join_names(self.names)}.")
         return self._stored_array(name)
@@ -164,8 +164,8 @@ class _Pt(ArrayFile):
         def part(start: int, stop: int) -> HostArray:
             rows = tensor[start:stop]
             rows = (rows.float() if rows.dtype == torch.bfloat16 else rows).resolve_conj().resolve_neg()
-            found: HostArray = rows.contiguous().numpy()
-            return found
+            block: HostArray = rows.contiguous().numpy()
+            return block
 
         shape = tuple(tensor.shape)
         return StoredArray(where, shape, dtype, parts_from_slices(shape[0] if shape else 0, part))
@@ -209,8 +209,8 @@ class _Safetensors(ArrayFile):
 
         def part(start: int, stop: int) -> HostArray:
             with self._naming_file():
-                found: HostArray = rows[start:stop].float().numpy() if code == "BF16" else rows[start:stop]
-            return found
+                block: HostArray = rows[start:stop].float().numpy() if code == "BF16" else rows[start:stop]
+            return block
 
         return StoredArray(where, shape, np.dtype(SAFETENSORS[code]), parts_from_slices(shape[0] if shape else 0, part))
 

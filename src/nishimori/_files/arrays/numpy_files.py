@@ -8,8 +8,8 @@ import io
 import os
 import warnings
 import zipfile
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -19,7 +19,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from nishimori._files.arrays.stored_array import StoredArray, damage, parts_from_slices, row_bytes
-from nishimori._support.arrays import HostArray
+from nishimori._rows.stored_rows import Sliced
+from nishimori._support.arrays import HostArray, rows_between
 from nishimori._support.disk import existing_file
 from nishimori.errors import FormatError
 
@@ -58,10 +59,10 @@ def header(stream: IO[bytes], size: int, where: str) -> Header:
             f"{where} holds pickled Python objects, which are never loaded. Save scores as an array of numbers. "
             "Save labels as numbers or text, as with labels.astype('U')."
         )
-    expected, found = prod(shape) * dtype.itemsize, size - start.tell()
-    if any(length < 0 for length in shape) or expected != found:
+    expected, n_bytes = prod(shape) * dtype.itemsize, size - start.tell()
+    if any(length < 0 for length in shape) or expected != n_bytes:
         raise FormatError(
-            f"{where} is truncated or damaged: its header describes {_number(expected)} bytes, and there are {found}. "
+            f"{where} is truncated or damaged: its header describes {_number(expected)} bytes, and there are {n_bytes}. "
             "Save it again with NumPy."
         )
     return Header(shape, bool(fortran_order) and len(shape) > 1, dtype, start.tell())
@@ -79,19 +80,61 @@ def header_of(path: Path) -> Header:
         return header(file, size, str(path))
 
 
-def memory_map(path: Path, found: Header) -> HostArray:
+def memory_map(path: Path, about: Header) -> HostArray:
     """A memory map of a .npy file."""
-    order = "F" if found.fortran_order else "C"
-    return np.asarray(np.memmap(path, found.dtype, "r", found.length, found.shape or (1,), order))  # type: ignore[call-overload]
+    order = "F" if about.fortran_order else "C"
+    return np.asarray(np.memmap(path, about.dtype, "r", about.length, about.shape or (1,), order))  # type: ignore[call-overload]
 
 
 def array_file(path: Path) -> StoredArray:
     """The array in a .npy file, which is memory-mapped."""
-    found = header_of(path)
-    if 0 in found.shape or not found.dtype.itemsize:  # nothing can be mapped
-        return StoredArray(str(path), found.shape, found.dtype, lambda _: iter(()))
-    rows = memory_map(path, found)
-    return StoredArray(str(path), found.shape, found.dtype, parts_from_slices(len(rows), lambda start, stop: rows[start:stop]))
+    about = header_of(path)
+    if 0 in about.shape or not about.dtype.itemsize:  # nothing can be mapped
+        return StoredArray(str(path), about.shape, about.dtype, lambda _: iter(()))
+    rows = memory_map(path, about)
+    return StoredArray(str(path), about.shape, about.dtype, parts_from_slices(len(rows), lambda start, stop: rows[start:stop]))
+
+
+class NpyFile(Sliced):
+    """Scores in a .npy file, read a few megabytes at a time.
+
+    The file is read and not mapped: a file that shrinks while it is mapped ends the process, and reads of several megabytes
+    keep the disk busier than page faults do.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._header = path, header_of(path)
+        self.shape, self.dtype = self._header.shape, self._header.dtype
+        if 0 in self.shape:
+            raise FormatError(f"{path} has nothing in it, its shape is {self.shape}. Save it again with its rows.")
+        self._was = _state(os.stat(path))
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[int, int], HostArray]]:
+        """A context manager that reads rows of the file, which must not have changed since it was first opened."""
+        with self.path.open("rb", buffering=0) as file:
+            if _state(os.fstat(file.fileno())) != self._was:
+                raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
+            if self._header.fortran_order:  # the rows are spread over the file
+                rows = memory_map(self.path, self._header)
+                yield lambda start, stop: np.ascontiguousarray(rows_between(rows, start, stop))
+            else:
+                yield lambda start, stop: self._read(file, start, stop)
+
+    def _read(self, file: io.RawIOBase, start: int, stop: int) -> HostArray:
+        rows = np.empty((stop - start, *(self.shape[-1:] if len(self.shape) > 1 else ())), self.dtype)
+        wanted = memoryview(rows.reshape(-1).view(np.uint8).data)
+        file.seek(self._header.length + start * (rows.nbytes // len(rows)))
+        while wanted.nbytes:
+            n_read = file.readinto(wanted)
+            if not n_read:
+                raise FormatError(f"{self.path} became shorter while it was read. Start again when it is complete.")
+            wanted = wanted[n_read:]
+        return rows
+
+
+def _state(about: os.stat_result) -> tuple[int, int]:
+    return about.st_size, about.st_mtime_ns
 
 
 class NpzArchive:
@@ -141,29 +184,29 @@ class NpzArchive:
         if member.compress_type not in _READABLE:
             raise FormatError(f"{where} is compressed in a way that NumPy does not use. {self._remedy}")
         with self._damage(where), self._zip.open(member) as stream:
-            found = header(stream, member.file_size, where)
-        n_bytes = member.file_size - found.length
+            about = header(stream, member.file_size, where)
+        n_bytes = member.file_size - about.length
         if n_bytes > max(_HARMLESS, _RATIO * member.compress_size):
             raise FormatError(
                 f"{where} would grow from {member.compress_size} to {n_bytes} bytes, more than real arrays do. {self._remedy}"
             )
-        if found.fortran_order and n_bytes > _LARGEST_TRANSPOSED:
+        if about.fortran_order and n_bytes > _LARGEST_TRANSPOSED:
             raise FormatError(
                 f"{where} is stored column by column (in Fortran order), so its rows cannot be read one after another. "
                 "Save numpy.ascontiguousarray of it."
             )
-        return StoredArray(where, found.shape, found.dtype, lambda n_rows: self._parts(member, found, where, n_rows))
+        return StoredArray(where, about.shape, about.dtype, lambda n_rows: self._parts(member, about, where, n_rows))
 
-    def _parts(self, member: zipfile.ZipInfo, found: Header, where: str, n_rows: int) -> Iterator[HostArray]:
-        shape = found.shape or (1,)
-        if found.fortran_order:
+    def _parts(self, member: zipfile.ZipInfo, about: Header, where: str, n_rows: int) -> Iterator[HostArray]:
+        shape = about.shape or (1,)
+        if about.fortran_order:
             shape, n_rows, wanted = shape[::-1], shape[-1], n_rows
         with self._damage(where), self._zip.open(member) as stream:
-            stream.read(found.length)
+            stream.read(about.length)
             for start in range(0, shape[0], n_rows):
                 rows = (min(n_rows, shape[0] - start), *shape[1:])
-                block = np.frombuffer(_exactly(stream, rows[0] * row_bytes(rows, found.dtype)), found.dtype).reshape(rows)
-                if not found.fortran_order:
+                block = np.frombuffer(_exactly(stream, rows[0] * row_bytes(rows, about.dtype)), about.dtype).reshape(rows)
+                if not about.fortran_order:
                     yield block
                     continue
                 turned = np.ascontiguousarray(block.T)

@@ -17,8 +17,8 @@ _LOOKED_AT = 100
 
 def refuse_table_options(path: Path, roles: Roles) -> None:
     """Refuse what can be said of tables only, for files of arrays."""
-    said = {"columns": _array(roles) is None, "ignore": roles.ignore, "delimiter": roles.delimiter}
-    for argument, value in (said | {"decimal": roles.decimal != "."}).items():
+    options = {"columns": _array(roles) is None, "ignore": roles.ignore, "delimiter": roles.delimiter}
+    for argument, value in (options | {"decimal": roles.decimal != "."}).items():
         if value:
             named = argument == "columns" and path.suffix.lower() != ".npy"
             remedy = f"Name the array with {setting('columns', A_NAME)}." if named else "Leave it out."

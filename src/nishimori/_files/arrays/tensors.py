@@ -104,13 +104,13 @@ def _zip_names(path: Path) -> Iterator[str]:
     """The functions and classes that a file of today's format refers to."""
     with NpzArchive(path, REMEDY) as archive:
         records = archive.records
-    instructions = [each for each in records if each.filename.endswith("/data.pkl")]
+    instructions = [record for record in records if record.filename.endswith("/data.pkl")]
     if len(instructions) != 1:
-        arrays = records and all(each.filename.endswith(".npy") for each in records)
+        arrays = records and all(record.filename.endswith(".npy") for record in records)
         remedy = f"Rename it to {path.with_suffix('.npz').name}." if arrays else REMEDY
         raise FormatError(f"{path} holds {'NumPy arrays' if arrays else 'no tensors'}. {remedy}")
     (content,) = instructions
-    if any(each.compress_type != zipfile.ZIP_STORED or each.file_size != each.compress_size for each in records):
+    if any(record.compress_type != zipfile.ZIP_STORED or record.file_size != record.compress_size for record in records):
         raise FormatError(f"{path} is compressed, which PyTorch does not do. {REMEDY}")
     if content.file_size > _LONGEST:
         raise FormatError(f"{path} holds too many objects. {REMEDY}")
@@ -145,8 +145,8 @@ def _check(names: Iterator[str], path: Path, torch: Any) -> None:
             what, remedy = _OTHER_TENSORS[name]
             raise FormatError(f"{path} holds {what}. {remedy}")
         module, _, attribute = name.partition(" ")
-        known = module == "torch" and (
+        is_type_of_torch = module == "torch" and (
             attribute.endswith("Storage") or isinstance(getattr(torch, attribute, None), torch.dtype)
         )
-        if name not in _PLAIN and not known:
+        if name not in _PLAIN and not is_type_of_torch:
             raise FormatError(f"{path} is not a file of plain tensors: it refers to {name!r:.80}. {REMEDY}")

@@ -55,7 +55,7 @@ def parse_delimited(
     # A line must fit into a block. Without threads memory stays small; other threads compute meanwhile.
     block = max(_BLOCK, 8 * lines.find(b"\n"))
     try:
-        found = reader.read_csv(
+        table = reader.read_csv(
             arrow.py_buffer(lines),
             reader.ReadOptions(column_names=names, block_size=block, use_threads=False),
             reader.ParseOptions(delimiter=delimiter, quote_char='"' if quoted else False, ignore_empty_lines=False),
@@ -63,10 +63,10 @@ def parse_delimited(
         )
     except arrow.ArrowException:
         return None
-    values = np.empty((len(found), len(numbers)))
+    values = np.empty((len(table), len(numbers)))
     for place, index in enumerate(numbers):
-        values[:, place] = found.column(index).to_numpy()
-    text = found.select([name for index, name in enumerate(names) if index not in chosen])
+        values[:, place] = table.column(index).to_numpy()
+    text = table.select([name for index, name in enumerate(names) if index not in chosen])
     return None if np.isnan(values).any() or _longest(text) > csv.field_size_limit() else (values, text)
 
 
@@ -93,21 +93,21 @@ def parse_objects(
         name: arrow.list_(arrow.float64()) if kind == "numbers" else arrow.type_for_alias(kind) for name, kind in kinds.items()
     }
     try:
-        found = reader.read_json(
+        table = reader.read_json(
             arrow.py_buffer(lines),
             reader.ReadOptions(use_threads=False, block_size=max(_BLOCK, 8 * int(ends[0]))),
             reader.ParseOptions(explicit_schema=arrow.schema(types), unexpected_field_behavior="error"),
         )
     except arrow.ArrowException:
         return None
-    if len(found) != len(ends) or any(column.null_count for column in found.columns):
+    if len(table) != len(ends) or any(column.null_count for column in table.columns):
         return None
-    values = _matrix(found, numbers)
-    others = {name: found.column(name).to_pylist() for name in kinds if name not in set(numbers)}
+    values = _matrix(table, numbers)
+    others = {name: table.column(name).to_pylist() for name in kinds if name not in set(numbers)}
     # A whole number among fractions may be one that is written without a point, which Python reads as an integer. An integer
     # that is too large for a fraction is infinite here, and an error there.
     fractions = (value for name in others if kinds[name] == "float64" for value in others[name])
-    if values is None or np.isnan(values).any() or not all(isfinite(each) and each % 1 for each in fractions):
+    if values is None or np.isnan(values).any() or not all(isfinite(value) and value % 1 for value in fractions):
         return None
     return None if np.isinf(values).sum() != lines.count(b"Infinity") else (values, others)
 
@@ -126,8 +126,8 @@ def _matrix(table: Any, names: Sequence[str]) -> HostArray | None:
     lengths, flat = compute.min_max(compute.list_value_length(columns[0])).as_py(), compute.list_flatten(columns[0])
     if lengths["min"] != lengths["max"] or flat.null_count:
         return None
-    found: HostArray = flat.to_numpy().reshape(len(table), lengths["min"])
-    return found
+    matrix: HostArray = flat.to_numpy().reshape(len(table), lengths["min"])
+    return matrix
 
 
 def _longest(table: Any) -> int:

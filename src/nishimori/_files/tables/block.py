@@ -58,10 +58,10 @@ class Block(ABC):
         """Refuse NaN in what `numbers` gave; ``what`` is a word such as score."""
         if not np.isnan(numbers).any():
             return
-        row, place = (int(each) for each in np.argwhere(np.isnan(numbers))[0])
+        row, place = (int(position) for position in np.argwhere(np.isnan(numbers))[0])
         index = indices[place if len(indices) > 1 else 0]
-        found = self.values(index)[row]
-        reason = f"a {what} is missing" if found in ("", None) else f"got {found!r:.40} for a {what}"
+        value = self.values(index)[row]
+        reason = f"a {what} is missing" if value in ("", None) else f"got {value!r:.40} for a {what}"
         raise FormatError(f"{self.where(row, index)}: {reason}. Fill it in, or drop the row.")
 
 

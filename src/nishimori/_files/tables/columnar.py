@@ -96,11 +96,11 @@ class _Columnar(Table):
     def _longest_list(self) -> int:
         """About how many numbers the lists of a row have, from the first rows."""
         with self._naming_file():
-            batch = next((each for each in self._batches(1) if each.num_rows), None)
+            batch = next((part for part in self._batches(1) if part.num_rows), None)
             if batch is None:
                 return 1
             lists = [column[0].as_py() for column in batch.columns if _is_list(self._arrow, column.type)]
-        return max(1, sum(len(each or ()) for each in lists))
+        return max(1, sum(len(values or ()) for values in lists))
 
 
 class Parquet(_Columnar):
@@ -171,8 +171,8 @@ class _ArrowBlock(Block):
         return self._batch.column(index)
 
     def values(self, index: int) -> list[Any]:
-        found: list[Any] = self._batch.column(index).to_pylist()
-        return found
+        values: list[Any] = self._batch.column(index).to_pylist()
+        return values
 
     def numbers(self, indices: Sequence[int]) -> HostArray:
         columns = [self._batch.column(index) for index in indices]
@@ -186,7 +186,7 @@ class _ArrowBlock(Block):
         except self._arrow.ArrowException:  # a type that NumPy does not have
             values = np.empty(0, dtype=object)
         if values.dtype.kind == "O" and self._arrow.types.is_boolean(column.type):
-            values = np.array([np.nan if each is None else each for each in values], dtype=np.float64)
+            values = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
         if values.dtype.kind not in "fiub":
             if column.null_count == len(column):
                 return np.full(len(column), np.nan)

@@ -94,14 +94,14 @@ class Roles:
 
     @property
     def usual_names(self) -> tuple[str, ...]:
-        """What scores are called where nobody names them. What is called logits may be said to be probabilities."""
+        """What scores are called where no argument names them. What is called logits may be said to be probabilities."""
         return (self.input,) if self.calibrated else tuple(dict.fromkeys((self.input, "logits")))
 
     @property
     def by_role(self) -> dict[str, str]:
         """The name of each of them that the caller names: labels, weights, clusters, groups, ids."""
-        found = {role: getattr(self, role) for role in ("labels", "weights", "clusters", "groups", "ids")}
-        return {role: name for role, name in found.items() if name}
+        names = {role: getattr(self, role) for role in ("labels", "weights", "clusters", "groups", "ids")}
+        return {role: name for role, name in names.items() if name}
 
     def find(self, role: str) -> str | None:
         """The name of the array or column with a role such as weights, if it is to be read."""
@@ -136,16 +136,16 @@ def match_columns(patterns: Sequence[str], names: Sequence[str], *, argument: st
     where : str
         What the caller calls the table.
     """
-    known = set(names)
+    present = set(names)
     chosen: dict[str, str] = {}
     for pattern in patterns:
-        found = [pattern] if pattern in known else []
-        if not found and is_pattern(pattern):
-            found = [name for name in names if fnmatchcase(name, pattern)]
-        if not found:
+        matches = [pattern] if pattern in present else []
+        if not matches and is_pattern(pattern):
+            matches = [name for name in names if fnmatchcase(name, pattern)]
+        if not matches:
             what = "no column that matches" if is_pattern(pattern) else "no column"
             raise InputError(f"{where} has {what} {pattern!r}, only {join_names(names)}. Name yours with {setting(argument)}.")
-        for name in found:
+        for name in matches:
             if name in chosen:
                 raise InputError(argument, "name each column once", got=f"{name!r} from {chosen[name]!r} and {pattern!r}")
             chosen[name] = pattern
@@ -203,7 +203,7 @@ def classes_of_columns(labels: Sequence[Any], columns: Sequence[str]) -> list[st
     Labels that read as numbers are numbers of classes, and say nothing about names.
     """
     different = set(labels)
-    if not different or not all(isinstance(each, str) and not reads_as_number(each) for each in different):
+    if not different or not all(isinstance(label, str) and not reads_as_number(label) for label in different):
         return None
     for names in (columns, without_prefix(columns)):
         if names is not None and different <= set(names):
@@ -214,16 +214,16 @@ def classes_of_columns(labels: Sequence[Any], columns: Sequence[str]) -> list[st
 def refuse_doubtful_numbers(labels: Sequence[Any], columns: Sequence[str]) -> None:
     """Refuse labels that can be numbers of columns, counted from 0, and also the names of other columns, such as z_1, z_2."""
     names = class_parts(columns)
-    if not all(each.isdecimal() for each in names):
+    if not all(name.isdecimal() for name in names):
         return
-    places = {int(each): place for place, each in enumerate(names)}
+    places = {int(name): place for place, name in enumerate(names)}
     try:
         numbers = sorted(map(float, set(labels)))
     except (TypeError, ValueError):
         return
-    if not all(each in places and each < len(names) for each in numbers):
+    if not all(number in places and number < len(names) for number in numbers):
         return
-    doubtful = next((int(each) for each in numbers if places[int(each)] != each), None)
+    doubtful = next((int(number) for number in numbers if places[int(number)] != number), None)
     if doubtful is None:
         return
     remedy = f"Pass the label of each column in order as {setting('classes')}."
@@ -244,8 +244,8 @@ def refuse_doubtful_numbers(labels: Sequence[Any], columns: Sequence[str]) -> No
 def constant_or_whole(scores: HostArray) -> HostArray:
     """For each column whether its values are all the same or all whole numbers; masked and missing values count as 0."""
     finite = np.where(np.isfinite(scores), scores, 0)
-    found: HostArray = (finite == finite[0]).all(axis=0) | (finite == np.floor(finite)).all(axis=0)
-    return found
+    flags: HostArray = (finite == finite[0]).all(axis=0) | (finite == np.floor(finite)).all(axis=0)
+    return flags
 
 
 def looks_like_row_numbers(name: str) -> bool:
@@ -266,7 +266,7 @@ def _refuse_disorder(names: Sequence[str], classes: Sequence[Any] | None) -> Non
                 got=f"{wanted} for the columns {list(names)}",
                 remedy=f"Pass {setting('classes', rest)}.",
             )
-    elif all(each.isdecimal() for each in rest):
+    elif all(part.isdecimal() for part in rest):
         order = sorted(range(len(rest)), key=lambda place: int(rest[place]))
         if order != list(range(len(rest))):
             remedy = f"Name each of them in that order with {setting('columns')}, without a pattern."

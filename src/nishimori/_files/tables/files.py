@@ -70,9 +70,9 @@ def _refuse_marks(path: Path, delimiter: str | None, decimal: str) -> None:
 def tables_in(folder: Path) -> list[Path]:
     """The tables in a folder and in the folders in it, by name; of those that hold Parquet files, only these."""
     # Names that begin with a dot or an underscore are those of logs and incomplete files.
-    found = [each for each in sorted(folder.rglob("*")) if is_table(each) and not each.name.startswith((".", "_"))]
-    found = [each for each in found if each.is_file()]
-    return [each for each in found if _kind(each) == ".parquet"] or found
+    tables = [path for path in sorted(folder.rglob("*")) if is_table(path) and not path.name.startswith((".", "_"))]
+    tables = [path for path in tables if path.is_file()]
+    return [path for path in tables if _kind(path) == ".parquet"] or tables
 
 
 def refuse_other_folder(path: Path) -> None:
@@ -136,10 +136,10 @@ class SeveralTables(Table):
         first = next(
             (place for place, pair in enumerate(zip(self.names, table.names, strict=False)) if len(set(pair)) > 1), None
         )
-        wanted, found = join_names(self.names), join_names(table.names)
+        wanted, actual = join_names(self.names), join_names(table.names)
         if first is not None and first >= _SHOWN:
-            wanted, found = (f"{names[first]!r:.60} as column {first + 1}" for names in (self.names, table.names))
-        return FormatError(f"{table.path} must have the columns of {self._files[0]}, {wanted}, got {found}.")
+            wanted, actual = (f"{names[first]!r:.60} as column {first + 1}" for names in (self.names, table.names))
+        return FormatError(f"{table.path} must have the columns of {self._files[0]}, {wanted}, got {actual}.")
 
     def close(self) -> None:
         """Nothing stays open."""

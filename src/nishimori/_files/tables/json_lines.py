@@ -85,11 +85,11 @@ class JsonLines(Table):
             yield _JsonBlock(self, rows, lines, first)
 
     def _other_keys(self, line: int, content: dict[str, Any]) -> FormatError:
-        missing, known = [name for name in self.names if name not in content], set(self.names)
-        extra = [name for name in content if name not in known]
-        told = [f"{text} {join_names(names)}" for text, names in (("no", missing), ("also", extra)) if names]
+        missing, expected = [name for name in self.names if name not in content], set(self.names)
+        extra = [name for name in content if name not in expected]
+        differences = [f"{text} {join_names(names)}" for text, names in (("no", missing), ("also", extra)) if names]
         return FormatError(
-            f"{self.path}, line {line}: the object has {' and '.join(told)}, unlike the first. "
+            f"{self.path}, line {line}: the object has {' and '.join(differences)}, unlike the first. "
             "Give all objects the same keys, with null where there is no value."
         )
 

@@ -54,13 +54,13 @@ class StandardInput:
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Copy the bytes from a position on; how many there were."""
         if position < len(self._kept):
-            found = self._kept[position : position + len(buffer)]
+            content = self._kept[position : position + len(buffer)]
         else:
             self._kept = b"" if self._is_last else self._kept
-            found = sys.stdin.buffer.read1(len(buffer))  # type: ignore[union-attr]
-            self._kept += b"" if self._is_last else found
-        buffer[: len(found)] = found
-        return len(found)
+            content = sys.stdin.buffer.read1(len(buffer))  # type: ignore[union-attr]
+            self._kept += b"" if self._is_last else content
+        buffer[: len(content)] = content
+        return len(content)
 
 
 class _Reading(RawIOBase):

@@ -13,9 +13,9 @@ import numpy as np
 
 from nishimori._files.tables.block import Column
 from nishimori._files.tables.columnar import arrow
+from nishimori._files.tables.decimals import Place, rows_of_text
 from nishimori._files.tables.text import checked_delimiter, delimiter_of
 from nishimori._support.arrays import HostArray
-from nishimori._support.decimals import Place, rows_of_text
 from nishimori._support.disk import new_file
 from nishimori.errors import FormatError
 
@@ -139,7 +139,7 @@ class _NewText(_NewLines):
         if isinstance(value, float) and self.decimal == ",":
             return repr(value).replace(".", ",")
         if isinstance(value, bool | int | float | list | dict):
-            return self._quote(json.dumps(value, ensure_ascii=False, default=lambda each: _as_json(each, self._path)))
+            return self._quote(json.dumps(value, ensure_ascii=False, default=lambda part: _as_json(part, self._path)))
         return self._quote(_as_json(value, self._path))
 
 
@@ -153,7 +153,7 @@ class _NewJsonLines(_NewLines):
         self._write(columns, self._before, b"}\n")
 
     def _text(self, value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False, default=lambda each: _as_json(each, self._path))
+        return json.dumps(value, ensure_ascii=False, default=lambda part: _as_json(part, self._path))
 
 
 class _NewColumnar(NewTable):
@@ -167,7 +167,7 @@ class _NewColumnar(NewTable):
 
     def write(self, columns: Sequence[Column]) -> None:
         kinds = [None] * len(columns) if self._schema is None else self._schema.types
-        arrays = [self._array(*each) for each in zip(self._names, columns, kinds, strict=True)]
+        arrays = [self._array(name, column, kind) for name, column, kind in zip(self._names, columns, kinds, strict=True)]
         if self._schema is None:
             self._schema = self._arrow.schema(
                 [self._arrow.field(name, array.type) for name, array in zip(self._names, arrays, strict=True)]

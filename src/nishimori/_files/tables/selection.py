@@ -71,10 +71,10 @@ def select_columns(table: Table, roles: Roles) -> Selection:
                 f"{remedy_for(role, roles, table.names, lambda new: _labels_are_read(table, new))}"
             )
     candidates = _candidates(table, roles)
-    found = _selection(table, roles, candidates)
-    if found is None:
+    selection = _selection(table, roles, candidates)
+    if selection is None:
         raise undecided_error(table, candidates, roles)
-    return found
+    return selection
 
 
 def _candidates(table: Table, roles: Roles) -> list[str]:
@@ -90,15 +90,15 @@ def _not_ignored(table: Table, roles: Roles) -> list[str]:
 
 def _selection(table: Table, roles: Roles, candidates: Sequence[str]) -> Selection | None:
     """The columns of scores by what the caller says, the calibration or their names; None where these do not say it."""
-    where, known = str(table.path), set(table.names)
+    where, present = str(table.path), set(table.names)
     left = _not_ignored(table, roles)
     if isinstance(roles.columns, str) and (roles.columns in left or not is_pattern(roles.columns)):
         return Selection(_one_column(roles, left, where))
     if roles.columns is not None:
         return Selection(_columns_asked_for(roles, left, where))
-    if roles.fitted is not None and known.issuperset(roles.fitted):
+    if roles.fitted is not None and present.issuperset(roles.fitted):
         return Selection(score_columns(roles.fitted, left, roles.special, None, where=where))
-    lists = [name for name in roles.usual_names if name in known and table.is_list(name)]
+    lists = [name for name in roles.usual_names if name in present and table.is_list(name)]
     if lists:
         return Selection(lists[:1])
     if roles.fitted is not None:
@@ -130,7 +130,7 @@ def propose(roles: Roles, works: Callable[[Roles], bool], **options: str | Seque
     for option, value in options.items():
         values = [value] if isinstance(value, str) else list(value)
         # Commas separate names, and a message shows neither several blanks in a row nor control characters as they are.
-        if any("," in each or each != " ".join(each.split()) or not each.isprintable() for each in values):
+        if any("," in name or name != " ".join(name.split()) or not name.isprintable() for name in values):
             return None
         typed[roles.argument(option)] = value if isinstance(value, str) else values
         changed[option] = value if isinstance(value, str) else tuple(values)
@@ -162,12 +162,12 @@ def _labels_are_read(table: Table, roles: Roles) -> bool:
 
 def can_be_labels(values: Sequence[Any], classes: Sequence[Any] | None) -> bool:
     """Whether values are text or whole numbers, and among the classes where those are known."""
-    truth = _as_objects([each for each in values if not (each in (None, "") or (isinstance(each, float) and isnan(each)))])
-    if not len(truth) or any(isinstance(each, list | dict | bytes) for each in truth):
+    truth = _as_objects([value for value in values if not (value in (None, "") or (isinstance(value, float) and isnan(value)))])
+    if not len(truth) or any(isinstance(value, list | dict | bytes) for value in truth):
         return False
     if classes is not None:
-        return set(spell_as_classes(truth, classes)) <= {str(each) for each in classes}
-    return all(isinstance(each, str) or float(each).is_integer() for each in spell_as_classes(truth, None).tolist())
+        return set(spell_as_classes(truth, classes)) <= {str(label) for label in classes}
+    return all(isinstance(value, str) or float(value).is_integer() for value in spell_as_classes(truth, None).tolist())
 
 
 def _as_objects(values: Sequence[Any]) -> HostArray:
@@ -212,7 +212,7 @@ def undecided_error(table: Table, candidates: Sequence[str], roles: Roles) -> In
         looks = " The first column has no name and looks like row numbers."
     doubt = _Doubt(table, list(candidates), roles, _column_contents(table, candidates, roles))
     rules = (_one_score, _named_by_classes, _named_by_labels, _all_but_a_few, _same_prefix)
-    remedy = next((found for rule in rules if (found := rule(doubt)) is not None), None) or _what_to_type(doubt)
+    remedy = next((advice for rule in rules if (advice := rule(doubt)) is not None), None) or _what_to_type(doubt)
     return InputError(f"{table.path} does not say which columns are scores: {join_names(candidates)}.{looks} {remedy}")
 
 
@@ -255,22 +255,22 @@ class _Doubt:
     def labels_are_text(self) -> bool:
         """Whether the labels are the names of classes that no option lists."""
         labels = self.contents.labels
-        return self.roles.classes is None and labels is not None and any(isinstance(each, str) for each in self.truth(None))
+        return self.roles.classes is None and labels is not None and any(isinstance(label, str) for label in self.truth(None))
 
     def truth(self, classes: Sequence[Any] | None) -> list[Any]:
         """The labels, spelled as classes are; none if they cannot be labels."""
         labels = self.contents.labels
-        if labels is None or any(isinstance(each, list | dict | bytes | None) for each in labels):
+        if labels is None or any(isinstance(label, list | dict | bytes | None) for label in labels):
             return []
-        found: list[Any] = np.asarray(spell_as_classes(labels, classes), dtype=object).tolist()
-        return found
+        spelled: list[Any] = np.asarray(spell_as_classes(labels, classes), dtype=object).tolist()
+        return spelled
 
     def propose(self, chosen: Sequence[str], **options: str | Sequence[str]) -> str | None:
         """Options as they are typed, if these columns and no others are then read as scores that the labels fit."""
 
         def works(roles: Roles) -> bool:
-            found = _selection(self.table, roles, _candidates(self.table, roles))
-            return found is not None and found.scores == list(chosen) and self._fits(found, roles.classes)
+            selection = _selection(self.table, roles, _candidates(self.table, roles))
+            return selection is not None and selection.scores == list(chosen) and self._fits(selection, roles.classes)
 
         return propose(self.roles, works, **options)
 
@@ -292,7 +292,7 @@ class _Doubt:
             return self.is_checked or first in contents.lengths or names_say_so(chosen.scores, classes)
         truth = self.truth(classes)
         if classes is not None:
-            return bool(truth) and set(truth) <= {str(each) for each in classes}
+            return bool(truth) and set(truth) <= {str(label) for label in classes}
         return _largest(truth) == n_classes - 1
 
     def _by_values(self, scores: Sequence[str]) -> bool:
@@ -302,7 +302,7 @@ class _Doubt:
 
 def _largest(truth: Sequence[Any]) -> int | None:
     """The largest of labels that are 0, 1, ...; None if they are not."""
-    if not truth or not all(isinstance(each, int | float) and each >= 0 and float(each).is_integer() for each in truth):
+    if not truth or not all(isinstance(label, int | float) and label >= 0 and float(label).is_integer() for label in truth):
         return None
     return int(max(truth))
 
@@ -360,7 +360,7 @@ def _one_score(doubt: _Doubt) -> str | None:
     if len(lists) > 1 or (not lists and len(likely) != 1):
         return None
     (name,) = lists or likely
-    if not lists and any(_is_constant(doubt, each) for each in doubt.numeric):
+    if not lists and any(_is_constant(doubt, column) for column in doubt.numeric):
         return None  # which may be the score of a reference class, so that there are two columns
     if (options := doubt.propose([name], columns=name)) is not None:
         return f"If {name!r} holds the scores, pass {options}."
@@ -372,23 +372,23 @@ def _one_score(doubt: _Doubt) -> str | None:
 
 def _named_by_classes(doubt: _Doubt) -> str | None:
     """Columns that the classes name, where an option or the calibration lists them."""
-    classes = None if doubt.roles.classes is None else [str(each) for each in doubt.roles.classes]
+    classes = None if doubt.roles.classes is None else [str(label) for label in doubt.roles.classes]
     around = None if classes is None else _text_around(classes, doubt.numeric)
     if classes is None or around is None:
         return None
-    options = _columns_as_options(doubt, [each.join(around) for each in classes])
+    options = _columns_as_options(doubt, [label.join(around) for label in classes])
     return None if options is None else f"The classes are the names of columns: pass {options}."
 
 
 def _named_by_labels(doubt: _Doubt) -> str | None:
     """Columns that the labels name, in the order of the file; others are never proposed as classes."""
-    labels = list(dict.fromkeys(str(each) for each in doubt.truth(None))) if doubt.labels_are_text else []
+    labels = list(dict.fromkeys(str(label) for label in doubt.truth(None))) if doubt.labels_are_text else []
     around = _text_around(labels, doubt.numeric)
     if around is None:
         return None
     before, after = around
-    classes = sorted(labels, key=lambda each: doubt.table.names.index(each.join(around)))
-    chosen = [each.join(around) for each in classes]
+    classes = sorted(labels, key=lambda label: doubt.table.names.index(label.join(around)))
+    chosen = [label.join(around) for label in classes]
     unsure = [name for name in doubt.likely if name not in set(chosen)]
     if before + after and any(name.startswith(before) and name.endswith(after) for name in unsure):
         return None  # such a column is probably a class without samples
@@ -403,7 +403,7 @@ def _columns_as_options(doubt: _Doubt, chosen: Sequence[str], **more: Sequence[s
     """Options that leave these columns: the others to ignore, or else these by name."""
     others = [name for name in doubt.candidates if name not in set(chosen)]
     ways: list[dict[str, Sequence[str]]] = [{"ignore": [*doubt.roles.ignore, *others]} if others else {}, {"columns": chosen}]
-    return next((found for way in ways if (found := doubt.propose(chosen, **way, **more))), None)
+    return next((options for way in ways if (options := doubt.propose(chosen, **way, **more))), None)
 
 
 def _text_around(classes: Sequence[str], columns: Sequence[str]) -> tuple[str, str] | None:
@@ -413,21 +413,21 @@ def _text_around(classes: Sequence[str], columns: Sequence[str]) -> tuple[str, s
     """
     if len(classes) < 2:
         return None
-    known, first = set(columns), max(classes, key=len)
+    present, first = set(columns), max(classes, key=len)
     around = {
-        (name[: found.start()], name[found.start() + len(first) :])
+        (name[: match.start()], name[match.start() + len(first) :])
         for name in columns
-        for found in re.finditer(f"(?={re.escape(first)})", name)
+        for match in re.finditer(f"(?={re.escape(first)})", name)
     }
-    complete = [pair for pair in around if all(each.join(pair) in known for each in classes)]
+    complete = [pair for pair in around if all(label.join(pair) in present for label in classes)]
     return complete[0] if len(complete) == 1 else None
 
 
 def _all_but_a_few(doubt: _Doubt) -> str | None:
     """All columns of fractions, if their names or their number say that they are the scores."""
     likely = doubt.likely
-    known = set(likely)  # there may be tens of thousands
-    others = [name for name in doubt.candidates if name not in known]
+    likely_names = set(likely)  # there may be tens of thousands
+    others = [name for name in doubt.candidates if name not in likely_names]
     if not likely or not others or len(others) > _SHOWN:
         return None
     if not names_say_so(likely, doubt.roles.classes) and any(_is_constant(doubt, name) for name in others):
@@ -452,14 +452,14 @@ def _is_constant(doubt: _Doubt, name: str) -> bool:
 def _same_prefix(doubt: _Doubt) -> str | None:
     """Columns with the same prefix, if there is only one such set that can be the scores."""
     prefixes = Counter(re.sub(r"[^\W_]+\Z", "", name) or name.rstrip("0123456789") for name in doubt.numeric)
-    found = []
+    proposals = []
     for prefix, count in prefixes.items() if doubt.is_checked else ():
         if prefix and count > 1 and not re.search(r"[*?\[]", prefix):
             scores = [name for name in doubt.candidates if name.startswith(prefix)]
-            found += [(prefix, options)] if (options := doubt.propose(scores, columns=[f"{prefix}*"])) is not None else []
-    if len(found) != 1:
+            proposals += [(prefix, options)] if (options := doubt.propose(scores, columns=[f"{prefix}*"])) is not None else []
+    if len(proposals) != 1:
         return None
-    ((prefix, options),) = found
+    ((prefix, options),) = proposals
     return f"If the scores are the columns that begin with {prefix!r}, pass {options}."
 
 

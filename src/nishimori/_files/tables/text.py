@@ -45,7 +45,7 @@ def checked_delimiter(delimiter: str | None, decimal: str) -> str | None:
 
 
 def delimiter_of(path: Path) -> str:
-    """What separates the fields of a file with this name, unless somebody says otherwise."""
+    """What separates the fields of a file with this name, unless another delimiter is passed."""
     return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
 
 
@@ -133,9 +133,9 @@ class Text(Table):
         if self.delimiter == "," and n > wanted:
             marks = f"{setting('delimiter', ';')} with {setting('decimal', ',')}"
             remedy = f"If its decimal mark is a comma, use another delimiter: {marks}."
-        found = "1 field" if n == 1 else f"{n} fields"
+        fields = "1 field" if n == 1 else f"{n} fields"
         return FormatError(
-            f"{self.path}, line {line}: {found} where the header has {wanted}; the delimiter is {mark}. {remedy}"
+            f"{self.path}, line {line}: {fields} where the header has {wanted}; the delimiter is {mark}. {remedy}"
         )
 
     def _rows(self, file: LineFile) -> Iterator[list[str]]:
@@ -191,7 +191,9 @@ class _TextBlock(Block):
                 numbers = np.fromiter(map(self._number, texts), np.float64, len(texts))
                 return numbers.reshape(self.n_rows, len(indices))
         places = [(row, index) for row in range(self.n_rows) for index in indices]
-        return np.array([self._number_at(*each) for each in zip(texts, places, strict=True)]).reshape(self.n_rows, len(indices))
+        return np.array([self._number_at(text, place) for text, place in zip(texts, places, strict=True)]).reshape(
+            self.n_rows, len(indices)
+        )
 
     @property
     def _number(self) -> Any:

@@ -49,7 +49,7 @@ def _piece(name: str, scale: Scale) -> dict[str, Any]:
         for kind, row in scores_by_kind(kinds, loaded.test).items()
     }
     lowest, *_, highest = sorted(T for temperatures in chosen.values() for T in temperatures.values())
-    curves = EceCurves.of(loaded.test, np.arange(0.75 * lowest, 1.3 * highest, _STEP))
+    curves = EceCurves.from_labelled(loaded.test, np.arange(0.75 * lowest, 1.3 * highest, _STEP))
     generator = np.random.default_rng(scale.seed)
     n = len(loaded.test.labels)
     drawn = [curves.least(np.bincount(generator.integers(n, size=n), minlength=n)) for _ in range(8 if scale.quick else 20)]
@@ -69,7 +69,7 @@ class EceCurves:
         self._temperatures, self._orders, self._gaps = temperatures, orders, gaps
 
     @classmethod
-    def of(cls, test: Labelled, temperatures: HostArray) -> "EceCurves":
+    def from_labelled(cls, test: Labelled, temperatures: HostArray) -> "EceCurves":
         """Sort the samples by confidence at each temperature, once for all weights."""
         logits = np.asarray(test.logits, dtype=np.float64)
         right = logits.argmax(axis=1) == test.labels

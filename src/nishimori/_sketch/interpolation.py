@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nishimori._fit.roots import Point, Root
 from nishimori._sketch.contents import N_BINS, OFFSETS, Contents, different_pairs, pairs
 from nishimori._sketch.grid import Grid, Polynomial
 from nishimori._sums.moments import Moments
 from nishimori._sums.reliability import Bins, uniform_edges
 from nishimori._support.arrays import HostArray
-from nishimori._support.roots import Point, Root
 from nishimori.errors import InputError, NishimoriError, NotConvergedError, setting
 
 # If polynomials of two orders differ by a larger part of a sum of squares, there is no standard error. The better one is then
@@ -87,7 +87,7 @@ def _curve(inner: Moments, grid: Grid, place: float, number: int) -> Polynomial:
 
 
 def _out_of_range(where: str, end: float, wider: tuple[float, float]) -> InputError:
-    rounded = tuple(float(f"{each:.2g}") for each in wider)
+    rounded = tuple(float(f"{limit:.2g}") for limit in wider)
     return InputError(
         "The temperature",
         "lie in the range of the sketch",
@@ -119,19 +119,21 @@ class NodeProducts(NamedTuple):
     def at(self, places: Sequence[float], which: Sequence[int]) -> HostArray:
         """The products of gaps of some observables, by their positions, each at its own place between the nodes."""
         scales = np.sqrt([self._square(a, place) for place, a in zip(places, which, strict=True)])
-        found = np.ones((len(which), len(which)))
+        correlations = np.ones((len(which), len(which)))
         for i, j in different_pairs(len(which)):
-            first, second = sorted((i, j), key=lambda each: which[each])
-            found[i, j] = found[j, i] = self._correlation(which[first], which[second], places[first], places[second])
-        result: HostArray = found * np.outer(scales, scales)
+            first, second = sorted((i, j), key=lambda position: which[position])
+            correlations[i, j] = correlations[j, i] = self._correlation(
+                which[first], which[second], places[first], places[second]
+            )
+        result: HostArray = correlations * np.outer(scales, scales)
         return result
 
     def _square(self, a: int, place: float) -> float:
         """The sum of the squares of the gaps of one observable; NaN where it is not known."""
         values = self.sums[self._pairs.index((a, a))]
-        found, rougher = _through(values, place, _OF_PRODUCTS), _through(values, place, _FEWER)
+        square, rougher = _through(values, place, _OF_PRODUCTS), _through(values, place, _FEWER)
         # Where few rows or clusters decide, squares may change too fast between nodes for a polynomial.
-        return found if found > 0 and abs(found - rougher) <= _CERTAIN * found else nan
+        return square if square > 0 and abs(square - rougher) <= _CERTAIN * square else nan
 
     def _correlation(self, a: int, b: int, first: float, second: float) -> float:
         """The correlation of the gaps of two observables at two places.
@@ -142,8 +144,8 @@ class NodeProducts(NamedTuple):
         middle, distance = (first + second) / 2, second - first
         crossed = self.crossed[different_pairs(self._n_observables).index((a, b))]
         inside = 2 * min(middle, self.grid.last - self.grid.first - middle)
-        known = distance != 0 and bool(np.isfinite(crossed).all())
-        offsets = [0, *(each for each in OFFSETS if known and abs(each) <= inside)]
+        is_kept = distance != 0 and bool(np.isfinite(crossed).all())
+        offsets = [0, *(offset for offset in OFFSETS if is_kept and abs(offset) <= inside)]
         values = [self._correlation_in_line(a, b, middle, offset, crossed) for offset in offsets]
         reach = max(offsets)
         return Polynomial.through(offsets, np.array(values)[:, None])(min(max(distance, -reach), reach))
@@ -189,11 +191,11 @@ def scores_at(temperature: float, contents: Contents, grid: Grid) -> NodeScores:
         place = round(place)
     near = grid.nearest(place, _NODES)
     scale = np.array([np.ones(len(grid.betas)), np.array(grid.betas) * grid.step]) / contents.weights[0]
-    confidence, brier, nll = (_between((each * scale).T[near], near, place) for each in contents.curves)
+    confidence, brier, nll = (_between((curve * scale).T[near], near, place) for curve in contents.curves)
     left = min(int(place), len(grid.betas) - 2)
     share = place - left
     weight, claimed, correct, squares, misses = (1 - share) * contents.bins[:, left] + share * contents.bins[:, left + 1]
-    rows = (each[None, :] for each in (weight, claimed, correct, squares))
+    rows = (sums[None, :] for sums in (weight, claimed, correct, squares))
     bins, (_, total, number) = Bins(uniform_edges(N_BINS), *rows), contents.weights.tolist()
     return NodeScores(confidence, brier, nll, bins, misses, total, number < contents.n_rows)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from nishimori._support import decimals
-from nishimori._support.decimals import Place, rows_of_text
+from nishimori._files.tables import decimals
+from nishimori._files.tables.decimals import Place, rows_of_text
 
 RNG = np.random.default_rng(0)
 RANDOM = RNG.integers(0, 2**64, 100_000, dtype=np.uint64).view(np.float64)

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from nishimori._support.roots import LIMIT, TOLERANCE, Point, drive, increasing_root, root_of
+from nishimori._fit.roots import LIMIT, TOLERANCE, Point, drive, increasing_root, root_of
 from nishimori.errors import InputError, NotConvergedError
 
 

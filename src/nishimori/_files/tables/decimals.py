@@ -1,15 +1,15 @@
 """Rows of text with numbers as Python writes them, in C where it was compiled, and there twenty times as fast."""
 
 from collections.abc import Sequence
-from ctypes import CDLL, Structure, byref, c_char, c_char_p, c_int64, c_void_p
+from ctypes import Structure, byref, c_char, c_char_p, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from nishimori._kernels import native
 from nishimori._support.arrays import HostArray
-from nishimori._support.library import LIBRARY
 
 _SMALLEST_POWER, _LARGEST_POWER = -292, 324
 
@@ -33,19 +33,18 @@ class Place:
 @cache
 def _function() -> Any:
     """The function in C, or None where it was not compiled."""
-    try:
-        found = CDLL(str(LIBRARY)).nishimori_write_rows
-    except (OSError, AttributeError):
+    if not native.is_available():
         return None
-    found.argtypes = (c_int64, c_int64, c_void_p, c_char_p, c_int64, c_char, c_void_p, c_void_p)
-    found.restype = c_int64
-    return found
+    function = native.library().functions.nishimori_write_rows
+    function.argtypes = (c_int64, c_int64, c_void_p, c_char_p, c_int64, c_char, c_void_p, c_void_p)
+    function.restype = c_int64
+    return function
 
 
 @cache
 def _powers() -> HostArray:
     """The first 128 bits of powers of ten, rounded up, as two numbers of 64 bits each."""
-    found = []
+    powers = []
     for power in range(_SMALLEST_POWER, _LARGEST_POWER + 1):
         above, below = (10**power, 1) if power >= 0 else (1, 10**-power)
         shift = 128 - above.bit_length() + below.bit_length()
@@ -53,8 +52,8 @@ def _powers() -> HostArray:
         while bits >= 2**128:  # one bit too many, which is divided again so that it is rounded once
             shift -= 1
             bits = -((-above << shift) // below) if shift >= 0 else -(-above // (below << -shift))
-        found.append((bits >> 64, bits & (2**64 - 1)))
-    return np.array(found, dtype=np.uint64)
+        powers.append((bits >> 64, bits & (2**64 - 1)))
+    return np.array(powers, dtype=np.uint64)
 
 
 def rows_of_text(n_rows: int, places: Sequence[Place], end: bytes, decimal: str = ".") -> bytes | memoryview:
@@ -77,18 +76,18 @@ def rows_of_text(n_rows: int, places: Sequence[Place], end: bytes, decimal: str 
     in_c = (_PlaceInC * len(places))()
     kept: list[Any] = []  # what the pointers point to
     size = n_rows * (len(end) + sum(len(place.before) for place in places))
-    for place, made in zip(places, in_c, strict=True):
-        made.before, made.n_before = place.before, len(place.before)
+    for place, place_in_c in zip(places, in_c, strict=True):
+        place_in_c.before, place_in_c.n_before = place.before, len(place.before)
         if place.numbers is not None:
             numbers = np.asarray(place.numbers, np.float64)
-            made.data, made.stride = numbers.ctypes.data, numbers.strides[0]
+            place_in_c.data, place_in_c.stride = numbers.ctypes.data, numbers.strides[0]
             size += n_rows * _LONGEST
             kept.append(numbers)
         else:
             offsets = np.zeros(n_rows + 1, np.int64)
             np.cumsum([len(text) for text in place.texts], out=offsets[1:])
             data = b"".join(place.texts)
-            made.data, made.offsets = np.frombuffer(data or b" ", np.uint8).ctypes.data, offsets.ctypes.data
+            place_in_c.data, place_in_c.offsets = np.frombuffer(data or b" ", np.uint8).ctypes.data, offsets.ctypes.data
             size += len(data)
             kept += [data, offsets]
     out = np.empty(size + _LONGEST, np.uint8)
