@@ -15,8 +15,7 @@ from nishimori._evaluation.metrics.metric import MeasureOne
 from nishimori._evaluation.metrics.table import default_metrics
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._sums.census import Count, CountZeros
-from nishimori._sums.clusters import ClusterGaps
-from nishimori._sums.moments import Measure
+from nishimori._sums.moments import ClusterGaps, Measure
 from nishimori._sums.observables import Confidence, Energy, TopN
 from nishimori._sums.passes import together
 from nishimori._sums.reliability import uniform_edges

@@ -201,7 +201,7 @@ class _Compare:
         sums = Sums(tuple(ScoreSums.of(each, own, plan, zeros) for each, own in zip(found, rows, strict=True)))
         pairs = Sums(tuple(_PairSums.of(found[a], found[b], (rows[a], rows[b]), plan) for a, b in self.pairs))
         changed = Sums(tuple(_changed_weight(map_, each, batch) for map_, each in zip(self.maps, found, strict=True)))
-        groups = (Sums(tuple(tally.sums_of(each.gibbs) for each in found)) for tally in self.tallies)
+        groups = (Sums(tuple(tally.sums_of(each) for each in found)) for tally in self.tallies)
         return Sums((sums, pairs, changed, Sums(tuple(groups))))
 
 
@@ -210,4 +210,4 @@ def _changed_weight(map_: Map, predictions: Predictions, batch: Batch) -> float:
     if map_.keeps_predictions:
         return 0.0
     # Before the map the rows are those of the batch: of equal maxima both take the first.
-    return batch.total(batch.xp.astype(predictions.gibbs.predicted != batch.top, batch.weights.dtype))
+    return batch.total(batch.xp.astype(predictions.top_class != batch.top, batch.weights.dtype))

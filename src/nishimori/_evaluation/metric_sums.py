@@ -13,8 +13,8 @@ from nishimori._kernels.scores import SCORES, ScoreTotals, score_totals, sums_bl
 from nishimori._rows.batch import Batch
 from nishimori._sums.census import at_zeros
 from nishimori._sums.passes import Sums
-from nishimori._sums.predictions import POSITIVE_EDGES, BinSums, Predictions, inverse_temperatures, predictions_after
-from nishimori._sums.reliability import inner_edges
+from nishimori._sums.predictions import POSITIVE_EDGES, Predictions, inverse_temperatures, predictions_after
+from nishimori._sums.reliability import BinSums, inner_edges
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
@@ -102,8 +102,8 @@ class ScoreSums:
             weight=batch.weight,
             totals=totals,
             spread=spread(batch, rows, counts=predictions.counts),
-            binned=predictions.binned,
-            positive=Sums((predictions.positive.binned,) if plan.has_positive else ()),
+            binned=predictions.top_claims.sums,
+            positive=Sums((predictions.positive_claims.sums,) if plan.has_positive else ()),
             own=Sums(tuple(each.form.gather(each, predictions) for each in plan.others.values())),
         )
 
@@ -192,9 +192,9 @@ class MeasureScores:
         plan, found = self.plan.suited(batch.n_classes), []
         places = plan.score_places
         assert places is not None, "which is asked before"
-        positive = inner_edges(POSITIVE_EDGES, batch)[0] if plan.has_positive else None
+        positive = inner_edges(POSITIVE_EDGES, batch.rounding)[0] if plan.has_positive else None
         for beta, edges in zip(inverse_temperatures(self.maps), self.edges, strict=True):
-            totals = score_totals(batch, beta, inner_edges(edges, batch)[0], positive, counts=self.counts)
+            totals = score_totals(batch, beta, inner_edges(edges, batch.rounding)[0], positive, counts=self.counts)
             if totals is None:
                 return None
             found.append(ScoreSums.of_totals(totals, edges, places))

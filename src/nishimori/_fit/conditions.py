@@ -14,8 +14,7 @@ import numpy as np
 from nishimori._fit.newton import Equations
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
-from nishimori._sums.clusters import ClusterSums, cluster_sums
-from nishimori._sums.spread import unit_weights
+from nishimori._sums.spread import ClusterSums, cluster_sums, unit_weights
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError

@@ -8,8 +8,7 @@ import numpy as np
 
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import Census, warn_if_few, warn_of_zeros, what_decides
-from nishimori._sums.clusters import ClusterGaps
-from nishimori._sums.moments import GapSums, Measure, Moments
+from nishimori._sums.moments import ClusterGaps, GapSums, Measure, Moments
 from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray

@@ -21,11 +21,22 @@ class PowerSums(NamedTuple):
         then tells whether it is the top class.
     sums : array of shape (n_betas, order + 1, n)
         Σ d^j exp(βd) over the classes outside the N largest, for j from 0 to ``order``, with d = z - peak.
+    betas : tuple of float
+        The inverse temperatures, which `Kernel.power_sums` adds to what a kernel's own function returns.
     """
 
     peak: Array
     top: Array | None
     sums: Array
+    betas: tuple[float, ...] = ()
+
+    def has(self, beta: float, order: int = 0) -> bool:
+        """Whether the sums at one β are among these, up to the power ``order``."""
+        return beta in self.betas and self.sums.shape[1] > order
+
+    def at(self, beta: float) -> Array:
+        """The sums at one β, (order + 1, n)."""
+        return self.sums[self.betas.index(beta), ...]
 
 
 class AnswerSums(NamedTuple):

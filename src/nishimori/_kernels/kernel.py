@@ -99,8 +99,10 @@ class Kernel:
         """
         is_usual = all(0 < beta < inf for beta in betas) or arrays.is_half(logits)
         if top_n > 1 or not is_usual:
-            return array_api.power_sums(logits, betas, order, top_n)
-        return self.own(logits, betas, order)
+            sums = array_api.power_sums(logits, betas, order, top_n)
+        else:
+            sums = self.own(logits, betas, order)
+        return sums._replace(betas=tuple(betas))
 
     def block_sums(
         self, logits: Array, labels: Array, weights: Array, beta_ec: float, beta_ts: float, *, exact: bool

@@ -274,13 +274,13 @@ def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSu
     def work(rows: slice) -> PowerSums:
         n, n_classes = rows.stop - rows.start, logits.shape[1]
         dtype = _SINGLE if is_half else _dtype(logits)
-        found = PowerSums(np.empty(n, dtype), np.empty(n, np.int64), np.empty((len(betas), order + 1, n)))
+        results = np.empty(n, dtype), np.empty(n, np.int64), np.empty((len(betas), order + 1, n))
         if is_half:
-            _call("half_power_sums", *_half(logits[rows]), n, n_classes, plan.c, order + 1, *found)
+            _call("half_power_sums", *_half(logits[rows]), n, n_classes, plan.c, order + 1, *results)
         else:
             z = _rows(logits, rows)
-            _call("power_sums", _kind(z, plan.in_double), z, n, n_classes, plan.c, order + 1, *found)
-        return found
+            _call("power_sums", _kind(z, plan.in_double), z, n, n_classes, plan.c, order + 1, *results)
+        return PowerSums(*results)
 
     parts = _in_blocks(logits, work)
     if len(parts) == 1:

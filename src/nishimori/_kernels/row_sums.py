@@ -1,69 +1,19 @@
-"""What kernels find in the rows of a batch, returned as values: nothing is written into the batch.
+"""What a batch asks of its kernel; answers are values, and nothing is written into the batch.
 
-`row_sums` gives sums over the classes of each row, and `block_sums` those over rows too, where the kernel of the batch can do
-that. Both also return what the kernel had to find on its way, such as which answers are right, so that a
-pass need not look for it again.
+`row_sums` gives sums over the classes of each row, which `Predictions` are made of, and `block_sums` those over rows too, where
+the kernel of the batch can do that. Both also return what the kernel had to find on its way, such as which answers are right,
+so that a pass need not look for it again.
 
 `node_sums` gives all that a sketch keeps of rows, where the kernel can do that.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 from nishimori._kernels.block import BlockSums, PowerSums
 from nishimori._kernels.kernel import LEAST_SINGLE, Kernel, computes_in_c, kernel_for
 from nishimori._kernels.node_sums import NodeSums
 from nishimori._rows.batch import Batch
-from nishimori._support import arrays
 from nishimori._support.arrays import Array
-
-
-@dataclass(frozen=True, eq=False)
-class RowSums:
-    """The power sums of the rows of ``batch`` at some β, and what a kernel found on its way to them.
-
-    `top`, `right` and `label_drops` are those of the batch, in less time.
-    """
-
-    batch: Batch
-    betas: tuple[float, ...]
-    found: PowerSums
-
-    @property
-    def sums(self) -> Array:
-        """Σ d^j exp(βd) over the classes outside the largest, (n_betas, order + 1, n), in float64."""
-        return self.found.sums
-
-    def has(self, beta: float, order: int = 0) -> bool:
-        """Whether the sums at one β are among these."""
-        return beta in self.betas and self.sums.shape[1] > order
-
-    def at(self, beta: float) -> Array:
-        """The sums at one β, (order + 1, n)."""
-        return self.sums[self.betas.index(beta), ...]
-
-    @property
-    def _says_top(self) -> bool:
-        """Whether the top classes are those of the largest logits, which is what a kernel looks for."""
-        return self.batch.given is None and self.batch.predicted is None
-
-    @cached_property
-    def top(self) -> Array:
-        """The predicted class of each row."""
-        return self.found.top if self._says_top and self.found.top is not None else self.batch.top
-
-    @cached_property
-    def right(self) -> Array:
-        """Whether the predicted class is the true one."""
-        if not self._says_top:
-            return self.batch.right
-        return self.batch.label_logits == self.found.peak if self.found.top is None else self.found.top == self.batch.labels
-
-    @cached_property
-    def label_drops(self) -> Array:
-        """The drop of each row's true class."""
-        return arrays.in_double(self.batch.label_logits) - arrays.in_double(self.found.peak)
 
 
 def kernel_of(batch: Batch) -> Kernel:
@@ -71,23 +21,19 @@ def kernel_of(batch: Batch) -> Kernel:
     return kernel_for(batch.logits)
 
 
-def row_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> RowSums:
+def row_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> PowerSums:
     """Σ d^j exp(βd) over the classes outside the ``top_n`` largest, for j from 0 to ``order``.
 
     With ``exact`` they are computed in float64, else in the precision of the logits. Those of `stored` logits always are.
     """
-    found = _known_sums(batch, betas, order, top_n, exact=exact)
-    if not batch.has_all_classes:
-        found = found._replace(sums=found.sums + batch.other_sums(found.peak, betas, order))
-    return RowSums(batch, tuple(betas), found)
+    listed = sums_over_columns(batch, betas, order, top_n, exact=exact)
+    if batch.has_all_classes:
+        return listed
+    return listed._replace(sums=listed.sums + batch.other_sums(listed.peak, betas, order))
 
 
-def known_sums(batch: Batch, betas: Sequence[float], order: int) -> RowSums:
+def sums_over_columns(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> PowerSums:
     """The `row_sums` over the classes that have a column of their own, and no others."""
-    return RowSums(batch, tuple(betas), _known_sums(batch, betas, order, 1, exact=True))
-
-
-def _known_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int, *, exact: bool) -> PowerSums:
     kernel = kernel_of(batch)
     if batch.stored is not None and top_n == 1 and kernel.takes_half(batch.stored):
         logits = batch.stored

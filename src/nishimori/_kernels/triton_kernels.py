@@ -547,7 +547,7 @@ def _store_block_sums(partial, peak, counts, powers, bias, scale, at_label, righ
     extra = tied.to(tl.float64) - 1
     d = tl.where(there, at_label - peak.to(tl.float64), 0.0)
     right = right & there
-    # Each derivative follows from those before it; see `derivatives` in _sums/gibbs.py.
+    # Each derivative follows from those before it; see `derivatives` in _sums/predictions.py.
     confidence, doubt, m1, m2, m3, m4 = _moments(powers, 0, 4, extra, bias, scale)
     ec = tl.where(right, -doubt, confidence)
     ec_slope = -confidence * m1

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nishimori._kernels.row_sums import RowSums, reads_stored, row_sums
+from nishimori._kernels.row_sums import reads_stored, row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sketch.clusters import sums_per_bin
 from nishimori._sketch.contents import ENDS, N_BINS
 from nishimori._sums.observables import Confidence, Energy
+from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 
@@ -47,7 +48,7 @@ class Truth:
     rounding: float  # of confidences, relative
 
     @classmethod
-    def of(cls, rows: RowSums) -> "Truth":
+    def from_predictions(cls, rows: Predictions) -> "Truth":
         right, drops, weights = (arrays.on_host(x) for x in (rows.right, rows.label_drops, rows.batch.weights))
         return cls(right, drops, weights, rows.batch.rounding)
 
@@ -70,17 +71,17 @@ class Truth:
         return float(self.weights @ self.label_drops)
 
 
-def sums_at(batch: Batch, nodes: Sequence[float]) -> tuple[HostArray, HostArray, RowSums]:
-    """Power sums of each row: 0 and 1 at β = ∞ and β = 0, of shape (2, 2, n), 0 to 3 at the nodes, and what a kernel returned.
+def sums_at(batch: Batch, nodes: Sequence[float]) -> tuple[HostArray, HostArray, Predictions]:
+    """Power sums of each row: 0 and 1 at β = ∞ and β = 0, of shape (2, 2, n), 0 to 3 at the nodes, and the view.
 
     In float64: sums of float32 numbers depend on the block that a row is in, and squares of squares lose digits.
     """
     if not reads_stored(batch):
-        rows = row_sums(batch, nodes, 3)
-        return arrays.on_host(_sums_at_ends(batch)), arrays.on_host(rows.sums), rows
-    rows = row_sums(batch, (inf, 0.0, *nodes), 3)  # from the same values of each row
-    sums = arrays.on_host(rows.sums)
-    return sums[:ENDS, :2], sums[ENDS:], rows
+        powers = row_sums(batch, nodes, 3)
+        return arrays.on_host(_sums_at_ends(batch)), arrays.on_host(powers.sums), Predictions(batch, nodes[0], powers)
+    powers = row_sums(batch, (inf, 0.0, *nodes), 3)  # from the same values of each row
+    sums = arrays.on_host(powers.sums)
+    return sums[:ENDS, :2], sums[ENDS:], Predictions(batch, nodes[0], powers)
 
 
 def _sums_at_ends(batch: Batch) -> Array:

@@ -20,8 +20,8 @@ from nishimori._sketch.contents import ENDS, N_BINS, Contents, counts_of, pairs
 from nishimori._sketch.grid import Grid
 from nishimori._sketch.rows import BUILT_IN, NodeGap, NodeRows, Room, Truth, bin_scale, sums_at
 from nishimori._sums.census import Count
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Observable
+from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 
@@ -75,7 +75,7 @@ class Survey:
         total, room = self.empty, Room(ENDS + len(self.grid.betas), min(batch.n_rows, _AT_ONCE))
         for part in _parts(batch):
             ends, sums, found = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
-            truth = Truth.of(found)
+            truth = Truth.from_predictions(found)
             others = {i: self._gaps(each, part) for i, each in enumerate(self.observables) if type(each) not in BUILT_IN}
             for start in range(0, part.n_rows, _AT_ONCE):
                 some = slice(start, start + _AT_ONCE)
@@ -102,9 +102,9 @@ class Survey:
     def _gaps(self, observable: Observable, batch: Batch) -> tuple[HostArray, HostArray]:
         """Gaps (4, ends and nodes, rows) of an observable that needs more than power sums, and its values at the labels."""
         ready = observable._on(batch)
-        distributions = [Gibbs(batch, beta) for beta in (inf, *self.judged[:-1])]
+        distributions = [Predictions(batch, beta) for beta in (inf, *self.judged[:-1])]
         observed = ready.observed(distributions[0])
-        found = [[arrays.on_host(each) for each in ready.gap(gibbs, observed)[:4]] for gibbs in distributions]
+        found = [[arrays.on_host(each) for each in ready.gap(predictions, observed)[:4]] for predictions in distributions]
         return np.array(found).transpose(1, 0, 2), arrays.on_host(observed)
 
     def _sums(self, rows: NodeRows, others: dict[int, tuple[HostArray, HostArray]]) -> tuple[Contents, Terms]:

@@ -12,9 +12,9 @@ from nishimori._kernels.row_sums import kernel_of
 from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, TopN
 from nishimori._sums.passes import Findings, FollowingPass, Mean
+from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import Array
 from nishimori._support.warnings import notice
 from nishimori.errors import FewErrorsWarning, InputWarning, setting
@@ -87,12 +87,12 @@ class Count(FollowingPass[Census]):
         """The counts of a batch."""
         counted = None
         if not self.follows:
-            gibbs = Gibbs(batch, 1.0)  # the same at every β
-            answers = _answers(batch, self.right.observed(gibbs) == 0, gibbs)
+            rows = Predictions(batch, 1.0)  # the same at every β
+            answers = _answers(rows, self.right.observed(rows) == 0)
         elif isinstance(found, BlockSums):
             answers, counted = found.answers, found.counted
         else:
-            answers = _answers(batch, found.right, found)
+            answers = _answers(found, found.right)
         if counted is None:
             counted = self._count(batch)
         return Census(
@@ -126,12 +126,12 @@ class Count(FollowingPass[Census]):
         return chance
 
 
-def _answers(batch: Batch, right: Array, found: Any) -> AnswerSums:
-    """What the labels say, from whether each answer is right; ``found`` knows the drops of the true classes."""
-    xp = batch.xp
+def _answers(rows: Predictions, right: Array) -> AnswerSums:
+    """What the labels say, from whether each answer is right."""
+    batch, xp = rows.batch, rows.batch.xp
     flags = xp.astype(right, batch.weights.dtype)
     sums = batch.totals([flags, 1 - flags, batch.weights * flags, batch.weights * (1 - flags)])
-    n_at_masks = float(xp.sum(xp.astype(xp.isinf(found.label_drops), flags.dtype))) if batch.has_masks else 0.0
+    n_at_masks = float(xp.sum(xp.astype(xp.isinf(rows.label_drops), flags.dtype))) if batch.has_masks else 0.0
     right_weight, wrong, right_squares, wrong_squares = sums.tolist()
     return AnswerSums(right_weight, wrong, right_squares, wrong_squares, float(xp.sum(flags)), n_at_masks)
 

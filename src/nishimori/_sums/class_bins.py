@@ -7,8 +7,8 @@ import numpy as np
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
 from nishimori._rows.rows import Rows
 from nishimori._sums.class_claims import claims_by_class, curve_columns
-from nishimori._sums.clusters import ClusterSums
 from nishimori._sums.reliability import Bins, UnbinnedClaims, uniform_edges
+from nishimori._sums.spread import ClusterSums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError

@@ -10,8 +10,8 @@ import numpy as np
 
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.outcomes import Levels, levels_of
+from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.maps.class_curves import class_probabilities
@@ -64,7 +64,7 @@ def sum_by_class(batch: Batch) -> ClassWeights:
     labels, weights = arrays.on_host(batch.labels), arrays.on_host(batch.weights)
     sums, squares = (np.bincount(labels, each, batch.n_classes) for each in (weights, weights**2))
     # A probability of 1 that was passed as such has lost nothing.
-    n_saturated = int((arrays.on_host(Gibbs(batch, 1.0).rest) < _UNSEEN).sum()) if batch.given is None else 0
+    n_saturated = int((arrays.on_host(Predictions(batch, 1.0).rest) < _UNSEEN).sum()) if batch.given is None else 0
     return ClassWeights(batch.n_rows, sums, squares, n_saturated)
 
 

@@ -6,10 +6,9 @@ import numpy as np
 
 from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.groups import Grouping
 from nishimori._sums.passes import Sums
-from nishimori._sums.predictions import apply_map, inverse_temperatures
+from nishimori._sums.predictions import Predictions, apply_map, inverse_temperatures
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.maps.map import Map
@@ -65,16 +64,21 @@ class TallyGroups:
 
     def __call__(self, batch: Batch) -> Sums:
         betas = tuple(dict.fromkeys(inverse_temperatures(self.maps)))
-        known = row_sums(batch, betas, 0) if betas else None
+        shared = row_sums(batch, betas, 0) if betas else None
         mapped = (apply_map(map_, batch) for map_ in self.maps)
-        return Sums(tuple(self.sums_of(Gibbs(rows, beta, known if rows is batch else None)) for rows, beta in mapped))
+        return Sums(tuple(self.sums_of(Predictions(rows, beta, shared if rows is batch else None)) for rows, beta in mapped))
 
-    def sums_of(self, gibbs: Gibbs) -> GroupTally:
+    def sums_of(self, predictions: Predictions) -> GroupTally:
         """The sums of each group over the rows of a batch, from their distribution after a map."""
-        batch = gibbs.batch
-        numbers = [batch.weights, gibbs.top, gibbs.doubt, batch.xp.astype(gibbs.right, batch.weights.dtype)]
+        batch = predictions.batch
+        numbers = [
+            batch.weights,
+            predictions.top_probability,
+            predictions.doubt,
+            batch.xp.astype(predictions.right, batch.weights.dtype),
+        ]
         weights, confidence, doubt, hits = arrays.on_host(batch.xp.stack(numbers))
-        codes, number = self.grouping.codes(batch, gibbs.predicted), self.grouping.number
+        codes, number = self.grouping.codes(batch, predictions.top_class), self.grouping.number
         gaps = np.where(hits > 0, -doubt, confidence)  # keeps its digits where the model is nearly sure
         units = weights if self.counts else weights**2
 

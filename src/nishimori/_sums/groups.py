@@ -13,8 +13,8 @@ import numpy as np
 from nishimori._kernels.groups import Method, group_totals, sums_groups
 from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Energy
+from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
@@ -132,10 +132,10 @@ class MeasureGroups:
         codes = self.grouping.codes(batch)
         scaled = scaled_rows(batch, self.betas[codes])
         # Neither curvature nor higher derivatives are used, so that one power more than the value needs is enough.
-        gibbs = Gibbs(scaled, 1.0, row_sums(scaled, (1.0,), self.observable.powers + 1))
-        gap = self.observable.value(gibbs, self.observable.observed(gibbs))
+        rows = Predictions(scaled, 1.0, row_sums(scaled, (1.0,), self.observable.powers + 1))
+        gap = self.observable.value(rows, self.observable.observed(rows))
         # Copied from a device together.
-        table = arrays.on_host(batch.xp.stack([batch.weights, gap, *self._slope_and_variance(gibbs)]))
+        table = arrays.on_host(batch.xp.stack([batch.weights, gap, *self._slope_and_variance(rows)]))
         weights, value, slope, variance = table
         units = weights if self.counts else weights**2
         number = self.grouping.number
@@ -164,12 +164,12 @@ class MeasureGroups:
         found = group_totals(batch, codes, self.betas, method, counts=self.counts)
         return None if found is None else GroupSums(found[0].astype(np.int64), *found[1:])
 
-    def _slope_and_variance(self, gibbs: Gibbs) -> tuple[Array, Array]:
+    def _slope_and_variance(self, rows: Predictions) -> tuple[Array, Array]:
         """The slope of the gap, and the variance of the observable under the model: of a choice of two, or of the logit."""
-        mean = gibbs.powers(1)[1, ...] * gibbs.top
+        mean = rows.powers(1)[1, ...] * rows.top_probability
         if isinstance(self.observable, Confidence):
-            return -gibbs.top * mean, gibbs.top * gibbs.doubt
-        variance = gibbs.powers(2)[2, ...] * gibbs.top - mean**2
+            return -rows.top_probability * mean, rows.top_probability * rows.doubt
+        variance = rows.powers(2)[2, ...] * rows.top_probability - mean**2
         return variance, variance
 
 

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._kernels.block import BlockSums
-from nishimori._kernels.row_sums import RowSums, block_sums, kernel_of, row_sums, takes_unchecked
+from nishimori._kernels.block import BlockSums, PowerSums
+from nishimori._kernels.row_sums import block_sums, kernel_of, row_sums, takes_unchecked
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs, derivatives
 from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.passes import Findings, KernelPass, Mean
+from nishimori._sums.predictions import Predictions, derivatives
+from nishimori._sums.spread import ClusterSums, cluster_sums
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, largest, namespace, on_host
 from nishimori.errors import MergeError
@@ -28,13 +29,14 @@ from nishimori.errors import MergeError
 _ORDER = 5
 
 
-def sum_pair(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> tuple[HostArray, BlockSums | RowSums]:
+def sum_pair(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> tuple[HostArray, BlockSums | Predictions]:
     """The `pair_sums` of one batch, and what the kernel returned for them."""
     block = block_sums(batch, beta_ec, beta_ts, exact=exact)
     if block is not None:
         return block.sums, block
-    rows = row_sums(batch, tuple(dict.fromkeys((beta_ec, beta_ts))), _ORDER, exact=exact)
-    return pair_sums(rows.at(beta_ec), rows.at(beta_ts), rows.right, rows.label_drops, batch.weights), rows
+    sums = row_sums(batch, tuple(dict.fromkeys((beta_ec, beta_ts))), _ORDER, exact=exact)
+    rows = Predictions(batch, beta_ec, sums)
+    return pair_sums(sums.at(beta_ec), sums.at(beta_ts), rows.right, rows.label_drops, batch.weights), rows
 
 
 def pair_sums(ec_powers: Array, ts_powers: Array, right: Array, label_drops: Array, w: Array) -> HostArray:
@@ -274,15 +276,15 @@ class Measure(KernelPass[GapSums]):
             return self.of_pair(pair), returned
         ready = [observable._on(batch) for observable, _ in self.wanted]
         powers = self._powers(batch) if any(not rows.uses_tables for rows in ready) else [None] * len(self._betas)
-        distributions = [Gibbs(batch, beta, known) for beta, known in zip(self._betas, powers, strict=True)]
+        distributions = [Predictions(batch, beta, sums) for beta, sums in zip(self._betas, powers, strict=True)]
         observed = [rows.observed(distributions[0]) for rows in ready]
         sums = [np.empty((6, len(betas))) for _, betas in self.wanted]
         values: list[Any] = [None] * len(ready)
         slopes: list[Any] = [None] * len(ready)
-        for beta, gibbs in zip(self._betas, distributions, strict=True):
+        for beta, predictions in zip(self._betas, distributions, strict=True):
             for i, ((_, betas), rows, at_labels) in enumerate(zip(self.wanted, ready, observed, strict=True)):
                 if beta in betas:  # perhaps more than once
-                    gap = rows.gap(gibbs, at_labels)
+                    gap = rows.gap(predictions, at_labels)
                     sums[i][:, np.equal(betas, beta)] = batch.totals(gap)[:, None]
                     if beta == betas[0]:
                         values[i], slopes[i] = gap.value, gap.slope
@@ -316,11 +318,11 @@ class Measure(KernelPass[GapSums]):
             sums[where.slope_products],
         )
 
-    def _powers(self, batch: Batch) -> list[RowSums]:
+    def _powers(self, batch: Batch) -> list[PowerSums]:
         """The power sums at each β, in one call for those that are neither 0 nor infinite."""
         usual = [beta for beta in self._betas if 0 < beta < inf]
         ends = [beta for beta in self._betas if not 0 < beta < inf]
-        found: dict[float, RowSums] = {}
+        found: dict[float, PowerSums] = {}
         for betas, exact in ((usual, self.exact), (ends, True)):
             if betas:
                 found |= dict.fromkeys(betas, row_sums(batch, betas, _ORDER, exact=exact))
@@ -340,6 +342,21 @@ def _products(batch: Batch, values: Sequence[Any], slopes: Sequence[Any]) -> tup
 def measure(batch: Batch, observable: Observable, betas: Sequence[float]) -> Moments:
     """The moments of one observable on one batch."""
     return Measure(((observable, tuple(betas)),))(batch).items[0]
+
+
+@dataclass(frozen=True)
+class ClusterGaps:
+    """The pass that sums the gaps of several observables over each cluster, each at one β."""
+
+    wanted: tuple[tuple[Observable, float], ...]
+
+    def __call__(self, batch: Batch) -> ClusterSums:
+        values = []
+        for observable, beta in self.wanted:
+            rows = observable._on(batch)
+            predictions = Predictions(batch, beta, None if rows.uses_tables else row_sums(batch, (beta,), rows.powers))
+            values.append(rows.value(predictions, rows.observed(predictions)))
+        return cluster_sums(batch, values)
 
 
 def log_scale(batch: Batch) -> Mean:

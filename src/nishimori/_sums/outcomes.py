@@ -12,9 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nishimori._rows.rows import Rows
-from nishimori._sums.gibbs import Gibbs
-from nishimori._sums.reliability import claims, outcomes
-from nishimori._support import arrays
+from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 
@@ -84,10 +82,10 @@ class Outcomes:
     rounding: float
 
     @classmethod
-    def of(cls, gibbs: Gibbs, of: OneClaim) -> "Outcomes":
+    def from_predictions(cls, predictions: Predictions, of: OneClaim) -> "Outcomes":
         """The outcomes of one batch."""
-        claimed, true = claims(gibbs, of)[:, 0], outcomes(gibbs, of)[:, 0]
-        return cls((claimed,), (true,), (arrays.on_host(gibbs.batch.weights),), gibbs.batch.rounding)
+        claimed, true = predictions.claimed(of)[:, 0], predictions.outcomes(of)[:, 0]
+        return cls((claimed,), (true,), (predictions.weights,), predictions.batch.rounding)
 
     def __add__(self, other: "Outcomes") -> "Outcomes":
         return Outcomes(

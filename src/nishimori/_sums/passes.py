@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from nishimori._kernels.block import BlockSums
-from nishimori._kernels.row_sums import RowSums
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.predictions import Predictions
 
 Pass = Callable[[Batch], Any]
 S = TypeVar("S")
@@ -45,8 +44,8 @@ class Sums:
         return Sums(tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)))
 
 
-Findings = BlockSums | RowSums | Gibbs | Batch
-"""What says which answers of a batch are right: what a kernel returned, or the batch itself."""
+Findings = BlockSums | Predictions
+"""What says which answers of a batch are right: sums of a kernel, or the view that a pass has measured through."""
 
 
 class KernelPass(ABC, Generic[S]):
@@ -87,7 +86,7 @@ class FollowingPass(ABC, Generic[S]):
         return True
 
     def __call__(self, batch: Batch) -> S:
-        return self.of_found(batch, batch)
+        return self.of_found(batch, Predictions(batch, 1.0))  # the same at every β
 
 
 @dataclass(frozen=True)

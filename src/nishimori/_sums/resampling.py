@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._rows.rows import Rows
-from nishimori._sums.clusters import ClusterSums, weighted_sums
+from nishimori._sums.spread import ClusterSums, weighted_sums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 

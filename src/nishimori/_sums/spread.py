@@ -5,15 +5,43 @@ clusters of rows. Where a weight of w stands for w independent rows, the numerat
 means of what was summed so far, because differences of large squares would lose their digits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._sums.clusters import ClusterSums, cluster_sums
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
+
+
+@dataclass(frozen=True)
+class ClusterSums:
+    """Weighted sums of several numbers per row over each cluster, (numbers, clusters). Those of other rows add."""
+
+    values: HostArray
+
+    def __add__(self, other: "ClusterSums") -> "ClusterSums":
+        return ClusterSums(self.values + other.values)
+
+    @property
+    def products(self) -> HostArray:
+        """The sums of products over clusters, which stand for Σw²·g_a·g_b over independent rows."""
+        products: HostArray = self.values @ self.values.T
+        return products
+
+
+def cluster_sums(batch: Batch, rows: Sequence[Array]) -> ClusterSums:
+    """Sums of several numbers per row, with their weights, over the clusters of a batch."""
+    weights = arrays.on_host(batch.weights)
+    return weighted_sums(batch, [weights * arrays.on_host(each) for each in rows])
+
+
+def weighted_sums(batch: Batch, rows: Iterable[HostArray]) -> ClusterSums:
+    """Sums over the clusters of a batch, of numbers per row that are already multiplied by the weights."""
+    assert batch.clusters is not None, "asked for only where there are clusters"
+    codes, number = batch.clusters.codes, batch.clusters.number
+    return ClusterSums(np.stack([np.bincount(codes, each, number) for each in rows]))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from nishimori._fit.match import FitInfo, Match, refuse_uncertain
 from nishimori._fit.search import find_roots
-from nishimori._kernels.row_sums import known_sums
+from nishimori._kernels.row_sums import sums_over_columns
 from nishimori._rows.batch import Batch
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
@@ -199,10 +199,10 @@ class EnergyGaps:
     def __call__(self, batch: Batch) -> EnergySums:
         assert isinstance(batch, CompletedBatch)
         assert batch.tails is not None
-        known = known_sums(batch, (self.beta,), 1)
-        rest, slopes = known.at(self.beta)
-        bounds = batch.tails.energies(self.beta, 1 + rest, slopes, known.found.peak)
-        return EnergySums(np.array([batch.total(each - known.label_drops) for each in bounds]), batch.weight)
+        sums = sums_over_columns(batch, (self.beta,), 1)
+        rest, slopes = sums.at(self.beta)
+        bounds = batch.tails.energies(self.beta, 1 + rest, slopes, sums.peak)
+        return EnergySums(np.array([batch.total(energy - batch.label_drops) for energy in bounds]), batch.weight)
 
 
 def _between(even: Root, concentrated: Match, position: int) -> Interval:
