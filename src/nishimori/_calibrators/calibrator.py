@@ -21,8 +21,7 @@ from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names, refuse_permuted
 from nishimori._rows.labels import flat_labels
 from nishimori._rows.rows import is_rows
-from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES, warn_of_probabilities
-from nishimori._rows.scores import Scores, scores_of
+from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Scores, scores_of, warn_of_probabilities
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric

@@ -12,8 +12,14 @@ from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
-from nishimori._sums.class_bins import TallyClasses, cluster_squares, quantile_edges
-from nishimori._sums.class_claims import ClassWeights, curve_columns, sum_by_class
+from nishimori._sums.class_claims import (
+    ClassWeights,
+    TallyClasses,
+    cluster_squares,
+    curve_columns,
+    quantile_edges,
+    sum_by_class,
+)
 from nishimori._sums.passes import together
 from nishimori._sums.reliability import Bins, Strategy, check_bins, uniform_edges
 from nishimori._support.arrays import HostArray

@@ -16,7 +16,7 @@ from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import encode_values
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import ReadingTotals
-from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.scores import ScoreRange
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.warnings import Told, collect_notices

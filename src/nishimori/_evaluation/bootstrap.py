@@ -19,7 +19,7 @@ from nishimori._calibrators.methods import calibrator, new_calibrator, set_commo
 from nishimori._calibrators.one_temperature import OneTemperature
 from nishimori._fit.floors import MAY_BE_AUTO, choose_floor
 from nishimori._fit.search import find_roots
-from nishimori._kernels.row_sums import row_sums
+from nishimori._kernels.kernel import row_sums
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch

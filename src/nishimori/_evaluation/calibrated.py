@@ -8,8 +8,7 @@ from nishimori._rows.entry import in_pieces, open_rows
 from nishimori._rows.labels import class_labels
 from nishimori._rows.options import Guard, RowOptions
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES
-from nishimori._rows.scores import check_input, refuse_auto
+from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, check_input, refuse_auto
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, SameRowsWarning, setting

@@ -22,8 +22,7 @@ from nishimori._rows.labels import Classes
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import at_zeros, warn_of_zeros
-from nishimori._sums.group_tally import GroupTally, TallyGroups
-from nishimori._sums.groups import By
+from nishimori._sums.groups import By, GroupTally, TallyGroups
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions, predictions_after
 from nishimori._sums.reliability import Strategy, check_bins

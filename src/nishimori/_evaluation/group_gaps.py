@@ -14,8 +14,7 @@ from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.binned_gaps import BinnedGaps
-from nishimori._sums.group_tally import GroupTally, TallyGroups
-from nishimori._sums.groups import By, Grouping
+from nishimori._sums.groups import By, Grouping, GroupTally, TallyGroups
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
 from nishimori._support.formatting import percent, points_with_error, two_decimals

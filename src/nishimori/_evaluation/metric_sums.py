@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from nishimori._evaluation.metrics.metric import Estimate, MeanOfRows, Metric
-from nishimori._kernels.scores import SCORES, ScoreTotals, score_totals, sums_blocks, sums_scores
+from nishimori._kernels.kernel import score_totals, sums_blocks, sums_scores
+from nishimori._kernels.sums import SCORES, ScoreTotals
 from nishimori._rows.batch import Batch
 from nishimori._sums.census import at_zeros
 from nishimori._sums.passes import Sums

@@ -20,8 +20,8 @@ from nishimori._rows.rows import Rows
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray, row_max, row_sum
 from nishimori.errors import NotConvergedError
+from nishimori.maps.map import softmax_of_drops
 from nishimori.maps.mixture import log_components
-from nishimori.maps.softmax import softmax_of_drops
 
 N_COMPONENTS = 3
 """The softmax at the temperature, the softmax of the logits as they are, and the uniform distribution."""

@@ -27,8 +27,7 @@ import numpy as np
 from nishimori._fit.match import FitInfo, Match
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, refuse_counted_clusters
-from nishimori._sums.census import Census, Count
-from nishimori._sums.evenness import MeasureEvenness
+from nishimori._sums.census import Census, Count, MeasureEvenness
 from nishimori._sums.moments import GapSums, Measure, Moments, log_scale
 from nishimori._sums.observables import Confidence, Observable, TopN
 from nishimori._sums.passes import together

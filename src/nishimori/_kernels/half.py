@@ -10,7 +10,7 @@ from math import inf
 
 import numpy as np
 
-from nishimori._kernels.block import PowerSums, doublings
+from nishimori._kernels.sums import PowerSums, doublings
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 

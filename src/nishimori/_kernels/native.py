@@ -20,9 +20,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nishimori._kernels.block import PowerSums, doublings
 from nishimori._kernels.half import takes_half
-from nishimori._kernels.node_sums import NodeSums
+from nishimori._kernels.sums import NodeSums, PowerSums, doublings
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.library import LIBRARY as _LIBRARY

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from nishimori._kernels import half
-from nishimori._kernels.block import PowerSums, doublings
 from nishimori._kernels.half import takes_half
+from nishimori._kernels.sums import PowerSums, doublings
 from nishimori._support.arrays import HostArray
 
 __all__ = ["power_sums", "takes_half"]

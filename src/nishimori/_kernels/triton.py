@@ -14,8 +14,7 @@ import numpy as np
 import torch
 
 from nishimori._kernels import triton_kernels, triton_sums
-from nishimori._kernels.block import PowerSums, doublings
-from nishimori._kernels.node_sums import FARTHEST, NodeSums
+from nishimori._kernels.sums import FARTHEST, NodeSums, PowerSums, doublings
 from nishimori._support.arrays import Array, HostArray
 
 _UNCHECKED = (torch.float32, torch.bfloat16, torch.float16)

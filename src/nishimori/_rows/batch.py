@@ -92,7 +92,7 @@ class Batch:
     Notes
     -----
     Nothing writes into a batch: everything else here follows from these fields alone. What a kernel finds in the rows it
-    returns; see `nishimori._kernels.row_sums`.
+    returns; see `nishimori._kernels.kernel`.
 
     Rows that go to a kernel unchecked may have weight zero, and their weights are None if all are one.
     """

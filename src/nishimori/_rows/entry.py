@@ -16,8 +16,7 @@ from nishimori._rows.array_rows import ArrayRows, clusters_of
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names, refuse_permuted
 from nishimori._rows.device_rows import on_device
-from nishimori._rows.labelling import Labelling
-from nishimori._rows.labels import Classes, checked_weights, class_indices, refuse_name
+from nishimori._rows.labels import Classes, Labelling, checked_weights, class_indices, refuse_name
 from nishimori._rows.options import Guard, Passed, ReadOptions, RowOptions, takes_rows
 from nishimori._rows.rows import Rows, is_rows, raise_to_floor, refuse_counted_clusters, with_all_attributes
 from nishimori._rows.scores import Floor, Input, check_input, is_auto, refuse_auto

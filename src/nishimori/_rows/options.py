@@ -17,10 +17,8 @@ from typing import Any, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows
-from nishimori._rows.labelling import PLAIN, Labelling
-from nishimori._rows.labels import Classes, checked_weights, class_indices, numeric_weights
-from nishimori._rows.score_range import ScoreRange
-from nishimori._rows.scores import Floor, Input, Scores, scores
+from nishimori._rows.labels import PLAIN, Classes, Labelling, checked_weights, class_indices, numeric_weights
+from nishimori._rows.scores import Floor, Input, ScoreRange, Scores, scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import is_whole

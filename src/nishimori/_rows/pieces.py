@@ -21,8 +21,7 @@ from nishimori._rows.fingerprint import Fingerprint
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.rows import Rows, Sum, without_rows
-from nishimori._rows.score_range import ScoreRange
-from nishimori._rows.scores import Input
+from nishimori._rows.scores import Input, ScoreRange
 from nishimori._support import arrays
 from nishimori._support.progress import Report, show_progress, silent
 from nishimori._support.warnings import notice

@@ -10,8 +10,7 @@ from copy import copy
 from typing import Any, Protocol, Self, TypeVar
 
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.score_range import ScoreRange
-from nishimori._rows.scores import Input
+from nishimori._rows.scores import Input, ScoreRange
 from nishimori._support.arrays import is_array
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError, setting

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nishimori._kernels.row_sums import reads_stored, row_sums
+from nishimori._kernels.kernel import reads_stored, row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sketch.clusters import sums_per_bin
 from nishimori._sketch.contents import ENDS, N_BINS

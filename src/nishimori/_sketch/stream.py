@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows
-from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.scores import ScoreRange
 from nishimori._sketch.clusters import SketchClusters
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray

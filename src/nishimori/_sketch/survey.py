@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._kernels.row_sums import gives_node_sums, node_sums, takes_unchecked
+from nishimori._kernels.kernel import gives_node_sums, node_sums, takes_unchecked
 from nishimori._rows.batch import Batch
 from nishimori._sketch.clusters import SketchClusters, Squares, Terms, crossed_products, of_rows
 from nishimori._sketch.contents import ENDS, N_BINS, Contents, counts_of, pairs

@@ -1,20 +1,27 @@
 """What the rows are: how many, how heavy, how many right, how many zeros and masks. It adds, like every other sum.
 
 It also decides what users are warned about: answers that are too few, or hardly better than chance, to choose a temperature.
+
+`Evenness` is the weight of rows whose logits differ by rounding only: such rows say nothing about a temperature. A model that
+gives every class the same score may compute these scores in different ways, and their last digits differ. At a temperature of
+the size of these digits they would decide the probabilities.
 """
 
 from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any
 
-from nishimori._kernels.block import AnswerSums, BlockSums, Counted
-from nishimori._kernels.row_sums import kernel_of
+import numpy as np
+
+from nishimori._kernels.kernel import kernel_of
+from nishimori._kernels.sums import AnswerSums, BlockSums, Counted
 from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Confidence, TopN
 from nishimori._sums.passes import Findings, FollowingPass, Mean
 from nishimori._sums.predictions import Predictions
+from nishimori._support import arrays
 from nishimori._support.arrays import Array
 from nishimori._support.warnings import notice
 from nishimori.errors import FewErrorsWarning, InputWarning, setting
@@ -231,3 +238,46 @@ def verdict_on_zeros(where: str, what: str, *, fits: bool = False) -> str:
         f"The true class has probability 0 in {where}, which decides {what}: 0 is replaced by the smallest positive number of "
         f"its dtype, which is arbitrary. {remedy} the lowest probability that you consider possible."
     )
+
+
+# --- rows whose logits differ by rounding only -----------------------------------------------------------------------------
+
+# Scores that are computed in float64 differ by some tens of units in the last place; those of a network in float32 by a few. An
+# offset of 1e6, which float32 holds to 0.06, is thus no rounding for logits that differ by more than half.
+_UNITS_OF_DOUBLE, _UNITS = 64, 4
+_DOUBLE = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Evenness:
+    """The weight of rows whose logits are equal up to rounding, that of all rows, and the largest such rounding."""
+
+    even: float
+    weight: float
+    rounding: float
+
+    def __add__(self, other: "Evenness") -> "Evenness":
+        return Evenness(self.even + other.even, self.weight + other.weight, max(self.rounding, other.rounding))
+
+    def decides(self, temperature: float) -> bool:
+        """Whether the rounding of most rows decides their probabilities at a temperature."""
+        return 2 * self.even >= self.weight and temperature <= self.rounding
+
+
+@dataclass(frozen=True)
+class MeasureEvenness:
+    """The pass that compares the range of each row with the rounding of its largest logit."""
+
+    def __call__(self, batch: Batch) -> Evenness:
+        xp, logits = batch.xp, batch.logits
+        live = xp.ones_like(logits, dtype=xp.bool) if batch.live is None else batch.live
+        least = xp.min(xp.where(live, logits, xp.full_like(logits, inf)), axis=1)
+        size = xp.max(xp.where(live, xp.abs(logits), xp.zeros_like(logits)), axis=1)
+        unit = max(_UNITS * arrays.epsilon(logits), _UNITS_OF_DOUBLE * _DOUBLE)
+        if batch.given is None:
+            rounding = unit * arrays.in_double(size)
+        else:  # the logarithm of a probability has its relative error
+            rounding = xp.full_like(arrays.in_double(size), max(unit, _UNITS * batch.stored_rounding))
+        even = arrays.in_double(batch.peak - least) <= rounding
+        largest = float(xp.max(xp.where(even, rounding, xp.zeros_like(rounding))))
+        return Evenness(batch.total(xp.astype(even, batch.weights.dtype)), batch.weight, largest)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._kernels.block import BlockSums, PowerSums
-from nishimori._kernels.row_sums import block_sums, kernel_of, row_sums, takes_unchecked
+from nishimori._kernels.kernel import block_sums, kernel_of, row_sums, takes_unchecked
+from nishimori._kernels.sums import BlockSums, PowerSums
 from nishimori._rows.batch import Batch
 from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.passes import Findings, KernelPass, Mean

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from nishimori._kernels.row_sums import row_sums
+from nishimori._kernels.kernel import row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sums.predictions import Predictions, derivatives
 from nishimori._support import arrays

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from nishimori._kernels.block import BlockSums
+from nishimori._kernels.sums import BlockSums
 from nishimori._rows.batch import Batch
 from nishimori._sums.predictions import Predictions
 

@@ -18,8 +18,8 @@ from typing import Any, get_args
 import numpy as np
 
 from nishimori._kernels.array_api import boltzmann
-from nishimori._kernels.block import PowerSums
-from nishimori._kernels.row_sums import row_sums
+from nishimori._kernels.kernel import row_sums
+from nishimori._kernels.sums import PowerSums
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
 from nishimori._sums.reliability import (

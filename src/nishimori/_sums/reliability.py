@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from nishimori._kernels.scores import BinTotals
+from nishimori._kernels.sums import BinTotals
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Clusters
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.spread import ClusterSums

@@ -13,7 +13,7 @@ import numpy as np
 
 from nishimori._fit.match import FitInfo, Match, refuse_uncertain
 from nishimori._fit.search import find_roots
-from nishimori._kernels.row_sums import sums_over_columns
+from nishimori._kernels.kernel import sums_over_columns
 from nishimori._rows.batch import Batch
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN

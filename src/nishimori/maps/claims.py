@@ -10,8 +10,7 @@ import numpy as np
 
 from nishimori._support.arrays import Array, HostArray, on_host
 from nishimori.errors import InputError
-from nishimori.maps.map import Map, apply_checked
-from nishimori.maps.softmax import log_softmax
+from nishimori.maps.map import Map, apply_checked, log_softmax
 
 # Enough to meet a class that changes in one row of a hundred, and few enough to cost nothing.
 CHECKED_ROWS, _MOST_NUMBERS = 256, 2**18

@@ -9,9 +9,8 @@ import numpy as np
 
 from nishimori._support.arrays import Array, HostArray, in_double, like, on_host, row_max
 from nishimori.errors import InputError
-from nishimori.maps.map import Map
+from nishimori.maps.map import Map, softmax_of_drops
 from nishimori.maps.parameters import numbers
-from nishimori.maps.softmax import softmax_of_drops
 
 Interpolation = Literal["linear", "constant"]
 

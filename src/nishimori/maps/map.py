@@ -18,10 +18,10 @@ from nishimori._support.arrays import (
     on_device_of,
     on_host,
     row_max,
+    row_sum,
     with_rows,
 )
 from nishimori.errors import InputError
-from nishimori.maps.softmax import log_softmax_of_drops, softmax_of_drops
 
 
 class Map(ABC):
@@ -184,3 +184,23 @@ def in_blocks(given: Scores, rule: Callable[[slice | None], Array]) -> Array:
         for rows in blocks[1:]:
             result[rows, ...] = rule(rows)
     return on_device_of(result, given.array) if type(result) is np.ndarray else result
+
+
+# --- softmax ---------------------------------------------------------------------------------------------------------------
+
+
+def softmax_of_drops(drops: Array) -> Array:
+    """The softmax of each row; 0 for masked classes."""
+    weights = namespace(drops).exp(drops)
+    return weights / row_sum(weights)
+
+
+def log_softmax_of_drops(drops: Array) -> Array:
+    """The logarithm of the softmax of each row, exact also where that rounds to 0 or 1; -inf for masked classes."""
+    xp = namespace(drops)
+    return drops - xp.log(row_sum(xp.exp(drops)))
+
+
+def log_softmax(logits: Array) -> Array:
+    """The logarithm of the softmax of each row of logits; -inf for masked classes."""
+    return log_softmax_of_drops(logits - row_max(logits))  # the difference is exact, whatever constant a row has

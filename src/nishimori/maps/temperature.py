@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from nishimori._kernels.probabilities import softmax
+from nishimori._kernels.kernel import softmax
 from nishimori._rows.scores import Scores
 from nishimori._support.arrays import Array, in_double, is_half, like, numpy_view, on_device_of, row_max, to_compute
 from nishimori._support.numbers import temperature as checked_temperature

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nishimori._kernels.row_sums import row_sums
+from nishimori._kernels.kernel import row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions, apply_map

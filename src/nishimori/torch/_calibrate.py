@@ -11,7 +11,7 @@ from torch import nn
 import nishimori
 from nishimori._fit.search import match
 from nishimori._fit.temperatures import Temperatures, temperatures_of
-from nishimori._rows.labelling import Labelling
+from nishimori._rows.labels import Labelling
 from nishimori._rows.rows import Rows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.observables import BUILT_IN

@@ -21,8 +21,7 @@ from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import Guard, ReadOptions, RowOptions, takes_rows
 from nishimori._rows.rows import Rows, T, without_rows
-from nishimori._rows.score_range import ScoreRange
-from nishimori._rows.scores import Input
+from nishimori._rows.scores import Input, ScoreRange
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError

@@ -5,7 +5,7 @@ import pytest
 import reference
 from scipy.optimize import minimize
 
-from nishimori._fit.affine.kronecker import Kronecker
+from nishimori._fit.affine.curvature import Kronecker
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch
 from nishimori._fit.affine.strengths import INFORMATION, PSEUDO

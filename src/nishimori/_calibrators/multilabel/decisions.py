@@ -18,8 +18,7 @@ from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import in_pieces, load_array, stored_scores
 from nishimori._rows.labels import checked_weights
 from nishimori._rows.rows import Rows, is_rows, most_copied
-from nishimori._rows.score_range import FIT_AGAIN, ScoreRange
-from nishimori._rows.scores import LARGEST, Input, Scores, check_input
+from nishimori._rows.scores import FIT_AGAIN, LARGEST, Input, ScoreRange, Scores, check_input
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace

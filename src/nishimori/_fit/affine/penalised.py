@@ -17,9 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from nishimori._fit.affine.cholesky import Cholesky
-from nishimori._fit.affine.directions import Directions
-from nishimori._fit.affine.kronecker import Kronecker
+from nishimori._fit.affine.curvature import Cholesky, Directions, Kronecker
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.step_memory import StepMemory
 from nishimori._fit.affine.strengths import Evidence, usual_strengths

@@ -1,7 +1,10 @@
-"""What a kernel returns, and how it is told which temperatures share work."""
+"""What kernels return, and which temperatures share work."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from nishimori._support.arrays import Array, HostArray
 
@@ -88,6 +91,96 @@ class BlockSums(NamedTuple):
     def is_usual(self) -> bool:
         """Whether these are sums of good rows, so that no check is due: at least one, and no bad one."""
         return self.counted is not None and self.counted.n_rows > 0 and not self.counted.n_bad
+
+
+SCORES = ("wrong", "confidence", "nll", "brier")
+"""The scores of a row: whether its answer is wrong, the probability of the predicted class, the loss, and the Brier score."""
+
+
+class BinTotals(NamedTuple):
+    """Sums per bin, with the confidence c of a row, r = 1 if its answer is right, and u as for `ScoreTotals`.
+
+    Those of w, wc, wr, w², u(c - r)², u(c - r) and uc(1 - c).
+    """
+
+    weight: HostArray
+    confidence: HostArray
+    correct: HostArray
+    squares: HostArray
+    products: HostArray
+    crossed: HostArray
+    nulls: HostArray
+
+
+class ScoreTotals(NamedTuple):
+    """Sums of the `SCORES` x of rows of weight w, with u = w² or, where weights are counts, u = w.
+
+    Attributes
+    ----------
+    n_rows, weight, units
+        How many rows have a positive weight, Σw and Σu.
+    totals, means, scatter : array of shape (scores,)
+        Σwx, Σux/Σu and Σu(x - Σux/Σu)².
+    bins : BinTotals
+        Sums per bin.
+    positive : BinTotals or None
+        The same of the probability of the second of two classes, where it was asked for.
+    """
+
+    n_rows: int
+    weight: float
+    units: float
+    totals: HostArray
+    means: HostArray
+    scatter: HostArray
+    bins: BinTotals
+    positive: BinTotals | None = None
+
+
+FARTHEST = 4
+"""By how many nodes two gaps are apart at most, where their products are summed."""
+
+
+@dataclass(frozen=True)
+class NodeSums:
+    """Sums of some rows; ``+`` pools two sets of rows.
+
+    With the confidence c of a row, its correctness r, the mean drop m, the drop d of the true class, and the gaps g = c - r and
+    h = m - d:
+
+    Attributes
+    ----------
+    counts : (7,)
+        How many rows and right answers; Σw and Σw² of right and of wrong answers (Σw·r, Σw(1-r), Σw²·r, Σw²(1-r)); Σw·d.
+    gaps : (ends and nodes, 13)
+        In increasing order of β, from 0 to ∞. Σw·c of wrong answers and Σw(1-c) of right ones; minus the slope of Σw·c, and its
+        curvature; Σw·m, its slope and curvature; Σw·g², Σw·g·h, Σw·h², and the same with w². Slopes are in β.
+    metrics : (nodes, 4)
+        Σw·c, Σw·log Z with Z counted from the top class, Brier score, and half of its slope.
+    crossed : (nodes, 2, 8)
+        Σw·g·h and Σw²·g·h with h some nodes higher: -4 to -1 and 1 to 4; 0 where there is none.
+    bins : (nodes, bins, 5)
+        Σw, Σw·c, Σw·r, Σw² and Σw²·g².
+    """
+
+    counts: HostArray
+    gaps: HostArray
+    metrics: HostArray
+    crossed: HostArray
+    bins: HostArray
+
+    @classmethod
+    def zeros(cls, n_nodes: int, n_bins: int) -> "NodeSums":
+        """The sums of no rows."""
+        shapes = (7,), (n_nodes + 2, 13), (n_nodes, 4), (n_nodes, 2, 2 * FARTHEST), (n_nodes, n_bins, 5)
+        return cls(*map(np.zeros, shapes))
+
+    def __add__(self, other: "NodeSums") -> "NodeSums":
+        return NodeSums(*(mine + theirs for mine, theirs in zip(self.arrays(), other.arrays(), strict=True)))
+
+    def arrays(self) -> tuple[HostArray, ...]:
+        """The arrays in the order of their names."""
+        return self.counts, self.gaps, self.metrics, self.crossed, self.bins
 
 
 def doublings(betas: Sequence[float]) -> list[list[tuple[int, float]]]:

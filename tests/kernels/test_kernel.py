@@ -8,9 +8,9 @@ import reference
 from host_kernels import EVERY, WITH_NATIVE
 from optional import array_api_strict
 
-from nishimori._kernels.block import BlockSums
 from nishimori._kernels.half import MANY
-from nishimori._kernels.row_sums import block_sums, kernel_of, reads_stored, row_sums
+from nishimori._kernels.kernel import block_sums, kernel_of, reads_stored, row_sums
+from nishimori._kernels.sums import BlockSums
 from nishimori._rows.batch import Batch
 from nishimori._sums.predictions import Predictions
 

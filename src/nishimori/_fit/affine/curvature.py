@@ -1,19 +1,104 @@
-"""The curvature of a large matrix, taken for a Kronecker product: posterior variances, and units in which a search is short.
+"""The curvature of the loss of affine maps: its factor, the directions along which it vanishes, and a stand-in for large ones.
 
-A matrix for K classes has K² + K parameters, too many for their curvature to be held where K is large. The product of two
-matrices with K rows stands in for it. It is approximate for the factors off the diagonal; the curvature by the diagonal and the
-biases is exact, because it takes only 2K rows.
+`Cholesky` gives Newton's steps and posterior variances where the curvature can be held.
+
+`Directions` tell which changes of the parameters change probabilities at all, and by how much. Some have no effect on any row:
+one bias for all classes, or the same row added to all rows of a matrix. They are found where all classes are equally probable:
+there the curvature vanishes along them alone, and along every other direction it is as large as it can be. So whether the
+curvature vanishes elsewhere, as it does where classes are separated perfectly, is a comparison of two matrices, for which
+neither the units nor the number of the parameters matter.
+
+`Kronecker` is for large matrices. One for K classes has K² + K parameters, too many for their curvature to be held where K is
+large. The product of two matrices with K rows stands in for it. It is approximate for the factors off the diagonal; the
+curvature by the diagonal and the biases is exact, because it takes only 2K rows.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import get_lapack_funcs
 
-from nishimori._fit.affine.cholesky import Cholesky
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.sums import FactorSums
 from nishimori._support.arrays import HostArray
+
+
+@dataclass(frozen=True, eq=False)
+class Cholesky:
+    """The lower factor L of a symmetric matrix LLᵀ."""
+
+    lower: HostArray
+
+    @classmethod
+    def of(cls, matrix: HostArray, added: HostArray) -> "Cholesky | None":
+        """The factor of a matrix to whose diagonal something is added; None if rounding hides that it is positive."""
+        total = matrix.copy()
+        total[np.diag_indices_from(total)] += added
+        (factorise,) = get_lapack_funcs(("potrf",), (total,))
+        lower, failed = factorise(total.T, lower=True, overwrite_a=True)
+        return None if failed else cls(lower)
+
+    def solve(self, right: HostArray) -> HostArray:
+        """The inverse of the matrix times a vector."""
+        (solve,) = get_lapack_funcs(("potrs",), (self.lower,))
+        found: HostArray = solve(self.lower, right, lower=True)[0]
+        return found.reshape(right.shape)
+
+    def inverse_diagonal(self) -> HostArray:
+        """The diagonal of the inverse of the matrix, in float64."""
+        (invert,) = get_lapack_funcs(("trtri",), (self.lower,))
+        inverse, _ = invert(self.lower, lower=True)
+        squares: HostArray = np.square(inverse, out=inverse).sum(axis=0, dtype=np.float64)
+        return squares
+
+
+# Curvature along a direction without effect is rounding: m parameters of the size 1 leave about m units in the last place. So
+# is the input of a parameter that is smaller than others by this factor.
+_NO_EFFECT = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """The directions of m parameters.
+
+    Attributes
+    ----------
+    basis : array of shape (m, r)
+        Those with an effect: along each of them the curvature at equal probabilities is 1, and each pair has none in common.
+    without_effect : array of shape (m, m - r)
+        The others, in units in which the curvature of each parameter at equal probabilities is 1.
+    """
+
+    basis: HostArray
+    without_effect: HostArray
+
+    @classmethod
+    def of(cls, curvature: HostArray) -> "Directions":
+        """The directions from the curvature where all classes are equally probable, with that of penalties."""
+        sizes = np.sqrt(np.diag(curvature))
+        units = 1 / np.where(sizes > _NO_EFFECT * sizes.max(), sizes, sizes.max())
+        values, axes = np.linalg.eigh(curvature * units * units[:, None])
+        kept = values > _NO_EFFECT * values[-1]
+        axes = axes * units[:, None]
+        return cls(axes[:, kept] / np.sqrt(values[kept]), axes[:, ~kept])
+
+    def compare(self, curvature: HostArray) -> tuple[HostArray, HostArray]:
+        """How large a curvature is, relative to that at equal probabilities, in increasing order, and along which axes."""
+        values, axes = np.linalg.eigh(self.basis.T @ curvature @ self.basis)
+        return values, self.basis @ axes
+
+    def shortest(self, change: HostArray) -> HostArray:
+        """The shortest of all changes that have the same effect, column by column."""
+        gauge = np.linalg.qr(self.without_effect)[0]
+        kept: HostArray = change - gauge @ (gauge.T @ change)
+        return kept
+
+    def inverse(self, curvature: HostArray) -> HostArray:
+        """The inverse of a curvature that vanishes along no direction with an effect; along the others it is zero."""
+        values, axes = self.compare(curvature)
+        axes = self.shortest(axes)
+        return (axes / values) @ axes.T
 
 
 @dataclass(frozen=True, eq=False)

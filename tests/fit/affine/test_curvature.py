@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nishimori._fit.affine.cholesky import Cholesky
+from nishimori._fit.affine.curvature import Cholesky
 
 TABLE = np.random.default_rng(0).normal(size=(5, 8))
 MATRIX, ADDED = TABLE @ TABLE.T, np.array([0.0, 1.0, 2.0, 3.0, 4.0])
