@@ -30,7 +30,7 @@ def drawn(n, k, dtype=np.float64, *, ties=False):
 def variants(batch):
     """The same rows, and rows whose predicted classes are not those of the largest logits."""
     others = np.roll(batch.logits, 1, axis=1)
-    return batch, replace(batch, given=others), replace(batch, predicted=others.argmax(axis=1))
+    return batch, replace(batch, probabilities=others), replace(batch, predicted=others.argmax(axis=1))
 
 
 @pytest.mark.usefixtures("_kernel")

@@ -56,7 +56,7 @@ def drawn(**changes):
 BATCHES = {
     "plain": drawn,
     "masked": lambda: drawn(logits=MASKED.copy()),
-    "given": lambda: drawn(given=OTHERS.copy()),
+    "given": lambda: drawn(probabilities=OTHERS.copy()),
     "predicted": lambda: drawn(predicted=OTHERS.argmax(axis=1)),
     "single": lambda: drawn(logits=LOGITS.astype(np.float32)),
 }

@@ -226,7 +226,7 @@ class BiasCorrected(Calibrator):
         if self.shrink:
             start = search.choose_spread(start, counts=counts)
             if search.spread == 0:  # noise explains all biases
-                point = BiasPoint(1 / _temperature(matched.judged(), self.method), (0.0,) * n_classes)
+                point = BiasPoint(1 / _temperature(matched.without_uncertain(), self.method), (0.0,) * n_classes)
                 residual = abs(matched.fit_info(_POSITIONS[self.method]).residual)
                 return Biases(point, 0.0, residual, self.method == "ec", None, sums)
         elif empty := self._names_of_classes(sums.observed == 0):

@@ -302,7 +302,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
 
         def of_rows(rows: slice | None) -> Array:
             with np.errstate(over="ignore"):  # beyond the range of float16: infinite
-                found = rule(given.logits(rows=rows), None if known is None else known.of(rows))
+                found = rule(given.logits(rows=rows), None if known is None else known.at_rows(rows))
                 return arrays.to_dtype_of(found, given.array)
 
         return given.restore_shape(in_blocks(given, of_rows))
@@ -312,7 +312,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         if self.map_.keeps_predictions:  # different probabilities can have the same logarithm
             ranked = given.table(rows=rows)
         else:
-            ranked = apply_checked(self.map_, given.logits(rows=rows), None if groups is None else groups.of(rows))
+            ranked = apply_checked(self.map_, given.logits(rows=rows), None if groups is None else groups.at_rows(rows))
         return namespace(ranked).argmax(ranked, axis=1)
 
     def _binary_logit(self, logits: Array, groups: Any) -> Array:

@@ -130,7 +130,7 @@ class CollectedSamples:
 
     def groups_of(self, chosen: HostArray | slice) -> Groups | None:
         """The groups of some samples."""
-        return None if self.groups is None else self.groups.of(chosen)
+        return None if self.groups is None else self.groups.at_rows(chosen)
 
     def _rows_of(self, logits: HostArray, chosen: HostArray | slice) -> ArrayRows:
         clusters = groups = None

@@ -164,7 +164,7 @@ class AffineScaling(Calibrator):
         products = gap_products(data, RowGradients(point), counts=counts)[:number, :number]
         assert found.equal is not None, "nothing is penalised"
         # Some changes have no effect, such as that of all biases by the same number: the errors are those without them.
-        directions = Directions.of(found.equal[:number, :number])
+        directions = Directions.from_curvature(found.equal[:number, :number])
         inverse = directions.inverse(data.gather(Curve(point)).hessian[:number, :number])
         errors: HostArray = np.sqrt(np.maximum(np.diag(inverse @ products @ inverse), 0))
         errors[: point.scale.size] /= point.temperature

@@ -88,7 +88,7 @@ class ChunkReading:
                 _refuse_other_lengths(blocks[0], given, self.meaning)
                 for rows in self._pieces(blocks, given, places, known):
                     sums = self._result(rows) if rows.weights.any() else None
-                    found = ReadingTotals.of(rows, self.trusted, are_computed=True)
+                    found = ReadingTotals.from_rows(rows, self.trusted, are_computed=True)
                     total += Part(sums, found, score_range=self._range(rows))
             return replace(total, told=tuple(told))
         except InputError as error:

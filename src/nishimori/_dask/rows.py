@@ -112,7 +112,7 @@ class DaskRows(Rows):
             raise _nothing_counts(self.meaning)
         if self._found is None and not self._is_kept:  # those of a sample do not tell
             self.score_range = part.score_range
-            self.meaning.judge(part.score_range)
+            self.meaning.check_range(part.score_range)
         self._found = self._found or part.found
         report("ChunkReading", part.found.n_rows, part.found.n_rows)
         return part.sums
@@ -202,4 +202,4 @@ def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> Know
 
 def _nothing_counts(meaning: ReadOptions) -> NoRowsError:
     """The error if no row has a positive weight."""
-    return meaning.labelling.nothing(meaning.names[1]) or without_rows()
+    return meaning.labelling.no_rows_error(meaning.names[1]) or without_rows()

@@ -27,7 +27,7 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._sums.observables import Observable, RowView, TopN
+from nishimori._sums.observables import Observable, RowObservable, TopN
 from nishimori._sums.predictions import Predictions
 from nishimori._sums.resampling import ResampledRows, on_host, resampled_sums
 from nishimori._support.arrays import HostArray
@@ -370,7 +370,7 @@ class _Gaps:
         return on_host(found, batch.weights)
 
     @staticmethod
-    def _distributions(batch: Batch, rows: RowView, betas: tuple[float, ...]) -> list[Predictions]:
+    def _distributions(batch: Batch, rows: RowObservable, betas: tuple[float, ...]) -> list[Predictions]:
         sums = row_sums(batch, betas, rows.powers) if betas and not rows.uses_tables else None
         return [Predictions(batch, beta, sums) for beta in betas]
 

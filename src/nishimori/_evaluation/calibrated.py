@@ -80,7 +80,7 @@ def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
             verb = "was" if len(same) == 1 else "were"
             warn_first(said, f"{' and '.join(same)} {verb} fitted to the rows that are measured here, {_FLATTERED}")
 
-    data.tell_digest(tell)
+    data.on_digest(tell)
     return said
 
 
@@ -95,7 +95,7 @@ def warn_of_equal_data(fitted: Any, measured: Any) -> list[str]:
         known.append(digest)
 
     for each in (fitted, measured):
-        each.tell_digest(tell)
+        each.on_digest(tell)
     return said
 
 

@@ -147,7 +147,7 @@ class _Deviate(KernelPass[_DeviationSums | ClusterSums]):
     map_: Map
     in_clusters: bool
 
-    def with_found(self, batch: Batch) -> tuple[_DeviationSums | ClusterSums, Findings]:
+    def with_findings(self, batch: Batch) -> tuple[_DeviationSums | ClusterSums, Findings]:
         """The sums of a batch, and its distribution, unless the map gives other logits."""
         predictions = Predictions(*apply_map(self.map_, batch))
         rows = self.score.rows(predictions)

@@ -292,7 +292,7 @@ def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:
 def gaps_in(by: By, names: Sequence[Any], sums: GroupTally, level: float) -> GroupGaps:
     """The gaps of the groups that have rows, from their sums."""
     (known,) = np.nonzero(sums.n_rows)
-    sums = sums.of(known)
+    sums = sums.at_groups(known)
     weight, confidence, right, differences = sums.totals
     gaps = differences / weight
     variances = np.maximum(sums.variances(gaps), sums.nulls)

@@ -111,14 +111,14 @@ class ScoreSums:
     @classmethod
     def of_totals(cls, found: ScoreTotals, edges: HostArray, places: list[int]) -> "ScoreSums":
         """From the sums of a kernel over independent rows; ``places`` are those of the scores that are measured."""
-        positive = [] if found.positive is None else [BinSums.of_totals(POSITIVE_EDGES, found.positive, found.units)]
+        positive = [] if found.positive is None else [BinSums.from_totals(POSITIVE_EDGES, found.positive, found.units)]
         return cls(
             n_rows=found.n_rows,
             n_at_zeros=0,
             weight=found.weight,
             totals=found.totals[places],
             spread=Spread(found.units, found.means[places], found.scatter[places]),
-            binned=BinSums.of_totals(edges, found.bins, found.units),
+            binned=BinSums.from_totals(edges, found.bins, found.units),
             positive=Sums(tuple(positive)),
             own=Sums(()),
         )

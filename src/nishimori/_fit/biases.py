@@ -180,9 +180,9 @@ class BiasRows:
         mapped = self._logits_at(point)
         weights = xp.exp(mapped - row_max(mapped))
         self.p = weights / row_sum(weights)
-        here = xp.argmax(mapped, axis=1)
-        self.top = here if anchor is None else xp.argmax(self._logits_at(anchor), axis=1)
-        self.n_changed = 0 if anchor is None else int(xp.sum(xp.astype(here != self.top, xp.int64)))
+        top = xp.argmax(mapped, axis=1)
+        self.top = top if anchor is None else xp.argmax(self._logits_at(anchor), axis=1)
+        self.n_changed = 0 if anchor is None else int(xp.sum(xp.astype(top != self.top, xp.int64)))
         true = batch.at(self.x, batch.labels)
         self.px = self.p * self.x
         self.mean = row_sum(self.px)[:, 0]
@@ -190,7 +190,7 @@ class BiasRows:
         self.energy_size = xp.abs(self.mean) + xp.abs(true)
         self.confidence = batch.at(self.p, self.top)
         self.gap = self._gap(self.confidence, self.top)
-        self.own_gap = self.gap if anchor is None else self._gap(batch.at(self.p, here), here)
+        self.own_gap = self.gap if anchor is None else self._gap(batch.at(self.p, top), top)
         self.pull = self.confidence * (batch.at(self.x, self.top) - self.mean)
 
     def _gap(self, confidence: Array, top: Array) -> Array:
@@ -359,16 +359,16 @@ class BiasSearch:
             except NotConvergedError:
                 problem = "the search did not converge"
                 break
-            found = self.biases_of(solution, anchor)
-            if found.sums.n_changed == 0:
-                return found
-            left = abs(found.sums.own_confidence / found.sums.weight)
-            if left <= _UNAVOIDABLE * _confidence_error(found.sums, counts=counts) and (best is None or left < best.residual):
-                best = replace(found, residual=left)
-            if any(np.allclose(solution.x, each.x, rtol=0, atol=1e-9) for each in tried):
+            biases = self.biases_of(solution, anchor)
+            if biases.sums.n_changed == 0:
+                return biases
+            left = abs(biases.sums.own_confidence / biases.sums.weight)
+            if left <= _UNAVOIDABLE * _confidence_error(biases.sums, counts=counts) and (best is None or left < best.residual):
+                best = replace(biases, residual=left)
+            if any(np.allclose(solution.x, earlier.x, rtol=0, atol=1e-9) for earlier in tried):
                 problem = "the top classes of some samples change back and forth between two solutions"
                 break
-            anchor = found.point
+            anchor = biases.point
             tried.append(anchor)
         return best or self.biases_of(self.solve(start, None, by_confidence=False), problem=problem)
 
@@ -410,11 +410,11 @@ def common_spread(sums: BiasSums, biases: HostArray, dispersion: float) -> float
     return sqrt(variance_limit(scores / values, dispersion / values, _LEVEL, centre=0.0))
 
 
-def standard_errors(data: Rows, found: Biases, *, counts: bool) -> tuple[float, HostArray]:
+def standard_errors(data: Rows, biases: Biases, *, counts: bool) -> tuple[float, HostArray]:
     """The standard errors of β and of the biases, which must not be shrunk, from one pass."""
-    by_confidence = found.by_confidence
-    jacobian = equations_of(found.sums, found.point, 0.0, by_confidence=by_confidence).jacobian
-    jacobian[:, 0] /= found.point.beta
-    products = gap_products(data, BiasGaps(found.point, by_confidence), counts=counts) / found.sums.weight**2
+    by_confidence = biases.by_confidence
+    jacobian = equations_of(biases.sums, biases.point, 0.0, by_confidence=by_confidence).jacobian
+    jacobian[:, 0] /= biases.point.beta
+    products = gap_products(data, BiasGaps(biases.point, by_confidence), counts=counts) / biases.sums.weight**2
     errors = np.sqrt(np.diag(sandwich(jacobian, products)))
     return float(errors[0]), errors[1:]

@@ -87,8 +87,8 @@ class GapProducts:
 
 def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray], *, counts: bool) -> HostArray:
     """The sums of products over what is independent in the data, rows or clusters, from one pass."""
-    found: HostArray = data.gather(GapProducts(gaps_of, counts, data.has_clusters)).products
-    return found
+    products: HostArray = data.gather(GapProducts(gaps_of, counts, data.has_clusters)).products
+    return products
 
 
 def sandwich(jacobian: HostArray, products: HostArray) -> HostArray:

@@ -118,14 +118,14 @@ class Kernel:
         """
         if self.fused is None or not (0 < beta_ec < inf and 0 < beta_ts < inf):
             return None
-        return BlockSums.of(self.fused(logits, labels, weights, beta_ec, beta_ts, exact=exact))
+        return BlockSums.from_numbers(self.fused(logits, labels, weights, beta_ec, beta_ts, exact=exact))
 
 
 @cache
 def kernel_named(name: str) -> Kernel:
     """The kernel of this name. What it needs is imported when it is first used."""
     module = import_module(f"nishimori._kernels.{name}")
-    optional = {"fused": "block_sums"} | {each: each for each in ("score_sums", "node_sums", "takes_unchecked", "takes_half")}
+    optional = {"fused": "block_sums"} | {part: part for part in ("score_sums", "node_sums", "takes_unchecked", "takes_half")}
     return Kernel(name, module.power_sums, **{k: getattr(module, v) for k, v in optional.items() if hasattr(module, v)})
 
 
@@ -227,7 +227,7 @@ def as_stored(batch: Batch) -> Array:
 
 def is_plain(batch: Batch) -> bool:
     """Whether logits and labels say all: the order of classes is that of the logits, and each class has a column."""
-    return batch.given is None and batch.predicted is None and batch.has_all_classes
+    return batch.probabilities is None and batch.predicted is None and batch.has_all_classes
 
 
 def _in_double(betas: Sequence[float], exact: bool) -> bool:
@@ -303,13 +303,13 @@ def score_totals(
     Bins have the edges ``inner`` between them; a confidence on an edge counts in the bin below. ``positive`` are those of the
     probability of the second of two classes; None to leave it out.
     """
-    given = as_stored(batch), batch.labels, batch.weights, beta, inner
+    arguments = as_stored(batch), batch.labels, batch.weights, beta, inner
     if computes_in_c(batch.logits):
-        sums, bins, is_unusual = native.score_sums(*given, positive, counts=counts)
+        sums, bins, is_unusual = native.score_sums(*arguments, positive, counts=counts)
     else:
         own = kernel_of(batch).score_sums
         assert own is not None, "which is asked before"
-        sums, bins, is_unusual = own(*given, counts=counts)
+        sums, bins, is_unusual = own(*arguments, counts=counts)
     weight, units, *_ = sums.tolist()
     if is_unusual or not units > 0:
         return None
@@ -337,8 +337,8 @@ def group_totals(batch: Batch, codes: HostArray | None, betas: HostArray, method
     They are the number of rows, Σw, Σw·gap, Σw·slope, Σu·variance and Σu·gap², as `nishimori._sums.groups.GroupSums` has them.
     Without ``codes``, the group of a row is its top class.
     """
-    found, is_unusual = native.group_sums(batch.logits, batch.labels, batch.weights, codes, betas, method, counts=counts)
-    return None if is_unusual else found.T
+    sums, is_unusual = native.group_sums(batch.logits, batch.labels, batch.weights, codes, betas, method, counts=counts)
+    return None if is_unusual else sums.T
 
 
 # --- the softmax of rows in one call, which only the C kernel has; `maps.map` has it in array operations -------------------

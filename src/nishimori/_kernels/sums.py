@@ -82,10 +82,10 @@ class BlockSums(NamedTuple):
     counted: Counted | None
 
     @classmethod
-    def of(cls, found: HostArray) -> "BlockSums":
+    def from_numbers(cls, numbers: HostArray) -> "BlockSums":
         """From the numbers of a kernel: the sums, the `AnswerSums`, and perhaps what was `Counted`."""
-        counted = Counted(*found[_N_WITH_ANSWERS:].tolist()) if len(found) > _N_WITH_ANSWERS else None
-        return cls(found[:N_SUMS], AnswerSums(*found[N_SUMS:_N_WITH_ANSWERS].tolist()), counted)
+        counted = Counted(*numbers[_N_WITH_ANSWERS:].tolist()) if len(numbers) > _N_WITH_ANSWERS else None
+        return cls(numbers[:N_SUMS], AnswerSums(*numbers[N_SUMS:_N_WITH_ANSWERS].tolist()), counted)
 
     @property
     def is_usual(self) -> bool:

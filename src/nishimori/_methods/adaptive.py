@@ -58,7 +58,7 @@ class AdaptiveMethod(FittedMethod):
 
     def adopt(self, X: Any, data: Rows, matched: Match) -> Self:
         """Choose from what `match_both` has found in ``data``, which are what ``X`` holds."""
-        found = Adapted.of(matched)
+        found = Adapted.from_match(matched)
         fit_info = _fit_info(matched, found)
         self.learn(X, data, Temperature(found.temperature), fit_info.n_samples, fit_info.residual, fit_info.temperature_se)
         self.n_passes_ = fit_info.n_passes

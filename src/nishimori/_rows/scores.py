@@ -95,12 +95,12 @@ class Scores:
         if not self.leading or values is None or isinstance(values, str):
             return values
         try:
-            given = arrays.as_array(values)
+            array = arrays.as_array(values)
         except ValueError:  # rows of different lengths, which are refused later
             return values
-        shape = tuple(given.shape)
+        shape = tuple(array.shape)
         if shape and shape == self.leading[: len(shape)]:
-            return np.repeat(arrays.on_host(given).reshape(-1), prod(self.leading[len(shape) :]))
+            return np.repeat(arrays.on_host(array).reshape(-1), prod(self.leading[len(shape) :]))
         if name is not None and shape != (self.n_samples,):
             shorter = " or ".join(str(self.leading[:length]) for length in range(len(self.leading) - 1, 0, -1))
             raise InputError(name, f"have shape {self.leading}, one per position, or {shorter}, one per sequence", got=shape)
@@ -250,14 +250,14 @@ def scores_of(array: Array, *, input: Input, name: str, floor: float | None = No
     if len(array.shape) > 2:
         leading = tuple(int(length) for length in array.shape[:-1])
         array = arrays.merge_leading(array) if arrays.is_array(array) else array
-    found = Scores(array, input, name, floor, leading, remedy)
-    if floor is not None and floor * found.n_classes >= 1:
+    checked = Scores(array, input, name, floor, leading, remedy)
+    if floor is not None and floor * checked.n_classes >= 1:
         raise InputError(
             "floor",
-            f"be below 1/{found.n_classes}, or it could change which of {found.n_classes} classes is predicted",
+            f"be below 1/{checked.n_classes}, or it could change which of {checked.n_classes} classes is predicted",
             got=repr(floor),
         )
-    return found
+    return checked
 
 
 def is_auto(floor: Any) -> bool:
@@ -357,8 +357,8 @@ def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] |
     """Refuse rows that are not distributions."""
     xp, name = namespace(values), scores.name
     if bool(xp.any(xp.isnan(values))):
-        found = _first(scores, values, xp.isnan(values), numbers)
-        raise InputError(name, "not contain NaN", **found, remedy="Drop those rows or find where the model produced them.")
+        place = _first(scores, values, xp.isnan(values), numbers)
+        raise InputError(name, "not contain NaN", **place, remedy="Drop those rows or find where the model produced them.")
     outside = ~((values >= 0) & (values <= 1 + SLACK))
     remedy = scores.logits_remedy
     if bool(xp.any(outside)):
@@ -436,24 +436,24 @@ class ScoreRange:
     is_flat: bool = False
 
     @classmethod
-    def of(cls, scores: Scores, weights: HostArray | None = None) -> "ScoreRange":
+    def from_scores(cls, scores: Scores, weights: HostArray | None = None) -> "ScoreRange":
         """The range of some scores; rows of weight zero may hold anything."""
         is_float = arrays.kind(scores.array) == "float"
-        found = cls(are_floats=is_float, is_flat=scores.is_binary_score)
+        total = cls(are_floats=is_float, is_flat=scores.is_binary_score)
         for values, is_part in _blocks(scores, weights):
             xp = namespace(values)
             lowest, highest = float(xp.min(values)), float(xp.max(values))
             inside = is_float and lowest >= 0 and highest <= 1 + SLACK
             if is_part:
                 if not lowest >= 0:
-                    return cls(lowest, highest, int(values.shape[0]), is_float, sum_to_one=False, is_flat=found.is_flat)
+                    return cls(lowest, highest, int(values.shape[0]), is_float, sum_to_one=False, is_flat=total.is_flat)
                 continue
-            sums = inside and not found.is_flat and found.sum_to_one
+            sums = inside and not total.is_flat and total.sum_to_one
             sum_to_one = sums and bool(xp.all(xp.abs(arrays.row_sum(arrays.in_double(values)) - 1) <= scores.slack))
-            found += cls(lowest, highest, int(values.shape[0]), is_float, sum_to_one, found.is_flat)
-            if found.is_settled:
+            total += cls(lowest, highest, int(values.shape[0]), is_float, sum_to_one, total.is_flat)
+            if total.is_settled:
                 break
-        return found
+        return total
 
     def __add__(self, other: "ScoreRange") -> "ScoreRange":
         return ScoreRange(
@@ -483,7 +483,7 @@ class ScoreRange:
         return self.n_rows > 0 and not self.lowest >= 0
 
     @property
-    def _tells(self) -> bool:
+    def _is_decisive(self) -> bool:
         """Whether there are enough rows without a negative score, and not all scores are equal."""
         enough = self.n_rows >= (_ENOUGH_FLAT if self.is_flat else _ENOUGH_ROWS)
         return enough and 0 <= self.lowest < self.highest and not isinf(self.highest)
@@ -491,7 +491,7 @@ class ScoreRange:
     @property
     def is_of_probabilities(self) -> bool:
         """Whether practically nothing but probabilities has this range."""
-        return self._tells and self.are_floats and self.highest <= 1 + SLACK
+        return self._is_decisive and self.are_floats and self.highest <= 1 + SLACK
 
     def check(self, name: str, remedy: str = "", logits_setting: str = "", *, of_labels: bool = False) -> None:
         """Refuse scores that look like probabilities, and warn of others that are hardly logits.
@@ -507,7 +507,7 @@ class ScoreRange:
                 got=f"numbers from {self.lowest:.3g} to {self.highest:.3g} only{self._like}",
                 remedy=self._ways_out(remedy, of_labels=of_labels),
             )
-        if self._tells and self.highest > 1 + SLACK:
+        if self._is_decisive and self.highest > 1 + SLACK:
             notice(
                 f"All `{name}` lie between {self.lowest:.3g} and {self.highest:.3g}, as ratings and counts do, which are not "
                 f"logits: logits are scores before the softmax, and some are negative. If these are logits, say so with "
@@ -547,7 +547,7 @@ class ScoreRange:
 def _blocks(scores: Scores, weights: HostArray | None) -> Iterator[tuple[Array, bool]]:
     """Scores of rows that count: at first a few numbers, which are only a part of their rows, then all, block by block."""
     n_first = min(_FIRST_ROWS, scores.n_samples)
-    for rows, is_part in chain([(slice(0, n_first), True)], ((each, False) for each in scores.blocks())):
+    for rows, is_part in chain([(slice(0, n_first), True)], ((block, False) for block in scores.blocks())):
         values = arrays.numpy_view(scores.at(rows))
         values = arrays.in_single(values) if arrays.is_half(values) else values
         if is_part and not scores.is_binary_score:
@@ -564,4 +564,4 @@ def warn_of_probabilities(scores: Scores, remedy: str, *, of_sigmoids: bool = Fa
     """Warn where scores to predict from, which a calibrator takes for logits, look like probabilities; see `ScoreRange`."""
     enough = _ENOUGH_FLAT if scores.is_binary_score else _ENOUGH_ROWS
     if scores.input == "logits" and scores.n_samples >= enough:
-        ScoreRange.of(scores).warn(scores.name, remedy, of_sigmoids=of_sigmoids)
+        ScoreRange.from_scores(scores).warn(scores.name, remedy, of_sigmoids=of_sigmoids)

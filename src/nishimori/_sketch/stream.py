@@ -33,7 +33,7 @@ class Stream:
         counted = np.flatnonzero(data.weights)
         if not len(counted):
             return
-        data.score_range = ScoreRange.of(data.scores, data.weights)
+        data.score_range = ScoreRange.from_scores(data.scores, data.weights)
         if clusters is None:
             self.sketch.update(data)
             return

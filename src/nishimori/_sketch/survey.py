@@ -83,7 +83,7 @@ class Survey:
                 contents, terms = self._sums(rows, {i: (each[:, :, some], o[some]) for i, (each, o) in others.items()})
                 squares = of_rows(terms) if clusters is None else clusters.squares(terms)
                 total = total + contents + self.of_squares(squares)
-            census = Count(Confidence()).of_found(part, found)
+            census = Count(Confidence()).from_findings(part, found)
             total = total + replace(self.empty, counts=counts_of(census, int(part.logits.shape[1])))
         return total
 
@@ -143,7 +143,14 @@ def _gap_of(gaps: HostArray, observed: HostArray, weights: HostArray) -> NodeGap
 def _parts(batch: Batch) -> Iterator[Batch]:
     for start in range(0, batch.n_rows, _ROWS):
         rows = slice(start, start + _ROWS)
-        given = None if batch.given is None else batch.given[rows, ...]
+        probabilities = None if batch.probabilities is None else batch.probabilities[rows, ...]
         stored = None if batch.stored is None else batch.stored[rows, ...]
         logits = batch.logits[rows, ...]
-        yield replace(batch, logits=logits, labels=batch.labels[rows], weights=batch.weights[rows], given=given, stored=stored)
+        yield replace(
+            batch,
+            logits=logits,
+            labels=batch.labels[rows],
+            weights=batch.weights[rows],
+            probabilities=probabilities,
+            stored=stored,
+        )

@@ -90,22 +90,22 @@ class Count(FollowingPass[Census]):
         """Whether an answer is right if the top class is true, which kernels tell."""
         return isinstance(self.right, Confidence)
 
-    def of_found(self, batch: Batch, found: Findings) -> Census:
+    def from_findings(self, batch: Batch, findings: Findings) -> Census:
         """The counts of a batch."""
         counted = None
         if not self.follows:
             rows = Predictions(batch, 1.0)  # the same at every β
             answers = _answers(rows, self.right.observed(rows) == 0)
-        elif isinstance(found, BlockSums):
-            answers, counted = found.answers, found.counted
+        elif isinstance(findings, BlockSums):
+            answers, counted = findings.answers, findings.counted
         else:
-            answers = _answers(found, found.right)
+            answers = _answers(findings, findings.right)
         if counted is None:
             counted = self._count(batch)
         return Census(
             n_rows=int(counted.n_rows),
             n_right=int(answers.n_right),
-            n_zeros=0 if batch.given is None else _number(batch.given == 0, batch.xp),
+            n_zeros=0 if batch.probabilities is None else _number(batch.probabilities == 0, batch.xp),
             n_masked=int(counted.n_masked),
             n_at_masks=int(answers.n_at_masks),
             n_at_zeros=at_zeros(batch),
@@ -151,7 +151,7 @@ def census(data: Rows) -> Census:
 
 def at_zeros(batch: Batch) -> int:
     """How many rows give probability zero to their true class."""
-    return 0 if batch.given is None else _number(batch.at(batch.given, batch.labels) == 0, batch.xp)
+    return 0 if batch.probabilities is None else _number(batch.at(batch.probabilities, batch.labels) == 0, batch.xp)
 
 
 @dataclass(frozen=True)
@@ -168,22 +168,22 @@ def _number(flags: Any, xp: Any) -> int:
 
 def warn_if_few(census: Census) -> bool:
     """Warn when very few samples decide the temperature, or when the answers are hardly better than chance; whether it did."""
-    if (found := _few(census, 2)) is None:
+    if (reason := _few(census, 2)) is None:
         return False
-    why, remedy = found
+    why, remedy = reason
     notice(f"{why}, so the temperature is uncertain; {remedy}.", FewErrorsWarning)
     return True
 
 
-def what_decides(census: Census, *, by_loss: bool) -> tuple[str, str]:
+def reason_of_uncertainty(census: Census, *, by_loss: bool) -> tuple[str, str]:
     """Why a temperature is so uncertain, and what to do, in sentences; ``by_loss`` if it is that of the lowest loss."""
     if by_loss and census.n_at_zeros:
         return (
             f"The true class has probability 0 in {census.n_at_zeros} of {census.n_rows} samples, which decide it.",
             f"Pass {setting('floor', 'auto')}, or as {setting('floor')} the lowest probability that you consider possible.",
         )
-    if (found := _few(census, _NEAR_CHANCE)) is not None:
-        why, remedy = found
+    if (reason := _few(census, _NEAR_CHANCE)) is not None:
+        why, remedy = reason
         return f"{why}.", f"{remedy[0].upper()}{remedy[1:]}."
     return "A few samples with scores or weights far from those of the others decide it.", "Use a larger validation set."
 
@@ -274,7 +274,7 @@ class MeasureEvenness:
         least = xp.min(xp.where(live, logits, xp.full_like(logits, inf)), axis=1)
         size = xp.max(xp.where(live, xp.abs(logits), xp.zeros_like(logits)), axis=1)
         unit = max(_UNITS * arrays.epsilon(logits), _UNITS_OF_DOUBLE * _DOUBLE)
-        if batch.given is None:
+        if batch.probabilities is None:
             rounding = unit * arrays.in_double(size)
         else:  # the logarithm of a probability has its relative error
             rounding = xp.full_like(arrays.in_double(size), max(unit, _UNITS * batch.stored_rounding))

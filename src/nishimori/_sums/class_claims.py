@@ -59,16 +59,16 @@ class ClassWeights:
         """The same for the rows of each class; 0 where there are none."""
         if counts:
             return self.weights
-        found: HostArray = np.divide(self.weights**2, self.squares, out=np.zeros_like(self.weights), where=self.squares > 0)
-        return found
+        numbers: HostArray = np.divide(self.weights**2, self.squares, out=np.zeros_like(self.weights), where=self.squares > 0)
+        return numbers
 
 
 def sum_by_class(batch: Batch) -> ClassWeights:
     """The pass that sums weights per class."""
     labels, weights = arrays.on_host(batch.labels), arrays.on_host(batch.weights)
-    sums, squares = (np.bincount(labels, each, batch.n_classes) for each in (weights, weights**2))
+    sums, squares = (np.bincount(labels, values, batch.n_classes) for values in (weights, weights**2))
     # A probability of 1 that was passed as such has lost nothing.
-    n_saturated = int((arrays.on_host(Predictions(batch, 1.0).rest) < _UNSEEN).sum()) if batch.given is None else 0
+    n_saturated = int((arrays.on_host(Predictions(batch, 1.0).rest) < _UNSEEN).sum()) if batch.probabilities is None else 0
     return ClassWeights(batch.n_rows, sums, squares, n_saturated)
 
 
@@ -108,9 +108,9 @@ class ClassClaims:
         return (self._levels(place) for place in range(len(self.columns)))
 
     def _sorted_claims(self, place: int) -> tuple[HostArray, HostArray, HostArray]:
-        values = np.concatenate([each[:, place] for each in self.claimed])
+        values = np.concatenate([block[:, place] for block in self.claimed])
         order = np.argsort(values)[: len(values) - np.isnan(values).sum()]  # NaN comes last
-        true = np.concatenate([each == self.columns[place] for each in self.labels])
+        true = np.concatenate([block == self.columns[place] for block in self.labels])
         return values[order], true[order], np.concatenate(self.weights)[order]
 
     def _levels(self, place: int) -> Levels:
@@ -153,7 +153,7 @@ class _Placed:
     weights: HostArray
 
     @classmethod
-    def of(cls, batch: Batch, edges: HostArray) -> "_Placed":
+    def from_batch(cls, batch: Batch, edges: HostArray) -> "_Placed":
         """The bins, claims, truths and weights of a batch; a masked class has weight zero."""
         claimed, masked = class_probabilities(batch.double)
         columns = curve_columns(batch.n_classes)
@@ -162,7 +162,7 @@ class _Placed:
         if (edges == edges[0]).all():
             places = bin_of(claimed, edges[0])
         else:
-            places = np.stack([bin_of(p, each) for p, each in zip(claimed.T, edges, strict=True)], axis=1)
+            places = np.stack([bin_of(p, own) for p, own in zip(claimed.T, edges, strict=True)], axis=1)
         places += (edges.shape[1] - 1) * np.arange(len(columns))
         true = arrays.on_host(batch.labels)[:, None] == np.array(columns)
         return cls(places, claimed, true, np.where(masked, 0.0, arrays.on_host(batch.weights)[:, None]))
@@ -175,13 +175,13 @@ class TallyClasses:
     edges: HostArray
 
     def __call__(self, batch: Batch) -> Bins:
-        rows = _Placed.of(batch, self.edges)
+        rows = _Placed.from_batch(batch, self.edges)
         shape = len(self.edges), self.edges.shape[1] - 1
         places, weights, true = rows.places.ravel(), rows.weights.ravel(), rows.true.ravel()
 
         def sums_per_bin(values: HostArray, at: HostArray) -> HostArray:
-            found: HostArray = np.bincount(at, values, shape[0] * shape[1]).reshape(shape)
-            return found
+            sums: HostArray = np.bincount(at, values, shape[0] * shape[1]).reshape(shape)
+            return sums
 
         claimed, correct = sums_per_bin(weights * rows.claimed.ravel(), places), sums_per_bin(weights[true], places[true])
         return Bins(self.edges, sums_per_bin(weights, places), claimed, correct, sums_per_bin(weights**2, places))
@@ -196,7 +196,7 @@ class ClusterResiduals:
 
     def __call__(self, batch: Batch) -> ClusterSums:
         assert batch.clusters is not None, "asked for only where there are clusters"
-        rows, number = _Placed.of(batch, self.edges), batch.clusters.number
+        rows, number = _Placed.from_batch(batch, self.edges), batch.clusters.number
         residuals = rows.weights * (rows.true - self.frequencies.ravel()[rows.places])
         places = rows.places * number + batch.clusters.codes[:, None]
         sums = np.bincount(places.ravel(), residuals.ravel(), self.frequencies.size * number)

@@ -162,8 +162,8 @@ class MeasureGroups:
         """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
         codes = None if self.grouping.by == "prediction" else self.grouping.codes(batch)
         method: Method = "ec" if isinstance(self.observable, Confidence) else "ts"
-        found = group_totals(batch, codes, self.betas, method, counts=self.counts)
-        return None if found is None else GroupSums(found[0].astype(np.int64), *found[1:])
+        totals = group_totals(batch, codes, self.betas, method, counts=self.counts)
+        return None if totals is None else GroupSums(totals[0].astype(np.int64), *totals[1:])
 
     def _slope_and_variance(self, rows: Predictions) -> tuple[Array, Array]:
         """The slope of the gap, and the variance of the observable under the model: of a choice of two, or of the logit."""
@@ -201,10 +201,10 @@ class GroupTally:
         clusters = None if self.clusters is None or other.clusters is None else self.clusters + other.clusters
         return GroupTally(self.n_rows + other.n_rows, self.totals + other.totals, self.squares + other.squares, clusters)
 
-    def of(self, known: HostArray) -> "GroupTally":
+    def at_groups(self, chosen: HostArray) -> "GroupTally":
         """The sums of some groups."""
-        clusters = None if self.clusters is None else self.clusters[:, known]
-        return GroupTally(self.n_rows[known], self.totals[:, known], self.squares[:, known], clusters)
+        clusters = None if self.clusters is None else self.clusters[:, chosen]
+        return GroupTally(self.n_rows[chosen], self.totals[:, chosen], self.squares[:, chosen], clusters)
 
     def variances(self, gaps: HostArray) -> HostArray:
         """The variance of the gap of each group, from the deviations of its rows or clusters."""
@@ -214,14 +214,14 @@ class GroupTally:
         else:
             units, mixed, squares, _ = self.squares
             summed = squares - 2 * gaps * mixed + gaps**2 * units
-        found: HostArray = np.maximum(summed, 0.0) / self.totals[0] ** 2
-        return found
+        variances: HostArray = np.maximum(summed, 0.0) / self.totals[0] ** 2
+        return variances
 
     @property
     def nulls(self) -> HostArray:
         """The variance of each gap if labels are drawn from the model, and rows are independent."""
-        found: HostArray = self.squares[3] / self.totals[0] ** 2
-        return found
+        variances: HostArray = self.squares[3] / self.totals[0] ** 2
+        return variances
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +254,7 @@ class TallyGroups:
         units = weights if self.counts else weights**2
 
         def sums_per_group(*rows: HostArray) -> HostArray:
-            return np.stack([np.bincount(codes, each, number) for each in rows])
+            return np.stack([np.bincount(codes, numbers, number) for numbers in rows])
 
         clusters = None
         if self.clustered:

@@ -78,7 +78,7 @@ class Observable(ABC):
             Finite wherever the class is not masked.
         """
 
-    def _on(self, batch: Batch) -> "RowView":
+    def _on(self, batch: Batch) -> "RowObservable":
         """The observable, ready for one batch: its values are computed and checked once."""
         name = f"{type(self).__name__}.values"
         host = arrays.on_host(batch.double).view()
@@ -135,7 +135,7 @@ class Observable(ABC):
         return {name: value for part in parts if part for name, value in part.items()}
 
 
-class RowView(Protocol):
+class RowObservable(Protocol):
     """An observable of the rows of a batch. ``uses_tables`` if it needs a number per class, else power sums are enough.
 
     ``powers`` is the highest power of the drop that `value` needs.
@@ -176,7 +176,7 @@ class _Tabulated:
         drop = batch.drops - predictions.over_classes(p * batch.drops)[:, None]
         product = p * (table - mean[:, None]) * drop  # centred first: a difference of large means would lose digits
         # Only the subtraction of the top value rounds in units of it, while the averages need an exponential.
-        size = sum(batch.xp.abs(each) for each in (mean, observed, top / 32))
+        size = sum(batch.xp.abs(numbers) for numbers in (mean, observed, top / 32))
         # Both O and d are counted from their means here, so that ⟨O⟩ and ⟨d⟩ are zero.
         averages = [predictions.over_classes(product * drop**j) for j in range(4)]
         moments = [predictions.over_classes(p * drop**j) for j in range(2, 5)]
@@ -203,7 +203,7 @@ class TopN(Observable):
         order = xp.argsort(xp.argsort(-logits, axis=1, stable=True), axis=1)
         return xp.astype((order < self.n) & (logits > -inf), logits.dtype)
 
-    def _on(self, batch: Batch) -> RowView:
+    def _on(self, batch: Batch) -> RowObservable:
         """The observable itself: nothing has to be tabulated."""
         return self
 
@@ -228,7 +228,7 @@ class TopN(Observable):
         averages = [outside[j, ...] * predictions.top_probability for j in range(5)]
         inside = (1 + (predictions.rest - outside[0, ...])) * predictions.top_probability
         value = xp.where(observed == 0, -averages[0], inside)
-        return Gap(value, xp.abs(value), *(-each for each in predictions.derivatives(averages)))
+        return Gap(value, xp.abs(value), *(-derivative for derivative in predictions.derivatives(averages)))
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes alone."""
@@ -286,7 +286,7 @@ class Confidence(Observable):
         """1 for the predicted class, 0 elsewhere."""
         return TopN(1).values(logits)
 
-    def _on(self, batch: Batch) -> RowView:
+    def _on(self, batch: Batch) -> RowObservable:
         """The observable itself: nothing has to be tabulated."""
         return self
 
@@ -325,7 +325,7 @@ class Energy(Observable):
         """The logits."""
         return logits
 
-    def _on(self, batch: Batch) -> RowView:
+    def _on(self, batch: Batch) -> RowObservable:
         """The observable itself: nothing has to be tabulated."""
         return self
 

@@ -36,9 +36,8 @@ from nishimori._sums.reliability import (
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
-from nishimori.maps.claims import check_claims
 from nishimori.maps.floored import Floored
-from nishimori.maps.kinds import claims_to_check
+from nishimori.maps.kinds import check_claims, claims_to_check
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import temperature_of
 
@@ -126,7 +125,7 @@ class Predictions:
     @property
     def _ranked(self) -> PowerSums | None:
         """What a kernel returned, if it was asked, and ranks classes as the batch does: by its logits."""
-        return self._sums[0] if self._sums and self.batch.given is None and self.batch.predicted is None else None
+        return self._sums[0] if self._sums and self.batch.probabilities is None and self.batch.predicted is None else None
 
     @cached_property
     def top_class(self) -> Array:
@@ -204,10 +203,10 @@ class Predictions:
     @cached_property
     def losses(self) -> Array:
         """The loss of each row: the NLL, with ``zero`` in place of probabilities of 0."""
-        if self.zero is None or self.batch.given is None:
+        if self.zero is None or self.batch.probabilities is None:
             return self.nll
         batch, xp = self.batch, self.batch.xp
-        is_zero = batch.at(batch.given, batch.labels) == 0
+        is_zero = batch.at(batch.probabilities, batch.labels) == 0
         return xp.where(is_zero, xp.full_like(self.nll, -log(self.zero)), self.nll)
 
     # --- what metrics see: NumPy arrays --------------------------------------------------------------------------------------
@@ -264,7 +263,7 @@ class Predictions:
         """The claimed probabilities, (n, groups)."""
         batch = self.batch
         # Given probabilities are claims as they are: a logarithm and back would tell equal ones apart.
-        passed = batch.given if self.beta == 1 else None
+        passed = batch.probabilities if self.beta == 1 else None
         if of == "top":
             top = self.top_probability if passed is None else batch.at(passed, batch.top) / self.over_classes(passed)
             return arrays.on_host(top[:, None])

@@ -103,7 +103,7 @@ class Reliability(Displayed):
         columns = (self.lower, self.upper, self.weight, self.confidence, self.accuracy, self.gap, self.count, self.group)
         rows = []
         for lower, upper, weight, confidence, accuracy, gap, number, group in zip(
-            *(each.tolist() for each in columns), strict=True
+            *(column.tolist() for column in columns), strict=True
         ):
             error = (accuracy * (1 - accuracy) / number) ** 0.5
             shares = (percent(confidence, 1), percent(accuracy, 1), points_with_error(gap, error))
@@ -240,7 +240,7 @@ class GapSpread:
         weight = bins.weight.sum()
         gaps = (bins.confidence - bins.correct)[0] / weight
         products, crossed, squares, nulls = (
-            each / weight**2 for each in (self.products, self.crossed, self.squares, self.nulls)
+            sums / weight**2 for sums in (self.products, self.crossed, self.squares, self.nulls)
         )
         return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
 
@@ -264,7 +264,7 @@ class ClusterGapSpread:
         weight = bins.weight.sum()
         gaps = (bins.confidence - bins.correct)[0] / weight
         crossed, squares = self.gaps.values @ self.weights, float(self.weights @ self.weights)
-        products, crossed, squares, nulls = (each / weight**2 for each in (self.gaps.products, crossed, squares, self.nulls))
+        products, crossed, squares, nulls = (sums / weight**2 for sums in (self.gaps.products, crossed, squares, self.nulls))
         return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
 
 
@@ -280,9 +280,9 @@ class BinSums:
         return BinSums(self.bins + other.bins, self.spread + other.spread)  # type: ignore[operator]
 
     @classmethod
-    def of_totals(cls, edges: HostArray, found: BinTotals, units: float) -> "BinSums":
+    def from_totals(cls, edges: HostArray, totals: BinTotals, units: float) -> "BinSums":
         """From the sums of a kernel over independent rows; ``units`` is the sum of their squared weights."""
-        weight, confidence, correct, squares, products, crossed, nulls = found
+        weight, confidence, correct, squares, products, crossed, nulls = totals
         bins = Bins(edges, weight[None], confidence[None], correct[None], squares[None])
         return cls(bins, GapSpread(products, crossed, nulls, units))
 

@@ -262,7 +262,7 @@ def _groups_in(file: ArrayFile, roles: Roles, n_rows: int) -> Groups:
 def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Iterator[_ScoreBlock]:
     done = 0
     for block in array.blocks(n_rows):
-        yield _ScoreBlock(flat(block), groups=None if groups is None else groups.of(slice(done, done + len(block))))
+        yield _ScoreBlock(flat(block), groups=None if groups is None else groups.at_rows(slice(done, done + len(block))))
         done += len(block)
 
 

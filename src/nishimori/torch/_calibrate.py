@@ -190,10 +190,10 @@ def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
 
     if isinstance(chosen, AdaptiveConsistency):
         matched = match_both(data)
-        return chosen.adopt(data, data, matched), Temperatures.of(matched)
+        return chosen.adopt(data, data, matched), Temperatures.from_match(matched)
     if isinstance(chosen, OneTemperature) and not chosen.smooth_labels:
         observable = chosen.observable_for(data.n_classes)
         wanted = [*BUILT_IN.values(), *([] if observable in BUILT_IN.values() else [observable])]
         matched = match(data, *wanted)
-        return chosen.adopt(data, data, matched, wanted.index(observable)), Temperatures.of(matched)
+        return chosen.adopt(data, data, matched, wanted.index(observable)), Temperatures.from_match(matched)
     return fit_checked(chosen, data), temperatures_of(data, warn=False)

@@ -224,7 +224,7 @@ class RankRows(Rows):
             raise without_rows()
         self._n_rows = _total(numbers)
         if None not in ranges:
-            self._meaning.judge(sum(ranges, start=ScoreRange()))
+            self._meaning.check_range(sum(ranges, start=ScoreRange()))
             self._meaning = ReadOptions()  # once is enough
         return total
 

@@ -102,7 +102,7 @@ def test_one_row_has_the_curvature_of_its_factors():
     point = somewhere((N_CLASSES, N_CLASSES))
     one = open_rows(LOGITS[:1], LABELS[:1])
     factors, exact = one.gather(Factor(point)), one.gather(Curve(point)).hessian
-    product = np.kron(factors.classes, factors.inputs / factors.told)
+    product = np.kron(factors.classes, factors.inputs / factors.information)
     order = np.arange(N_CLASSES * (N_CLASSES + 1)).reshape(N_CLASSES, -1)
     order = np.concatenate([order[:, :-1].ravel(), order[:, -1]])
     np.testing.assert_allclose(exact, product[np.ix_(order, order)], atol=1e-10)

@@ -168,7 +168,7 @@ class Decisions(Rows):
             given,
             masked=False,
             stored_rounding=flat.rounding,
-            clusters=None if self.together is None else self.together.of(rows).of(samples),
+            clusters=None if self.together is None else self.together.at_rows(rows).at_rows(samples),
             groups=Groups(places, self.names),
         )
 
@@ -256,7 +256,7 @@ def _range_of(scores: Scores, weights: HostArray) -> ScoreRange:
     """The range of a table of scores, as far as it leaves open what they are."""
     score_range, first = ScoreRange(), 0
     for block in scores.array.blocks() if isinstance(scores.array, Stored) else [scores.array]:
-        score_range += ScoreRange.of(replace(scores, array=block), weights[first : first + int(block.shape[0])])
+        score_range += ScoreRange.from_scores(replace(scores, array=block), weights[first : first + int(block.shape[0])])
         first += int(block.shape[0])
         if score_range.is_settled:
             break

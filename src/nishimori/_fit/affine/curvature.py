@@ -31,7 +31,7 @@ class Cholesky:
     lower: HostArray
 
     @classmethod
-    def of(cls, matrix: HostArray, added: HostArray) -> "Cholesky | None":
+    def from_matrix(cls, matrix: HostArray, added: HostArray) -> "Cholesky | None":
         """The factor of a matrix to whose diagonal something is added; None if rounding hides that it is positive."""
         total = matrix.copy()
         total[np.diag_indices_from(total)] += added
@@ -42,8 +42,8 @@ class Cholesky:
     def solve(self, right: HostArray) -> HostArray:
         """The inverse of the matrix times a vector."""
         (solve,) = get_lapack_funcs(("potrs",), (self.lower,))
-        found: HostArray = solve(self.lower, right, lower=True)[0]
-        return found.reshape(right.shape)
+        solution: HostArray = solve(self.lower, right, lower=True)[0]
+        return solution.reshape(right.shape)
 
     def inverse_diagonal(self) -> HostArray:
         """The diagonal of the inverse of the matrix, in float64."""
@@ -74,7 +74,7 @@ class Directions:
     without_effect: HostArray
 
     @classmethod
-    def of(cls, curvature: HostArray) -> "Directions":
+    def from_curvature(cls, curvature: HostArray) -> "Directions":
         """The directions from the curvature where all classes are equally probable, with that of penalties."""
         sizes = np.sqrt(np.diag(curvature))
         units = 1 / np.where(sizes > _NO_EFFECT * sizes.max(), sizes, sizes.max())
@@ -122,9 +122,9 @@ class Kronecker:
 
         It takes no time, because both factors stay the same. It is to search with; variances need the unit.
         """
-        made = Kronecker(self.parameters, self.sums, strengths)
-        vars(made).update(_units=self._units, _class_axes=self._class_axes, _input_axes=self._input_axes)
-        return made
+        curvature = Kronecker(self.parameters, self.sums, strengths)
+        vars(curvature).update(_units=self._units, _class_axes=self._class_axes, _input_axes=self._input_axes)
+        return curvature
 
     @cached_property
     def _class_axes(self) -> tuple[HostArray, HostArray]:
@@ -135,7 +135,7 @@ class Kronecker:
     @cached_property
     def _input_axes(self) -> tuple[HostArray, HostArray]:
         """Eigenvalues and eigenvectors of the factor of the inputs."""
-        sizes, axes = np.linalg.eigh(self.sums.inputs / max(self.sums.told, _TINY) * self._units[:, None] * self._units)
+        sizes, axes = np.linalg.eigh(self.sums.inputs / max(self.sums.information, _TINY) * self._units[:, None] * self._units)
         return np.maximum(sizes, 0), axes
 
     @cached_property
@@ -149,7 +149,7 @@ class Kronecker:
     def _single(self) -> tuple[HostArray, ...]:
         """Axes, roots and units as float32."""
         tables = (self._class_axes[1], self._input_axes[1], self._roots, self._units)
-        return tuple(each.astype(np.float32) for each in tables)
+        return tuple(table.astype(np.float32) for table in tables)
 
     def _tables(self, vector: HostArray) -> tuple[HostArray, ...]:
         """Axes, roots and units in the precision of a vector."""
@@ -162,18 +162,18 @@ class Kronecker:
         """The posterior variance of each parameter; zero for β, which has no penalty."""
         n = self.parameters.n_classes
         class_axes, input_axes = self._class_axes[1], self._input_axes[1]
-        found = np.zeros(self.parameters.size)
-        found[1 : 1 + n * n] = ((class_axes**2 @ self._roots**2) @ (input_axes**2).T)[:, :n].ravel()
+        variances = np.zeros(self.parameters.size)
+        variances[1 : 1 + n * n] = ((class_axes**2 @ self._roots**2) @ (input_axes**2).T)[:, :n].ravel()
         simple = Parameters(n, is_matrix=False)
         hessian, precisions = simple.hessian(self.sums.diagonal), simple.precisions(self.strengths[[0, 2]])
-        factor = Cholesky.of(hessian, precisions)
+        factor = Cholesky.from_matrix(hessian, precisions)
         if factor is None:  # penalties are too small to be seen beside the curvature
             exact = np.diag(np.linalg.pinv(hessian + np.diag(precisions), hermitian=True))
         else:
             exact = factor.inverse_diagonal()
         for places, simple_places in zip((self.parameters.members[0], self.parameters.members[2]), simple.members, strict=True):
-            found[places] = exact[simple_places]
-        return found
+            variances[places] = exact[simple_places]
+        return variances
 
     @cached_property
     def _beta_unit(self) -> float:
