@@ -85,7 +85,7 @@ def test_gradients_of_rows_sum_to_the_gradient(shape):
 def test_parts_of_the_rows_add_up_to_the_whole():
     point = somewhere((N_CLASSES, N_CLASSES))
     parts = [open_rows(LOGITS[rows], LABELS[rows], WEIGHTS[rows]) for rows in (slice(25), slice(25, None))]
-    for pass_, fields in ((Curve(point), ("hessian",)), (Factor(point), ("classes", "inputs", "told", "diagonal"))):
+    for pass_, fields in ((Curve(point), ("hessian",)), (Factor(point), ("classes", "inputs", "information", "diagonal"))):
         added = parts[0].gather(pass_) + parts[1].gather(pass_)
         for name in fields:
             np.testing.assert_allclose(getattr(added, name), getattr(DATA.gather(pass_), name), rtol=1e-12)
