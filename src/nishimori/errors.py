@@ -18,7 +18,7 @@
 All errors are `ValueError`, so code that catches scikit-learn's errors catches them too.
 
 An `InputError` keeps what it is about in parts, and its text is made from them in one place. So whoever knows more about the
-data (a file its lines, a loader its batches) adds it with `InputError.changed`, and nobody reads a text to find out. Arguments
+data (a file its lines, a loader its batches) adds it with `InputError.changed`, and no code reads a text to find out. Arguments
 that a text names go through `setting`, which writes them as they are typed: in Python, or in the shell.
 """
 
@@ -141,16 +141,16 @@ class InputError(NishimoriError):
 
     def changed(self, **parts: Any) -> Self:
         """A copy of the error with other parts, such as ``where``."""
-        made = type(self)(self.argument, self.must)  # `copy` shares the parts where tblib, which Dask uses, is installed
-        vars(made).update(vars(self) | parts)
-        return made
+        duplicate = type(self)(self.argument, self.must)  # `copy` shares the parts where tblib, which Dask uses, is installed
+        vars(duplicate).update(vars(self) | parts)
+        return duplicate
 
     def __str__(self) -> str:
-        said = self._subject()
+        text = self._subject()
         if self.must:
-            said += f" must {self.must}" + ("" if self.got is None else f", got {self.got}")
-            said += f" in {place}." if (place := self.place or self._row_and_column()) else "."
-        return " ".join(part for part in (self.where and f"{self.where}:", said, self.remedy) if part)
+            text += f" must {self.must}" + ("" if self.got is None else f", got {self.got}")
+            text += f" in {place}." if (place := self.place or self._row_and_column()) else "."
+        return " ".join(part for part in (self.where and f"{self.where}:", text, self.remedy) if part)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"

@@ -24,7 +24,8 @@ from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import register
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
-from nishimori._sums.reliability import Of, Reliability, Strategy, reliability_of
+from nishimori._sums.predictions import reliability_of
+from nishimori._sums.reliability import Of, Reliability, Strategy
 from nishimori._support.numbers import temperature as checked_temperature
 
 __all__ = [  # noqa: PLE0604 - the table is the rest of the list

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import log_expit
 
-from nishimori._fit.logistic import Look, MeasureLoss, Regression
+from nishimori._fit.logistic import MeasureLoss, OverviewPass, Regression
 from nishimori._rows.entry import open_rows
 
 RNG = np.random.default_rng(0)
@@ -14,7 +14,7 @@ WEIGHTS = RNG.uniform(0.5, 2, size=50)
 DATA = open_rows(SCORES, LABELS, WEIGHTS)
 TERMS = ("ln p", "-ln(1-p)")
 SMOOTHING = (0.1, 0.03)
-REGRESSION = Regression.of(TERMS, DATA.gather(Look(TERMS)), has_constant=True, smoothing=SMOOTHING)
+REGRESSION = Regression.from_overview(TERMS, DATA.gather(OverviewPass(TERMS)), has_constant=True, smoothing=SMOOTHING)
 X = np.array([1.7, 0.4, -0.6])
 
 
@@ -41,8 +41,8 @@ def test_gradient_and_curvature_are_the_derivatives_of_the_loss():
 
 
 def test_an_overview_adds_up():
-    whole = DATA.gather(Look(TERMS))
-    parts = [open_rows(SCORES[r], LABELS[r], WEIGHTS[r]).gather(Look(TERMS)) for r in (slice(0, 20), slice(20, None))]
+    whole = DATA.gather(OverviewPass(TERMS))
+    parts = [open_rows(SCORES[r], LABELS[r], WEIGHTS[r]).gather(OverviewPass(TERMS)) for r in (slice(0, 20), slice(20, None))]
     found = parts[0] + parts[1]
     positive = LABELS == 1
     assert (found.positive.n_rows, found.n_rows) == (positive.sum(), 50)

@@ -10,7 +10,7 @@ import numpy as np
 from native_cases import layout
 
 from nishimori._kernels import native
-from nishimori._kernels.node_sums import NodeSums
+from nishimori._kernels.sums import NodeSums
 from nishimori._sketch.grid import Grid
 
 GRIDS = [Grid(-18, 18), Grid(-2, 2), Grid(-3, 4, 7), Grid(-30, 3)]

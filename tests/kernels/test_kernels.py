@@ -9,9 +9,10 @@ import pytest
 import reference
 
 import nishimori
-from nishimori._kernels import native, row_sums
-from nishimori._kernels.block import PowerSums
+from nishimori._kernels import kernel as kernel_module
+from nishimori._kernels import native
 from nishimori._kernels.kernel import Kernel, kernel_for, kernel_named
+from nishimori._kernels.sums import PowerSums
 from nishimori.errors import InputError
 
 EVERY = pytest.mark.parametrize("name", host_kernels.EVERY)
@@ -179,7 +180,7 @@ def obvious(logits, betas, order):
 def test_a_new_kernel_is_one_function(monkeypatch):
     logits, labels = reference.drawn(300, 4)
     usual = nishimori.evaluate(logits, labels)
-    monkeypatch.setattr(row_sums, "kernel_for", lambda array: Kernel("obvious", obvious))
+    monkeypatch.setattr(kernel_module, "kernel_for", lambda array: Kernel("obvious", obvious))
     fitted = nishimori.ExpectationConsistency().fit(logits, labels)
     assert fitted.temperature_ == pytest.approx(reference.ec_temperature(logits, labels), rel=1e-8)
     assert fitted.fit_info_.kernel == "obvious"

@@ -7,7 +7,7 @@ from native_probability_cases import TOLERANCE, check_random_groups, check_rando
 
 import nishimori
 from nishimori._kernels import native
-from nishimori._kernels.probabilities import softmax as kernel_softmax
+from nishimori._kernels.kernel import softmax as kernel_softmax
 
 pytestmark = WITH_NATIVE
 DTYPES = [np.float32, np.float64]

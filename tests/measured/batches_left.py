@@ -7,7 +7,7 @@ from watching import run
 
 import nishimori
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.predictions import Predictions
 
 
 def main():
@@ -18,7 +18,7 @@ def main():
     nishimori.temperatures(logits, labels)
     nishimori.temperature_curve(logits, labels, grid=[1.0, 2.0], strategy="quantile")
     nishimori.metrics.ece(logits, labels, of="classwise")
-    return sum(type(each) in (Batch, Gibbs) for each in gc.get_objects())
+    return sum(type(each) in (Batch, Predictions) for each in gc.get_objects())
 
 
 run(main)

@@ -6,7 +6,8 @@ from hypothesis.extra.numpy import arrays
 
 from nishimori import metrics
 from nishimori._rows.entry import open_rows
-from nishimori._sums.reliability import Tally, uniform_edges
+from nishimori._sums.predictions import Tally
+from nishimori._sums.reliability import uniform_edges
 
 # Random logits may look like probabilities.
 pytestmark = pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")

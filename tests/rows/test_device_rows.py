@@ -5,9 +5,10 @@ import pytest
 import reference
 
 from nishimori import ExpectationConsistency, TemperatureScaling, evaluate, temperatures
-from nishimori._kernels import array_api, row_sums
-from nishimori._kernels.block import AnswerSums
+from nishimori._kernels import array_api
+from nishimori._kernels import kernel as kernel_module
 from nishimori._kernels.kernel import Kernel
+from nishimori._kernels.sums import AnswerSums
 from nishimori._rows import device_rows
 from nishimori._rows.batch import Batch
 from nishimori._rows.device_rows import DeviceRows
@@ -46,8 +47,8 @@ CALLS = []
 def use(monkeypatch, block_sums):
     """Have a kernel with these sums for tensors."""
     kernel = Kernel("stand-in", array_api.power_sums, block_sums, lambda logits: logits.ndim == 2)
-    usual = row_sums.kernel_for
-    monkeypatch.setattr(row_sums, "kernel_for", lambda array: kernel if torch.is_tensor(array) else usual(array))
+    usual = kernel_module.kernel_for
+    monkeypatch.setattr(kernel_module, "kernel_for", lambda array: kernel if torch.is_tensor(array) else usual(array))
 
 
 @pytest.fixture(autouse=True)

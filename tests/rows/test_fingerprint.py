@@ -60,7 +60,7 @@ def fingerprint(batches, **meaning):
     data = StreamRows(batches, ReadOptions(**meaning))
     for _ in data:
         pass
-    return data._found.logits
+    return data._first_totals.logits
 
 
 def shares(logits, others):
@@ -224,4 +224,4 @@ def test_stored_logits_have_no_fingerprint(tmp_path):
     np.save(tmp_path / "logits.npy", LOGITS)
     data = nishimori.rows(tmp_path / "logits.npy", LABELS)
     nishimori.evaluate(data)
-    assert not data._found.logits.sums.any()
+    assert not data._first_totals.logits.sums.any()

@@ -11,7 +11,7 @@ from token_cases import CLASSES, COUNTED, DOCUMENTS, FLAT, IGNORED, LABELS, LOGI
 
 import nishimori
 from nishimori import ExpectationConsistency, GroupConsistency, metrics, plot, testing
-from nishimori._rows.labelling import Labelling
+from nishimori._rows.labels import Labelling
 from nishimori._rows.options import OPTIONS
 from nishimori._rows.scores import scores
 from nishimori.errors import InputError

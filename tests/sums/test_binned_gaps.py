@@ -49,7 +49,7 @@ def test_the_covariance_is_that_of_sums_over_a_weight_that_varies():
 
 def test_folded_numbers_are_those_of_scipy():
     sizes, errors = np.array([[0.0, 0.1, 1.0, 30.0, 2.0]]), np.array([1.0, 0.5, 0.5, 1.0, 0.0])
-    found = Folded.of(sizes, errors)
+    found = Folded.from_normal(sizes, errors)
     for i in range(4):
         exact = foldnorm(sizes[0, i] / errors[i], scale=errors[i])
         assert (found.mean[0, i], found.variance[0, i]) == pytest.approx((exact.mean(), exact.var()), rel=1e-8)

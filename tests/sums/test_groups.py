@@ -51,7 +51,7 @@ def test_sums_of_pieces_add(method):
 
 
 def _some(batch, rows):
-    parts = {"clusters": batch.clusters.of(rows), "groups": batch.groups.of(rows)}
+    parts = {"clusters": batch.clusters.at_rows(rows), "groups": batch.groups.at_rows(rows)}
     return type(batch)(batch.logits[rows], batch.labels[rows], batch.weights[rows], masked=False, **parts)
 
 

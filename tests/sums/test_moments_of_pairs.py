@@ -5,7 +5,7 @@ import pytest
 import reference
 from host_kernels import EVERY
 
-from nishimori._kernels.block import N_SUMS
+from nishimori._kernels.sums import N_SUMS
 from nishimori._rows.batch import Batch
 from nishimori._sums.moments import Measure, measure, sum_pair
 from nishimori._sums.observables import Confidence, Energy, TopN

@@ -46,7 +46,7 @@ def end_of(calibrator, logits, labels):
 
 def both(logits, labels):
     """Both temperatures, however uncertain."""
-    return Temperatures.of(find_roots(rows(logits, labels), *BUILT_IN.values()))
+    return Temperatures.from_match(find_roots(rows(logits, labels), *BUILT_IN.values()))
 
 
 @pytest.mark.parametrize(("logits", "labels", "ec", "ts"), CASES.values(), ids=CASES)

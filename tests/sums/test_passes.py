@@ -15,8 +15,7 @@ from nishimori._evaluation.metrics.metric import MeasureOne
 from nishimori._evaluation.metrics.table import default_metrics
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._sums.census import Count, CountZeros
-from nishimori._sums.clusters import ClusterGaps
-from nishimori._sums.moments import Measure
+from nishimori._sums.moments import ClusterGaps, Measure
 from nishimori._sums.observables import Confidence, Energy, TopN
 from nishimori._sums.passes import together
 from nishimori._sums.reliability import uniform_edges
@@ -57,7 +56,7 @@ def drawn(**changes):
 BATCHES = {
     "plain": drawn,
     "masked": lambda: drawn(logits=MASKED.copy()),
-    "given": lambda: drawn(given=OTHERS.copy()),
+    "given": lambda: drawn(probabilities=OTHERS.copy()),
     "predicted": lambda: drawn(predicted=OTHERS.argmax(axis=1)),
     "single": lambda: drawn(logits=LOGITS.astype(np.float32)),
 }

@@ -4,7 +4,8 @@ import reference
 
 from nishimori import metrics
 from nishimori._rows.entry import open_rows
-from nishimori._sums.reliability import Bins, KeepUnbinned, Reliability, Tally, uniform_edges
+from nishimori._sums.predictions import KeepUnbinned, Tally
+from nishimori._sums.reliability import Bins, Reliability, uniform_edges
 from nishimori._support import arrays
 from nishimori.errors import InputError, MergeError
 

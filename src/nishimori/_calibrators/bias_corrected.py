@@ -7,8 +7,7 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, too_many
-from nishimori._fit.bias_sums import BiasPoint
-from nishimori._fit.biases import Biases, BiasSearch, standard_errors
+from nishimori._fit.biases import Biases, BiasPoint, BiasSearch, standard_errors
 from nishimori._fit.conditions import refuse_masks
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
@@ -228,7 +227,7 @@ class BiasCorrected(Calibrator):
         if self.shrink:
             start = search.choose_spread(start, counts=counts)
             if search.spread == 0:  # noise explains all biases
-                point = BiasPoint(1 / _temperature(matched.judged(), self.method), (0.0,) * n_classes)
+                point = BiasPoint(1 / _temperature(matched.without_uncertain(), self.method), (0.0,) * n_classes)
                 residual = abs(matched.fit_info(_POSITIONS[self.method]).residual)
                 return Biases(point, 0.0, residual, self.method == "ec", None, sums)
         elif empty := self._names_of_classes(sums.observed == 0):

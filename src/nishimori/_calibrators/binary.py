@@ -9,7 +9,7 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
-from nishimori._fit.logistic import Coefficients, LogisticSearch, Look, Overview, Regression
+from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, OverviewPass, Regression
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
@@ -111,11 +111,13 @@ class BinaryCalibrator(Calibrator):
         data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         self._refuse_other_data(data, counts=counts)
         functions = tuple(function for function in terms.values() if function != "1")
-        zeros, seen = data.gather(together(CountZeros(), Look(functions))).items
+        zeros, seen = data.gather(together(CountZeros(), OverviewPass(functions))).items
         self._refuse(seen, label_name(X))
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
         has_constant = len(functions) < len(terms)
-        regression = Regression.of(functions, seen, has_constant=has_constant, smoothing=self._smoothing(seen, counts=counts))
+        regression = Regression.from_overview(
+            functions, seen, has_constant=has_constant, smoothing=self._smoothing(seen, counts=counts)
+        )
         search = LogisticSearch(data, seen)
         try:
             coefficients = self._fit_coefficients(search, regression)

@@ -39,8 +39,7 @@ from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names, refuse_permuted
 from nishimori._rows.labels import Classes, flat_labels
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES, warn_of_probabilities
-from nishimori._rows.scores import Floor, Input, Scores, scores_of
+from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Input, Scores, scores_of, warn_of_probabilities
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric
@@ -439,7 +438,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
 
         def of_rows(rows: slice | None) -> Array:
             with np.errstate(over="ignore"):  # beyond the range of float16: infinite
-                values = rule(scores.logits(rows=rows), None if checked is None else checked.of(rows))
+                values = rule(scores.logits(rows=rows), None if checked is None else checked.at_rows(rows))
                 return arrays.to_dtype_of(values, scores.array)
 
         return scores.restore_shape(in_blocks(scores, of_rows))
@@ -449,7 +448,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         if self.map_.keeps_predictions:  # different probabilities can have the same logarithm
             ranked = scores.table(rows=rows)
         else:
-            ranked = apply_checked(self.map_, scores.logits(rows=rows), None if groups is None else groups.of(rows))
+            ranked = apply_checked(self.map_, scores.logits(rows=rows), None if groups is None else groups.at_rows(rows))
         return namespace(ranked).argmax(ranked, axis=1)
 
     def _binary_logit(self, logits: Array, groups: Any) -> Array:

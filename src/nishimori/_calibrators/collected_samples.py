@@ -70,7 +70,7 @@ class CollectedSamples:
 
     def groups_of(self, chosen: HostArray | slice) -> Groups | None:
         """The groups of some samples."""
-        return None if self.groups is None else self.groups.of(chosen)
+        return None if self.groups is None else self.groups.at_rows(chosen)
 
     def mapped(self, map_: Map, chosen: HostArray | slice = slice(None)) -> HostArray:
         """The logits of some samples after a map, computed in float64."""

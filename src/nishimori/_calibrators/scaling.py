@@ -8,7 +8,7 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, too_many
-from nishimori._fit.affine.directions import Directions
+from nishimori._fit.affine.curvature import Directions
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch, Minimum
 from nishimori._fit.affine.sums import AffinePoint, Curve, RowGradients
@@ -162,7 +162,7 @@ class AffineScaling(Calibrator):
         products = gap_products(data, RowGradients(point), counts=counts)[:number, :number]
         assert minimum.equal is not None, "nothing is penalised"
         # Some changes have no effect, such as that of all biases by the same number: the errors are those without them.
-        directions = Directions.of(minimum.equal[:number, :number])
+        directions = Directions.from_curvature(minimum.equal[:number, :number])
         inverse = directions.inverse(data.gather(Curve(point)).hessian[:number, :number])
         errors: HostArray = np.sqrt(np.maximum(np.diag(inverse @ products @ inverse), 0))
         errors[: point.scale.size] /= point.temperature

@@ -16,7 +16,7 @@ from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import encode_values
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import ReadingTotals
-from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.scores import ScoreRange
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.warnings import Notice, collect_notices
@@ -88,7 +88,7 @@ class ChunkReading:
                 _refuse_other_lengths(blocks[0], others, self.meaning)
                 for rows in self._pieces(blocks, others, places, numbering):
                     sums = self._result(rows) if rows.weights.any() else None
-                    totals = ReadingTotals.of(rows, self.trusted, are_computed=True)
+                    totals = ReadingTotals.from_rows(rows, self.trusted, are_computed=True)
                     total += Part(sums, totals, score_range=self._range(rows))
             return replace(total, notices=tuple(notices))
         except InputError as error:

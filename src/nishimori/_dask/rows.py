@@ -113,7 +113,7 @@ class DaskRows(Rows):
             raise _nothing_counts(self.meaning)
         if self._totals is None and not self._is_kept:  # those of a sample do not tell
             self.score_range = part.score_range
-            self.meaning.judge(part.score_range)
+            self.meaning.check_range(part.score_range)
         self._totals = self._totals or part.totals
         report("Reading", part.totals.n_rows, part.totals.n_rows)
         return part.sums
@@ -203,4 +203,4 @@ def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> Numb
 
 def _nothing_counts(meaning: ReadOptions) -> NoRowsError:
     """The error if no row has a positive weight."""
-    return meaning.labelling.nothing(meaning.names[1]) or without_rows()
+    return meaning.labelling.no_rows_error(meaning.names[1]) or without_rows()

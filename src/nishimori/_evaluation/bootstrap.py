@@ -19,7 +19,7 @@ from nishimori._calibrators.methods import calibrator, new_calibrator, set_commo
 from nishimori._calibrators.one_temperature import OneTemperature
 from nishimori._fit.floors import MAY_BE_AUTO, choose_floor
 from nishimori._fit.search import find_roots
-from nishimori._kernels.row_sums import row_sums
+from nishimori._kernels.kernel import row_sums
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
@@ -27,8 +27,8 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._sums.gibbs import Gibbs
-from nishimori._sums.observables import Observable, RowView, TopN
+from nishimori._sums.observables import Observable, RowObservable, TopN
+from nishimori._sums.predictions import Predictions
 from nishimori._sums.resampling import ResampledRows, on_host, resampled_sums
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
@@ -364,15 +364,15 @@ class _Gaps:
         rows = self.observable._on(batch)
         inner, ends = (self._distributions(batch, rows, betas) for betas in (self.betas, (0.0, inf) if self.ends else ()))
         observed = rows.observed(inner[0])
-        found = [rows.value(gibbs, observed) for gibbs in ends]
+        found = [rows.value(predictions, observed) for predictions in ends]
         found += [batch.xp.abs(each) + batch.xp.abs(observed) for each in found]
-        found += [rows.value(gibbs, observed) for gibbs in inner]
+        found += [rows.value(predictions, observed) for predictions in inner]
         return on_host(found, batch.weights)
 
     @staticmethod
-    def _distributions(batch: Batch, rows: RowView, betas: tuple[float, ...]) -> list[Gibbs]:
-        known = row_sums(batch, betas, rows.powers) if betas and not rows.uses_tables else None
-        return [Gibbs(batch, beta, known) for beta in betas]
+    def _distributions(batch: Batch, rows: RowObservable, betas: tuple[float, ...]) -> list[Predictions]:
+        sums = row_sums(batch, betas, rows.powers) if betas and not rows.uses_tables else None
+        return [Predictions(batch, beta, sums) for beta in betas]
 
 
 def _points(low: float, high: float) -> HostArray:

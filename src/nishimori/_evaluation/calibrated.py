@@ -8,8 +8,7 @@ from nishimori._rows.entry import in_pieces, open_rows
 from nishimori._rows.labels import class_labels
 from nishimori._rows.options import Guard, RowOptions
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES
-from nishimori._rows.scores import check_input, refuse_auto
+from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, check_input, refuse_auto
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, SameRowsWarning, setting
@@ -81,7 +80,7 @@ def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
             verb = "was" if len(same) == 1 else "were"
             warn_first(said, f"{' and '.join(same)} {verb} fitted to the rows that are measured here, {_FLATTERED}")
 
-    data.tell_digest(tell)
+    data.on_digest(tell)
     return said
 
 
@@ -96,7 +95,7 @@ def warn_of_equal_data(fitted: Any, measured: Any) -> list[str]:
         known.append(digest)
 
     for each in (fitted, measured):
-        each.tell_digest(tell)
+        each.on_digest(tell)
     return said
 
 

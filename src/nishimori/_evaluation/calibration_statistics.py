@@ -25,12 +25,10 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, counts_of_clusters
 from nishimori._sums.census import Census, Count
-from nishimori._sums.clusters import ClusterSums, cluster_sums
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._sums.passes import Findings, KernelPass, together
-from nishimori._sums.predictions import apply_map
-from nishimori._sums.reliability import sort_claims
+from nishimori._sums.predictions import Predictions, apply_map
+from nishimori._sums.spread import ClusterSums, cluster_sums
 from nishimori._support.arrays import Array, HostArray
 from nishimori.maps.map import Map
 
@@ -59,7 +57,7 @@ class RowScore(ABC):
     """Which number per row is summed."""
 
     @abstractmethod
-    def rows(self, gibbs: Gibbs) -> ScoredRows:
+    def rows(self, predictions: Predictions) -> ScoredRows:
         """The numbers of one batch."""
 
 
@@ -67,19 +65,19 @@ class RowScore(ABC):
 class ConfidenceGap(RowScore):
     """Confidence minus correctness."""
 
-    def rows(self, gibbs: Gibbs) -> ScoredRows:
+    def rows(self, predictions: Predictions) -> ScoredRows:
         """The gap of expectation consistency, with variance c(1 − c)."""
-        gap = Confidence().gap(gibbs, Confidence().observed(gibbs))
-        return ScoredRows(gap.value, gibbs.top * gibbs.doubt)
+        gap = Confidence().gap(predictions, Confidence().observed(predictions))
+        return ScoredRows(gap.value, predictions.top_probability * predictions.doubt)
 
 
 @dataclass(frozen=True)
 class EnergyGap(RowScore):
     """Expected logit minus the logit of the true class."""
 
-    def rows(self, gibbs: Gibbs) -> ScoredRows:
+    def rows(self, predictions: Predictions) -> ScoredRows:
         """The gap of temperature scaling; the variance of the logit is its slope in β."""
-        gap = Energy().gap(gibbs, Energy().observed(gibbs))
+        gap = Energy().gap(predictions, Energy().observed(predictions))
         return ScoredRows(gap.value, gap.slope)
 
 
@@ -87,15 +85,15 @@ class EnergyGap(RowScore):
 class BrierExcess(RowScore):
     """The Brier score of the row minus its mean under the model: 2(Σp² − p_y)."""
 
-    def rows(self, gibbs: Gibbs) -> ScoredRows:
+    def rows(self, predictions: Predictions) -> ScoredRows:
         """The variance is 4(Σp³ − (Σp²)²) = 4Σp(p − Σp²)², from p/p_top − 1, which keeps its digits near 0."""
-        batch, xp = gibbs.batch, gibbs.batch.xp
-        ratio = xp.expm1(gibbs.beta * batch.drops)  # p/p_top − 1
+        batch, xp = predictions.batch, predictions.batch.xp
+        ratio = xp.expm1(predictions.beta * batch.drops)  # p/p_top − 1
         if batch.live is not None:
             ratio = xp.where(batch.live, ratio, -xp.ones_like(ratio))
-        p = gibbs.probabilities
-        above = gibbs.top[:, None] * (ratio - gibbs.over_classes(p * ratio)[:, None])  # p − Σp²
-        return ScoredRows(-2 * batch.at(above, batch.labels), 4 * gibbs.over_classes(p * above**2))
+        p = predictions.class_probabilities
+        above = predictions.top_probability[:, None] * (ratio - predictions.over_classes(p * ratio)[:, None])  # p − Σp²
+        return ScoredRows(-2 * batch.at(above, batch.labels), 4 * predictions.over_classes(p * above**2))
 
 
 @dataclass(frozen=True)
@@ -149,11 +147,11 @@ class _Deviate(KernelPass[_DeviationSums | ClusterSums]):
     map_: Map
     in_clusters: bool
 
-    def with_found(self, batch: Batch) -> tuple[_DeviationSums | ClusterSums, Findings]:
+    def with_findings(self, batch: Batch) -> tuple[_DeviationSums | ClusterSums, Findings]:
         """The sums of a batch, and its distribution, unless the map gives other logits."""
-        gibbs = Gibbs(*apply_map(self.map_, batch))
-        rows = self.score.rows(gibbs)
-        return self._sums(batch, rows), gibbs if gibbs.batch is batch else batch
+        predictions = Predictions(*apply_map(self.map_, batch))
+        rows = self.score.rows(predictions)
+        return self._sums(batch, rows), predictions if predictions.batch is batch else Predictions(batch, 1.0)
 
     def _sums(self, batch: Batch, rows: ScoredRows) -> _DeviationSums | ClusterSums:
         if self.in_clusters:
@@ -203,7 +201,7 @@ class Answer:
     map_: Map
 
     def __call__(self, batch: Batch) -> RedrawnAnswers:
-        claims = sort_claims(Gibbs(*apply_map(self.map_, batch)), self.edges)
+        claims = Predictions(*apply_map(self.map_, batch)).bin_claims(self.edges)
         return RedrawnAnswers(((claims.places[:, 0], 1 - claims.claimed[:, 0], claims.weights[:, 0], claims.true[:, 0]),))
 
 

@@ -15,9 +15,9 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import CountZeros, warn_of_zeros
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.outcomes import Levels, OneClaim, Outcomes, check_claim, levels_of
 from nishimori._sums.passes import Mean, Sums, together
+from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import Display, Displayed, short_repr
@@ -163,26 +163,26 @@ class _ClaimScore:
     of: OneClaim
 
     def __call__(self, batch: Batch) -> Sums:
-        gibbs = Gibbs(batch, self.beta)
+        predictions = Predictions(batch, self.beta)
         if self.of == "top":
-            rows = _top_brier(gibbs) if self.score == "brier" else _top_nll(gibbs)
+            rows = _top_brier(predictions) if self.score == "brier" else _top_nll(predictions)
         else:  # two classes: both make the same error
-            rows = gibbs.brier / 2 if self.score == "brier" else gibbs.nll
-        return Sums((Outcomes.of(gibbs, self.of), Mean(batch.total(rows), batch.weight)))
+            rows = predictions.brier / 2 if self.score == "brier" else predictions.nll
+        return Sums((Outcomes.from_predictions(predictions, self.of), Mean(batch.total(rows), batch.weight)))
 
 
-def _top_brier(gibbs: Gibbs) -> Array:
-    squared: Array = gibbs.batch.xp.where(gibbs.right, gibbs.doubt, gibbs.top) ** 2
+def _top_brier(predictions: Predictions) -> Array:
+    squared: Array = predictions.batch.xp.where(predictions.right, predictions.doubt, predictions.top_probability) ** 2
     return squared
 
 
-def _top_nll(gibbs: Gibbs) -> Array:
+def _top_nll(predictions: Predictions) -> Array:
     """Minus the logarithm of the confidence of right answers, and of one minus the confidence of wrong ones."""
-    xp, rest = gibbs.batch.xp, gibbs.rest
+    xp, rest = predictions.batch.xp, predictions.rest
     # Kernels raise smaller weights to the edge of float64's range. The weight of the true class then stands for all wrong ones.
     known = rest > _LEAST_WEIGHT
-    logs = xp.where(known, xp.log(xp.where(known, rest, xp.ones_like(rest))), gibbs.beta * gibbs.label_drops)
-    return xp.log1p(rest) - xp.where(gibbs.right, xp.zeros_like(logs), logs)
+    logs = xp.where(known, xp.log(xp.where(known, rest, xp.ones_like(rest))), predictions.beta * predictions.label_drops)
+    return xp.log1p(rest) - xp.where(predictions.right, xp.zeros_like(logs), logs)
 
 
 def _of_claims(score: Score, data: Rows, of: OneClaim, beta: float, cv: int | None) -> Decomposition:
@@ -252,10 +252,12 @@ class _ScoreAt:
     temperatures: tuple[float, ...]
 
     def __call__(self, batch: Batch) -> Sums:
-        return Sums(tuple(self._mean(Gibbs(batch, 1 / each)) for each in self.temperatures))
+        return Sums(tuple(self._mean(Predictions(batch, 1 / each)) for each in self.temperatures))
 
-    def _mean(self, gibbs: Gibbs) -> Mean:
-        return Mean(gibbs.batch.total(gibbs.nll if self.score == "nll" else gibbs.brier), gibbs.batch.weight)
+    def _mean(self, predictions: Predictions) -> Mean:
+        return Mean(
+            predictions.batch.total(predictions.nll if self.score == "nll" else predictions.brier), predictions.batch.weight
+        )
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from nishimori._rows.labels import Classes
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import at_zeros, warn_of_zeros
-from nishimori._sums.group_tally import GroupTally, TallyGroups
-from nishimori._sums.groups import By
+from nishimori._sums.groups import By, GroupTally, TallyGroups
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions, predictions_after
 from nishimori._sums.reliability import Strategy, check_bins
@@ -201,7 +200,7 @@ class _Compare:
         sums = Sums(tuple(ScoreSums.of(each, own, plan, zeros) for each, own in zip(found, rows, strict=True)))
         pairs = Sums(tuple(_PairSums.of(found[a], found[b], (rows[a], rows[b]), plan) for a, b in self.pairs))
         changed = Sums(tuple(_changed_weight(map_, each, batch) for map_, each in zip(self.maps, found, strict=True)))
-        groups = (Sums(tuple(tally.sums_of(each.gibbs) for each in found)) for tally in self.tallies)
+        groups = (Sums(tuple(tally.sums_of(each) for each in found)) for tally in self.tallies)
         return Sums((sums, pairs, changed, Sums(tuple(groups))))
 
 
@@ -210,4 +209,4 @@ def _changed_weight(map_: Map, predictions: Predictions, batch: Batch) -> float:
     if map_.keeps_predictions:
         return 0.0
     # Before the map the rows are those of the batch: of equal maxima both take the first.
-    return batch.total(batch.xp.astype(predictions.gibbs.predicted != batch.top, batch.weights.dtype))
+    return batch.total(batch.xp.astype(predictions.top_class != batch.top, batch.weights.dtype))

@@ -14,8 +14,7 @@ from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.binned_gaps import BinnedGaps
-from nishimori._sums.group_tally import GroupTally, TallyGroups
-from nishimori._sums.groups import By, Grouping
+from nishimori._sums.groups import By, Grouping, GroupTally, TallyGroups
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
 from nishimori._support.formatting import percent, points_with_error, two_decimals
@@ -293,7 +292,7 @@ def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:
 def gaps_in(by: By, names: Sequence[Any], sums: GroupTally, level: float) -> GroupGaps:
     """The gaps of the groups that have rows, from their sums."""
     (known,) = np.nonzero(sums.n_rows)
-    sums = sums.of(known)
+    sums = sums.at_groups(known)
     weight, confidence, right, differences = sums.totals
     gaps = differences / weight
     variances = np.maximum(sums.variances(gaps), sums.nulls)

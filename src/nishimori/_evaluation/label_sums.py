@@ -5,10 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs, sums_for_scores
 from nishimori._sums.groups import Grouping
-from nishimori._sums.predictions import apply_map
-from nishimori._sums.reliability import sort_claims
+from nishimori._sums.predictions import Predictions, apply_map, sums_for_scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.maps.map import Map
@@ -95,12 +93,12 @@ class MeasureLabels:
 
     def __call__(self, batch: Batch) -> LabelSums:
         mapped, beta = apply_map(self.map_, batch)
-        gibbs = Gibbs(mapped, beta, sums_for_scores(mapped, [beta]))
-        claims = sort_claims(gibbs, self.edges, "positive")
+        predictions = Predictions(mapped, beta, sums_for_scores(mapped, [beta]))
+        claims = predictions.bin_claims(self.edges, "positive")
         grouping = Grouping("groups", self.n_labels)
         codes, n_bins = grouping.codes(batch), self.edges.shape[1] - 1
         p, there, weights = claims.claimed[:, 0], claims.true[:, 0], claims.weights[:, 0]
-        brier, nll = arrays.on_host(batch.xp.stack([gibbs.brier, gibbs.nll]))
+        brier, nll = arrays.on_host(batch.xp.stack([predictions.brier, predictions.nll]))
         misses, units = p - there, weights**2
 
         def sums_per_label(values: HostArray) -> HostArray:

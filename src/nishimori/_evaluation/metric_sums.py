@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from nishimori._evaluation.metrics.metric import Estimate, MeanOfRows, Metric
-from nishimori._kernels.scores import SCORES, ScoreTotals, score_totals, sums_blocks, sums_scores
+from nishimori._kernels.kernel import score_totals, sums_blocks, sums_scores
+from nishimori._kernels.sums import SCORES, ScoreTotals
 from nishimori._rows.batch import Batch
 from nishimori._sums.census import at_zeros
 from nishimori._sums.passes import Sums
-from nishimori._sums.predictions import POSITIVE_EDGES, BinSums, Predictions, inverse_temperatures, predictions_after
-from nishimori._sums.reliability import inner_edges
+from nishimori._sums.predictions import POSITIVE_EDGES, Predictions, inverse_temperatures, predictions_after
+from nishimori._sums.reliability import BinSums, inner_edges
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
@@ -102,22 +103,22 @@ class ScoreSums:
             weight=batch.weight,
             totals=totals,
             spread=spread(batch, rows, counts=predictions.counts),
-            binned=predictions.binned,
-            positive=Sums((predictions.positive.binned,) if plan.has_positive else ()),
+            binned=predictions.top_claims.sums,
+            positive=Sums((predictions.positive_claims.sums,) if plan.has_positive else ()),
             own=Sums(tuple(each.form.gather(each, predictions) for each in plan.others.values())),
         )
 
     @classmethod
     def of_totals(cls, found: ScoreTotals, edges: HostArray, places: list[int]) -> "ScoreSums":
         """From the sums of a kernel over independent rows; ``places`` are those of the scores that are measured."""
-        positive = [] if found.positive is None else [BinSums.of_totals(POSITIVE_EDGES, found.positive, found.units)]
+        positive = [] if found.positive is None else [BinSums.from_totals(POSITIVE_EDGES, found.positive, found.units)]
         return cls(
             n_rows=found.n_rows,
             n_at_zeros=0,
             weight=found.weight,
             totals=found.totals[places],
             spread=Spread(found.units, found.means[places], found.scatter[places]),
-            binned=BinSums.of_totals(edges, found.bins, found.units),
+            binned=BinSums.from_totals(edges, found.bins, found.units),
             positive=Sums(tuple(positive)),
             own=Sums(()),
         )
@@ -192,9 +193,9 @@ class MeasureScores:
         plan, found = self.plan.suited(batch.n_classes), []
         places = plan.score_places
         assert places is not None, "which is asked before"
-        positive = inner_edges(POSITIVE_EDGES, batch)[0] if plan.has_positive else None
+        positive = inner_edges(POSITIVE_EDGES, batch.rounding)[0] if plan.has_positive else None
         for beta, edges in zip(inverse_temperatures(self.maps), self.edges, strict=True):
-            totals = score_totals(batch, beta, inner_edges(edges, batch)[0], positive, counts=self.counts)
+            totals = score_totals(batch, beta, inner_edges(edges, batch.rounding)[0], positive, counts=self.counts)
             if totals is None:
                 return None
             found.append(ScoreSums.of_totals(totals, edges, places))

@@ -14,11 +14,13 @@ from nishimori._evaluation.metric_sums import MeasureScores, MetricPlan, ScoreSu
 from nishimori._evaluation.metrics.metric import Estimate, Metric
 from nishimori._evaluation.metrics.positive import BEYOND_ONE_TEMPERATURE, about_one_temperature
 from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics, default_metrics
+from nishimori._rows.batch import Batch
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import verdict_on_zeros, warn_of_zeros
-from nishimori._sums.predictions import CollectClaims
+from nishimori._sums.passes import Sums
+from nishimori._sums.predictions import Predictions, apply_map
 from nishimori._sums.reliability import Reliability, Strategy, check_bins, uniform_edges
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
@@ -386,7 +388,18 @@ def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy
     """The edges of the bins after each map; quantiles take a pass of their own."""
     if strategy == "uniform":
         return (uniform_edges(n_bins),) * len(maps)
-    return tuple(each.edges(n_bins) for each in data.gather(CollectClaims(maps)).items)
+    return tuple(each.edges(n_bins) for each in data.gather(_CollectClaims(maps)).items)
+
+
+@dataclass(frozen=True)
+class _CollectClaims:
+    """The pass that keeps the confidences at several maps."""
+
+    maps: tuple[Map, ...]
+
+    def __call__(self, batch: Batch) -> Sums:
+        predictions = (Predictions(*apply_map(map_, batch)) for map_ in self.maps)
+        return Sums(tuple(at_map.unbinned_claims("top") for at_map in predictions))
 
 
 def card_of(sums: ScoreSums, temperature: float | None, plan: MetricPlan) -> Scorecard:

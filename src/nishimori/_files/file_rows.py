@@ -25,8 +25,7 @@ from nishimori._files.tables.files import ENDINGS, is_table, open_table, refuse_
 from nishimori._files.tables.selection import Selection, select_columns, undecided_error
 from nishimori._rows.column_names import class_parts, join_names, refuse_permuted
 from nishimori._rows.entry import load_array
-from nishimori._rows.labelling import differ
-from nishimori._rows.labels import class_labels, group_names, spell_as_classes
+from nishimori._rows.labels import class_labels, differ, group_names, spell_as_classes
 from nishimori._rows.options import Passed, ReadOptions
 from nishimori._rows.pieces import rows_per_piece
 from nishimori._rows.read_ahead import ahead

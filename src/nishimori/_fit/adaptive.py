@@ -43,7 +43,7 @@ def kept_share(delta: HostArray, variance: float) -> HostArray:
     """The share of each difference that is kept, δ²/(δ² + Var): a half at one standard deviation, near 1 far outside.
 
     T_TS is nearly efficient, so it hardly varies together with δ (Hausman 1978). Then log T_TS + w·δ has the least mean squared
-    error about log T_EC with w = δ₀²/(δ₀² + Var), and δ₀², which nobody knows, is replaced by δ². docs/adaptive.md derives it.
+    error about log T_EC with w = δ₀²/(δ₀² + Var), and δ₀², which is unknown, is replaced by δ². docs/adaptive.md derives it.
     """
     square = np.square(delta)
     total = square + variance
@@ -113,7 +113,7 @@ class Adapted:
     log_saved: float | None = None
 
     @classmethod
-    def of(cls, matched: Match) -> "Adapted":
+    def from_match(cls, matched: Match) -> "Adapted":
         """Both temperatures and the one between them, from `match_both`; warns if only one exists, raises if none does."""
         ec, ts = matched.roots
         log_ec, log_ts = (-root.x if isinstance(root, Root) else None for root in (ec, ts))
@@ -126,10 +126,10 @@ class Adapted:
                     "sketch of one cluster. Fit 'ec' or 'ts', or fit 'adaptive' to samples of more clusters."
                 )
             C = joint.covariance
-            found = cls(log_ec, log_ts, float(C[0, 0]), float(C[1, 1]), float(C[0, 1]))
-            if denied := refuse_uncertain(found.temperature, found.temperature_se, matched.census, by_loss=True):
+            adapted = cls(log_ec, log_ts, float(C[0, 0]), float(C[1, 1]), float(C[0, 1]))
+            if denied := refuse_uncertain(adapted.temperature, adapted.temperature_se, matched.census, by_loss=True):
                 raise denied
-            return found
+            return adapted
         if isinstance(ec, NishimoriError) and isinstance(ts, NishimoriError):
             raise ec  # the temperature of EC is the target
         _warn_of_one(ec, ts)
@@ -227,18 +227,18 @@ class Adapted:
         ``temperature`` is that of the file, which stays what it is: files that were written when another share was kept have
         another one than would follow from their estimates today.
         """
-        known: dict[str, float | None] = {"log_ec": None, "log_ts": None}
-        known |= {name: values[name] for name in _ESTIMATES if name in values}
-        logs = [known[name] for name in ("log_ec", "log_ts") if known[name] is not None]
-        is_whole = len(known) == len(_ESTIMATES) if len(logs) == 2 else len(logs) == 1
-        are_logs = all(each is not None and abs(each) < _LARGEST_LOG for each in logs)
-        are_variances = all((known.get(name) or 0) >= 0 for name in ("ec_variance", "ts_variance"))
+        estimates: dict[str, float | None] = {"log_ec": None, "log_ts": None}
+        estimates |= {name: values[name] for name in _ESTIMATES if name in values}
+        logs = [estimates[name] for name in ("log_ec", "log_ts") if estimates[name] is not None]
+        is_whole = len(estimates) == len(_ESTIMATES) if len(logs) == 2 else len(logs) == 1
+        are_logs = all(value is not None and abs(value) < _LARGEST_LOG for value in logs)
+        are_variances = all((estimates.get(name) or 0) >= 0 for name in ("ec_variance", "ts_variance"))
         if not (is_whole and are_logs and are_variances):
             return None
-        found = cls(**known)
-        if temperature is None or temperature == found.temperature:
-            return found
-        return replace(found, log_saved=log(temperature))
+        adapted = cls(**estimates)
+        if temperature is None or temperature == adapted.temperature:
+            return adapted
+        return replace(adapted, log_saved=log(temperature))
 
 
 def _warn_of_one(ec: Root | NishimoriError, ts: Root | NishimoriError) -> None:

@@ -14,8 +14,7 @@ import numpy as np
 from nishimori._fit.newton import Equations
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
-from nishimori._sums.clusters import ClusterSums, cluster_sums
-from nishimori._sums.spread import unit_weights
+from nishimori._sums.spread import ClusterSums, cluster_sums, unit_weights
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
@@ -88,8 +87,8 @@ class GapProducts:
 
 def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray], *, counts: bool) -> HostArray:
     """The sums of products over what is independent in the data, rows or clusters, from one pass."""
-    found: HostArray = data.gather(GapProducts(gaps_of, counts, data.has_clusters)).products
-    return found
+    products: HostArray = data.gather(GapProducts(gaps_of, counts, data.has_clusters)).products
+    return products
 
 
 def sandwich(jacobian: HostArray, products: HostArray) -> HostArray:

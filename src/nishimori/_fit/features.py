@@ -1,4 +1,4 @@
-"""Conditions of a map that somebody else wrote: from the derivative of the map by each parameter, and what is matched.
+"""Conditions of a map that a user wrote: from the derivative of the map by each parameter, and what is matched.
 
 Both are tables (n, K, m), with one number per row, class and parameter. They are asked for a few rows at a time, so that no
 large table is ever held, and checked each time. Derivatives that their author does not give are taken by differences.
@@ -87,27 +87,27 @@ class Family:
             if self.features is None and self.observables is None:  # second derivatives of the map, with fewer calls of it
                 corners = [
                     sum(
-                        sign * other * self.mapped(logits, x + sign * each + other * step)
+                        sign * other * self.mapped(logits, x + sign * first + other * step)
                         for sign in (1, -1)
                         for other in (1, -1)
                     )
-                    for each in steps
+                    for first in steps
                 ]
-                yield np.stack([each / (4 * steps[a, a] * step[i]) for a, each in enumerate(corners)], axis=2)
+                yield np.stack([corner / (4 * steps[a, a] * step[i]) for a, corner in enumerate(corners)], axis=2)
             else:
                 after, before = (self.tables(logits, x + sign * step)[1] for sign in (1, -1))
                 yield (after - before) / (2 * step[i])
 
     def mapped(self, logits: HostArray, x: HostArray) -> HostArray:
         """The mapped logits of some rows, minus the mean of each row, which changes no probability."""
-        found = arrays.on_host(apply_safely(self.map_for(x), logits))
-        if found.shape != logits.shape:
+        mapped = arrays.on_host(apply_safely(self.map_for(x), logits))
+        if mapped.shape != logits.shape:
             raise InputError(
                 f"The map of {self.name}.map_for",
                 f"return logits of the shape {logits.shape} of those it is given",
-                got=found.shape,
+                got=mapped.shape,
             )
-        return _centre_rows(found)
+        return _centre_rows(mapped)
 
     def _features(self, logits: HostArray, x: HostArray) -> HostArray:
         if self.features is not None:
@@ -132,10 +132,10 @@ class Family:
         """What a function of the author returns, checked."""
         name, shape = f"{self.name}.{what}", (*logits.shape, len(x))
         try:
-            given = function(logits, x)
+            values = function(logits, x)
         except Exception as error:
             raise InputError(f"`{name}` raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
-        table = arrays.on_host(numeric(given, name)).astype(np.float64)
+        table = arrays.on_host(numeric(values, name)).astype(np.float64)
         if table.shape != shape:
             raise InputError(
                 name, f"return an array of shape {shape}, one number per row, class and parameter", got=table.shape
@@ -171,13 +171,13 @@ class FamilySums:
 
         Away from a minimum the derivatives of a loss may not be positive. Steps are then taken with the covariances, which are.
         """
-        found = self.conditions.equations
-        full = found.jacobian + self.curvature / self.conditions.weight
+        equations = self.conditions.equations
+        full = equations.jacobian + self.curvature / self.conditions.weight
         if is_loss:
-            full, found = (full + full.T) / 2, replace(found, loss=self.loss / self.conditions.weight)
-            if not (np.isfinite(full).all() and np.linalg.eigvalsh(full * np.outer(found.units, found.units))[0] > 0):
-                return found, False
-        return replace(found, jacobian=full), True
+            full, equations = (full + full.T) / 2, replace(equations, loss=self.loss / self.conditions.weight)
+            if not (np.isfinite(full).all() and np.linalg.eigvalsh(full * np.outer(equations.units, equations.units))[0] > 0):
+                return equations, False
+        return replace(equations, jacobian=full), True
 
 
 @dataclass(frozen=True)
@@ -196,9 +196,9 @@ class MatchFeatures:
         try:
             logs = self.family.map_for(self.x).log_probabilities(logits)
         except ValueError:  # parameters that the map refuses: a shorter step is tried
-            return self._nothing()
+            return self._zeros()
         if np.isnan(logs).any():
-            return self._nothing()
+            return self._zeros()
         p = np.exp(logs)
         features, observables = self.family.tables(logits, self.x)
         heavy = p * weights[:, None]
@@ -221,7 +221,7 @@ class MatchFeatures:
                 curvature[:, i] = weights @ (_mean(p, slope) - _at(slope, batch, rows))
         return FamilySums(conditions, curvature, -float(weights @ _at(logs[:, :, None], batch, rows)[:, 0]))
 
-    def _nothing(self) -> FamilySums:
+    def _zeros(self) -> FamilySums:
         """Sums that say that the conditions have no meaning here."""
         m = len(self.x)
         vector, matrix = np.full(m, np.nan), np.full((m, m), np.nan)
@@ -230,12 +230,12 @@ class MatchFeatures:
     def gaps_of(self, batch: Batch) -> HostArray:
         """The gaps of each row, (n, m)."""
         map_ = self.family.map_for(self.x)
-        found = []
+        gaps = []
         for rows in _pieces(batch, len(self.x)):
             logits = on_host(batch)[rows]
             _, observables = self.family.tables(logits, self.x)
-            found.append(_mean(map_.probabilities(logits), observables) - _at(observables, batch, rows))
-        return np.concatenate(found)
+            gaps.append(_mean(map_.probabilities(logits), observables) - _at(observables, batch, rows))
+        return np.concatenate(gaps)
 
 
 @dataclass(frozen=True)
@@ -260,15 +260,15 @@ class CheckFeatures:
 
     def _compare(self, logits: HostArray, features: HostArray, step: HostArray) -> None:
         before, after = (self.family.mapped(logits, self.x + sign * step / 2) for sign in (-1, 1))
-        change, told = after - before, _centre_rows(features @ step)
-        size = np.abs(change).max() + np.abs(told).max()
-        if not np.abs(change - told).max() <= 1e-6 * size + 1e-12 * np.abs(before).max():
+        change, expected = after - before, _centre_rows(features @ step)
+        size = np.abs(change).max() + np.abs(expected).max()
+        if not np.abs(change - expected).max() <= 1e-6 * size + 1e-12 * np.abs(before).max():
             raise InputError(
                 f"{self.family.name}.features",
                 (
                     "be the derivative of what the map of `map_for` returns by each parameter: a step changes the mapped "
-                    f"logits by up to {np.abs(change).max():.3g}, but by up to {np.abs(told).max():.3g} according to "
-                    f"`features`, and the two differ by up to {np.abs(change - told).max():.3g}"
+                    f"logits by up to {np.abs(change).max():.3g}, but by up to {np.abs(expected).max():.3g} according to "
+                    f"`features`, and the two differ by up to {np.abs(change - expected).max():.3g}"
                 ),
             )
 
@@ -306,8 +306,8 @@ def _mean(p: HostArray, table: HostArray) -> HostArray:
 def _at(table: HostArray, batch: Batch, rows: slice) -> HostArray:
     """The entries of the true classes of some rows of a batch, (n, m)."""
     labels = arrays.on_host(batch.labels)[rows]
-    found: HostArray = table[np.arange(len(table)), labels]
-    return found
+    at_labels: HostArray = table[np.arange(len(table)), labels]
+    return at_labels
 
 
 def _centre_rows(logits: HostArray) -> HostArray:

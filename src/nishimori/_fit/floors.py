@@ -82,8 +82,8 @@ def best_floor(samples: Samples) -> float:
 def floors_for(probabilities: HostArray) -> list[float]:
     """The floors to try, ascending, two at least. Those below all probabilities change nothing: the largest stands for all."""
     most = _LARGEST / probabilities.shape[1]
-    floors = [each for each in _FLOORS if each < most] + [most]
-    below = sum(each <= probabilities.min() for each in floors)
+    floors = [floor for floor in _FLOORS if floor < most] + [most]
+    below = sum(floor <= probabilities.min() for floor in floors)
     return floors[min(max(below - 1, 0), len(floors) - 2) :]
 
 
@@ -125,8 +125,8 @@ def _log_beta(logits: HostArray, labels: HostArray, weights: HostArray, start: f
 def _loss(logits: HostArray, labels: HostArray) -> HostArray:
     """The cross-entropy of each row."""
     drops = logits - logits.max(axis=1, keepdims=True)
-    found: HostArray = np.log(np.exp(drops).sum(axis=1)) - drops[np.arange(len(drops)), labels]
-    return found
+    losses: HostArray = np.log(np.exp(drops).sum(axis=1)) - drops[np.arange(len(drops)), labels]
+    return losses
 
 
 class _Collect:
@@ -142,19 +142,19 @@ class _Collect:
         self._parts: list[tuple[HostArray, ...]] = []
 
     def __call__(self, batch: Batch) -> int:
-        assert batch.given is not None, "only probabilities have a floor"
+        assert batch.probabilities is not None, "only probabilities have a floor"
         drawn = self._draw.random(batch.n_rows)
         codes = np.full(batch.n_rows, -1) if batch.clusters is None else batch.clusters.codes
-        part = (drawn, on_host(batch.given), on_host(batch.labels), on_host(batch.weights), codes)
-        self._parts.append(tuple(each[drawn < self._share] for each in part))
-        while sum(len(each[0]) for each in self._parts) > self._most:
+        part = (drawn, on_host(batch.probabilities), on_host(batch.labels), on_host(batch.weights), codes)
+        self._parts.append(tuple(column[drawn < self._share] for column in part))
+        while sum(len(kept[0]) for kept in self._parts) > self._most:
             self._share /= 2
-            self._parts = [tuple(each[part[0] < self._share] for each in part) for part in self._parts]
+            self._parts = [tuple(column[part[0] < self._share] for column in part) for part in self._parts]
         return 0
 
     def samples(self) -> Samples:
         """What was kept. Clusters are numbered as they come; without any, each row is its own."""
-        _, probabilities, labels, weights, codes = (np.concatenate(each) for each in zip(*self._parts, strict=True))
+        _, probabilities, labels, weights, codes = (np.concatenate(columns) for columns in zip(*self._parts, strict=True))
         if codes[0] < 0:
             return Samples(probabilities, labels, weights, np.arange(len(labels)))
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)

@@ -143,20 +143,20 @@ class _Spreads(NamedTuple):
     possible: float
 
 
-def _spreads(sums: GroupSums, known: HostArray, observable: Confidence | Energy) -> _Spreads:
-    slope = sums.slope[known]
-    steps, variances = sums.gap[known] / slope, sums.variance[known] / slope**2
+def _spreads(sums: GroupSums, determined: HostArray, observable: Confidence | Energy) -> _Spreads:
+    slope = sums.slope[determined]
+    steps, variances = sums.gap[determined] / slope, sums.variance[determined] / slope**2
     estimated = variance_between(steps, variances)
     used = estimated if isinstance(observable, Energy) else variance_limit(steps, variances, _LEVEL)
     return _Spreads(estimated, used, max(estimated, variance_limit(steps, variances, _ERROR_LEVEL)))
 
 
-def _possible(sums: GroupSums, known: HostArray, between: float) -> HostArray:
+def _possible(sums: GroupSums, determined: HostArray, between: float) -> HostArray:
     """How large the squared distance of each log T may well be: as all groups say, or the group itself if that is less."""
-    found = np.full(len(known), between)
-    steps, variances = sums.gap[known] / sums.slope[known], sums.variance[known] / sums.slope[known] ** 2
-    found[known] = np.minimum((np.abs(steps) + np.sqrt(variances)) ** 2, between)
-    return found
+    possible = np.full(len(determined), between)
+    steps, variances = sums.gap[determined] / sums.slope[determined], sums.variance[determined] / sums.slope[determined] ** 2
+    possible[determined] = np.minimum((np.abs(steps) + np.sqrt(variances)) ** 2, between)
+    return possible
 
 
 def _log_errors(sums: GroupSums, is_open: HostArray, possible: HostArray, used: float, common_error: float) -> HostArray:
@@ -166,12 +166,12 @@ def _log_errors(sums: GroupSums, is_open: HostArray, possible: HostArray, used: 
     square may be ``possible``, is missed, and the common log T has an error of its own.
     """
     own, squares = np.full(len(is_open), np.inf), sums.slope**2
-    known = ~is_open & (squares > 0)  # the square of a tiny slope is zero, as of a group at the end of its temperatures
-    own[known] = sums.variance[known] / squares[known]
+    determined = ~is_open & (squares > 0)  # the square of a tiny slope is zero, as of a group at the end of its temperatures
+    own[determined] = sums.variance[determined] / squares[determined]
     kept = used / (used + own)
     missed = (1 - kept) ** 2 * (possible + common_error**2)
-    found: HostArray = np.sqrt(np.where(kept > 0, kept**2 * np.where(known, own, 0.0), 0.0) + missed)
-    return found
+    errors: HostArray = np.sqrt(np.where(kept > 0, kept**2 * np.where(determined, own, 0.0), 0.0) + missed)
+    return errors
 
 
 @dataclass

@@ -86,7 +86,7 @@ class Overview:
 
 
 @dataclass(frozen=True)
-class Look:
+class OverviewPass:
     """The pass that gives an `Overview`."""
 
     terms: tuple[str, ...]
@@ -95,7 +95,7 @@ class Look:
         refuse_masks(batch.has_masks)
         s = log_odds(batch.double)
         terms = [_TERMS[name](s) for name in self.terms]
-        lows, highs = (np.array([float(best(each)) for each in terms]) for best in (batch.xp.min, batch.xp.max))
+        lows, highs = (np.array([float(best(term)) for term in terms]) for best in (batch.xp.min, batch.xp.max))
         return Overview(self._rows(batch, s, 0), self._rows(batch, s, 1), lows, highs)
 
     @staticmethod
@@ -138,7 +138,9 @@ class Regression:
     middle: float = 0.0
 
     @classmethod
-    def of(cls, terms: tuple[str, ...], seen: Overview, *, has_constant: bool, smoothing: tuple[float, float]) -> "Regression":
+    def from_overview(
+        cls, terms: tuple[str, ...], seen: Overview, *, has_constant: bool, smoothing: tuple[float, float]
+    ) -> "Regression":
         """The regression whose terms have the ranges that were seen."""
         if not has_constant:
             sizes = np.maximum(np.abs(seen.largest), np.abs(seen.least))
@@ -264,8 +266,8 @@ class Coefficients:
     @property
     def values(self) -> HostArray:
         """The coefficients of the functions themselves, that of the constant last."""
-        found: HostArray = self.regression.to_coefficients @ self.x
-        return found
+        coefficients: HostArray = self.regression.to_coefficients @ self.x
+        return coefficients
 
     @property
     def slopes(self) -> HostArray:
@@ -307,22 +309,22 @@ class LogisticSearch:
         start = np.zeros(regression.size)
         if regression.has_constant:
             start[-1] = log(self.seen.positive.weight / self.seen.negative.weight)
-        found = solve(lambda x: self.sums(regression, x).equations, start)
-        return Coefficients(regression, found.x, found.equations.jacobian, found.residual)
+        solution = solve(lambda x: self.sums(regression, x).equations, start)
+        return Coefficients(regression, solution.x, solution.equations.jacobian, solution.residual)
 
-    def loss(self, found: Coefficients) -> float:
+    def loss(self, coefficients: Coefficients) -> float:
         """The sum of the losses of all rows."""
-        return self.sums(found.regression, found.x).loss
+        return self.sums(coefficients.regression, coefficients.x).loss
 
-    def standard_errors(self, found: Coefficients, *, counts: bool) -> HostArray:
+    def standard_errors(self, coefficients: Coefficients, *, counts: bool) -> HostArray:
         """The standard errors of the coefficients, from the sandwich of sums over independent rows or clusters."""
-        if not found.regression.size:
+        if not coefficients.regression.size:
             return np.zeros(0)
         self.n_passes += 1
-        gaps_of = MeasureLoss(found.regression, found.x).gaps_of
+        gaps_of = MeasureLoss(coefficients.regression, coefficients.x).gaps_of
         weight = self.seen.negative.weight + self.seen.positive.weight
         products = gap_products(self.data, gaps_of, counts=counts) / weight**2
-        turn = found.regression.to_coefficients
-        covariance = turn @ sandwich(found.curvature, products) @ turn.T
+        turn = coefficients.regression.to_coefficients
+        covariance = turn @ sandwich(coefficients.curvature, products) @ turn.T
         errors: HostArray = np.sqrt(np.maximum(np.diag(covariance), 0))
         return errors

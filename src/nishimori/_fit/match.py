@@ -8,9 +8,8 @@ import numpy as np
 
 from nishimori._fit.roots import Root
 from nishimori._rows.rows import Rows
-from nishimori._sums.census import Census, warn_if_few, warn_of_zeros, what_decides
-from nishimori._sums.clusters import ClusterGaps
-from nishimori._sums.moments import GapSums, Measure, Moments
+from nishimori._sums.census import Census, reason_of_uncertainty, warn_if_few, warn_of_zeros
+from nishimori._sums.moments import ClusterGaps, GapSums, Measure, Moments
 from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
@@ -35,7 +34,7 @@ def refuse_uncertain(T: float, se: float | None, census: Census, *, by_loss: boo
     """Why a temperature is no result: its standard error is as large as itself. None where it is smaller, or not known."""
     if se is None or se < _REFUSED * T:
         return None
-    why, remedy = what_decides(census, by_loss=by_loss)
+    why, remedy = reason_of_uncertainty(census, by_loss=by_loss)
     size = f"T = {number_text(T, 3)} ± {number_text(se, 2)}"
     return NoTemperatureError(
         f"The data do not determine the temperature: in {size} the standard error is as large as T. {why}",
@@ -47,7 +46,7 @@ def refuse_uncertain(T: float, se: float | None, census: Census, *, by_loss: boo
 def warn_if_uncertain(T: float, se: float | None, census: Census, name: str, *, by_loss: bool) -> None:
     """Warn where the standard error of a temperature is more than half of it."""
     if se is not None and se >= _DOUBTFUL * T:
-        why, remedy = what_decides(census, by_loss=by_loss)
+        why, remedy = reason_of_uncertainty(census, by_loss=by_loss)
         size = f"T = {number_text(T, 3)} ± {number_text(se, 2)}"
         notice(f"The temperature of {name} is uncertain, {size}. {why} {remedy}", FewErrorsWarning)
 
@@ -75,12 +74,12 @@ class Joint:
     covariance: HostArray
 
     @classmethod
-    def of(cls, observables: Sequence[Observable], logs: Sequence[float], gaps: GapSums) -> "Joint | None":
+    def from_gaps(cls, observables: Sequence[Observable], logs: Sequence[float], gaps: GapSums) -> "Joint | None":
         """The log T of several observables and their covariance, from sums at or near the temperatures; None if not known."""
         measured = [item.observable for item in gaps.items]  # which need no hash
-        if any(each not in measured for each in observables):
+        if any(observable not in measured for observable in observables):
             return None
-        chosen = [measured.index(each) for each in observables]
+        chosen = [measured.index(observable) for observable in observables]
         slopes = np.array([_slope_at(exp(-log_T), gaps.items[i]) for i, log_T in zip(chosen, logs, strict=True)])
         if not (np.abs(slopes) > 0).all():
             return None
@@ -97,7 +96,7 @@ class Joint:
 def _slope_at(beta: float, moments: Moments) -> float:
     """The slope in log β of the sum of the gaps, from its derivatives a short step away."""
     step = beta - moments.betas[0]
-    slope, curvature, jerk, snap = (float(each[0]) for each in moments.derivatives)
+    slope, curvature, jerk, snap = (float(derivative[0]) for derivative in moments.derivatives)
     return beta * (slope + step * (curvature + step * (jerk / 2 + step * snap / 6)))
 
 
@@ -206,10 +205,10 @@ class Match:
         root = self.roots[position]
         if self.gaps is None or not isinstance(root, Root):
             return None
-        joint = Joint.of(self.observables[position : position + 1], [-root.x], self.gaps)
+        joint = Joint.from_gaps(self.observables[position : position + 1], [-root.x], self.gaps)
         return None if joint is None else exp(-root.x) * joint.log_error(0)
 
-    def judged(self) -> "Match":
+    def without_uncertain(self) -> "Match":
         """The match without temperatures that their own standard errors deny: the reason takes the place of each."""
         refused = (self._refusal(i) for i in range(len(self.roots)))
         return replace(self, roots=tuple(why or root for why, root in zip(refused, self.roots, strict=True)))
@@ -226,7 +225,7 @@ class Match:
         roots = [root for root in self.roots if isinstance(root, Root)]
         if self.gaps is None or len(roots) < len(self.roots):
             return None
-        return Joint.of(self.observables, [-root.x for root in roots], self.gaps)
+        return Joint.from_gaps(self.observables, [-root.x for root in roots], self.gaps)
 
     def with_counts(self) -> "Match":
         """The match with standard errors for which a weight of w stands for w independent rows."""
@@ -238,29 +237,35 @@ class Match:
         Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. Errors of
         independent rows need it where one row decides: its gap is almost zero at the root, but not a short step away.
         """
-        found = [(each, exp(root.x)) for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
-        if not found:
+        matched = [
+            (observable, exp(root.x))
+            for observable, root in zip(self.observables, self.roots, strict=True)
+            if isinstance(root, Root)
+        ]
+        if not matched:
             return self
-        return replace(self, gaps=gaps_at(data, found, counts=counts), n_passes=self.n_passes + 1, has_squares=True)
+        return replace(self, gaps=gaps_at(data, matched, counts=counts), n_passes=self.n_passes + 1, has_squares=True)
 
     def warn(self) -> None:
         """Say what makes the temperatures that were found uncertain."""
-        found = {
-            i: (each, exp(-root.x))
-            for i, (each, root) in enumerate(zip(self.observables, self.roots, strict=True))
+        matched = {
+            i: (observable, exp(-root.x))
+            for i, (observable, root) in enumerate(zip(self.observables, self.roots, strict=True))
             if isinstance(root, Root)
         }
-        if found and not warn_if_few(self.census):
-            for i, (each, T) in found.items():
-                warn_if_uncertain(T, self.standard_error(i), self.census, _name(each), by_loss=isinstance(each, Energy))
-        if any(isinstance(each, Energy) for each, _ in found.values()):
+        if matched and not warn_if_few(self.census):
+            for i, (observable, T) in matched.items():
+                warn_if_uncertain(
+                    T, self.standard_error(i), self.census, _name(observable), by_loss=isinstance(observable, Energy)
+                )
+        if any(isinstance(observable, Energy) for observable, _ in matched.values()):
             warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling", fits=True)
 
 
 def _name(observable: Observable) -> str:
     """What sentences call the method that matches an observable."""
-    known = {Confidence: "expectation consistency", Energy: "temperature scaling"}
-    return known.get(type(observable), type(observable).__name__)
+    names = {Confidence: "expectation consistency", Energy: "temperature scaling"}
+    return names.get(type(observable), type(observable).__name__)
 
 
 def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]], *, counts: bool) -> GapSums:

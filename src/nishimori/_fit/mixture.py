@@ -20,8 +20,8 @@ from nishimori._rows.rows import Rows
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray, row_max, row_sum
 from nishimori.errors import NotConvergedError
+from nishimori.maps.map import softmax_of_drops
 from nishimori.maps.mixture import log_components
-from nishimori.maps.softmax import softmax_of_drops
 
 N_COMPONENTS = 3
 """The softmax at the temperature, the softmax of the logits as they are, and the uniform distribution."""
@@ -67,7 +67,7 @@ class WeightSums:
 
 
 @dataclass(frozen=True, eq=False)
-class Weigh:
+class WeightPass:
     """The pass that sums the loss of a mixture with its derivatives by the weights of the components."""
 
     temperature: float
@@ -89,7 +89,7 @@ class MixtureRows:
     def __init__(self, batch: Batch, temperature: float) -> None:
         drops = batch.double - row_max(batch.double)
         self.batch, self.temperature, self.drops = batch, temperature, drops
-        at_label = [batch.at(each, batch.labels) for each in log_components(drops, temperature)]
+        at_label = [batch.at(logs, batch.labels) for logs in log_components(drops, temperature)]
         table = arrays.on_host(batch.xp.stack(at_label, axis=1))
         self.largest: HostArray = table.max(axis=1)  # as probabilities they might all be too small for float64
         self.relative: HostArray = np.exp(table - self.largest[:, None])
@@ -134,7 +134,7 @@ def best_weights(data: Rows, temperature: float) -> BestWeights:
     def read(weights: HostArray) -> WeightSums:
         nonlocal n_passes
         n_passes += 1
-        return data.gather(Weigh(temperature, weights))
+        return data.gather(WeightPass(temperature, weights))
 
     weights = np.full(N_COMPONENTS, 1 / N_COMPONENTS)
     sums = read(weights)
@@ -169,12 +169,12 @@ def _lower(
     share = 1.0
     while share > _SHORTEST:
         there = goal if share == 1 else weights + share * (goal - weights)  # the zeros of the goal are exact
-        found = read(there)
-        missed = (found.ratios[there == 0] > _MISSED * found.weight).any()
-        if found.loss <= sums.loss + 1e-4 * share * slope and not missed:
-            return there, found
+        read_there = read(there)
+        missed = (read_there.ratios[there == 0] > _MISSED * read_there.weight).any()
+        if read_there.loss <= sums.loss + 1e-4 * share * slope and not missed:
+            return there, read_there
         if abs(slope) < 1e-12 * abs(sums.loss):  # the loss is as low as rounding can show, but the conditions can say more
-            return (there, found) if _residual(there, found) < _residual(weights, sums) else None
+            return (there, read_there) if _residual(there, read_there) < _residual(weights, sums) else None
         share = _ALMOST if share == 1 else share / 2
     return None
 
@@ -198,11 +198,11 @@ def _on_face(free: list[int], weights: HostArray, slopes: HostArray, curvature: 
     size = len(free)
     matrix = np.block([[curvature[np.ix_(free, free)], np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
     right = np.append((curvature @ weights - slopes)[free], 1.0)
-    found = np.zeros(N_COMPONENTS)
+    best = np.zeros(N_COMPONENTS)
     # The shortest solution if there are many: at T = 1 the first two components are the same.
-    found[free] = np.linalg.lstsq(matrix, right, rcond=1e-14)[0][:size]
-    found /= found.sum()
-    return found
+    best[free] = np.linalg.lstsq(matrix, right, rcond=1e-14)[0][:size]
+    best /= best.sum()
+    return best
 
 
 # With a larger condition number of the derivatives, rounding decides about the errors.

@@ -91,37 +91,37 @@ def solve(function: Callable[[HostArray], Equations], start: HostArray, *, enoug
         If there is none, or if two unknowns have the same effect.
     """
     x = np.array(start, dtype=float)
-    here, n_passes = function(x), 1
+    equations, n_passes = function(x), 1
     while True:
-        inverse = _Inverse(here)
-        step = inverse.step(here.gaps)
+        inverse = _Inverse(equations)
+        step = inverse.step(equations.gaps)
         length = inverse.length(step)
-        if (np.abs(here.gaps) <= here.noise).all() or length <= enough:
-            return Solution(x, float(np.abs(here.gaps).max()), n_passes, here)
+        if (np.abs(equations.gaps) <= equations.noise).all() or length <= enough:
+            return Solution(x, float(np.abs(equations.gaps).max()), n_passes, equations)
         share = 1.0
         while True:
             if n_passes == LIMIT:
-                raise _not_converged(here, n_passes)
+                raise _not_converged(equations, n_passes)
             there, n_passes = function(x + share * step), n_passes + 1
             left = inverse.length(inverse.step(there.gaps))
-            if left <= (1 - share / 4) * length or _is_lower(here, there, share * step):
+            if left <= (1 - share / 4) * length or _is_lower(equations, there, share * step):
                 break
             if share < _SHORTEST or length <= _CLOSE:
                 if length <= _CLOSE:  # rounding is larger than it was said to be
-                    return Solution(x, float(np.abs(here.gaps).max()), n_passes, here)
-                raise _not_converged(here, n_passes)
+                    return Solution(x, float(np.abs(equations.gaps).max()), n_passes, equations)
+                raise _not_converged(equations, n_passes)
             # What is left grows as the square of the step, which gives the best share; the limits keep it sensible.
             bend = max(left - (1 - share) * length, 0.0) / share**2
             share *= min(max(length / (2 * bend * share) if bend > 0 else 0.5, 0.1), 0.5) if np.isfinite(left) else 0.1
-        x, here = x + share * step, there
+        x, equations = x + share * step, there
 
 
-def _is_lower(here: Equations, there: Equations, step: HostArray) -> bool:
+def _is_lower(before: Equations, there: Equations, step: HostArray) -> bool:
     """Whether a step has lowered the loss enough, if there is one."""
-    if here.loss is None or there.loss is None:
+    if before.loss is None or there.loss is None:
         return False
-    promised = -float(here.gaps @ step)
-    return promised > 0 and here.loss - there.loss >= _ENOUGH_LOWER * promised
+    promised = -float(before.gaps @ step)
+    return promised > 0 and before.loss - there.loss >= _ENOUGH_LOWER * promised
 
 
 class _Inverse:
@@ -155,9 +155,9 @@ class _Inverse:
         return float(np.sqrt(np.mean((step / self.units) ** 2)))
 
 
-def _not_converged(here: Equations, n_passes: int) -> NotConvergedError:
+def _not_converged(equations: Equations, n_passes: int) -> NotConvergedError:
     return NotConvergedError(
-        f"The search did not converge in {n_passes} passes: the largest gap is {np.abs(here.gaps).max():.3g}. The usual "
+        f"The search did not converge in {n_passes} passes: the largest gap is {np.abs(equations.gaps).max():.3g}. The usual "
         "cause is that the conditions have no finite solution, as when a class never occurs or when the parameters separate "
         "right from wrong answers perfectly."
     )

@@ -37,14 +37,14 @@ def _variance_at(estimates: HostArray, variances: HostArray, target: float, cent
     """The τ² at which Q is ``target``, at least 0."""
     if not len(estimates):
         return 0.0
-    found = 0.0
+    variance = 0.0
     for _ in range(_MOST_STEPS):
-        weights = 1 / (variances + found)
+        weights = 1 / (variances + variance)
         # Relative to their sum, which may overflow where a group is known much better than others.
         mean = float(estimates @ (weights / weights.sum())) if centre is None else centre
         squares = weights * (estimates - mean) ** 2
         excess, slope = float(squares.sum()) - target, float((weights * squares).sum())
-        if excess <= 0 or excess <= _PRECISION * found * slope:
+        if excess <= 0 or excess <= _PRECISION * variance * slope:
             break
-        found += excess / slope
-    return found
+        variance += excess / slope
+    return variance

@@ -28,8 +28,7 @@ from nishimori._fit.match import FitInfo, Match
 from nishimori._fit.roots import Point, Root, Roots, drive, increasing_root
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, refuse_counted_clusters
-from nishimori._sums.census import Census, Count
-from nishimori._sums.evenness import MeasureEvenness
+from nishimori._sums.census import Census, Count, MeasureEvenness
 from nishimori._sums.moments import GapSums, Measure, Moments, log_scale
 from nishimori._sums.observables import Confidence, Observable, TopN
 from nishimori._sums.passes import together
@@ -53,7 +52,7 @@ _PASSES_FOR_A_START = 12
 _USUAL_PASSES = 3
 
 # The log β at which a search starts if nothing is known: at T = 1.5, because networks tend to be overconfident.
-_ANYWHERE = -log(1.5)
+_DEFAULT_LOG_BETA = -log(1.5)
 
 # Where the mean of an observable that may not be monotone is looked at: three decades of T to either side of the start.
 _GRID = np.geomspace(1e-3, 1e3, 25)
@@ -92,17 +91,17 @@ def match(
     for w independent rows.
     """
     options: dict[str, Any] = {"right": right, "starts": starts, "label_name": label_name, "counts": counts}
-    return _without_rounding(data, find_roots(data, *observables, **options).judged())
+    return _without_rounding(data, find_roots(data, *observables, **options).without_uncertain())
 
 
-def _without_rounding(data: Rows, found: Match) -> Match:
+def _without_rounding(data: Rows, matched: Match) -> Match:
     """The match without temperatures so low that the rounding of logits would decide; a pass, where that may be so."""
-    lowest = min((exp(-root.x) for root in found.roots if isinstance(root, Root)), default=inf)
+    lowest = min((exp(-root.x) for root in matched.roots if isinstance(root, Root)), default=inf)
     if lowest > _SUSPECT or not rounding_decides(data, lowest):
-        return found
+        return matched
     why = "the logits of most rows are equal up to rounding, so they say nothing about T."
     error = NoTemperatureError(f"No temperature fits: {why}", "Check the model's output.", end="flat")
-    return replace(found, roots=tuple(error if isinstance(root, Root) else root for root in found.roots))
+    return replace(matched, roots=tuple(error if isinstance(root, Root) else root for root in matched.roots))
 
 
 @question("has no rows to look at")
@@ -143,11 +142,11 @@ def find_roots(
     counts: bool = False,
 ) -> Match:
     """What `match` finds, with all temperatures, however uncertain: for searches of more parameters that only start there."""
-    found = Search(data, observables, right or Confidence(), label_name).run(starts)
+    matched = Search(data, observables, right or Confidence(), label_name).run(starts)
     refuse_counted_clusters(data, counts=counts)
-    if data.has_clusters or not found.has_squares:
-        return found.at_roots(data, counts=counts)
-    return found.with_counts() if counts else found
+    if data.has_clusters or not matched.has_squares:
+        return matched.at_roots(data, counts=counts)
+    return matched.with_counts() if counts else matched
 
 
 class Search:
@@ -174,7 +173,7 @@ class Search:
             # Answers of different observables are close to each other, and a sample may have only one of them.
             anywhere = _middle(begin) if begin else self._rough_start()
             begin = dict.fromkeys(range(len(self.observables)), anywhere) | begin
-        begin = _meet(begin, _ONE)
+        begin = _merge_close_starts(begin, _ONE)
         searches = {
             i: increasing_root(start, precision=_EXACT if self.observables[i]._is_monotone else 0.0)
             for i, start in begin.items()
@@ -188,12 +187,12 @@ class Search:
         if sample is None:
             return {}
         try:
-            found = sample.call_with_rows(SampleSearch(self.observables))
+            starts = sample.call_with_rows(SampleSearch(self.observables))
         except InputError:
             return {}  # the exact pass will say which row is wrong
         if sample is self.data:
-            self.n_passes += found.n_passes
-        return found.log_betas
+            self.n_passes += starts.n_passes
+        return starts.log_betas
 
     def _rough_start(self) -> float:
         """A log β of the right order of magnitude."""
@@ -208,23 +207,25 @@ class Search:
             )
         return -float(scale.value)
 
-    def _measure(self, wanted: Mapping[int, float], found: Roots[int]) -> dict[int, Point | NishimoriError]:
+    def _measure(self, wanted: Mapping[int, float], roots: Roots[int]) -> dict[int, Point | NishimoriError]:
         """What the searches want to know, from one exact pass. Observables that have a root already are measured there.
 
         So the last pass has all of them at or near their roots, and says how they vary together.
         """
         judged = {i for i in wanted if self._is_due(i)}
-        self._places = {i: each.x for i, each in found.items() if isinstance(each, Root)} | dict(wanted)
+        self._places = {i: root.x for i, root in roots.items() if isinstance(root, Root)} | dict(wanted)
         betas = {
             i: (exp(x), *(_betas_to_judge(self.observables[i], x) if i in judged else ())) for i, x in self._places.items()
         }
-        measure = Measure(tuple((self.observables[i], each) for i, each in betas.items()))
+        measure = Measure(tuple((self.observables[i], own) for i, own in betas.items()))
         if self._census is None:
             self._gaps, self._census = self._read(measure, self._count)
         else:
             (self._gaps,) = self._read(measure)
         self._unjudged -= judged
-        return {i: self._answer(each, i in judged) for i, each in zip(betas, self._gaps.items, strict=True) if i in wanted}
+        return {
+            i: self._answer(moments, i in judged) for i, moments in zip(betas, self._gaps.items, strict=True) if i in wanted
+        }
 
     def _read(self, *passes: Any) -> tuple[Any, ...]:
         """What several passes give, from one pass over all rows."""
@@ -247,9 +248,9 @@ class Search:
 
     def _match(self, roots: Mapping[int, Root | NishimoriError]) -> Match:
         assert self._census is not None, "the first answer to a search counts the rows"
-        found = tuple(_root_or_error(observable, roots[i]) for i, observable in enumerate(self.observables))
-        gaps, has_squares = self._gaps_at({i: root for i, root in enumerate(found) if isinstance(root, Root)})
-        return Match(self.observables, found, self._census, self.n_passes, gaps, has_squares)
+        answers = tuple(_root_or_error(observable, roots[i]) for i, observable in enumerate(self.observables))
+        gaps, has_squares = self._gaps_at({i: root for i, root in enumerate(answers) if isinstance(root, Root)})
+        return Match(self.observables, answers, self._census, self.n_passes, gaps, has_squares)
 
     def _gaps_at(self, roots: Mapping[int, Root]) -> tuple[GapSums | None, bool]:
         """The gaps of the last pass, continued to the roots, and whether squares of gaps are accurate there."""
@@ -277,8 +278,8 @@ class SampleSearch:
 
     def __call__(self, rows: Rows) -> SampleAnswers:
         begin = self._answers_of_part(rows)
-        anywhere = _middle(begin) if begin else _ANYWHERE
-        begin = _meet(dict.fromkeys(range(len(self.observables)), anywhere) | begin, _ROUGHLY_ONE)
+        anywhere = _middle(begin) if begin else _DEFAULT_LOG_BETA
+        begin = _merge_close_starts(dict.fromkeys(range(len(self.observables)), anywhere) | begin, _ROUGHLY_ONE)
         n_passes = 0
 
         def measure(wanted: Mapping[int, float], _: Roots[int]) -> dict[int, Point | NishimoriError]:
@@ -287,11 +288,11 @@ class SampleSearch:
                 return {i: NotConvergedError("The sample gives no start.") for i in wanted}
             n_passes += 1
             gaps = rows.gather(Measure(tuple((self.observables[i], (exp(x),)) for i, x in wanted.items()), exact=False))
-            return {i: in_log_beta(each) for i, each in zip(wanted, gaps.items, strict=True)}
+            return {i: in_log_beta(moments) for i, moments in zip(wanted, gaps.items, strict=True)}
 
         roots = drive({i: increasing_root(start, precision=_ROUGH) for i, start in begin.items()}, measure)
-        found = {i: _root_or_error(self.observables[i], root) for i, root in roots.items()}
-        return SampleAnswers({i: root.x for i, root in found.items() if isinstance(root, Root)}, n_passes)
+        answers = {i: _root_or_error(self.observables[i], root) for i, root in roots.items()}
+        return SampleAnswers({i: root.x for i, root in answers.items() if isinstance(root, Root)}, n_passes)
 
     def _answers_of_part(self, rows: Rows) -> dict[int, float]:
         size = (rows.n_rows or 0) // _SHARE
@@ -303,7 +304,7 @@ def _middle(places: Mapping[int, float]) -> float:
     return (min(places.values()) + max(places.values())) / 2
 
 
-def _meet(places: Mapping[int, float], within: float) -> dict[int, float]:
+def _merge_close_starts(places: Mapping[int, float], within: float) -> dict[int, float]:
     """All places in their middle, if they are this close to each other: one exponential then serves all observables."""
     is_one = max(places.values()) - min(places.values()) <= within
     return dict.fromkeys(places, _middle(places)) if is_one else dict(places)
@@ -313,7 +314,9 @@ def in_log_beta(moments: Moments) -> Point:
     """The mean gap and its derivatives in log β."""
     (beta,) = moments.betas
     # One factor after the other: a power of an extreme β would overflow.
-    d1, d2, d3, d4 = (reduce(mul, [beta] * j, each.item() / moments.weight) for j, each in enumerate(moments.derivatives, 1))
+    d1, d2, d3, d4 = (
+        reduce(mul, [beta] * j, derivative.item() / moments.weight) for j, derivative in enumerate(moments.derivatives, 1)
+    )
     return Point(
         value=moments.gap.item(),
         slope=d1,

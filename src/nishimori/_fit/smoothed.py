@@ -123,7 +123,7 @@ class _Widest:
     difference: float
 
     def __add__(self, other: "_Widest") -> "_Widest":
-        return max(self, other, key=lambda each: each.difference)
+        return max(self, other, key=lambda one: one.difference)
 
 
 def _widest(batch: Batch) -> _Widest:
@@ -165,8 +165,8 @@ class _Bisection:
     def gap(self, x: float) -> float:
         """How far the model's mean lies above that of the smoothed labels."""
         self.n_passes += 1
-        found = self._data.gather(Measure(((self._observable, (exp(x),)),))).items[0].gap
-        return float(found.item()) + self._shift
+        gap = self._data.gather(Measure(((self._observable, (exp(x),)),))).items[0].gap
+        return float(gap.item()) + self._shift
 
     def zero(self, low: float) -> float | None:
         """Where the gap is zero; ``low`` if it is positive there already, and None if it is positive nowhere."""

@@ -111,10 +111,10 @@ class Temperatures(Displayed):
         return getattr(self.ec_error, "end", None)
 
     @classmethod
-    def of(cls, matched: Match) -> "Temperatures":
+    def from_match(cls, matched: Match) -> "Temperatures":
         """The temperatures that a search found; its first observables must be those of EC and TS."""
-        found = dict(zip(BUILT_IN, matched.roots, strict=False))
-        ec, ts = found["ec"], found["ts"]
+        roots = dict(zip(BUILT_IN, matched.roots, strict=False))
+        ec, ts = roots["ec"], roots["ts"]
         return cls(
             ec=exp(-ec.x) if isinstance(ec, Root) else None,
             ts=exp(-ts.x) if isinstance(ts, Root) else None,
@@ -170,13 +170,14 @@ def temperatures(
     return replace(_at_least_one(temperatures_of(data, counts=(data.counts or bool(options.get("counts"))))), floor=data.floor)
 
 
-def _at_least_one(found: Temperatures) -> Temperatures:
+def _at_least_one(temperatures: Temperatures) -> Temperatures:
     """The result, unless there is neither temperature."""
-    if all(each is None for each in (found.ec, found.ts, found.ec_bounds, found.ts_bounds)):
+    if all(value is None for value in (temperatures.ec, temperatures.ts, temperatures.ec_bounds, temperatures.ts_bounds)):
         raise NoTemperatureError(
-            f"Expectation consistency: {found.why_no_ec} Temperature scaling: {found.why_no_ts}", end=found.end or "flat"
+            f"Expectation consistency: {temperatures.why_no_ec} Temperature scaling: {temperatures.why_no_ts}",
+            end=temperatures.end or "flat",
         )
-    return found
+    return temperatures
 
 
 @question("has no rows to fit temperatures to")
@@ -188,4 +189,4 @@ def temperatures_of(
     matched = match(data, *BUILT_IN.values(), starts=begin, counts=counts)
     if warn:
         matched.warn()
-    return Temperatures.of(matched)
+    return Temperatures.from_match(matched)

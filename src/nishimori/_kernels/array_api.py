@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from nishimori._kernels.block import PowerSums
+from nishimori._kernels.sums import PowerSums
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, namespace
 

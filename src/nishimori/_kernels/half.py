@@ -10,7 +10,7 @@ from math import inf
 
 import numpy as np
 
-from nishimori._kernels.block import PowerSums, doublings
+from nishimori._kernels.sums import PowerSums, doublings
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 
@@ -36,12 +36,12 @@ def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSu
         numbers = np.bincount(row, minlength=N_VALUES)
         (present,) = np.nonzero(numbers)
         present = present[values[present] > -inf]  # masked classes have no weight
-        found, numbers = values[present], numbers[present].astype(np.float64)
-        largest = found.argmax()
-        patterns = present[found == found[largest]]  # two if the largest is zero, which may have a sign
-        peak[i], top[i] = found[largest], np.logical_or.reduce([row == each for each in patterns]).argmax()
+        distinct, numbers = values[present], numbers[present].astype(np.float64)
+        largest = distinct.argmax()
+        patterns = present[distinct == distinct[largest]]  # two if the largest is zero, which may have a sign
+        peak[i], top[i] = distinct[largest], np.logical_or.reduce([row == pattern for pattern in patterns]).argmax()
         numbers[largest] -= 1
-        _fill(found - found[largest], numbers, betas, sums[:, :, i])
+        _fill(distinct - distinct[largest], numbers, betas, sums[:, :, i])
     return PowerSums(peak, top, sums)
 
 

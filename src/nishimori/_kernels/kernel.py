@@ -2,8 +2,12 @@
 
 A kernel is one function, `power_sums`: it takes logits (n, k), some β and an order, and gives Σ d^j exp(βd) over the classes
 of each row, d being the distance from the row's largest logit. Everything that nishimori measures follows from these sums.
-`kernel_for` chooses the kernel of a data set, and `row_sums` has what others call; nobody else knows which one runs. The
-environment variable ``NISHIMORI_KERNEL`` overrules the choice by name.
+`kernel_for` chooses the kernel of a data set; the environment variable ``NISHIMORI_KERNEL`` overrules the choice by name.
+
+This module is what other folders call, and nothing outside this folder knows which kernel runs. `row_sums` gives sums over the
+classes of each row, which `Predictions` are made of, and `block_sums` those over rows too, where the kernel of the batch can do
+that. `score_totals`, `group_totals` and `node_sums` are further sums over rows that some kernels make at once, for scorecards,
+temperatures per group and sketches; where they return None, or are not offered, the same follows from `row_sums`.
 """
 
 import os
@@ -13,13 +17,13 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from math import inf
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from nishimori._kernels import array_api, native
-from nishimori._kernels.block import BlockSums, PowerSums
-from nishimori._kernels.node_sums import NodeSums
+from nishimori._kernels.sums import SCORES, BinTotals, BlockSums, NodeSums, PowerSums, ScoreTotals, doublings
+from nishimori._rows.batch import Batch
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
@@ -99,8 +103,10 @@ class Kernel:
         """
         is_usual = all(0 < beta < inf for beta in betas) or arrays.is_half(logits)
         if top_n > 1 or not is_usual:
-            return array_api.power_sums(logits, betas, order, top_n)
-        return self.own(logits, betas, order)
+            sums = array_api.power_sums(logits, betas, order, top_n)
+        else:
+            sums = self.own(logits, betas, order)
+        return sums._replace(betas=tuple(betas))
 
     def block_sums(
         self, logits: Array, labels: Array, weights: Array, beta_ec: float, beta_ts: float, *, exact: bool
@@ -112,14 +118,14 @@ class Kernel:
         """
         if self.fused is None or not (0 < beta_ec < inf and 0 < beta_ts < inf):
             return None
-        return BlockSums.of(self.fused(logits, labels, weights, beta_ec, beta_ts, exact=exact))
+        return BlockSums.from_numbers(self.fused(logits, labels, weights, beta_ec, beta_ts, exact=exact))
 
 
 @cache
 def kernel_named(name: str) -> Kernel:
     """The kernel of this name. What it needs is imported when it is first used."""
     module = import_module(f"nishimori._kernels.{name}")
-    optional = {"fused": "block_sums"} | {each: each for each in ("score_sums", "node_sums", "takes_unchecked", "takes_half")}
+    optional = {"fused": "block_sums"} | {part: part for part in ("score_sums", "node_sums", "takes_unchecked", "takes_half")}
     return Kernel(name, module.power_sums, **{k: getattr(module, v) for k, v in optional.items() if hasattr(module, v)})
 
 
@@ -165,3 +171,190 @@ def _is_installed(package: str) -> bool:
 def _triton_version() -> tuple[int, ...]:
     # Several distributions hold this package, so that their metadata would have to be searched for.
     return tuple(int(part) for part in import_module("triton").__version__.split(".")[:2])
+
+
+# --- what a batch asks of its kernel: answers are values, and nothing is written into the batch ----------------------------
+
+
+def kernel_of(batch: Batch) -> Kernel:
+    """The kernel for the rows of a batch."""
+    return kernel_for(batch.logits)
+
+
+def row_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> PowerSums:
+    """Σ d^j exp(βd) over the classes outside the ``top_n`` largest, for j from 0 to ``order``.
+
+    With ``exact`` they are computed in float64, else in the precision of the logits. Those of `stored` logits always are.
+    """
+    listed = sums_over_columns(batch, betas, order, top_n, exact=exact)
+    if batch.has_all_classes:
+        return listed
+    return listed._replace(sums=listed.sums + batch.other_sums(listed.peak, betas, order))
+
+
+def sums_over_columns(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> PowerSums:
+    """The `row_sums` over the classes that have a column of their own, and no others."""
+    kernel = kernel_of(batch)
+    if batch.stored is not None and top_n == 1 and kernel.takes_half(batch.stored):
+        logits = batch.stored
+    else:
+        logits = batch.double if _in_double(betas, exact) else batch.logits
+    return kernel.power_sums(logits, betas, order, top_n)
+
+
+def reads_stored(batch: Batch) -> bool:
+    """Whether sums come from logits of half precision as they are stored: in float64, and for every β."""
+    return batch.stored is not None and kernel_of(batch).takes_half(batch.stored)
+
+
+def block_sums(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> BlockSums | None:
+    """The sums of a pair of observables, where the kernel can do without a number per row; see `pair_sums`."""
+    if not is_plain(batch):
+        return None
+    exact = _in_double((beta_ec, beta_ts), exact)
+    return kernel_of(batch).block_sums(as_stored(batch), batch.labels, batch.weights, beta_ec, beta_ts, exact=exact)
+
+
+def takes_unchecked(batch: Batch) -> bool:
+    """Whether `block_sums` reads all of these rows at once, and notices what a check would refuse."""
+    return kernel_of(batch).takes_unchecked(batch.logits)
+
+
+def as_stored(batch: Batch) -> Array:
+    """The logits that sums are computed from."""
+    return batch.stored if reads_stored(batch) else batch.logits
+
+
+def is_plain(batch: Batch) -> bool:
+    """Whether logits and labels say all: the order of classes is that of the logits, and each class has a column."""
+    return batch.probabilities is None and batch.predicted is None and batch.has_all_classes
+
+
+def _in_double(betas: Sequence[float], exact: bool) -> bool:
+    return exact or not all(LEAST_SINGLE < beta < 1 / LEAST_SINGLE for beta in betas)
+
+
+def gives_node_sums(batch: Batch) -> bool:
+    """Whether `node_sums` can read these rows, if no logit and no label has to be checked first."""
+    kernel = kernel_of(batch)
+    if kernel.node_sums is None or not is_plain(batch):
+        return False
+    # On the host, half precision is counted; see `half`.
+    return kernel.name == "triton" or (computes_in_c(batch.logits) and not reads_stored(batch))
+
+
+def node_sums(batch: Batch, nodes: Sequence[float], beyond: Sequence[float], n_bins: int, bin_scale: float) -> NodeSums | None:
+    """What a sketch keeps of rows, where the kernel can do without a number per row and node.
+
+    None if it cannot, or if it has found a number that has to be masked or checked. Rows of weight zero may hold anything.
+    """
+    own = kernel_of(batch).node_sums
+    if own is None or not gives_node_sums(batch) or batch.masked:
+        return None
+    return own(as_stored(batch), batch.labels, batch.weights, nodes, beyond, n_bins, bin_scale)
+
+
+# --- sums of the usual scores over rows and per bin, where a kernel makes them without a number per row --------------------
+
+# The C kernel does, in float64, and Triton, in float32, which gives metrics to 1e-6. For all else `Predictions` have the
+# numbers of each row.
+
+# `score_totals` takes an exponential per class and β. Sums of powers of one exponential serve a chain of β, each twice the one
+# before, and then every row takes some time for each β: with this many classes, and this many β per chain, less in all.
+_MANY_CLASSES, _MANY_DOUBLINGS = 512, 3
+
+# The square of a weight of this β, and its inverse, are far from the ends of float64.
+_LEAST = 1e-100
+
+# The time of a device is proportional to the number of bins.
+_MOST_BINS_ON_DEVICE = 128
+
+
+def sums_scores(batch: Batch, betas: Sequence[float], n_bins: int, *, positive: bool = False) -> bool:
+    """Whether `score_totals` takes these rows at all of these β, and is the fastest way.
+
+    They need not be checked unless they are float64 on a device. ``positive`` if sums of the second of two classes are wanted.
+    """
+    least, largest = min(betas, default=1.0), max(betas, default=1.0)
+    if is_read_in_c(batch.logits, least, largest):
+        return batch.n_classes < _MANY_CLASSES or _MANY_DOUBLINGS * len(doublings(betas)) > len(betas)
+    kernel = kernel_of(batch)
+    if positive or kernel.name != "triton" or not (is_plain(batch) and least > LEAST_SINGLE and largest < 1 / LEAST_SINGLE):
+        return False
+    is_table = kernel.takes_unchecked(as_stored(batch)) or arrays.dtype_name(batch.logits) == "float64"
+    return is_table and n_bins <= _MOST_BINS_ON_DEVICE
+
+
+def sums_blocks(batch: Batch) -> bool:
+    """Whether blocks that were checked are summed here, too: on a device, where numbers per row would have to be copied."""
+    return kernel_of(batch).name == "triton" and not batch.masked
+
+
+def is_read_in_c(logits: Array, least: float, largest: float) -> bool:
+    """Whether the C kernel takes these logits, and any β from ``least`` to ``largest``."""
+    return _LEAST < least <= largest < 1 / _LEAST and computes_in_c(logits)
+
+
+def score_totals(
+    batch: Batch, beta: float, inner: HostArray, positive: HostArray | None = None, *, counts: bool
+) -> ScoreTotals | None:
+    """The sums of all rows of a batch, which may have weight zero; None if there is something to check or to mask.
+
+    Bins have the edges ``inner`` between them; a confidence on an edge counts in the bin below. ``positive`` are those of the
+    probability of the second of two classes; None to leave it out.
+    """
+    arguments = as_stored(batch), batch.labels, batch.weights, beta, inner
+    if computes_in_c(batch.logits):
+        sums, bins, is_unusual = native.score_sums(*arguments, positive, counts=counts)
+    else:
+        own = kernel_of(batch).score_sums
+        assert own is not None, "which is asked before"
+        sums, bins, is_unusual = own(*arguments, counts=counts)
+    weight, units, *_ = sums.tolist()
+    if is_unusual or not units > 0:
+        return None
+    totals, means, scatter = sums[2:].reshape(3, len(SCORES))
+    n_rows = batch.n_rows if batch.weights is None else int(batch.xp.count_nonzero(batch.weights))
+    n_bins = len(inner) + 1
+    further = None if positive is None else BinTotals(*bins[n_bins:].T.copy())
+    return ScoreTotals(n_rows, weight, units, totals, means, scatter, BinTotals(*bins[:n_bins].T.copy()), further)
+
+
+# --- sums over groups with a β of their own; only the C kernel makes them, in float64 --------------------------------------
+
+Method = Literal["ec", "ts"]
+"""Whose gap is summed: that of expectation consistency, or of temperature scaling."""
+
+
+def sums_groups(batch: Batch, betas: HostArray) -> bool:
+    """Whether `group_totals` takes these rows, which need not be checked, at these β."""
+    return is_read_in_c(batch.logits, float(betas.min()), float(betas.max()))
+
+
+def group_totals(batch: Batch, codes: HostArray | None, betas: HostArray, method: Method, *, counts: bool) -> HostArray | None:
+    """Six sums of each group, (6, groups), of rows that may have weight zero; None if there is something to check or to mask.
+
+    They are the number of rows, Σw, Σw·gap, Σw·slope, Σu·variance and Σu·gap², as `nishimori._sums.groups.GroupSums` has them.
+    Without ``codes``, the group of a row is its top class.
+    """
+    sums, is_unusual = native.group_sums(batch.logits, batch.labels, batch.weights, codes, betas, method, counts=counts)
+    return None if is_unusual else sums.T
+
+
+# --- the softmax of rows in one call, which only the C kernel has; `maps.map` has it in array operations -------------------
+
+
+class Softmax(NamedTuple):
+    """The probabilities of rows, and whether some logit is NaN, infinite or too large.
+
+    -inf masks a class, and its probability is zero. The rows of all others of these are not probabilities.
+    """
+
+    probabilities: HostArray
+    is_unusual: bool
+
+
+def softmax(logits: Array, beta: float) -> Softmax | None:
+    """The softmax of ``beta * logits`` in the precision of the logits; None where no kernel computes it."""
+    is_usual = LEAST_SINGLE < beta < 1 / LEAST_SINGLE
+    return Softmax(*native.softmax(logits, beta)) if is_usual and computes_in_c(logits) else None

@@ -22,9 +22,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nishimori._kernels.block import PowerSums, doublings
 from nishimori._kernels.half import takes_half
-from nishimori._kernels.node_sums import NodeSums
+from nishimori._kernels.sums import NodeSums, PowerSums, doublings
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
@@ -138,8 +137,8 @@ def _function(name: str, of_variant: str) -> Any:
 
 def _call(name: str, *arguments: Any) -> bool:
     """Whether some logit or label has to be checked."""
-    given = (each.ctypes.data if isinstance(each, np.ndarray) else each for each in arguments)
-    returned = _function(name, variant())(*given)
+    converted = (argument.ctypes.data if isinstance(argument, np.ndarray) else argument for argument in arguments)
+    returned = _function(name, variant())(*converted)
     if returned == _NO_MEMORY:
         raise MemoryError
     return bool(returned)
@@ -190,7 +189,7 @@ def _exp_plan(betas: tuple[float, ...], dtype: "np.dtype[Any]", doubling: bool) 
     places = np.asarray([usual[i] for chain in chains for i in chain], np.int64)
     kept = ends, places, at_zero, at_infinity, factors
     sizes = len(chains), len(regular), len(at_zero), len(at_infinity)
-    plan = _PlanInC(*sizes, cast(terms, c_void_p), *(each.ctypes.data for each in kept))
+    plan = _PlanInC(*sizes, cast(terms, c_void_p), *(array.ctypes.data for array in kept))
     return _ExpPlan(dtype == _DOUBLE, cast(byref(plan), c_void_p), (plan, terms, *kept))
 
 
@@ -278,13 +277,13 @@ def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSu
     def work(rows: slice) -> PowerSums:
         n, n_classes = rows.stop - rows.start, logits.shape[1]
         dtype = _SINGLE if is_half else _dtype(logits)
-        found = PowerSums(np.empty(n, dtype), np.empty(n, np.int64), np.empty((len(betas), order + 1, n)))
+        results = np.empty(n, dtype), np.empty(n, np.int64), np.empty((len(betas), order + 1, n))
         if is_half:
-            _call("half_power_sums", *_half(logits[rows]), n, n_classes, plan.c, order + 1, *found)
+            _call("half_power_sums", *_half(logits[rows]), n, n_classes, plan.c, order + 1, *results)
         else:
             z = _rows(logits, rows)
-            _call("power_sums", _kind(z, plan.in_double), z, n, n_classes, plan.c, order + 1, *found)
-        return found
+            _call("power_sums", _kind(z, plan.in_double), z, n, n_classes, plan.c, order + 1, *results)
+        return PowerSums(*results)
 
     parts = _in_blocks(logits, work)
     if len(parts) == 1:
@@ -306,11 +305,11 @@ def block_sums(
     def work(rows: slice) -> tuple[HostArray, bool]:
         sums = np.zeros(_N_SUMS)
         some = None if heavy is None else heavy[rows]
-        given = labels[rows], some, rows.stop - rows.start, logits.shape[1], plan.c, sums
+        arguments = labels[rows], some, rows.stop - rows.start, logits.shape[1], plan.c, sums
         if is_half:
-            return sums, _call("half_block_sums", *_half(logits[rows]), *given)
+            return sums, _call("half_block_sums", *_half(logits[rows]), *arguments)
         z, apart = _rows_apart(logits, rows)
-        return sums, _call("block_sums", _kind(z, plan.in_double), z, apart, *given)
+        return sums, _call("block_sums", _kind(z, plan.in_double), z, apart, *arguments)
 
     parts = _in_blocks(logits, work)
     total = np.zeros(_N_SUMS)
@@ -348,14 +347,14 @@ def node_sums(
     unusual: list[slice] = []  # blocks; the others need not be read then
 
     def work(rows: slice) -> NodeSums:
-        found = NodeSums.zeros(len(nodes), n_bins)
+        total = NodeSums.zeros(len(nodes), n_bins)
         if unusual:
-            return found
+            return total
         z = _rows(logits, rows)
-        given = labels[rows], weights[rows], rows.stop - rows.start, logits.shape[1], plan.c, len(nodes), n_bins, bin_scale
-        if _call("node_sums", _kind(z, True), z, *given, *found.arrays()):
+        arguments = labels[rows], weights[rows], rows.stop - rows.start, logits.shape[1], plan.c, len(nodes), n_bins, bin_scale
+        if _call("node_sums", _kind(z, True), z, *arguments, *total.arrays()):
             unusual.append(rows)
-        return found
+        return total
 
     parts = _in_blocks(logits, work, _TILE)
     return None if unusual else sum(parts[1:], parts[0])
@@ -376,13 +375,13 @@ def softmax(logits: HostArray, beta: float) -> tuple[HostArray, bool]:
     0.
     """
     dtype = _dtype(logits)
-    found, term = np.empty(logits.shape, dtype), byref(_cached_term(beta, dtype))
+    probabilities, term = np.empty(logits.shape, dtype), byref(_cached_term(beta, dtype))
 
     def work(rows: slice) -> bool:
         z = _rows(logits, rows)
-        return _call("softmax", _kind(z, False), z, *z.shape, term, found[rows])
+        return _call("softmax", _kind(z, False), z, *z.shape, term, probabilities[rows])
 
-    return found, any(_in_blocks(logits, work))
+    return probabilities, any(_in_blocks(logits, work))
 
 
 # The numbers of native_scores.h: how many scores there are, and how many sums they and a bin have.
@@ -408,16 +407,16 @@ def score_sums(
     """
     own = np.empty(0) if positive is None else positive
     labels, weights, inner, own = (
-        _contiguous(each, dtype)
-        for each, dtype in ((labels, np.int64), (weights, np.float64), (inner, np.float64), (own, np.float64))
+        _contiguous(values, dtype)
+        for values, dtype in ((labels, np.int64), (weights, np.float64), (inner, np.float64), (own, np.float64))
     )
     n_bins, n_positive = len(inner) + 1, 0 if positive is None else len(own) + 1
     term = byref(_cached_term(beta, _DOUBLE))
 
     def work(rows: slice) -> tuple[HostArray, HostArray, bool]:
         sums, bins, z = np.zeros(_N_SCORE_SUMS), np.zeros((n_bins + n_positive, _N_BIN_SUMS)), _rows(logits, rows)
-        given = z, labels[rows], weights[rows], *z.shape, term, beta, counts, inner, n_bins, own, n_positive, sums, bins
-        return sums, bins, _call("score_sums", _kind(z, True), *given)
+        arguments = z, labels[rows], weights[rows], *z.shape, term, beta, counts, inner, n_bins, own, n_positive, sums, bins
+        return sums, bins, _call("score_sums", _kind(z, True), *arguments)
 
     parts = _in_blocks(logits, work)
     sums, bins, is_unusual = zip(*parts, strict=True)
@@ -454,15 +453,15 @@ def group_sums(
     ``betas`` are those of the groups, ``codes`` the groups of the rows; without them, the group of a row is its top class.
     """
     labels, weights, betas = (
-        _contiguous(each, dtype) for each, dtype in ((labels, np.int64), (weights, np.float64), (betas, np.float64))
+        _contiguous(values, dtype) for values, dtype in ((labels, np.int64), (weights, np.float64), (betas, np.float64))
     )
     codes = None if codes is None else _contiguous(codes, np.int64)
     one = byref(_cached_term(1.0, _DOUBLE))
 
     def work(rows: slice) -> tuple[HostArray, bool]:
         sums, z, own = np.zeros((len(betas), _N_GROUP_SUMS)), _rows(logits, rows), None if codes is None else codes[rows]
-        given = z, labels[rows], own, weights[rows], *z.shape, one, betas, len(betas), _METHODS[method], counts, sums
-        return sums, _call("group_sums", _kind(z, True), *given)
+        arguments = z, labels[rows], own, weights[rows], *z.shape, one, betas, len(betas), _METHODS[method], counts, sums
+        return sums, _call("group_sums", _kind(z, True), *arguments)
 
     parts = _in_blocks(logits, work)
     return np.add.reduce([sums for sums, _ in parts]), any(is_unusual for _, is_unusual in parts)

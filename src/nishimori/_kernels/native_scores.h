@@ -38,7 +38,7 @@ static ALWAYS_INLINE vector64 log1p_vector(vector64 x)
     return exponent * 0x1.62e42fefa38p-1 + (log + (lost / u + exponent * 0x1.ef35793c7673p-45));
 }
 
-/* The scores (N_SCORES, ROWS) of n rows; the formulas are those of `nishimori._sums.gibbs`. The arrays have room for whole vectors. */
+/* The scores (N_SCORES, ROWS) of n rows; the formulas are those of `nishimori._sums.predictions`. The arrays have room for whole vectors. */
 static NO_INLINE void score_rows(double *rest, double *squares, double *right, double *drops, int n, const nishimori_term *term,
                                  double beta, double *scores)
 {

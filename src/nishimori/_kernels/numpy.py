@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from nishimori._kernels import half
-from nishimori._kernels.block import PowerSums, doublings
 from nishimori._kernels.half import takes_half
+from nishimori._kernels.sums import PowerSums, doublings
 from nishimori._support.arrays import HostArray
 
 __all__ = ["power_sums", "takes_half"]
@@ -67,13 +67,13 @@ _memory = threading.local()
 
 def _piece(n_rows: int, n_classes: int, dtype: "np.dtype[Any]") -> "_Piece":
     """Tables to work with. Each thread keeps some from its last calls: new ones take as long as the work of a small block."""
-    known: dict[tuple[int, Any], _Piece] = _memory.__dict__.setdefault("pieces", {})
-    piece = known.get((n_classes, dtype))
+    pieces: dict[tuple[int, Any], _Piece] = _memory.__dict__.setdefault("pieces", {})
+    piece = pieces.get((n_classes, dtype))
     if piece is None or piece.n_rows < n_rows:
-        if len(known) > 1:
-            known.clear()
+        if len(pieces) > 1:
+            pieces.clear()
         piece = (_Transposed if n_classes < _FEW else _RowByRow)(n_rows, n_classes, dtype)
-        known[n_classes, dtype] = piece
+        pieces[n_classes, dtype] = piece
     return piece
 
 
@@ -94,21 +94,21 @@ def _add_chain(piece: "_Piece", chain: list[tuple[int, float]], sums: HostArray)
     for doubled, (i, _) in enumerate(chain):
         if doubled:
             piece.square()
-        found = np.empty(sums.shape[1:])
-        piece.moments(found, keep=doubled + 1 < len(chain))
+        moments = np.empty(sums.shape[1:])
+        piece.moments(moments, keep=doubled + 1 < len(chain))
         if rounding:  # float32 rounds β; what that changes is known from the next power
-            found[:-1] += rounding * 2**doubled * found[1:]
-        _scale(found, 1 / float(rounded), 1 / (1 + bias) ** 2**doubled, sums[i])
+            moments[:-1] += rounding * 2**doubled * moments[1:]
+        _scale(moments, 1 / float(rounded), 1 / (1 + bias) ** 2**doubled, sums[i])
 
 
-def _scale(found: HostArray, unit: float, factor: float, sums: HostArray) -> None:
+def _scale(moments: HostArray, unit: float, factor: float, sums: HostArray) -> None:
     """Turn sums of powers of βd into those of powers of d."""
     if _SMALL < unit < 1 / _SMALL:
-        np.multiply(found, factor * unit ** np.arange(len(found))[:, None], out=sums)
+        np.multiply(moments, factor * unit ** np.arange(len(moments))[:, None], out=sums)
         return
-    for j in range(1, len(found)):  # one factor after the other: a power of an extreme β would overflow
-        found[j:] *= unit
-    np.multiply(found, factor, out=sums)
+    for j in range(1, len(moments)):  # one factor after the other: a power of an extreme β would overflow
+        moments[j:] *= unit
+    np.multiply(moments, factor, out=sums)
 
 
 class _Piece(ABC):
@@ -131,7 +131,7 @@ class _Piece(ABC):
 
     def use(self, rows: Any) -> None:
         """Work with a part of the tables."""
-        self.drops, self.exponents, self.weights, self.squares, self.products = (each[rows] for each in self._room)
+        self.drops, self.exponents, self.weights, self.squares, self.products = (table[rows] for table in self._room)
 
     def exponentiate(self, beta: Any) -> None:
         """Weights at β, without the top class."""
@@ -150,8 +150,8 @@ class _Piece(ABC):
         np.multiply(self.weights, self.weights, out=self.weights)
 
     @abstractmethod
-    def moments(self, found: HostArray, *, keep: bool) -> None:
-        """Fill ``found`` (order + 1, n) with Σ x^j exp(x) of each row; the weights are overwritten unless ``keep``."""
+    def moments(self, out: HostArray, *, keep: bool) -> None:
+        """Fill ``out`` (order + 1, n) with Σ x^j exp(x) of each row; the weights are overwritten unless ``keep``."""
 
 
 class _RowByRow(_Piece):
@@ -178,18 +178,18 @@ class _RowByRow(_Piece):
         self.weights[self._index, self._top] = 0
         self.weights[:, self._n_classes :] = 0
 
-    def moments(self, found: HostArray, *, keep: bool) -> None:
+    def moments(self, out: HostArray, *, keep: bool) -> None:
         """Two powers from each product: the sums of x·y and of x²·y, with y = exp(x), x²·exp(x), and so on."""
-        order, powers, room = len(found) - 1, self.weights, self.products if keep else self.weights
-        found[0] = self._sum_groups(np.vecdot(self._in_groups(powers), self._ones))
+        order, powers, room = len(out) - 1, self.weights, self.products if keep else self.weights
+        out[0] = self._sum_groups(np.vecdot(self._in_groups(powers), self._ones))
         if order > 1 and not self.squares_are_known:
             np.multiply(self.exponents, self.exponents, out=self.squares)
             self.squares_are_known = True
         for j in range(1, order + 1, 2):
             if j > 1:
                 powers = np.multiply(powers, self.squares, out=room)
-            for i, each in enumerate((self.exponents, self.squares)[: order + 1 - j]):
-                found[j + i] = self._sum_groups(np.vecdot(self._in_groups(powers), self._in_groups(each)))
+            for i, power in enumerate((self.exponents, self.squares)[: order + 1 - j]):
+                out[j + i] = self._sum_groups(np.vecdot(self._in_groups(powers), self._in_groups(power)))
 
     def _in_groups(self, table: HostArray) -> HostArray:
         return table.reshape(len(table), -1, self._group)
@@ -220,11 +220,11 @@ class _Transposed(_Piece):
     def leave_out(self) -> None:
         np.subtract(self.weights, self._tops, out=self.weights)
 
-    def moments(self, found: HostArray, *, keep: bool) -> None:
+    def moments(self, out: HostArray, *, keep: bool) -> None:
         powers, room = self.weights, self.products if keep else self.weights
-        found[0] = powers.sum(axis=0)
+        out[0] = powers.sum(axis=0)
         if self.tied:  # the weights of all top classes were set to zero, and all but one of them belong to the sum
-            found[0] += self._tops.sum(axis=0) - 1
-        for j in range(1, len(found)):
+            out[0] += self._tops.sum(axis=0) - 1
+        for j in range(1, len(out)):
             powers = np.multiply(powers, self.exponents, out=room)
-            found[j] = powers.sum(axis=0)
+            out[j] = powers.sum(axis=0)

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 
 from nishimori._kernels import triton_kernels, triton_sums
-from nishimori._kernels.block import PowerSums, doublings
-from nishimori._kernels.node_sums import FARTHEST, NodeSums
+from nishimori._kernels.sums import FARTHEST, NodeSums, PowerSums, doublings
 from nishimori._support.arrays import Array, HostArray
 
 _UNCHECKED = (torch.float32, torch.bfloat16, torch.float16)
@@ -93,8 +92,8 @@ def _power_sums(logits: Array, betas: Sequence[float], order: int, mode: str) ->
     peak, top = logits.new_empty(n, dtype=torch.float64), logits.new_empty(n, dtype=torch.int64)
     sums = logits.new_empty((len(betas), order + 1, n), dtype=torch.float64)
     kernels, constants = (triton_kernels.power_sums_few, triton_kernels.power_sums_many), {"ORDER": order, "MODE": mode}
-    for found, beta in zip(sums, betas, strict=True):
-        _launch(kernels, logits, (peak, top, found, *_scale_and_rates(beta)), constants, tiles=_tiles(mode))
+    for of_beta, beta in zip(sums, betas, strict=True):
+        _launch(kernels, logits, (peak, top, of_beta, *_scale_and_rates(beta)), constants, tiles=_tiles(mode))
     return PowerSums(peak, top, sums)
 
 
@@ -123,13 +122,13 @@ class _RowTops(NamedTuple):
 
 def _row_tops(logits: Array) -> _RowTops:
     n = logits.shape[0]
-    found = _RowTops(
+    tops = _RowTops(
         logits.new_empty(n, dtype=torch.float64),
         logits.new_empty(n, dtype=torch.int64),
         logits.new_empty((3, n), dtype=torch.float64),
     )
-    _launch((triton_kernels.row_tops_few, triton_kernels.row_tops_many), logits, tuple(found), {}, tiles=2)
-    return found
+    _launch((triton_kernels.row_tops_few, triton_kernels.row_tops_many), logits, tuple(tops), {}, tiles=2)
+    return tops
 
 
 def _fill_chains(
@@ -170,10 +169,10 @@ def block_sums(
     step = logits.shape[0] // min(_TELLING, max(_TELLING_LEAST, _TELLING_WEIGHTS // logits.shape[1]))
     if logits.dtype != torch.float64 and logits.numel() > _FEW_WEIGHTS and step > 1:
         some = (logits[::step], labels[::step], None if weights is None else weights[::step])
-        single, double = (_sums_of_rows(*some, betas, exact=each) for each in (False, True))
-        found = _sums_of_rows(logits, labels, weights, betas, exact=False)
-        if _is_close(single, double, betas) and _many_decide(found):
-            return found
+        single, double = (_sums_of_rows(*some, betas, exact=precise) for precise in (False, True))
+        sums = _sums_of_rows(logits, labels, weights, betas, exact=False)
+        if _is_close(single, double, betas) and _many_decide(sums):
+            return sums
     return _sums_of_rows(logits, labels, weights, betas, exact=True)
 
 
@@ -329,17 +328,17 @@ def score_sums(
 
 def _score_parts(logits: Array, labels: Array, weights: Array | None, beta: float, inner: HostArray, *, counts: bool) -> Array:
     """The sums of some rows, as the kernel stores them."""
-    found, answers = _score_rows(logits, labels, beta, _mode(logits, exact=False))
-    total, near = _sum_scores(found, answers, weights, beta, inner, counts=counts)
+    scored, answers = _score_rows(logits, labels, beta, _mode(logits, exact=False))
+    total, near = _sum_scores(scored, answers, weights, beta, inner, counts=counts)
     n_near = int(total[2])
     if not n_near or logits.dtype == torch.float64:
         return total
     if n_near > len(near) // 8 or n_near * logits.shape[1] > _MOST_COPIED:  # as where all rows are the same
-        found, answers = _score_rows(logits, labels, beta, "double")
+        scored, answers = _score_rows(logits, labels, beta, "double")
     else:
         (rows,) = torch.nonzero(near, as_tuple=True)
-        found[:, rows], _ = _score_rows(logits[rows], labels[rows], beta, "double")
-    return _sum_scores(found, answers, weights, beta, inner, counts=counts)[0]
+        scored[:, rows], _ = _score_rows(logits[rows], labels[rows], beta, "double")
+    return _sum_scores(scored, answers, weights, beta, inner, counts=counts)[0]
 
 
 def _score_rows(logits: Array, labels: Array, beta: float, mode: str) -> tuple[Array, Array]:
@@ -348,28 +347,28 @@ def _score_rows(logits: Array, labels: Array, beta: float, mode: str) -> tuple[A
     That is 1 if it is right, 0 if it is wrong, and -1 if a check would refuse the row.
     """
     mode = "double" if logits.dtype == torch.float64 else mode
-    found = logits.new_empty((3, logits.shape[0]), dtype=torch.float64)
+    scored = logits.new_empty((3, logits.shape[0]), dtype=torch.float64)
     answers = logits.new_empty(logits.shape[0], dtype=torch.int8)
     kernels = triton_kernels.score_rows_few, triton_kernels.score_rows_many
-    arguments = (labels, found, answers, *_scale_and_rates(beta, 2 * beta))
+    arguments = (labels, scored, answers, *_scale_and_rates(beta, 2 * beta))
     _launch(kernels, logits, arguments, {"MODE": mode}, tiles=_tiles(mode))
-    return found, answers
+    return scored, answers
 
 
 def _sum_scores(
-    found: Array, answers: Array, weights: Array | None, beta: float, inner: HostArray, *, counts: bool
+    scored: Array, answers: Array, weights: Array | None, beta: float, inner: HostArray, *, counts: bool
 ) -> tuple[Array, Array]:
     """Numbers of rows, of bad ones and of those near an edge, the sums of scores and those of bins; and which rows are near."""
     n, n_bins = len(answers), len(inner) + 1
     n_edges = 2 ** max(len(inner) - 1, 0).bit_length()
     edges = np.concatenate([inner, np.full(n_edges - len(inner), np.inf)])
-    constants = torch.as_tensor([beta, _NEAR_EDGE, *edges], dtype=torch.float64, device=found.device)
+    constants = torch.as_tensor([beta, _NEAR_EDGE, *edges], dtype=torch.float64, device=scored.device)
     n_programs = -(-n // _ROWS_AT_ONCE)
-    partial = found.new_empty((17 + 7 * n_bins, n_programs))
+    partial = scored.new_empty((17 + 7 * n_bins, n_programs))
     near = torch.empty_like(answers)
-    arguments = (found, answers, answers if weights is None else weights, near, constants, partial, n, n_bins)
+    arguments = (scored, answers, answers if weights is None else weights, near, constants, partial, n, n_bins)
     shape = {"EDGES": n_edges, "BINS": _BINS_AT_ONCE, "ROWS": _ROWS_AT_ONCE}
-    with torch.cuda.device_of(found):  # type: ignore[no-untyped-call]
+    with torch.cuda.device_of(scored):  # type: ignore[no-untyped-call]
         triton_sums.score_sums[(n_programs,)](*arguments, COUNTS=counts, WEIGHTED=weights is not None, **shape, num_warps=1)
     return _join_scores(partial), near
 
@@ -405,10 +404,10 @@ def node_sums(
     for start in range(0, logits.shape[0], step):
         rows = slice(start, start + step)
         some = None if weights is None else weights[rows].contiguous()
-        found = _node_sums_of(_with_rows(logits[rows]), labels[rows], some, nodes, beyond, n_bins, bin_scale)
-        if found is None:
+        of_block = _node_sums_of(_with_rows(logits[rows]), labels[rows], some, nodes, beyond, n_bins, bin_scale)
+        if of_block is None:
             return None
-        total = total + found
+        total = total + of_block
     return total
 
 
@@ -424,11 +423,11 @@ def _node_sums_of(
     n, k = logits.shape
     tops, labels = _row_tops(logits), labels.long()
     w = torch.ones_like(tops.peak) if weights is None else weights
-    there, known = w != 0, (labels >= 0) & (labels < k)
-    bad = there & ~(torch.isfinite(tops.peak) & known & (tops.masked == 0))
+    there, is_class = w != 0, (labels >= 0) & (labels < k)
+    bad = there & ~(torch.isfinite(tops.peak) & is_class & (tops.masked == 0))
     if bool(bad.any()):
         return None
-    columns = torch.where(known, labels, 0)
+    columns = torch.where(is_class, labels, 0)
     drops = torch.where(there, logits.gather(1, columns[:, None])[:, 0].double() - tops.peak, 0.0)
     right = there & (tops.top == labels)
     counted = torch.stack([there, right, w * right, w * ~right, w**2 * right, w**2 * ~right, w * drops]).sum(dim=1)

@@ -491,9 +491,9 @@ def block_sums_few(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     start = logits + row * stride
     peak, top, tied, masked, powers = _sums_few(start, row < n, n_classes, scale, rates, (4, 5), 11, MODE, ROWS)
-    label, weight, known = _labels(labels, weights, row, row < n, n_classes, WEIGHTED)
+    label, weight, is_class = _labels(labels, weights, row, row < n, n_classes, WEIGHTED)
     at_label = tl.load(start + label, mask=weight != 0, other=0.0).to(tl.float64)
-    counts = (n_classes, tied, masked, known)
+    counts = (n_classes, tied, masked, is_class)
     _store_block_sums(partial, peak, counts, powers, bias, scale, at_label, top == label, weight)
 
 
@@ -507,10 +507,10 @@ def block_sums_many(
     row, present, peak, top, tied, masked, powers = _rows_many(
         logits, n, rows, stride, n_units, scale, rates, (4, 5), 11, MODE, UNIT, TILES, LANES, VECTOR
     )
-    label, weight, known = _labels(labels, weights, row, present, n_units * UNIT, WEIGHTED)
+    label, weight, is_class = _labels(labels, weights, row, present, n_units * UNIT, WEIGHTED)
     at_label = tl.load(logits + row * stride * UNIT + label, mask=weight != 0, other=0.0).to(peak.dtype)
     right = (at_label == peak) & ((tied == 1) | (top == label))
-    counts = (n_units * UNIT, tied, masked, known)
+    counts = (n_units * UNIT, tied, masked, is_class)
     _store_block_sums(partial, peak, counts, powers, bias, scale, at_label.to(tl.float64), right, weight)
 
 
@@ -521,8 +521,8 @@ def _labels(labels, weights, row, present, n_classes, WEIGHTED: tl.constexpr):
     if WEIGHTED:
         weight = tl.load(weights + row, mask=present, other=0.0).to(tl.float64)
     label = tl.load(labels + row, mask=weight != 0, other=0)
-    known = (label >= 0) & (label < n_classes)
-    return tl.where(known, label, 0), weight, known
+    is_class = (label >= 0) & (label < n_classes)
+    return tl.where(is_class, label, 0), weight, is_class
 
 
 @_jit
@@ -541,13 +541,13 @@ def _moments(powers, FIRST: tl.constexpr, LAST: tl.constexpr, extra, bias, scale
 @_jit
 def _store_block_sums(partial, peak, counts, powers, bias, scale, at_label, right, w):
     """The sums over the rows of this program, one row per lane; the formulas are those of `pair_sums`."""
-    n_classes, tied, masked, known = counts
+    n_classes, tied, masked, is_class = counts
     # Rows of weight zero were not checked. NaN gets no weight, but their peak may be infinite, and 0 times that is NaN.
     there = w != 0
     extra = tied.to(tl.float64) - 1
     d = tl.where(there, at_label - peak.to(tl.float64), 0.0)
     right = right & there
-    # Each derivative follows from those before it; see `derivatives` in _sums/gibbs.py.
+    # Each derivative follows from those before it; see `derivatives` in _sums/predictions.py.
     confidence, doubt, m1, m2, m3, m4 = _moments(powers, 0, 4, extra, bias, scale)
     ec = tl.where(right, -doubt, confidence)
     ec_slope = -confidence * m1
@@ -562,7 +562,7 @@ def _store_block_sums(partial, peak, counts, powers, bias, scale, at_label, righ
     ts_snap = m5 - m1 * m4 - 4 * (ts_slope * m3 + ts_jerk * m1) - 6 * ts_curvature * m2
     v, hit, one = w * w, right.to(tl.float64), there.to(tl.float64)
     live = n_classes - masked.to(tl.float64)
-    good = (tl.abs(peak) < float("inf")) & known
+    good = (tl.abs(peak) < float("inf")) & is_class
     terms = (
         w * ec, w * tl.abs(ec), w * ec_slope, w * ec_curvature, w * ec_jerk, v * ec_slope * ec_slope,
         w * ts, w * (tl.abs(m1) + tl.abs(d)), w * ts_slope, w * ts_curvature, w * ts_jerk, v * ts_slope * ts_slope,
@@ -583,18 +583,18 @@ def _store_block_sums(partial, peak, counts, powers, bias, scale, at_label, righ
 
 
 @_jit
-def _store_scores(found, answers, n, row, present, peak, tied, powers, at_label, right, known):
+def _store_scores(scored, answers, n, row, present, peak, tied, powers, at_label, right, is_class):
     size = tl.cast(n, tl.int64)
     for i in tl.static_range(2):
-        tl.store(found + size * i + row, powers[i].to(tl.float64) + (tied.to(tl.float64) - 1), mask=present)
-    tl.store(found + size * 2 + row, at_label.to(tl.float64) - peak.to(tl.float64), mask=present)
-    good = (tl.abs(peak) < float("inf")) & known
+        tl.store(scored + size * i + row, powers[i].to(tl.float64) + (tied.to(tl.float64) - 1), mask=present)
+    tl.store(scored + size * 2 + row, at_label.to(tl.float64) - peak.to(tl.float64), mask=present)
+    good = (tl.abs(peak) < float("inf")) & is_class
     tl.store(answers + row, tl.where(good, right.to(tl.int8), -1).to(tl.int8), mask=present)
 
 
 @_jit
 def score_rows_few(
-    logits, labels, found, answers, scale, rate, low, lowest, rate2, low2, lowest2, n, stride, n_classes,
+    logits, labels, scored, answers, scale, rate, low, lowest, rate2, low2, lowest2, n, stride, n_classes,
     MODE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Store the sums of the weights of all but the top class, of their squares, the drop of the true class, and 1 if it is top.
@@ -605,14 +605,14 @@ def score_rows_few(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     start, present = logits + row * stride, row < n
     peak, top, tied, _, powers = _sums_few(start, present, n_classes, scale, rates, (0, 0), 2, MODE, ROWS)
-    label, _, known = _labels(labels, labels, row, present, n_classes, False)
+    label, _, is_class = _labels(labels, labels, row, present, n_classes, False)
     at_label = tl.load(start + label, mask=present, other=0.0)
-    _store_scores(found, answers, n, row, present, peak, tied, powers, at_label, top == label, known)
+    _store_scores(scored, answers, n, row, present, peak, tied, powers, at_label, top == label, is_class)
 
 
 @_jit
 def score_rows_many(
-    logits, labels, found, answers, scale, rate, low, lowest, rate2, low2, lowest2, n, rows, stride, n_units,
+    logits, labels, scored, answers, scale, rate, low, lowest, rate2, low2, lowest2, n, rows, stride, n_units,
     MODE: tl.constexpr, UNIT: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     """The same with one row after the other."""
@@ -620,7 +620,7 @@ def score_rows_many(
     row, present, peak, top, tied, _, powers = _rows_many(
         logits, n, rows, stride, n_units, scale, rates, (0, 0), 2, MODE, UNIT, TILES, LANES, VECTOR
     )
-    label, _, known = _labels(labels, labels, row, present, n_units * UNIT, False)
+    label, _, is_class = _labels(labels, labels, row, present, n_units * UNIT, False)
     at_label = tl.load(logits + row * stride * UNIT + label, mask=present, other=0.0).to(peak.dtype)
     right = (at_label == peak) & ((tied == 1) | (top == label))
-    _store_scores(found, answers, n, row, present, peak, tied, powers, at_label, right, known)
+    _store_scores(scored, answers, n, row, present, peak, tied, powers, at_label, right, is_class)

@@ -35,13 +35,13 @@ def _store_bins(partial, n_programs, places, values, first, n_bins, BINS: tl.con
     bins = first + tl.arange(0, BINS)
     own = places[:, None] == bins[None, :]
     for i in tl.static_range(len(values)):
-        found = tl.sum(tl.where(own, values[i][:, None], 0.0), 0)
-        tl.store(partial + (bins * len(values) + i) * n_programs, found, mask=bins < n_bins)
+        chosen = tl.sum(tl.where(own, values[i][:, None], 0.0), 0)
+        tl.store(partial + (bins * len(values) + i) * n_programs, chosen, mask=bins < n_bins)
 
 
 @_jit
 def score_sums(
-    found, answers, weights, near, constants, partial, n, n_bins,
+    scored, answers, weights, near, constants, partial, n, n_bins,
     COUNTS: tl.constexpr, WEIGHTED: tl.constexpr, EDGES: tl.constexpr, BINS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Store the number of rows, of bad rows and of rows near an edge, then the sums of native_scores.h, then those per bin.
@@ -53,9 +53,9 @@ def score_sums(
     row = program.to(tl.int64) * ROWS + tl.arange(0, ROWS)
     w = _weights_of(weights, row, n, WEIGHTED)
     there = w != 0  # what other rows hold does not matter
-    rest = tl.load(found + row, mask=there, other=0.0)
-    squares = tl.load(found + size + row, mask=there, other=0.0)
-    d = tl.load(found + 2 * size + row, mask=there, other=0.0)
+    rest = tl.load(scored + row, mask=there, other=0.0)
+    squares = tl.load(scored + size + row, mask=there, other=0.0)
+    d = tl.load(scored + 2 * size + row, mask=there, other=0.0)
     answer = tl.load(answers + row, mask=there, other=0)
     beta, right = tl.load(constants), answer == 1
     confidence, true = 1 / (1 + rest), tl.exp(beta * d)

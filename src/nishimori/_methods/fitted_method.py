@@ -30,8 +30,7 @@ from nishimori._rows.scores import Floor, Input, is_auto
 from nishimori._sums.observables import Observable
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
-from nishimori.maps.claims import CHECKED_ROWS, check_claims, check_claims_on_random_logits
-from nishimori.maps.kinds import claims_to_check
+from nishimori.maps.kinds import CHECKED_ROWS, check_claims, check_claims_on_random_logits, claims_to_check
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import Temperature, temperature_of
 

@@ -153,7 +153,7 @@ class Adaptive(TemperatureMethod):
 
     def choose(self, matched: Match) -> TemperatureFit:
         """The temperature between those that `match_both` has found."""
-        adapted = Adapted.of(matched)
+        adapted = Adapted.from_match(matched)
         return TemperatureFit(adapted.temperature, _fit_info(matched, adapted), _shown_adapted(adapted))
 
     def restored(self, record: Record) -> dict[str, Any]:

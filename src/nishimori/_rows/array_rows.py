@@ -44,10 +44,10 @@ def spread(n_rows: int, size: int) -> HostArray:
     return index
 
 
-def every_so_many(n_rows: int, size: int) -> slice:
+def strided(n_rows: int, size: int) -> slice:
     """The numbers of at least ``size`` rows at equal distances. The step is prime, because data may be periodic."""
     step = n_rows // size
-    while any(step % each == 0 for each in range(2, isqrt(step) + 1)):
+    while any(step % divisor == 0 for divisor in range(2, isqrt(step) + 1)):
         step -= 1
     return slice(None, None, step)
 
@@ -101,9 +101,9 @@ class ArrayRows(Rows):
 
     def with_floor(self, floor: float | None) -> "ArrayRows":
         """A copy of these rows in which probabilities below ``floor`` are raised to it; None for as they were passed."""
-        made = copy(self)
-        made.scores = replace(self.scores, floor=floor)
-        return made
+        duplicate = copy(self)
+        duplicate.scores = replace(self.scores, floor=floor)
+        return duplicate
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, with few calls if it takes rows that were not checked."""
@@ -128,8 +128,8 @@ class ArrayRows(Rows):
 
     def _unchecked_batch(self, rows: slice) -> Batch:
         values = self.scores.array[rows]
-        clusters = None if self.clusters is None else self.clusters.of(rows)
-        groups = None if self.groups is None else self.groups.of(rows)
+        clusters = None if self.clusters is None else self.clusters.at_rows(rows)
+        groups = None if self.groups is None else self.groups.at_rows(rows)
         return Batch(values, self.labels[rows], self.weights[rows], masked=False, clusters=clusters, groups=groups)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -147,13 +147,13 @@ class ArrayRows(Rows):
                 first = self._first_row + rows.start
                 numbers = range(first, self._first_row + rows.stop) if kept is None else first + kept
                 self._masked[rows.start] = self.scores.check(values, numbers)
-            logits, given = self.scores.as_logits(values)
+            logits, probabilities = self.scores.as_logits(values)
             true, heavy = arrays.on_device_of(labels, logits), arrays.on_device_of(weights, logits)
-            clusters = None if self.clusters is None else self.clusters.of(rows).of(kept)
-            groups = None if self.groups is None else self.groups.of(rows).of(kept)
+            clusters = None if self.clusters is None else self.clusters.at_rows(rows).at_rows(kept)
+            groups = None if self.groups is None else self.groups.at_rows(rows).at_rows(kept)
             masked, rounding = self._masked[rows.start], self.scores.rounding
-            half = unchanged if given is None and arrays.is_half(unchanged) else None
-            yield Batch(logits, true, heavy, given, masked, rounding, clusters, groups, half)
+            half = unchanged if probabilities is None and arrays.is_half(unchanged) else None
+            yield Batch(logits, true, heavy, probabilities, masked, rounding, clusters, groups, half)
 
     def _blocks(self) -> Iterator[slice]:
         return self.scores.blocks(_ROWS_OF_LARGE if self.n_numbers >= _LARGE else None)
@@ -176,7 +176,7 @@ class ArrayRows(Rows):
         """About ``size`` of the rows, the same ones each time; None if all their weights are zero."""
         if 2 * size > self.n_rows:
             return self
-        rows: slice | HostArray = every_so_many(self.n_rows, size)
+        rows: slice | HostArray = strided(self.n_rows, size)
         if size * self.n_classes <= _MOST_RANDOM or self.scores.is_scattered:
             rows = spread(self.n_rows, most_copied(size, self.n_classes))
         labels = self.labels[rows]

@@ -35,7 +35,7 @@ class Clusters:
         """Whether these are all rows, and each is a cluster of its own."""
         return self.number == len(self.codes)
 
-    def of(self, rows: slice | HostArray | None) -> "Clusters":
+    def at_rows(self, rows: slice | HostArray | None) -> "Clusters":
         """The clusters of some rows."""
         return self if rows is None else Clusters(self.codes[rows], self.number)
 
@@ -53,7 +53,7 @@ class Groups:
         names, codes = encode_values(groups, n_rows, "group", row)
         return cls(codes, tuple(names.tolist()))
 
-    def of(self, rows: slice | HostArray | None) -> "Groups":
+    def at_rows(self, rows: slice | HostArray | None) -> "Groups":
         """The groups of some rows."""
         return self if rows is None else Groups(self.codes[rows], self.names)
 
@@ -78,7 +78,7 @@ class Batch:
         Which rows are not independent, and which group each row belongs to; None if that was not said. Both have the numbers of
         all rows of the batch as ``codes``. ``clusters.number`` is how many clusters there are in all the data, and
         ``groups.names`` are the names of the groups.
-    given : array of shape (n, k), or None
+    probabilities : array of shape (n, k), or None
         The probabilities whose logarithms the logits are, where probabilities were passed.
     masked : bool or None
         Whether some logit is -inf; if it is None, that is looked up when it is first needed.
@@ -92,7 +92,7 @@ class Batch:
     Notes
     -----
     Nothing writes into a batch: everything else here follows from these fields alone. What a kernel finds in the rows it
-    returns; see `nishimori._kernels.row_sums`.
+    returns; see `nishimori._kernels.kernel`.
 
     Rows that go to a kernel unchecked may have weight zero, and their weights are None if all are one.
     """
@@ -100,7 +100,7 @@ class Batch:
     logits: Array
     labels: Array
     weights: Array
-    given: Array | None = None
+    probabilities: Array | None = None
     masked: bool | None = None
     stored_rounding: float = 0.0
     clusters: Clusters | None = None
@@ -144,7 +144,7 @@ class Batch:
     @property
     def passed(self) -> Array:
         """What the order of the classes is taken from: different probabilities can have the same logarithm."""
-        return self.logits if self.given is None else self.given
+        return self.logits if self.probabilities is None else self.probabilities
 
     @cached_property
     def peak(self) -> Array:
@@ -204,21 +204,23 @@ class Batch:
         """A copy of the rows with other logits; ``same_top`` if the predicted classes are known to stay as they are."""
         # Rounding may make two new logits equal.
         predicted = self.top if same_top else None
-        return replace(self, logits=logits, given=None, stored_rounding=0.0, stored=None, predicted=predicted)
+        return replace(self, logits=logits, probabilities=None, stored_rounding=0.0, stored=None, predicted=predicted)
 
     def raised_to(self, floor: float) -> "Batch":
         """The rows with probabilities of at least ``floor``; logits stay as they are."""
-        if self.given is None:
+        if self.probabilities is None:
             return self
-        given = arrays.at_least(self.given, floor)
-        return replace(self, logits=self.xp.log(given), given=given)
+        probabilities = arrays.at_least(self.probabilities, floor)
+        return replace(self, logits=self.xp.log(probabilities), probabilities=probabilities)
 
     def at_rows(self, index: HostArray, clusters: Clusters | None) -> "Batch":
         """The rows of these numbers, each as often as its number is there, in other clusters."""
-        names = ("logits", "labels", "weights", "given", "stored", "predicted")
+        names = ("logits", "labels", "weights", "probabilities", "stored", "predicted")
         parts = {name: getattr(self, name) for name in names}
-        found: dict[str, Any] = {name: None if each is None else arrays.rows_at(each, index) for name, each in parts.items()}
-        return replace(self, **found, clusters=clusters, groups=None if self.groups is None else self.groups.of(index))
+        selected: dict[str, Any] = {
+            name: None if values is None else arrays.rows_at(values, index) for name, values in parts.items()
+        }
+        return replace(self, **selected, clusters=clusters, groups=None if self.groups is None else self.groups.at_rows(index))
 
     def at(self, table: Array, columns: Array) -> Array:
         """One entry of each row."""
@@ -234,5 +236,5 @@ class Batch:
         """Weighted sums of several numbers per row, copied from their device together; ``squared`` squares the weights."""
         weights = self.weights**2 if squared else self.weights
         if isinstance(weights, np.ndarray):
-            return np.array([np.einsum("i,i", weights, each) for each in rows])  # unlike BLAS without threads
+            return np.array([np.einsum("i,i", weights, numbers) for numbers in rows])  # unlike BLAS without threads
         return arrays.on_host(self.xp.stack(list(rows)) @ weights)

@@ -11,7 +11,7 @@ from nishimori.errors import InputError, setting
 def column_names(X: Any, name: str = "X") -> list[str] | None:
     """The names of the columns of a data frame, if they are text; ``name`` is the caller's word for it."""
     names = list(getattr(X, "columns", []))
-    texts = [isinstance(each, str) for each in names]
+    texts = [isinstance(column, str) for column in names]
     if not any(texts):
         return None
     if not all(texts) or len(set(names)) != len(names):
@@ -47,7 +47,7 @@ def without_prefix(names: Sequence[str]) -> list[str] | None:
         return rest
     prefix = common.rstrip("0123456789")
     rest = [name[len(prefix) :] for name in names]
-    return rest if prefix and all(each.isdecimal() for each in rest) else None
+    return rest if prefix and all(part.isdecimal() for part in rest) else None
 
 
 def class_parts(columns: Sequence[str]) -> list[str]:

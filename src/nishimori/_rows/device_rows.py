@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
-from nishimori._rows.array_rows import ArrayRows, every_so_many
+from nishimori._rows.array_rows import ArrayRows, strided
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.digest import digest_of
 from nishimori._rows.labels import Classes, class_indices
@@ -70,13 +70,13 @@ class DeviceRows(Rows):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows: with one transfer to the host if it takes them as they are."""
-        found: T | None = None
+        sums: T | None = None
         if reads_unchecked(pass_, self._unchecked_batch):
-            found = pass_.of_unchecked(self._unchecked_batch)  # type: ignore[attr-defined]
-        if found is None:
+            sums = pass_.of_unchecked(self._unchecked_batch)  # type: ignore[attr-defined]
+        if sums is None:
             return self._in_blocks.gather(pass_, report)  # whose checks say what is wrong, and where
         report("Reading", self.n_rows, self.n_rows)
-        return found
+        return sums
 
     @property
     def _unchecked_batch(self) -> Batch:
@@ -89,7 +89,7 @@ class DeviceRows(Rows):
         """
         if 2 * size > self.n_rows or self.n_rows * self.n_classes < _LARGE:
             return self
-        rows = every_so_many(self.n_rows, size)
+        rows = strided(self.n_rows, size)
         scores = self.scores.sample(rows)
         labels, weights = self.labels[rows].contiguous(), None if self.weights is None else self.weights[rows].contiguous()
 

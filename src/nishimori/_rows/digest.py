@@ -78,16 +78,16 @@ class RowDigest:
 
 def digest_of(scores: Scores, labels: Any, weights: Any) -> str | None:
     """The digest of rows that are all there; ``weights`` are None for ones."""
-    made = RowDigest()
-    made.add(scores, labels, weights)
-    return made.text
+    digest = RowDigest()
+    digest.add(scores, labels, weights)
+    return digest.text
 
 
 @cache
 def _factors(number: int) -> HostArray:
     """As many different odd numbers."""
-    found: HostArray = (2 * np.arange(number, dtype=np.uint64) + 1) * _MIXER
-    return found
+    factors: HostArray = (2 * np.arange(number, dtype=np.uint64) + 1) * _MIXER
+    return factors
 
 
 def _numbers_of(scores: Any, labels: Any) -> HostArray:
@@ -96,9 +96,9 @@ def _numbers_of(scores: Any, labels: Any) -> HostArray:
     stored = stored.reshape(len(stored), -1)
     own, step = _factors(stored.shape[1] + 1), max(1, _IN_CACHE // stored.shape[1])
     parts = [_row_sums(stored[start : start + step], own[:-1]) for start in range(0, len(stored), step)]
-    found: HostArray = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    found += arrays.on_host(labels).astype(np.uint64) * own[-1]
-    return found
+    hashes: HostArray = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    hashes += arrays.on_host(labels).astype(np.uint64) * own[-1]
+    return hashes
 
 
 def _row_sums(stored: HostArray, factors: HostArray) -> HostArray:
@@ -107,5 +107,5 @@ def _row_sums(stored: HostArray, factors: HostArray) -> HostArray:
     bits = values.view(np.uint64)
     # The last bits of float32 numbers are zero in float64, and products move bits upwards only.
     bits ^= bits >> _HALF
-    found: HostArray = bits @ factors if len(factors) < _FEW else np.einsum("ij,j->i", bits, factors)
-    return found
+    sums: HostArray = bits @ factors if len(factors) < _FEW else np.einsum("ij,j->i", bits, factors)
+    return sums

@@ -16,8 +16,7 @@ from nishimori._rows.array_rows import ArrayRows, clusters_of
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names, refuse_permuted
 from nishimori._rows.device_rows import on_device
-from nishimori._rows.labelling import Labelling
-from nishimori._rows.labels import Classes, checked_weights, class_indices, refuse_name
+from nishimori._rows.labels import Classes, Labelling, checked_weights, class_indices, refuse_name
 from nishimori._rows.options import Guard, Passed, ReadOptions, RowOptions, takes_rows
 from nishimori._rows.rows import Rows, is_rows, raise_to_floor, refuse_counted_clusters, with_all_attributes
 from nishimori._rows.scores import Floor, Input, check_input, is_auto, refuse_auto
@@ -192,7 +191,8 @@ def open_rows(
             class_axis=class_axis,
         )
         passed = Passed(logits, labels, sample_weight, clusters, groups, meaning, of_file, read_ahead, progress)
-        data = import_object(ANNEXES[kind])(passed) if kind in ANNEXES else _open_here(kind, passed)
+        open_kind = import_object(ANNEXES[kind]) if kind in ANNEXES else _OPENERS[kind]
+        data = open_kind(passed)
     if counts and not is_rows(logits):
         refuse_counted_clusters(data, counts=counts)
         data.counts = True
@@ -223,29 +223,15 @@ def in_pieces(logits: Any, labels: Any = None) -> bool:
     return not is_rows(logits) and kind_of(logits, labels) in ("file", "stored", "batches")
 
 
-def _open_here(kind: Kind, passed: Passed) -> Rows:
-    """Open what needs no annex."""
-    name = passed.meaning.names[0]
-    refuse_permuted(column_names(passed.logits, name), passed.meaning.classes)
-    if kind == "stored":
-        parts = {part: load_array(getattr(passed, part)) for part in ("labels", "sample_weight", "clusters", "groups")}
-        scores = stored_scores(passed.logits)
-        assert scores is not None, "so its kind says"
-        return StoredRows(scores, meaning=passed.meaning, progress=passed.progress, **parts)
-    if kind == "batches":
-        _refuse_parts_of_batches(passed)
-        return StreamRows(passed.logits, passed.meaning, progress=passed.progress, read_ahead=passed.read_ahead)
-    _refuse_samples(passed.logits, passed.labels, name)
-    refuse_name(passed.groups, "group")
-    return _open_in_memory(passed)
-
-
-def _open_in_memory(passed: Passed) -> Rows:
-    """Check arrays that are in memory or on a device."""
+def _open_array(passed: Passed) -> Rows:
+    """Check arrays that are in memory or on a device, and whatever else is taken for one."""
     meaning = passed.meaning
+    _refuse_permuted_columns(passed)
+    _refuse_samples(passed.logits, passed.labels, meaning.names[0])
+    refuse_name(passed.groups, "group")
     table, name = meaning.scores(passed.logits), meaning.names[1]
     labels, sample_weight = meaning.labelling.apply(passed.labels, passed.sample_weight, table, name)
-    meaning.labelling.refuse_nothing(sample_weight, name, labels)
+    meaning.labelling.refuse_no_rows(sample_weight, name, labels)
     clusters, groups = table.per_row(passed.clusters, "clusters"), table.per_row(passed.groups, "groups")
     weights = checked_weights(sample_weight, table.n_samples, table.row)
     together = None if clusters is None else clusters_of(clusters, weights, table.row)
@@ -258,23 +244,22 @@ def _open_in_memory(passed: Passed) -> Rows:
         columns = class_indices(labels, meaning.classes, table, name, weights)
         data = ArrayRows(table, columns, weights, clusters=together, groups=grouped)
     data.score_range = meaning.range_of(table, weights)
-    meaning.judge(data.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
+    meaning.check_range(data.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
     return data
 
 
-def _as_they_are(data: Rows, options: Mapping[str, Any], name: str) -> Rows:
-    """Check that nothing is said of rows, of which everything was said when they were made."""
-    kind = getattr(data, "kind", "Rows object")
-    for argument, value in options.items():
-        if value is not None:
-            raise InputError(argument, f"be left out where `{name}` is a {kind}, which brings its own")
-    opened: Rows = with_all_attributes(data)
-    opened.check_range(name)
-    return opened
+def _open_stored(passed: Passed) -> Rows:
+    """Open scores that are read from outside the memory, a few at a time."""
+    _refuse_permuted_columns(passed)
+    parts = {part: load_array(getattr(passed, part)) for part in ("labels", "sample_weight", "clusters", "groups")}
+    scores = stored_scores(passed.logits)
+    assert scores is not None, "so its kind says"
+    return StoredRows(scores, meaning=passed.meaning, progress=passed.progress, **parts)
 
 
-def _refuse_parts_of_batches(passed: Passed) -> None:
-    """Refuse labels, weights, clusters and groups beside batches, which bring their own."""
+def _open_batches(passed: Passed) -> Rows:
+    """Open batches, which bring their own labels, weights, clusters and groups: others beside them are refused."""
+    _refuse_permuted_columns(passed)
     meaning = passed.meaning
     check_input(meaning.input, meaning.floor)
     if passed.clusters is not None:
@@ -292,6 +277,27 @@ def _refuse_parts_of_batches(passed: Passed) -> None:
     for name, value in {meaning.names[1]: passed.labels, "sample_weight": passed.sample_weight}.items():
         if value is not None:
             raise InputError(name, f"be left out where `{meaning.names[0]}` yields batches, each of which is {WHAT_A_BATCH_IS}")
+    return StreamRows(passed.logits, meaning, progress=passed.progress, read_ahead=passed.read_ahead)
+
+
+_OPENERS: dict[Kind, Callable[[Passed], Rows]] = {"array": _open_array, "stored": _open_stored, "batches": _open_batches}
+"""What opens the kinds of data that need no annex."""
+
+
+def _refuse_permuted_columns(passed: Passed) -> None:
+    """Refuse a data frame whose columns are the classes in another order."""
+    refuse_permuted(column_names(passed.logits, passed.meaning.names[0]), passed.meaning.classes)
+
+
+def _as_they_are(data: Rows, options: Mapping[str, Any], name: str) -> Rows:
+    """Check that nothing is said of rows, of which everything was said when they were made."""
+    kind = getattr(data, "kind", "Rows object")
+    for argument, value in options.items():
+        if value is not None:
+            raise InputError(argument, f"be left out where `{name}` is a {kind}, which brings its own")
+    opened: Rows = with_all_attributes(data)
+    opened.check_range(name)
+    return opened
 
 
 def stored_scores(logits: Any) -> Stored | None:

@@ -63,7 +63,7 @@ class Fingerprint:
         return Fingerprint(self.sums + other.sums, self.squares + other.squares, self.rounding + other.rounding)
 
     @classmethod
-    def of(cls, rows: ArrayRows, *, is_first: bool) -> "Fingerprint":
+    def from_rows(cls, rows: ArrayRows, *, is_first: bool) -> "Fingerprint":
         """The fingerprint of all rows of positive weight, in the first pass or in a later one."""
         columns: Array | None = None
         squares = rounding = 0.0
@@ -121,7 +121,8 @@ def _sum_of_squares(values: Array) -> float:
 
 def _squared_size(batch: Batch, values: Array) -> float:
     """The sum of the squares of all numbers by whose size the rounding of logits grows."""
-    if batch.given is not None:  # the logarithm of a probability has the relative error of the probability, whatever its size
+    # The logarithm of a probability has the relative error of the probability, whatever its size.
+    if batch.probabilities is not None:
         return batch.n_rows * batch.n_classes
     squares = float(batch.xp.sum(values * values))
     if values is batch.logits:

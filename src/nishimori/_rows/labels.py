@@ -1,9 +1,15 @@
 """True classes, sample weights and clusters, as NumPy integers and floats.
 
 Labels take little memory compared with logits, so they stay on the host and each block of rows is moved to its device.
+
+`Labelling` says which label belongs to which row, and which rows do not count. Language models have a label per token. Some
+tokens have none, such as padding and prompts, and hold a label that stands for that. The labels of a causal model are often its
+own input, so that the label of a position is found at the next one. Neither needs a copy of the logits: rows that do not count
+get weight zero, and only the labels move.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from math import isnan
@@ -14,6 +20,7 @@ import numpy as np
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import is_whole
 from nishimori._support.numeric import reads_as_number, refuse_hidden
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError, setting
@@ -112,16 +119,16 @@ def _are_below(labels: HostArray, n_classes: int) -> bool:
     return bool(labels.min() >= 0 and labels.max() < n_classes)
 
 
-def _remedy(labels: HostArray, found: Any, n_classes: int) -> str:
-    """What to do about whole numbers that are no columns, of which ``found`` is the first."""
+def _remedy(labels: HostArray, label: Any, n_classes: int) -> str:
+    """What to do about whole numbers that are no columns, of which ``label`` is the first."""
     if labels.min() == 1 and labels.max() == n_classes:
         return "Labels start at 0: subtract 1."
     if are_signs(labels, n_classes):
         return f"For the labels -1 and 1 pass {setting('classes', [-1, 1])}."
-    if found >= 0:
+    if label >= 0:
         return "Check that every class has its column."
-    leave_out = f"To leave out all samples with this label, pass {setting('ignore_index', int(found))}."
-    may_be_class = found == -1 and (len(np.unique(labels)) == n_classes or (labels == -1).all())
+    leave_out = f"To leave out all samples with this label, pass {setting('ignore_index', int(label))}."
+    may_be_class = label == -1 and (len(np.unique(labels)) == n_classes or (labels == -1).all())
     return f"If it is a class, number the classes from 0. {leave_out}" if may_be_class else leave_out
 
 
@@ -250,14 +257,16 @@ def _positions(labels: HostArray, classes: HostArray, name: str, rows: Sequence[
     indices = np.array([column.get(value, -1) for value in labels.tolist()], dtype=np.int64)
     if (indices < 0).any():
         first = int(np.argmax(indices < 0))
-        found = labels[indices < 0].tolist()
-        names = list(dict.fromkeys(map(repr, found)))
+        unlisted = labels[indices < 0].tolist()
+        names = list(dict.fromkeys(map(repr, unlisted)))
         add = "Add it to {} if it has a column" if len(names) == 1 else "Add them to {} if they have columns"
         remedy = f"{add.format(setting('classes'))}, or drop those samples."
-        if _is_missing(found[0]):
+        if _is_missing(unlisted[0]):
             remedy = "A label is missing. Drop such samples."
         row = scores.row(int(rows[first]))
-        raise NotAClassError(name, f"be among {setting('classes')}", got=_in_words(names, len(found)), remedy=remedy, row=row)
+        raise NotAClassError(
+            name, f"be among {setting('classes')}", got=_in_words(names, len(unlisted)), remedy=remedy, row=row
+        )
     return indices
 
 
@@ -266,7 +275,7 @@ def class_numbers(labels: HostArray, classes: Sequence[Any]) -> HostArray | None
 
     No label can then be meant as a name, since no name reads as a number.
     """
-    if any(not isinstance(each, str) or reads_as_number(each) for each in classes):
+    if any(not isinstance(label, str) or reads_as_number(label) for label in classes):
         return None
     if labels.dtype == object and all(_is_number(value) and not isinstance(value, bool) for value in labels.tolist()):
         labels = labels.astype(np.float64)
@@ -309,10 +318,10 @@ def numeric_weights(sample_weight: Any) -> HostArray:
     """Weights as float64 on the host; neither their number nor their values are checked."""
     refuse_hidden(sample_weight, "sample_weight")
     try:
-        given: HostArray = arrays.on_host(arrays.as_array(sample_weight))
-        if arrays.kind(given) == "complex":
+        weights: HostArray = arrays.on_host(arrays.as_array(sample_weight))
+        if arrays.kind(weights) == "complex":
             raise InputError("sample_weight", "be real", got="complex numbers")
-        return given.astype(np.float64)
+        return weights.astype(np.float64)
     except InputError:
         raise
     except (TypeError, ValueError, OverflowError) as error:
@@ -334,7 +343,7 @@ def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None, ignored: 
     different = set(values)
     spelling = {value: _spelling(value, {*names, *kept}) for value in different}
     if not any(map(reads_as_number, names)):
-        by_number = dict(zip(map(str, range(len(names))), names, strict=True)) | {each: each for each in kept}
+        by_number = dict(zip(map(str, range(len(names))), names, strict=True)) | {name: name for name in kept}
         numbers = {value: _spelling(value, set(by_number)) for value in different}
         if set(numbers.values()) <= set(by_number):
             spelling = {value: by_number[text] for value, text in numbers.items()}
@@ -358,18 +367,18 @@ def _number(value: Any) -> Any:
         return value
 
 
-def _spelling(value: Any, known: set[str]) -> str:
+def _spelling(value: Any, spellings: set[str]) -> str:
     """The class that a label stands for, or the label as text. Only a whole number may lose its decimals."""
     text = str(value)
     try:
         # The limit keeps a short text such as 1e999999999 from becoming a long number.
-        number = Decimal(text) if text not in known and abs(float(text)) < 1e15 else None
+        number = Decimal(text) if text not in spellings and abs(float(text)) < 1e15 else None
     except (ValueError, ArithmeticError):
         return text
     if number is None or number != number.to_integral_value():
         return text
     whole = str(int(number))
-    return whole if whole in known else text
+    return whole if whole in spellings else text
 
 
 def cluster_codes(clusters: Any, weights: HostArray, row: RowIndex = row_index) -> HostArray:
@@ -391,23 +400,23 @@ def encode_values(
     refuse_name(values, what)
     refuse_hidden(values, name)
     try:
-        given: HostArray = as_given(values)
+        array: HostArray = as_given(values)
     except ValueError:
         raise InputError(name, "be a flat list", got="rows of different lengths") from None
-    if given.shape != (n_samples,):
-        raise InputError(name, f"have shape ({n_samples},), one {what} per sample", got=given.shape)
+    if array.shape != (n_samples,):
+        raise InputError(name, f"have shape ({n_samples},), one {what} per sample", got=array.shape)
     if kept is not None and len(kept) < n_samples:
-        given, every = given[kept], row
+        array, every = array[kept], row
         row = lambda place: every(int(kept[place]))  # noqa: E731 - the name of the place among all samples
-    if given.dtype.kind in "iu" and (found := _encode_whole(given)) is not None:
-        return found
-    absent = next((i for i, value in enumerate(given.tolist()) if is_absent(value)), None) if given.dtype == object else None
+    if array.dtype.kind in "iu" and (encoded := _encode_whole(array)) is not None:
+        return encoded
+    absent = next((i for i, value in enumerate(array.tolist()) if is_absent(value)), None) if array.dtype == object else None
     if absent is not None:
-        got = "None" if given[absent] is None else "NaN"
+        got = "None" if array[absent] is None else "NaN"
         raise InputError(name, "not be missing", got=got, remedy=f"Give that row a {what}.", row=row(absent))
     try:
-        missing = given != given  # noqa: PLR0124 - NaN, in arrays of any type
-        different, codes = np.unique(given, return_inverse=True)
+        missing = array != array  # noqa: PLR0124 - NaN, in arrays of any type
+        different, codes = np.unique(array, return_inverse=True)
     except TypeError:
         raise InputError(name, "hold values of one type, such as numbers or text") from None
     if missing.any():
@@ -416,19 +425,19 @@ def encode_values(
     return different, codes
 
 
-def _encode_whole(given: HostArray) -> tuple[HostArray, HostArray] | None:
+def _encode_whole(values: HostArray) -> tuple[HostArray, HostArray] | None:
     """`numpy.unique` of whole numbers with its inverse, without sorting; None if they lie too far apart for a table."""
-    if not len(given):
+    if not len(values):
         return None
-    low, high = int(given.min()), int(given.max())
-    if high - low >= max(len(given), _FEW_VALUES) or max(-low, high) >= _WITHIN_INT64:
+    low, high = int(values.min()), int(values.max())
+    if high - low >= max(len(values), _FEW_VALUES) or max(-low, high) >= _WITHIN_INT64:
         return None
-    places = given.astype(np.int64)
+    places = values.astype(np.int64)
     places -= low
     present = np.bincount(places) > 0
-    (found,) = np.nonzero(present)
-    codes = places if len(found) == len(present) else (np.cumsum(present) - 1)[places]
-    return (found + low).astype(given.dtype), codes
+    (distinct,) = np.nonzero(present)
+    codes = places if len(distinct) == len(present) else (np.cumsum(present) - 1)[places]
+    return (distinct + low).astype(values.dtype), codes
 
 
 def refuse_name(values: Any, what: str) -> None:
@@ -468,12 +477,12 @@ def group_names(values: Sequence[Any]) -> tuple[Any, ...]:
 
     So 7 of a Parquet file, 7.0 and the text 7 of a CSV file are the same group, while the text 007 stays text.
     """
-    texts = [group_text(each) for each in values]
+    texts = [group_text(value) for value in values]
     try:
         whole = [int(text) for text in texts]
     except ValueError:
         return tuple(values)
-    return tuple(whole) if [str(each) for each in whole] == texts else tuple(values)
+    return tuple(whole) if [str(number) for number in whole] == texts else tuple(values)
 
 
 def check_number_of_clusters(number: int) -> None:
@@ -490,3 +499,88 @@ def check_number_of_clusters(number: int) -> None:
             f"Standard errors from {number} clusters are too small on average, and vary much. Use at least {_ENOUGH_CLUSTERS}.",
             InputWarning,
         )
+
+
+# --- labels to ignore, and labels that are one position late ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """How labels are read. Rows with the label ``ignore_index`` do not count.
+
+    With ``shift_labels``, the label of each position of a sequence is that of the next position, and the last one has none.
+    """
+
+    ignore_index: int | None = None
+    shift_labels: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ignore_index is not None and not is_whole(self.ignore_index):
+            raise InputError("ignore_index", "be a whole number, such as -100", got=repr(self.ignore_index))
+        if not isinstance(self.shift_labels, bool | np.bool_):
+            raise InputError("shift_labels", "be True or False", got=repr(self.shift_labels))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.ignore_index is None and not self.shift_labels
+
+    def apply(self, labels: Any, sample_weight: Any, scores: Scores, name: str) -> tuple[Any, Any]:
+        """Labels and weights, one per row of ``scores``. Rows that do not count weigh zero. ``name`` is that of the labels."""
+        weights = scores.per_row(sample_weight, "sample_weight")
+        if self.is_plain:
+            return labels, weights
+        flat = flat_labels(labels, scores, name)
+        if self.shift_labels and len(scores.leading) < 2:
+            raise InputError(
+                scores.name,
+                "have shape (n_sequences, n_tokens, n_classes) where `shift_labels` is True",
+                got=f"{tuple(scores.array.shape)}: it is not known where a sequence ends",
+            )
+        flat, counted = self.counted_labels(flat, scores.leading)
+        if weights is None or not counted.any():
+            return flat, None if counted.all() else counted.astype(np.float64)
+        numbers = numeric_weights(weights)
+        if numbers.shape != flat.shape:
+            return flat, numbers  # refused later, as other values are
+        return flat, np.where(counted, numbers, 0.0)  # weights of rows that do not count may be missing
+
+    def counted_labels(self, flat: HostArray, leading: tuple[int, ...]) -> tuple[HostArray, HostArray]:
+        """The label of each row, and which rows count. ``leading`` is the shape of the labels before they were made flat."""
+        counted = np.ones(len(flat), dtype=bool)
+        if self.shift_labels:
+            length = leading[-1]
+            flat, counted = np.roll(flat, -1), np.arange(len(flat)) % length < length - 1
+        if self.ignore_index is not None:
+            counted &= differ(flat, self.ignore_index)
+        return flat, counted
+
+    def refuse_no_rows(self, weights: HostArray | None, name: str, labels: Any = None) -> None:
+        """Raise if no row is left to count; ``labels`` tell whether it is the weights that leave none."""
+        error = self.no_rows_error(name)
+        if error is None or weights is None or weights.any():
+            return
+        if self.ignore_index is not None and labels is not None and differ(labels, self.ignore_index).any():
+            raise NoRowsError(
+                "sample_weight", f"be positive for some sample whose label is not {setting('ignore_index')}", got="only zeros"
+            )
+        raise error
+
+    def no_rows_error(self, name: str) -> NoRowsError | None:
+        """The error if no row is left to count; None if that cannot be due to labels."""
+        if self.is_plain:
+            return None
+        what = "only labels that do not count" if self.shift_labels else f"only {self.ignore_index}"
+        return NoRowsError(name, f"hold at least one label that is not {setting('ignore_index')}", got=what)
+
+
+def differ(labels: HostArray, ignored: int) -> HostArray:
+    """Which labels are not the one to ignore; text is compared with the number as text."""
+    if labels.dtype.kind not in "OU":
+        counted: HostArray = np.asarray(labels != ignored)
+        return counted
+    return np.array([value != ignored and value != str(ignored) for value in labels.tolist()], dtype=bool)
+
+
+PLAIN = Labelling()
+"""All rows count, and each has its own label."""

@@ -17,10 +17,8 @@ from typing import Any, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows
-from nishimori._rows.labelling import PLAIN, Labelling
-from nishimori._rows.labels import Classes, checked_weights, class_indices, numeric_weights
-from nishimori._rows.score_range import ScoreRange
-from nishimori._rows.scores import Floor, Input, Scores, scores
+from nishimori._rows.labels import PLAIN, Classes, Labelling, checked_weights, class_indices, numeric_weights
+from nishimori._rows.scores import Floor, Input, ScoreRange, Scores, scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import is_whole
@@ -150,9 +148,9 @@ def takes_rows(
     }
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        known = signature(function)
-        own = [each for each in known.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-        names = {each.name for each in own} | set(honoured)
+        own_signature = signature(function)
+        own = [parameter for parameter in own_signature.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
+        names = {parameter.name for parameter in own} | set(honoured)
 
         @wraps(function)
         def wrapper(*arguments: P.args, **options: P.kwargs) -> R:
@@ -165,7 +163,7 @@ def takes_rows(
             return function(*arguments, **options)
 
         added = [Parameter(name, Parameter.KEYWORD_ONLY, default=option.default) for name, option in honoured.items()]
-        wrapper.__signature__ = known.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        wrapper.__signature__ = own_signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
         described = {name: option._replace(text=own_words.get(name, option.text)) for name, option in honoured.items()}
         wrapper.__doc__ = with_options(function.__doc__ or "", described)
         return wrapper
@@ -215,14 +213,14 @@ class ReadOptions:
 
     def range_of(self, table: Scores, weights: HostArray) -> ScoreRange | None:
         """The range of some scores, if it is to be judged."""
-        return None if self.guard is None else ScoreRange.of(table, weights)
+        return None if self.guard is None else ScoreRange.from_scores(table, weights)
 
-    def judge(self, found: ScoreRange | None) -> None:
+    def check_range(self, score_range: ScoreRange | None) -> None:
         """Refuse scores of this range, or warn of them, as the guard says."""
-        if found is not None and self.guard == "refuse":
-            found.check(self.names[0], self.probability_remedy, self.logits_setting)
-        elif found is not None and self.guard == "warn":
-            found.warn(self.names[0], self.probability_remedy)
+        if score_range is not None and self.guard == "refuse":
+            score_range.check(self.names[0], self.probability_remedy, self.logits_setting)
+        elif score_range is not None and self.guard == "warn":
+            score_range.warn(self.names[0], self.probability_remedy)
 
     def rows(
         self,
@@ -266,8 +264,8 @@ class Passed(NamedTuple):
 
 def _is_zero(sample_weight: Any, n_rows: int) -> bool:
     """Whether all weights of a piece are zero, so that none of its rows counts."""
-    given = numeric_weights(sample_weight)
-    return given.shape == (n_rows,) and not given.any()
+    weights = numeric_weights(sample_weight)
+    return weights.shape == (n_rows,) and not weights.any()
 
 
 def classes_last(logits: Any, class_axis: Any, name: str) -> Any:
@@ -281,5 +279,5 @@ def classes_last(logits: Any, class_axis: Any, name: str) -> Any:
             got=repr(class_axis),
         )
     axis = int(class_axis) % n_dimensions
-    order = (*(each for each in range(n_dimensions) if each != axis), axis)
+    order = (*(other for other in range(n_dimensions) if other != axis), axis)
     return array.transpose(order) if arrays.is_lazy(logits) else arrays.namespace(array).permute_dims(array, order)

@@ -21,8 +21,7 @@ from nishimori._rows.fingerprint import Fingerprint
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.rows import Rows, Sum, without_rows
-from nishimori._rows.score_range import ScoreRange
-from nishimori._rows.scores import Input
+from nishimori._rows.scores import Input, ScoreRange
 from nishimori._support import arrays
 from nishimori._support.progress import Report, show_progress, silent
 from nishimori._support.warnings import notice
@@ -74,14 +73,14 @@ class ReadingTotals:
         )
 
     @classmethod
-    def of(cls, rows: ArrayRows, before: "ReadingTotals | None", *, are_computed: bool) -> "ReadingTotals":
+    def from_rows(cls, rows: ArrayRows, before: "ReadingTotals | None", *, are_computed: bool) -> "ReadingTotals":
         """What is in rows that have been read; ``before`` is what the first pass has found, if this is a later one.
 
         ``are_computed`` if their logits are computed again in each pass.
         """
         counted = rows.weights > 0
         weight, labels = float(rows.weights.sum()), int(rows.labels[counted].sum())
-        logits = Fingerprint.of(rows, is_first=before is None) if are_computed else Fingerprint()
+        logits = Fingerprint.from_rows(rows, is_first=before is None) if are_computed else Fingerprint()
         return cls(rows.n_rows, int(counted.sum()), weight, labels, rows.has_masks, logits)
 
     def agrees(self, other: "ReadingTotals") -> bool:
@@ -104,13 +103,13 @@ class Pieces(Rows, Generic[P]):
         self.meaning = meaning
         self._progress = progress
         self._read_ahead = read_ahead
-        self._found: ReadingTotals | None = None  # by the first complete pass
+        self._first_totals: ReadingTotals | None = None  # by the first complete pass
         self._n_classes: int | None = None
         self._judged = meaning.guard is None  # whether scores that nobody has said anything about can be logits
         self._n_passes = 0
         self._n_changed = 0  # passes whose logits differed from those of the first, as by rounding
         self._digest: str | None = None  # of the rows of the first complete pass
-        self._to_tell: list[Callable[[str], None]] = []  # who waits for it
+        self._digest_callbacks: list[Callable[[str], None]] = []  # who waits for it
 
     @contextmanager
     def defer_probability_check(self) -> Iterator[None]:
@@ -134,7 +133,7 @@ class Pieces(Rows, Generic[P]):
         """An error about the rows of a piece, with the place of the piece."""
 
     @abstractmethod
-    def nothing(self) -> InputError:
+    def no_rows_error(self) -> InputError:
         """The error if there are no rows at all."""
 
     @property
@@ -150,7 +149,7 @@ class Pieces(Rows, Generic[P]):
 
     @property
     def n_rows(self) -> int | None:
-        return None if self._found is None else self._found.n_rows
+        return None if self._first_totals is None else self._first_totals.n_rows
 
     @property
     def floor(self) -> float | None:  # type: ignore[override]
@@ -164,73 +163,73 @@ class Pieces(Rows, Generic[P]):
     def digest(self) -> str | None:
         return self._digest
 
-    def tell_digest(self, tell: Callable[[str], None]) -> None:
-        """Call ``tell`` with the digest of these rows, now or at the end of the first pass."""
+    def on_digest(self, callback: Callable[[str], None]) -> None:
+        """Call ``callback`` with the digest of these rows, now or at the end of the first pass."""
         if self._digest is None:
-            self._to_tell.append(tell)
+            self._digest_callbacks.append(callback)
         else:
-            tell(self._digest)
+            callback(self._digest)
 
     def with_floor(self, floor: float | None) -> Rows:
         """A copy of these rows in which probabilities below ``floor`` are raised to it; None for as they were passed."""
-        made = copy(self)
-        made.meaning = replace(self.meaning, floor=floor)
-        made._found = None  # what a pass found is that of other logits
-        return made
+        duplicate = copy(self)
+        duplicate.meaning = replace(self.meaning, floor=floor)
+        duplicate._first_totals = None  # what a pass found is that of other logits
+        return duplicate
 
     def first(self) -> ArrayRows:
         """The first rows, from a pass that ends there."""
         with closing(self.read()) as pieces:
             for piece in pieces:
-                with self._telling(piece):
+                with self._errors_at(piece):
                     rows = self.rows(piece)
                 if rows is not None:
                     return rows
-        raise self.nothing()
+        raise self.no_rows_error()
 
     def __iter__(self) -> Iterator[Batch]:
         for piece, rows in self._reading():
-            with self._telling(piece):
+            with self._errors_at(piece):
                 yield from rows
 
     def _reading(self) -> Generator[tuple[P, ArrayRows], None, None]:
         """One pass; it ends with an error if it did not give the rows of the first one."""
-        before, now, digest = self._found, ReadingTotals(), RowDigest()
+        before, now, digest = self._first_totals, ReadingTotals(), RowDigest()
         score_range = ScoreRange()
         pieces = ahead(self.read()) if self._read_ahead else self.read()
         with closing(pieces):  # type: ignore[type-var]
             for piece in pieces:
-                with self._telling(piece):
+                with self._errors_at(piece):
                     rows = self._checked_rows(piece, before)
                 if rows is None:
                     continue
                 if not (self._judged or score_range.is_settled):
-                    score_range += ScoreRange.of(rows.scores, rows.weights)
+                    score_range += ScoreRange.from_scores(rows.scores, rows.weights)
                 if now.has_masks:  # of which there will be more
                     rows.read_in_blocks()
                 yield piece, rows
                 if self._digest is None:
                     digest.add(rows.scores, rows.labels, rows.weights)
-                now += ReadingTotals.of(rows, before, are_computed=self.remedy is not None)
+                now += ReadingTotals.from_rows(rows, before, are_computed=self.remedy is not None)
         if not now.n_rows:
-            raise self.nothing() if before is None else self._other_rows(before, now)
+            raise self.no_rows_error() if before is None else self._other_rows(before, now)
         if before is not None and not before.agrees(now):
             raise self._other_rows(before, now)
         if before is not None and self.remedy is not None:
             self._compare(before.logits, now.logits, self.remedy)
         if not self._judged:
-            self._judge(score_range)
-        self._found = now if before is None else before
-        if self._digest is None and (found := digest.text) is not None:
-            self._digest = found
-            while self._to_tell:
-                self._to_tell.pop(0)(found)
+            self._check_range(score_range)
+        self._first_totals = now if before is None else before
+        if self._digest is None and (text := digest.text) is not None:
+            self._digest = text
+            while self._digest_callbacks:
+                self._digest_callbacks.pop(0)(text)
 
-    def _judge(self, found: ScoreRange) -> None:
+    def _check_range(self, score_range: ScoreRange) -> None:
         """Say what the range of all scores tells; an error comes again with the next pass."""
-        self.score_range = found
+        self.score_range = score_range
         try:
-            self.meaning.judge(found)
+            self.meaning.check_range(score_range)
         except InputError as error:
             raise self.place_all(error) from None
         self._judged = True
@@ -269,7 +268,7 @@ class Pieces(Rows, Generic[P]):
         with closing(self._reading()) as reading:
             for piece, rows in reading:
                 if rows.weights.any():
-                    with self._telling(piece):
+                    with self._errors_at(piece):
                         sums = rows.gather(pass_)
                     total = sums if total is None else total + sums
                 done += rows.n_rows
@@ -290,7 +289,7 @@ class Pieces(Rows, Generic[P]):
         return rows
 
     def _other_rows(self, before: ReadingTotals, now: ReadingTotals) -> InputError:
-        first, again = (f"{each.n_counted} rows of weight {each.weight:.10g}" for each in (before, now))
+        first, again = (f"{totals.n_counted} rows of weight {totals.weight:.10g}" for totals in (before, now))
         if first == again:
             first, again = f"{first}", "as many rows with other labels"
         return InputError(
@@ -304,7 +303,7 @@ class Pieces(Rows, Generic[P]):
         )
 
     @contextmanager
-    def _telling(self, piece: P) -> Iterator[None]:
+    def _errors_at(self, piece: P) -> Iterator[None]:
         """Give the place of the piece in errors about its rows."""
         try:
             yield

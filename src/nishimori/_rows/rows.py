@@ -10,8 +10,7 @@ from copy import copy
 from typing import Any, Protocol, Self, TypeVar
 
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.score_range import ScoreRange
-from nishimori._rows.scores import Input
+from nishimori._rows.scores import Input, ScoreRange
 from nishimori._support.arrays import is_array
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError, setting
@@ -141,16 +140,16 @@ class Rows(Protocol):
         """Leave it to the next pass after the block to judge the range of the scores, where a first pass would."""
         return nullcontext()
 
-    def tell_digest(self, tell: Callable[[str], None]) -> None:
-        """Call ``tell`` with the digest of these rows as soon as it is known; never where there is none."""
+    def on_digest(self, callback: Callable[[str], None]) -> None:
+        """Call ``callback`` with the digest of these rows as soon as it is known; never where there is none."""
         if (digest := self.digest) is not None:
-            tell(digest)
+            callback(digest)
 
 
 def _check_batch(batch: Any, data: Any) -> None:
-    """Refuse what rows of somebody's own yield in place of a batch of arrays."""
+    """Refuse what a user's own rows yield in place of a batch of arrays."""
     parts = (batch.logits, batch.labels, batch.weights) if isinstance(batch, Batch) else ()
-    wrong = next((each for each in parts if not is_array(each)), None if parts else batch)
+    wrong = next((part for part in parts if not is_array(part)), None if parts else batch)
     if wrong is not None:
         raise InputError(
             f"{type(data).__name__}.__iter__",
@@ -211,7 +210,7 @@ def _inside(name: str) -> Any:
 
 
 class RowsInside(Rows):
-    """Rows that are read through others. Those of somebody's own need not have all attributes; here they have."""
+    """Rows that are read through others. A user's own rows need not have all attributes; these have."""
 
     n_classes = _inside("n_classes")
     n_rows = _inside("n_rows")
@@ -242,12 +241,12 @@ class RowsInside(Rows):
         part = self.inside.sample(size)
         return self if part is self.inside else with_all_attributes(part)
 
-    def tell_digest(self, tell: Callable[[str], None]) -> None:
-        """Call ``tell`` with the digest of the rows inside as soon as it is known."""
-        if hasattr(self.inside, "tell_digest"):
-            self.inside.tell_digest(tell)
+    def on_digest(self, callback: Callable[[str], None]) -> None:
+        """Call ``callback`` with the digest of the rows inside as soon as it is known."""
+        if hasattr(self.inside, "on_digest"):
+            self.inside.on_digest(callback)
         else:
-            super().tell_digest(tell)
+            super().on_digest(callback)
 
 
 def with_all_attributes(data: Any) -> Any:
@@ -261,7 +260,7 @@ def with_all_attributes(data: Any) -> Any:
 class Reported(RowsInside):
     """Rows whose passes are counted and shown.
 
-    ``expected`` is about how many passes a search makes that starts from a sample; None if nobody knows, as of a stream.
+    ``expected`` is about how many passes a search makes that starts from a sample; None if that is unknown, as of a stream.
     """
 
     def __init__(self, inside: Rows, what: str, report: Report, expected: int | None = None) -> None:
@@ -301,9 +300,9 @@ class Reported(RowsInside):
         inside = self.inside.with_floor(floor)
         if inside is None:
             return None
-        made = copy(self)
-        made.inside = inside
-        return made
+        duplicate = copy(self)
+        duplicate.inside = inside
+        return duplicate
 
 
 def raise_to_floor(data: Rows, floor: float, name: str) -> Rows:

@@ -94,7 +94,7 @@ class StoredRows(Pieces[_StoredBlock]):
         numeric(np.empty(0, stored.dtype), score_name)
         table = scores_of(stored, input=meaning.input, name=score_name, floor=meaning.floor)
         labels, sample_weight = meaning.labelling.apply(labels, sample_weight, table, label_name)
-        meaning.labelling.refuse_nothing(sample_weight, label_name, labels)
+        meaning.labelling.refuse_no_rows(sample_weight, label_name, labels)
         clusters, groups = table.per_row(clusters, "clusters"), table.per_row(groups, "groups")
         self.stored = stored
         self.weights = checked_weights(sample_weight, table.n_samples, table.row)
@@ -122,8 +122,8 @@ class StoredRows(Pieces[_StoredBlock]):
 
     def _array_rows(self, values: HostArray, rows: slice | HostArray, first_row: int = 0) -> ArrayRows:
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
-        clusters = None if self.clusters is None else self.clusters.of(rows)
-        groups = None if self.groups is None else self.groups.of(rows)
+        clusters = None if self.clusters is None else self.clusters.at_rows(rows)
+        groups = None if self.groups is None else self.groups.at_rows(rows)
         scores = replace(self.meaning.scores(native), leading=self._leading)
         return ArrayRows(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
 
@@ -131,17 +131,17 @@ class StoredRows(Pieces[_StoredBlock]):
         """The error as it is."""
         return error
 
-    def nothing(self) -> InputError:
+    def no_rows_error(self) -> InputError:
         """Never raised: an array without rows is refused when the rows are opened."""
         raise AssertionError
 
     def sample(self, size: int) -> ArrayRows | None:
         """About ``size`` rows, the same ones each time; None where that would take a pass, or if all weigh nothing."""
         size = most_copied(min(size, int(_PART * self.n_rows)), self.n_classes, _MOST_SAMPLED)
-        found = self.stored.random_rows(size) if size else None
-        if found is None or not self.weights[found[0]].any():
+        sample = self.stored.random_rows(size) if size else None
+        if sample is None or not self.weights[sample[0]].any():
             return None
-        return self._array_rows(found[1], found[0])
+        return self._array_rows(sample[1], sample[0])
 
 
 class KeptScores(Stored):
@@ -201,9 +201,9 @@ class Mapped(Sliced):
     """
 
     def __init__(self, array: HostArray) -> None:
-        given: HostArray = np.asarray(array)
-        self.shape, self.dtype = given.shape, given.dtype
-        self.array: HostArray = merge_leading(given) if given.ndim > 2 else given
+        values: HostArray = np.asarray(array)
+        self.shape, self.dtype = values.shape, values.dtype
+        self.array: HostArray = merge_leading(values) if values.ndim > 2 else values
 
     @contextmanager
     def open(self) -> Iterator[Callable[[int, int], HostArray]]:
@@ -225,8 +225,8 @@ class Chunked(Stored):
         self.shape = tuple(int(length) for length in array.shape)
         self.dtype = np.dtype(array.dtype)
         leading = self.shape[:-1] or self.shape
-        given = array.chunks or (min(rows_per_piece(self.n_columns), self.shape[0] or 1), *leading[1:])
-        self._chunks = tuple(int(length) for length in given[: len(leading)])
+        chunks = array.chunks or (min(rows_per_piece(self.n_columns), self.shape[0] or 1), *leading[1:])
+        self._chunks = tuple(int(length) for length in chunks[: len(leading)])
 
     @property
     def _chunk(self) -> int:
@@ -235,8 +235,8 @@ class Chunked(Stored):
     def blocks(self) -> Generator[HostArray, None, None]:
         """Whole chunks, because each is read and unpacked as a whole."""
         for part in _slices(self.shape[: len(self._chunks)], self._chunks, rows_per_piece(self.n_columns)):
-            found = np.asarray(self.array[part if len(part) > 1 else part[0]])
-            yield found.reshape(-1, self.shape[-1]) if len(self.shape) > 1 else found
+            values = np.asarray(self.array[part if len(part) > 1 else part[0]])
+            yield values.reshape(-1, self.shape[-1]) if len(self.shape) > 1 else values
 
     def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
         """The numbers of about ``size`` random rows of random chunks, and these rows; None where that takes a pass."""
@@ -247,8 +247,8 @@ class Chunked(Stored):
         if n_read > _PART * n_chunks:
             return None
         starts = self._chunk * _choose(n_chunks, n_read)
-        each = -(-size // n_read)
-        within = _choose(self._chunk, each)
+        step = -(-size // n_read)
+        within = _choose(self._chunk, step)
         parts = [np.asarray(self.array[start : start + self._chunk])[within] for start in starts.tolist()]
         return (starts[:, None] + within).ravel(), np.concatenate(parts)
 

@@ -1,4 +1,4 @@
-"""Batches that somebody else makes: by a loader, or by a function that starts again each time it is called.
+"""Batches that a user makes: by a loader, or by a function that starts again each time it is called.
 
 Batches that name the clusters or groups of their rows are read once more at the beginning, because sums over clusters and
 groups need to know all of them.
@@ -53,27 +53,27 @@ class StreamRows(Pieces[_Numbered]):
         super().__init__(meaning, progress=progress, read_ahead=read_ahead)
         self._batches = factory(batches, meaning.names[0])
         self._named: tuple[str, ...] | None = None  # what the batches name of their rows; None before the first was seen
-        self._known: dict[str, _BatchNames] | None = None  # what they name in all
+        self._all_names: dict[str, _BatchNames] | None = None  # what they name in all
 
     @property
     def clusters(self) -> Clusters | None:  # type: ignore[override]
-        found = self._names().get("clusters")
-        return None if found is None else Clusters(found.all_codes, len(found.places))
+        names = self._names().get("clusters")
+        return None if names is None else Clusters(names.all_codes, len(names.places))
 
     @property
     def groups(self) -> Groups | None:  # type: ignore[override]
-        found = self._names().get("groups")
-        return None if found is None else Groups(found.all_codes, tuple(found.places))
+        names = self._names().get("groups")
+        return None if names is None else Groups(names.all_codes, tuple(names.places))
 
     def _reading(self) -> Generator[tuple[_Numbered, ArrayRows], None, None]:
         """One pass. If the first batch names clusters or groups, those of all batches are read before."""
         if self._named:
             self._names()
         with closing(super()._reading()) as reading:
-            for each in reading:
-                if self._named and self._known is None:  # seen just now, in the first batch
+            for piece in reading:
+                if self._named and self._all_names is None:  # seen just now, in the first batch
                     break
-                yield each
+                yield piece
             else:
                 return
         self._names()
@@ -81,28 +81,28 @@ class StreamRows(Pieces[_Numbered]):
 
     def _names(self) -> "dict[str, _BatchNames]":
         """The clusters and groups of all rows, from a reading of their own if batches name some."""
-        if self._known is None:
+        if self._all_names is None:
             if self._named is None:
                 try:
                     _ = self.n_classes  # looks at the first batch
                 except NoRowsError:  # as on one of several ranks: whoever needs rows says so
                     return {}
-            self._known = self._read_names() if self._named else {}
-        return self._known
+            self._all_names = self._read_names() if self._named else {}
+        return self._all_names
 
     def _read_names(self) -> "dict[str, _BatchNames]":
         seen = {name: _BatchNames.empty(name) for name in self._named or ()}
         with closing(self.read()) as pieces:
             for piece in pieces:
-                with self._telling(piece):
+                with self._errors_at(piece):
                     rows = self.rows(piece)
-                    for name, each in seen.items():
+                    for name, names in seen.items():
                         if rows is not None:
-                            each.add(self._values(piece, rows, name), rows.weights)
-        found = {name: each.in_order() for name, each in seen.items()}
-        if "clusters" in found:
-            check_number_of_clusters(len(found["clusters"].places))
-        return found
+                            names.add(self._values(piece, rows, name), rows.weights)
+        ordered = {name: names.in_order() for name, names in seen.items()}
+        if "clusters" in ordered:
+            check_number_of_clusters(len(ordered["clusters"].places))
+        return ordered
 
     def _values(self, piece: _Numbered, rows: ArrayRows, name: str) -> Any:
         """What a batch names of each of its rows."""
@@ -135,20 +135,20 @@ class StreamRows(Pieces[_Numbered]):
                 f"name {' and '.join(self._named) or 'neither clusters nor groups'}, as the first one does",
                 got=named,
             )
-        found = self.meaning.rows(array, batch["labels"], batch.get("sample_weight"), n_classes=self._n_classes)
-        for name, known in (self._known or {}).items():
-            codes = known.codes_of(self._values(piece, found, name), found.weights)
+        rows = self.meaning.rows(array, batch["labels"], batch.get("sample_weight"), n_classes=self._n_classes)
+        for name, names in (self._all_names or {}).items():
+            codes = names.codes_of(self._values(piece, rows, name), rows.weights)
             if name == "clusters":
-                found.clusters = Clusters(codes, len(known.places))
+                rows.clusters = Clusters(codes, len(names.places))
             else:
-                found.groups = Groups(codes, tuple(known.places))
-        return found
+                rows.groups = Groups(codes, tuple(names.places))
+        return rows
 
     def place(self, error: InputError, piece: _Numbered) -> InputError:
         """The error with the number of the batch; both batches and the rows of each count from 0."""
         return in_batch(piece.number, error)
 
-    def nothing(self) -> InputError:
+    def no_rows_error(self) -> InputError:
         """There was no batch, or only empty ones."""
         return NoRowsError(self.meaning.names[0], "yield at least one batch with rows", got="none")
 
@@ -196,7 +196,7 @@ class _BatchNames:
             raise InputError(f"{self.what}s", "hold values of one type, such as numbers or text") from None
         places = {name: place for place, name in enumerate(ordered)}
         new = np.array([places[name] for name in self.places], dtype=np.int64)
-        return _BatchNames(self.what, places, [new[each] if len(new) else each for each in self.codes])
+        return _BatchNames(self.what, places, [new[codes] if len(new) else codes for codes in self.codes])
 
     def codes_of(self, values: Any, weights: HostArray) -> HostArray:
         """The codes of some rows in a later pass."""
@@ -215,9 +215,9 @@ class _BatchNames:
 
 def _filled(codes: HostArray, kept: HostArray, number: int) -> HostArray:
     """Codes of all rows, 0 where none was asked for."""
-    found = np.zeros(number, dtype=np.int64)
-    found[kept] = codes
-    return found
+    filled = np.zeros(number, dtype=np.int64)
+    filled[kept] = codes
+    return filled
 
 
 def in_batch(number: int, error: InputError) -> InputError:
@@ -249,7 +249,11 @@ def factory(batches: Any, name: str) -> Callable[[], Iterable[Any]]:
 
 def _refuse_arguments(make: Callable[..., Any], name: str) -> None:
     try:
-        needed = [each.name for each in signature(make).parameters.values() if each.default is each.empty and _is_plain(each)]
+        needed = [
+            parameter.name
+            for parameter in signature(make).parameters.values()
+            if parameter.default is parameter.empty and _is_plain(parameter)
+        ]
     except (TypeError, ValueError):  # some callables written in C have no signature
         return
     if needed:
@@ -264,15 +268,15 @@ def _is_plain(parameter: Any) -> bool:
     return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
-def _iterable(made: Any, name: str) -> Iterable[Any]:
-    if not isinstance(made, Iterable):
+def _iterable(returned: Any, name: str) -> Iterable[Any]:
+    if not isinstance(returned, Iterable):
         raise InputError(
             name,
             "return an iterable of batches where it is a function",
-            got=f"a {type(made).__name__}",
+            got=f"a {type(returned).__name__}",
             remedy=f"Each batch is {WHAT_A_BATCH_IS}.",
         )
-    return made
+    return returned
 
 
 def _description(batch: Any) -> str:

@@ -12,7 +12,7 @@ from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 
-from nishimori._kernels.node_sums import FARTHEST, NodeSums
+from nishimori._kernels.sums import FARTHEST, NodeSums
 from nishimori._sums.census import Census
 from nishimori._support.arrays import HostArray
 

@@ -15,8 +15,7 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Classes, class_labels, cluster_codes
 from nishimori._rows.question import refusal_of
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._rows.score_range import ScoreRange
-from nishimori._rows.scores import Floor, Input, check_input, is_auto
+from nishimori._rows.scores import Floor, Input, ScoreRange, check_input, is_auto
 from nishimori._sketch.archive import SketchArchive, pack, read, report_damage, write
 from nishimori._sketch.clusters import SketchClusters
 from nishimori._sketch.contents import Contents

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows
-from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.scores import ScoreRange
 from nishimori._sketch.clusters import SketchClusters
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
@@ -33,7 +33,7 @@ class Stream:
         counted = np.flatnonzero(data.weights)
         if not len(counted):
             return
-        data.score_range = ScoreRange.of(data.scores, data.weights)
+        data.score_range = ScoreRange.from_scores(data.scores, data.weights)
         if clusters is None:
             self.sketch.update(data)
             return

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._kernels.row_sums import RowSums, gives_node_sums, node_sums, reads_stored, row_sums, takes_unchecked
+from nishimori._kernels.kernel import gives_node_sums, node_sums, reads_stored, row_sums, takes_unchecked
 from nishimori._rows.batch import Batch
 from nishimori._sketch.clusters import SketchClusters, Squares, Terms, crossed_products, squares_of_rows, sums_per_bin
 from nishimori._sketch.contents import ENDS, N_BINS, Contents, counts_of, pairs
 from nishimori._sketch.grid import Grid
 from nishimori._sums.census import Count
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Energy, Observable
+from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 
@@ -79,8 +79,8 @@ class Survey:
         """The sums of a batch; a cluster that may go on in the next batch is left out of the squares."""
         total, workspace = self.empty, Workspace(ENDS + len(self.grid.betas), min(batch.n_rows, _AT_ONCE))
         for part in _parts(batch):
-            ends, sums, kernel_sums = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
-            truth = Truth.from_row_sums(kernel_sums)
+            ends, sums, predictions = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
+            truth = Truth.from_predictions(predictions)
             others = {
                 i: self._gaps(observable, part)
                 for i, observable in enumerate(self.observables)
@@ -92,7 +92,7 @@ class Survey:
                 contents, terms = self._sums(rows, {i: (gaps[:, :, some], o[some]) for i, (gaps, o) in others.items()})
                 squares = squares_of_rows(terms) if clusters is None else clusters.squares(terms)
                 total = total + contents + self.of_squares(squares)
-            census = Count(Confidence()).of_found(part, kernel_sums)
+            census = Count(Confidence()).from_findings(part, predictions)
             total = total + replace(self.empty, counts=counts_of(census, int(part.logits.shape[1])))
         return total
 
@@ -111,9 +111,9 @@ class Survey:
     def _gaps(self, observable: Observable, batch: Batch) -> tuple[HostArray, HostArray]:
         """Gaps (4, ends and nodes, rows) of an observable that needs more than power sums, and its values at the labels."""
         ready = observable._on(batch)
-        distributions = [Gibbs(batch, beta) for beta in (inf, *self.judged[:-1])]
+        distributions = [Predictions(batch, beta) for beta in (inf, *self.judged[:-1])]
         observed = ready.observed(distributions[0])
-        gaps = [[arrays.on_host(values) for values in ready.gap(gibbs, observed)[:4]] for gibbs in distributions]
+        gaps = [[arrays.on_host(values) for values in ready.gap(predictions, observed)[:4]] for predictions in distributions]
         return np.array(gaps).transpose(1, 0, 2), arrays.on_host(observed)
 
     def _sums(self, rows: "NodeRows", others: dict[int, tuple[HostArray, HostArray]]) -> tuple[Contents, Terms]:
@@ -152,10 +152,17 @@ def _gap_of(gaps: HostArray, observed: HostArray, weights: HostArray) -> "NodeGa
 def _parts(batch: Batch) -> Iterator[Batch]:
     for start in range(0, batch.n_rows, _ROWS):
         rows = slice(start, start + _ROWS)
-        passed = None if batch.given is None else batch.given[rows, ...]
+        probabilities = None if batch.probabilities is None else batch.probabilities[rows, ...]
         stored = None if batch.stored is None else batch.stored[rows, ...]
         logits = batch.logits[rows, ...]
-        yield replace(batch, logits=logits, labels=batch.labels[rows], weights=batch.weights[rows], given=passed, stored=stored)
+        yield replace(
+            batch,
+            logits=logits,
+            labels=batch.labels[rows],
+            weights=batch.weights[rows],
+            probabilities=probabilities,
+            stored=stored,
+        )
 
 
 def bin_scale(rounding: float) -> float:
@@ -181,7 +188,7 @@ class Truth:
     rounding: float  # of confidences, relative
 
     @classmethod
-    def from_row_sums(cls, rows: RowSums) -> "Truth":
+    def from_predictions(cls, rows: Predictions) -> "Truth":
         right, drops, weights = (arrays.on_host(x) for x in (rows.right, rows.label_drops, rows.batch.weights))
         return cls(right, drops, weights, rows.batch.rounding)
 
@@ -204,17 +211,17 @@ class Truth:
         return float(self.weights @ self.label_drops)
 
 
-def sums_at(batch: Batch, nodes: Sequence[float]) -> tuple[HostArray, HostArray, RowSums]:
-    """Power sums of each row: 0 and 1 at β = ∞ and β = 0, of shape (2, 2, n), 0 to 3 at the nodes, and what a kernel returned.
+def sums_at(batch: Batch, nodes: Sequence[float]) -> tuple[HostArray, HostArray, Predictions]:
+    """Power sums of each row: 0 and 1 at β = ∞ and β = 0, of shape (2, 2, n), 0 to 3 at the nodes, and the view.
 
     In float64: sums of float32 numbers depend on the block that a row is in, and squares of squares lose digits.
     """
     if not reads_stored(batch):
-        rows = row_sums(batch, nodes, 3)
-        return arrays.on_host(_sums_at_ends(batch)), arrays.on_host(rows.sums), rows
-    rows = row_sums(batch, (inf, 0.0, *nodes), 3)  # from the same values of each row
-    sums = arrays.on_host(rows.sums)
-    return sums[:ENDS, :2], sums[ENDS:], rows
+        powers = row_sums(batch, nodes, 3)
+        return arrays.on_host(_sums_at_ends(batch)), arrays.on_host(powers.sums), Predictions(batch, nodes[0], powers)
+    powers = row_sums(batch, (inf, 0.0, *nodes), 3)  # from the same values of each row
+    sums = arrays.on_host(powers.sums)
+    return sums[:ENDS, :2], sums[ENDS:], Predictions(batch, nodes[0], powers)
 
 
 def _sums_at_ends(batch: Batch) -> Array:

@@ -68,16 +68,16 @@ class BinnedGaps:
         """The covariance of the gaps, whose sums are divided by a weight that varies too, (bins, bins)."""
         full = np.diag(self.products) if self.products.ndim == 1 else self.products
         mixed = np.outer(self.gaps, self.crossed)
-        found: HostArray = full - mixed - mixed.T + self.squares * np.outer(self.gaps, self.gaps)
-        return found
+        covariance: HostArray = full - mixed - mixed.T + self.squares * np.outer(self.gaps, self.gaps)
+        return covariance
 
     @cached_property
     def errors(self) -> HostArray:
         """The standard error of each gap."""
         own = self.products if self.products.ndim == 1 else np.diag(self.products)
         variances = own - 2 * self.gaps * self.crossed + self.squares * self.gaps**2
-        found: HostArray = np.sqrt(np.maximum(variances, 0))
-        return found
+        errors: HostArray = np.sqrt(np.maximum(variances, 0))
+        return errors
 
     @cached_property
     def total_se(self) -> float:
@@ -109,14 +109,14 @@ class BinnedGaps:
     @property
     def scaled(self) -> HostArray:
         """Gaps in the proportion of the measured ones, whose sizes add up to the corrected ECE."""
-        found: HostArray = self.gaps * (self.corrected / self.value if self.value > 0 else 1.0)
-        return found
+        gaps: HostArray = self.gaps * (self.corrected / self.value if self.value > 0 else 1.0)
+        return gaps
 
     @property
     def clear(self) -> HostArray:
         """The measured gaps without what their errors explain."""
-        found: HostArray = np.sign(self.gaps) * np.sqrt(np.maximum(self.gaps**2 - self.errors**2, 0))
-        return found
+        gaps: HostArray = np.sign(self.gaps) * np.sqrt(np.maximum(self.gaps**2 - self.errors**2, 0))
+        return gaps
 
     def limits(self, reach: HostArray) -> tuple[HostArray, HostArray]:
         """Lower and upper limits at some numbers of standard errors, with the corrected ECE between them."""
@@ -156,7 +156,7 @@ class BinnedGaps:
         """Mean and standard deviation of the measured ECE where true gaps have a pattern and these sums of their sizes."""
         total = pattern.sum()
         shares = pattern / total if total > 0 else pattern
-        folded = Folded.of(np.outer(sizes, shares), errors)
+        folded = Folded.from_normal(np.outer(sizes, shares), errors)
         signed = np.sign(self.gaps) * folded.clarity
         # Gaps in two bins vary together: through the weight of all rows, and through clusters.
         along = signed @ self.gaps
@@ -170,8 +170,8 @@ class BinnedGaps:
         """The covariance of the sizes of gaps that share clusters: the first two terms of its Hermite series."""
         others = self.products - np.diag(np.diag(self.products))
         scale = np.divide(doubt, self.errors, out=np.zeros_like(doubt), where=self.errors > 0)
-        found: HostArray = ((signed @ others) * signed + 2 * (scale @ others**2) * scale).sum(axis=1)
-        return found
+        sums: HostArray = ((signed @ others) * signed + 2 * (scale @ others**2) * scale).sum(axis=1)
+        return sums
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Folded:
     doubt: HostArray
 
     @classmethod
-    def of(cls, sizes: HostArray, errors: HostArray) -> "Folded":
+    def from_normal(cls, sizes: HostArray, errors: HostArray) -> "Folded":
         """The folded normal numbers with means ``sizes`` (m, bins), none negative, and standard deviations ``errors``."""
         ratio = np.divide(sizes, errors, out=np.full_like(sizes, inf), where=errors > 0)
         clarity = _error_function(ratio / sqrt(2))
@@ -200,11 +200,11 @@ class Folded:
 
 def _error_function(values: HostArray) -> HostArray:
     if values.size <= _FEW_VALUES:
-        return np.array([erf(each) for each in values.ravel().tolist()]).reshape(values.shape)
+        return np.array([erf(value) for value in values.ravel().tolist()]).reshape(values.shape)
     from scipy.special import erf as erf_of_array  # noqa: PLC0415 - a scorecard without intervals does without SciPy
 
-    found: HostArray = erf_of_array(values)
-    return found
+    erfs: HostArray = erf_of_array(values)
+    return erfs
 
 
 Quantile = Callable[[HostArray, HostArray, HostArray], HostArray]
@@ -213,8 +213,8 @@ Quantile = Callable[[HostArray, HostArray, HostArray], HostArray]
 
 def _lower_quantile(mean: HostArray, error: HostArray, reach: HostArray) -> HostArray:
     """What a sum of sizes falls below as rarely as a normal number falls below ``-reach``, if it is nearly normal."""
-    found: HostArray = mean - reach * error
-    return found
+    limits: HostArray = mean - reach * error
+    return limits
 
 
 def _upper_quantile(mean: HostArray, error: HostArray, reach: HostArray) -> HostArray:
@@ -224,5 +224,5 @@ def _upper_quantile(mean: HostArray, error: HostArray, reach: HostArray) -> Host
     Proc. Natl. Acad. Sci. 17 (1931) 684: the cube root of such a number is nearly normal.
     """
     part = np.divide(error, 3 * mean, out=np.zeros_like(mean), where=mean > 0)
-    found: HostArray = mean * (1 - part**2 + reach * part) ** 3
-    return found
+    limits: HostArray = mean * (1 - part**2 + reach * part) ** 3
+    return limits

@@ -1,20 +1,27 @@
 """What the rows are: how many, how heavy, how many right, how many zeros and masks. It adds, like every other sum.
 
 It also decides what users are warned about: answers that are too few, or hardly better than chance, to choose a temperature.
+
+`Evenness` is the weight of rows whose logits differ by rounding only: such rows say nothing about a temperature. A model that
+gives every class the same score may compute these scores in different ways, and their last digits differ. At a temperature of
+the size of these digits they would decide the probabilities.
 """
 
 from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any
 
-from nishimori._kernels.block import AnswerSums, BlockSums, Counted
-from nishimori._kernels.row_sums import kernel_of
+import numpy as np
+
+from nishimori._kernels.kernel import kernel_of
+from nishimori._kernels.sums import AnswerSums, BlockSums, Counted
 from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, TopN
 from nishimori._sums.passes import Findings, FollowingPass, Mean
+from nishimori._sums.predictions import Predictions
+from nishimori._support import arrays
 from nishimori._support.arrays import Array
 from nishimori._support.warnings import notice
 from nishimori.errors import FewErrorsWarning, InputWarning, setting
@@ -83,22 +90,22 @@ class Count(FollowingPass[Census]):
         """Whether an answer is right if the top class is true, which kernels tell."""
         return isinstance(self.right, Confidence)
 
-    def of_found(self, batch: Batch, found: Findings) -> Census:
+    def from_findings(self, batch: Batch, findings: Findings) -> Census:
         """The counts of a batch."""
         counted = None
         if not self.follows:
-            gibbs = Gibbs(batch, 1.0)  # the same at every β
-            answers = _answers(batch, self.right.observed(gibbs) == 0, gibbs)
-        elif isinstance(found, BlockSums):
-            answers, counted = found.answers, found.counted
+            rows = Predictions(batch, 1.0)  # the same at every β
+            answers = _answers(rows, self.right.observed(rows) == 0)
+        elif isinstance(findings, BlockSums):
+            answers, counted = findings.answers, findings.counted
         else:
-            answers = _answers(batch, found.right, found)
+            answers = _answers(findings, findings.right)
         if counted is None:
             counted = self._count(batch)
         return Census(
             n_rows=int(counted.n_rows),
             n_right=int(answers.n_right),
-            n_zeros=0 if batch.given is None else _number(batch.given == 0, batch.xp),
+            n_zeros=0 if batch.probabilities is None else _number(batch.probabilities == 0, batch.xp),
             n_masked=int(counted.n_masked),
             n_at_masks=int(answers.n_at_masks),
             n_at_zeros=at_zeros(batch),
@@ -126,12 +133,12 @@ class Count(FollowingPass[Census]):
         return chance
 
 
-def _answers(batch: Batch, right: Array, found: Any) -> AnswerSums:
-    """What the labels say, from whether each answer is right; ``found`` knows the drops of the true classes."""
-    xp = batch.xp
+def _answers(rows: Predictions, right: Array) -> AnswerSums:
+    """What the labels say, from whether each answer is right."""
+    batch, xp = rows.batch, rows.batch.xp
     flags = xp.astype(right, batch.weights.dtype)
     sums = batch.totals([flags, 1 - flags, batch.weights * flags, batch.weights * (1 - flags)])
-    n_at_masks = float(xp.sum(xp.astype(xp.isinf(found.label_drops), flags.dtype))) if batch.has_masks else 0.0
+    n_at_masks = float(xp.sum(xp.astype(xp.isinf(rows.label_drops), flags.dtype))) if batch.has_masks else 0.0
     right_weight, wrong, right_squares, wrong_squares = sums.tolist()
     return AnswerSums(right_weight, wrong, right_squares, wrong_squares, float(xp.sum(flags)), n_at_masks)
 
@@ -144,7 +151,7 @@ def census(data: Rows) -> Census:
 
 def at_zeros(batch: Batch) -> int:
     """How many rows give probability zero to their true class."""
-    return 0 if batch.given is None else _number(batch.at(batch.given, batch.labels) == 0, batch.xp)
+    return 0 if batch.probabilities is None else _number(batch.at(batch.probabilities, batch.labels) == 0, batch.xp)
 
 
 @dataclass(frozen=True)
@@ -161,22 +168,22 @@ def _number(flags: Any, xp: Any) -> int:
 
 def warn_if_few(census: Census) -> bool:
     """Warn when very few samples decide the temperature, or when the answers are hardly better than chance; whether it did."""
-    if (found := _few(census, 2)) is None:
+    if (reason := _few(census, 2)) is None:
         return False
-    why, remedy = found
+    why, remedy = reason
     notice(f"{why}, so the temperature is uncertain; {remedy}.", FewErrorsWarning)
     return True
 
 
-def what_decides(census: Census, *, by_loss: bool) -> tuple[str, str]:
+def reason_of_uncertainty(census: Census, *, by_loss: bool) -> tuple[str, str]:
     """Why a temperature is so uncertain, and what to do, in sentences; ``by_loss`` if it is that of the lowest loss."""
     if by_loss and census.n_at_zeros:
         return (
             f"The true class has probability 0 in {census.n_at_zeros} of {census.n_rows} samples, which decide it.",
             f"Pass {setting('floor', 'auto')}, or as {setting('floor')} the lowest probability that you consider possible.",
         )
-    if (found := _few(census, _NEAR_CHANCE)) is not None:
-        why, remedy = found
+    if (reason := _few(census, _NEAR_CHANCE)) is not None:
+        why, remedy = reason
         return f"{why}.", f"{remedy[0].upper()}{remedy[1:]}."
     return "A few samples with scores or weights far from those of the others decide it.", "Use a larger validation set."
 
@@ -231,3 +238,46 @@ def verdict_on_zeros(where: str, what: str, *, fits: bool = False) -> str:
         f"The true class has probability 0 in {where}, which decides {what}: 0 is replaced by the smallest positive number of "
         f"its dtype, which is arbitrary. {remedy} the lowest probability that you consider possible."
     )
+
+
+# --- rows whose logits differ by rounding only -----------------------------------------------------------------------------
+
+# Scores that are computed in float64 differ by some tens of units in the last place; those of a network in float32 by a few. An
+# offset of 1e6, which float32 holds to 0.06, is thus no rounding for logits that differ by more than half.
+_UNITS_OF_DOUBLE, _UNITS = 64, 4
+_DOUBLE = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Evenness:
+    """The weight of rows whose logits are equal up to rounding, that of all rows, and the largest such rounding."""
+
+    even: float
+    weight: float
+    rounding: float
+
+    def __add__(self, other: "Evenness") -> "Evenness":
+        return Evenness(self.even + other.even, self.weight + other.weight, max(self.rounding, other.rounding))
+
+    def decides(self, temperature: float) -> bool:
+        """Whether the rounding of most rows decides their probabilities at a temperature."""
+        return 2 * self.even >= self.weight and temperature <= self.rounding
+
+
+@dataclass(frozen=True)
+class MeasureEvenness:
+    """The pass that compares the range of each row with the rounding of its largest logit."""
+
+    def __call__(self, batch: Batch) -> Evenness:
+        xp, logits = batch.xp, batch.logits
+        live = xp.ones_like(logits, dtype=xp.bool) if batch.live is None else batch.live
+        least = xp.min(xp.where(live, logits, xp.full_like(logits, inf)), axis=1)
+        size = xp.max(xp.where(live, xp.abs(logits), xp.zeros_like(logits)), axis=1)
+        unit = max(_UNITS * arrays.epsilon(logits), _UNITS_OF_DOUBLE * _DOUBLE)
+        if batch.probabilities is None:
+            rounding = unit * arrays.in_double(size)
+        else:  # the logarithm of a probability has its relative error
+            rounding = xp.full_like(arrays.in_double(size), max(unit, _UNITS * batch.stored_rounding))
+        even = arrays.in_double(batch.peak - least) <= rounding
+        largest = float(xp.max(xp.where(even, rounding, xp.zeros_like(rounding))))
+        return Evenness(batch.total(xp.astype(even, batch.weights.dtype)), batch.weight, largest)

@@ -1,6 +1,7 @@
 """The probability of each class in each row, and whether that class is the true one: what curves per class are fitted to.
 
-For two classes there is one claim per row, that of the second class. Otherwise there is one per row and class.
+For two classes there is one claim per row, that of the second class. Otherwise there is one per row and class. Isotonic curves
+need the claims themselves, and histogram binning sums per class and bin.
 """
 
 from collections.abc import Iterator
@@ -8,13 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nishimori._rows.batch import Batch
+from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
 from nishimori._rows.rows import Rows
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.outcomes import Levels, levels_of
+from nishimori._sums.predictions import Predictions
+from nishimori._sums.reliability import Bins, UnbinnedClaims, uniform_edges
+from nishimori._sums.spread import ClusterSums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori.maps.class_curves import class_probabilities
+from nishimori.errors import InputError
+from nishimori.maps.class_curves import bin_of, class_probabilities
 
 # This many claims are in memory at once, 256 MB in float64. If there are more, some classes are read after the others.
 _MOST_CLAIMS = 2**25
@@ -55,16 +59,16 @@ class ClassWeights:
         """The same for the rows of each class; 0 where there are none."""
         if counts:
             return self.weights
-        found: HostArray = np.divide(self.weights**2, self.squares, out=np.zeros_like(self.weights), where=self.squares > 0)
-        return found
+        numbers: HostArray = np.divide(self.weights**2, self.squares, out=np.zeros_like(self.weights), where=self.squares > 0)
+        return numbers
 
 
 def sum_by_class(batch: Batch) -> ClassWeights:
     """The pass that sums weights per class."""
     labels, weights = arrays.on_host(batch.labels), arrays.on_host(batch.weights)
-    sums, squares = (np.bincount(labels, each, batch.n_classes) for each in (weights, weights**2))
+    sums, squares = (np.bincount(labels, values, batch.n_classes) for values in (weights, weights**2))
     # A probability of 1 that was passed as such has lost nothing.
-    n_saturated = int((arrays.on_host(Gibbs(batch, 1.0).rest) < _UNSEEN).sum()) if batch.given is None else 0
+    n_saturated = int((arrays.on_host(Predictions(batch, 1.0).rest) < _UNSEEN).sum()) if batch.probabilities is None else 0
     return ClassWeights(batch.n_rows, sums, squares, n_saturated)
 
 
@@ -104,9 +108,9 @@ class ClassClaims:
         return (self._levels(place) for place in range(len(self.columns)))
 
     def _sorted_claims(self, place: int) -> tuple[HostArray, HostArray, HostArray]:
-        values = np.concatenate([each[:, place] for each in self.claimed])
+        values = np.concatenate([block[:, place] for block in self.claimed])
         order = np.argsort(values)[: len(values) - np.isnan(values).sum()]  # NaN comes last
-        true = np.concatenate([each == self.columns[place] for each in self.labels])
+        true = np.concatenate([block == self.columns[place] for block in self.labels])
         return values[order], true[order], np.concatenate(self.weights)[order]
 
     def _levels(self, place: int) -> Levels:
@@ -134,3 +138,93 @@ def claims_by_class(data: Rows, n_rows: int) -> Iterator[ClassClaims]:
     step = max(1, _MOST_CLAIMS // n_rows)
     for first in range(columns.start, columns.stop, step):
         yield data.gather(KeepClaims(range(first, min(first + step, columns.stop))))
+
+
+# --- claims in bins --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """The rows of a batch: the bin of each class in a count through all bins, its claim, its truth and its weight, (n, m)."""
+
+    places: HostArray
+    claimed: HostArray
+    true: HostArray
+    weights: HostArray
+
+    @classmethod
+    def from_batch(cls, batch: Batch, edges: HostArray) -> "_Placed":
+        """The bins, claims, truths and weights of a batch; a masked class has weight zero."""
+        claimed, masked = class_probabilities(batch.double)
+        columns = curve_columns(batch.n_classes)
+        kept = slice(columns.start, columns.stop)
+        claimed, masked = claimed[:, kept], masked[:, kept]
+        if (edges == edges[0]).all():
+            places = bin_of(claimed, edges[0])
+        else:
+            places = np.stack([bin_of(p, own) for p, own in zip(claimed.T, edges, strict=True)], axis=1)
+        places += (edges.shape[1] - 1) * np.arange(len(columns))
+        true = arrays.on_host(batch.labels)[:, None] == np.array(columns)
+        return cls(places, claimed, true, np.where(masked, 0.0, arrays.on_host(batch.weights)[:, None]))
+
+
+@dataclass(frozen=True, eq=False)
+class TallyClasses:
+    """The pass that sums per class and bin; ``edges`` have a row per curve."""
+
+    edges: HostArray
+
+    def __call__(self, batch: Batch) -> Bins:
+        rows = _Placed.from_batch(batch, self.edges)
+        shape = len(self.edges), self.edges.shape[1] - 1
+        places, weights, true = rows.places.ravel(), rows.weights.ravel(), rows.true.ravel()
+
+        def sums_per_bin(values: HostArray, at: HostArray) -> HostArray:
+            sums: HostArray = np.bincount(at, values, shape[0] * shape[1]).reshape(shape)
+            return sums
+
+        claimed, correct = sums_per_bin(weights * rows.claimed.ravel(), places), sums_per_bin(weights[true], places[true])
+        return Bins(self.edges, sums_per_bin(weights, places), claimed, correct, sums_per_bin(weights**2, places))
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterResiduals:
+    """The pass that sums w·(truth - frequency) over each bin and cluster; ``frequencies`` have a row per curve."""
+
+    edges: HostArray
+    frequencies: HostArray
+
+    def __call__(self, batch: Batch) -> ClusterSums:
+        assert batch.clusters is not None, "asked for only where there are clusters"
+        rows, number = _Placed.from_batch(batch, self.edges), batch.clusters.number
+        residuals = rows.weights * (rows.true - self.frequencies.ravel()[rows.places])
+        places = rows.places * number + batch.clusters.codes[:, None]
+        sums = np.bincount(places.ravel(), residuals.ravel(), self.frequencies.size * number)
+        return ClusterSums(sums.reshape(self.frequencies.size, number))
+
+
+def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int]:
+    """The edges of bins of equal weight, for each curve, and how many passes they took."""
+    edges, n_passes = [], 0
+    for some in claims_by_class(data, n_rows):
+        n_passes += 1
+        for claimed, _, weights in some.in_order():
+            has_any = len(claimed) > 0
+            edges.append(UnbinnedClaims((claimed[:, None],), (weights,)).edges(n_bins) if has_any else uniform_edges(n_bins))
+    return np.concatenate(edges), n_passes
+
+
+def cluster_squares(data: Rows, edges: HostArray, frequencies: HostArray) -> HostArray:
+    """The squares of the residuals of clusters, summed per class and bin."""
+    clusters = data.clusters
+    assert clusters is not None, "asked for only where there are clusters"
+    if frequencies.size * clusters.number > MOST_CLUSTER_SUMS:
+        raise InputError(
+            "clusters",
+            (f"be fewer for {frequencies.size:,} bins in all classes: at most {MOST_CLUSTER_SUMS // frequencies.size:,}"),
+            got=f"{clusters.number:,}",
+            remedy="Leave `clusters` out, or use fewer bins.",
+        )
+    values = data.gather(ClusterResiduals(edges, frequencies)).values
+    squares: HostArray = np.einsum("bc,bc->b", values, values).reshape(frequencies.shape)
+    return squares

@@ -1,8 +1,8 @@
-"""Sums over each group of rows, where each group has a β of its own: what temperatures per group are made of.
+"""Sums over each group of rows: a few numbers per group, whatever the number of rows.
 
-A group is what a class is predicted for, or what the user names. Each row is scaled by the β of its group, and its distribution
-is that at β = 1 of the scaled row, so that any kernel computes it. What is kept is a few numbers per group, whatever the
-number of rows.
+A group is what a class is predicted for, or what the user names. `MeasureGroups` gives each group a β of its own, for
+temperatures per group: each row is scaled by the β of its group, and its distribution is that at β = 1 of the scaled row, so
+that any kernel computes it. `TallyGroups` sums after a map, for confidence minus accuracy of each group and its error.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,15 @@ from typing import Literal
 
 import numpy as np
 
-from nishimori._kernels.groups import Method, group_totals, sums_groups
-from nishimori._kernels.row_sums import row_sums
+from nishimori._kernels.kernel import Method, group_totals, row_sums, sums_groups
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Energy
+from nishimori._sums.passes import Sums
+from nishimori._sums.predictions import Predictions, apply_map, inverse_temperatures
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
+from nishimori.maps.map import Map
 
 By = Literal["prediction", "groups"]
 """What makes a group: the predicted class of a row, or what the user says."""
@@ -132,10 +133,10 @@ class MeasureGroups:
         codes = self.grouping.codes(batch)
         scaled = scaled_rows(batch, self.betas[codes])
         # Neither curvature nor higher derivatives are used, so that one power more than the value needs is enough.
-        gibbs = Gibbs(scaled, 1.0, row_sums(scaled, (1.0,), self.observable.powers + 1))
-        gap = self.observable.value(gibbs, self.observable.observed(gibbs))
+        rows = Predictions(scaled, 1.0, row_sums(scaled, (1.0,), self.observable.powers + 1))
+        gap = self.observable.value(rows, self.observable.observed(rows))
         # Copied from a device together.
-        table = arrays.on_host(batch.xp.stack([batch.weights, gap, *self._slope_and_variance(gibbs)]))
+        table = arrays.on_host(batch.xp.stack([batch.weights, gap, *self._slope_and_variance(rows)]))
         weights, value, slope, variance = table
         units = weights if self.counts else weights**2
         number = self.grouping.number
@@ -161,15 +162,15 @@ class MeasureGroups:
         """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
         codes = None if self.grouping.by == "prediction" else self.grouping.codes(batch)
         method: Method = "ec" if isinstance(self.observable, Confidence) else "ts"
-        found = group_totals(batch, codes, self.betas, method, counts=self.counts)
-        return None if found is None else GroupSums(found[0].astype(np.int64), *found[1:])
+        totals = group_totals(batch, codes, self.betas, method, counts=self.counts)
+        return None if totals is None else GroupSums(totals[0].astype(np.int64), *totals[1:])
 
-    def _slope_and_variance(self, gibbs: Gibbs) -> tuple[Array, Array]:
+    def _slope_and_variance(self, rows: Predictions) -> tuple[Array, Array]:
         """The slope of the gap, and the variance of the observable under the model: of a choice of two, or of the logit."""
-        mean = gibbs.powers(1)[1, ...] * gibbs.top
+        mean = rows.powers(1)[1, ...] * rows.top_probability
         if isinstance(self.observable, Confidence):
-            return -gibbs.top * mean, gibbs.top * gibbs.doubt
-        variance = gibbs.powers(2)[2, ...] * gibbs.top - mean**2
+            return -rows.top_probability * mean, rows.top_probability * rows.doubt
+        variance = rows.powers(2)[2, ...] * rows.top_probability - mean**2
         return variance, variance
 
 
@@ -179,3 +180,89 @@ def scaled_rows(batch: Batch, betas: HostArray) -> Batch:
     drops = arrays.minus_in_double(batch.logits, batch.peak)
     drops *= arrays.on_device_of(betas, drops)[:, None]
     return batch.with_logits(drops, same_top=True)
+
+
+# --- after a map -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GroupTally:
+    """Sums over each group: Σw, Σw·confidence, Σw·right, and of squares Σu, Σu·g, Σu·g², Σu·c(1-c). Those of other rows add.
+
+    ``clusters`` are the sums of w·g and of w over each group and cluster, where clusters are independent.
+    """
+
+    n_rows: HostArray
+    totals: HostArray
+    squares: HostArray
+    clusters: HostArray | None
+
+    def __add__(self, other: "GroupTally") -> "GroupTally":
+        clusters = None if self.clusters is None or other.clusters is None else self.clusters + other.clusters
+        return GroupTally(self.n_rows + other.n_rows, self.totals + other.totals, self.squares + other.squares, clusters)
+
+    def at_groups(self, chosen: HostArray) -> "GroupTally":
+        """The sums of some groups."""
+        clusters = None if self.clusters is None else self.clusters[:, chosen]
+        return GroupTally(self.n_rows[chosen], self.totals[:, chosen], self.squares[:, chosen], clusters)
+
+    def variances(self, gaps: HostArray) -> HostArray:
+        """The variance of the gap of each group, from the deviations of its rows or clusters."""
+        if self.clusters is not None:
+            deviations = self.clusters[0] - gaps[:, None] * self.clusters[1]
+            summed = np.einsum("gc,gc->g", deviations, deviations)
+        else:
+            units, mixed, squares, _ = self.squares
+            summed = squares - 2 * gaps * mixed + gaps**2 * units
+        variances: HostArray = np.maximum(summed, 0.0) / self.totals[0] ** 2
+        return variances
+
+    @property
+    def nulls(self) -> HostArray:
+        """The variance of each gap if labels are drawn from the model, and rows are independent."""
+        variances: HostArray = self.squares[3] / self.totals[0] ** 2
+        return variances
+
+
+@dataclass(frozen=True, eq=False)
+class TallyGroups:
+    """The pass that sums over each group after each of several maps; ``clustered`` if clusters of rows are independent."""
+
+    grouping: Grouping
+    counts: bool
+    clustered: bool
+    maps: tuple[Map, ...] = ()
+
+    def __call__(self, batch: Batch) -> Sums:
+        betas = tuple(dict.fromkeys(inverse_temperatures(self.maps)))
+        shared = row_sums(batch, betas, 0) if betas else None
+        mapped = (apply_map(map_, batch) for map_ in self.maps)
+        return Sums(tuple(self.sums_of(Predictions(rows, beta, shared if rows is batch else None)) for rows, beta in mapped))
+
+    def sums_of(self, predictions: Predictions) -> GroupTally:
+        """The sums of each group over the rows of a batch, from their distribution after a map."""
+        batch = predictions.batch
+        numbers = [
+            batch.weights,
+            predictions.top_probability,
+            predictions.doubt,
+            batch.xp.astype(predictions.right, batch.weights.dtype),
+        ]
+        weights, confidence, doubt, hits = arrays.on_host(batch.xp.stack(numbers))
+        codes, number = self.grouping.codes(batch, predictions.top_class), self.grouping.number
+        gaps = np.where(hits > 0, -doubt, confidence)  # keeps its digits where the model is nearly sure
+        units = weights if self.counts else weights**2
+
+        def sums_per_group(*rows: HostArray) -> HostArray:
+            return np.stack([np.bincount(codes, numbers, number) for numbers in rows])
+
+        clusters = None
+        if self.clustered:
+            by_cluster = self.grouping.by_cluster
+            clusters = np.stack([by_cluster(batch, codes, weights * gaps), by_cluster(batch, codes, weights)])
+        return GroupTally(
+            np.bincount(codes, minlength=number),
+            sums_per_group(weights, weights * confidence, weights * hits, weights * gaps),
+            sums_per_group(units, units * gaps, units * gaps**2, units * confidence * doubt),
+            clusters,
+        )

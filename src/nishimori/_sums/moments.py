@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._kernels.block import BlockSums
-from nishimori._kernels.row_sums import RowSums, block_sums, kernel_of, row_sums, takes_unchecked
+from nishimori._kernels.kernel import block_sums, kernel_of, row_sums, takes_unchecked
+from nishimori._kernels.sums import BlockSums, PowerSums
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs, derivatives
 from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.passes import Findings, KernelPass, Mean
+from nishimori._sums.predictions import Predictions, derivatives
+from nishimori._sums.spread import ClusterSums, cluster_sums
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, largest, namespace, on_host
 from nishimori.errors import MergeError
@@ -28,13 +29,14 @@ from nishimori.errors import MergeError
 _ORDER = 5
 
 
-def sum_pair(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> tuple[HostArray, BlockSums | RowSums]:
+def sum_pair(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> tuple[HostArray, BlockSums | Predictions]:
     """The `pair_sums` of one batch, and what the kernel returned for them."""
     block = block_sums(batch, beta_ec, beta_ts, exact=exact)
     if block is not None:
         return block.sums, block
-    rows = row_sums(batch, tuple(dict.fromkeys((beta_ec, beta_ts))), _ORDER, exact=exact)
-    return pair_sums(rows.at(beta_ec), rows.at(beta_ts), rows.right, rows.label_drops, batch.weights), rows
+    sums = row_sums(batch, tuple(dict.fromkeys((beta_ec, beta_ts))), _ORDER, exact=exact)
+    rows = Predictions(batch, beta_ec, sums)
+    return pair_sums(sums.at(beta_ec), sums.at(beta_ts), rows.right, rows.label_drops, batch.weights), rows
 
 
 def pair_sums(ec_powers: Array, ts_powers: Array, right: Array, label_drops: Array, w: Array) -> HostArray:
@@ -46,12 +48,24 @@ def pair_sums(ec_powers: Array, ts_powers: Array, right: Array, label_drops: Arr
     slope, *ec_others = derivatives((c, *[nothing] * 4), ec_moments)
     variance, *ts_others = derivatives(moments, moments)
     gap, excess = xp.where(right, -ec_powers[0, ...] * c, c), moments[0] - label_drops
-    weighted, weighted_excess, weighted_slope, weighted_variance = (w * each for each in (gap, excess, slope, variance))
+    weighted, weighted_excess, weighted_slope, weighted_variance = (w * numbers for numbers in (gap, excess, slope, variance))
     size = -(w @ moments[0] + w @ label_drops)  # neither is ever positive
     with np.errstate(invalid="ignore"):  # an infinite gap, of a masked label, times a slope of zero; such sums are not used
         sums = [
-            *(w @ gap, w @ xp.abs(gap), w @ slope, *(w @ each for each in ec_others[:2]), weighted_slope @ weighted_slope),
-            *(w @ excess, size, w @ variance, *(w @ each for each in ts_others[:2]), weighted_variance @ weighted_variance),
+            *(
+                w @ gap,
+                w @ xp.abs(gap),
+                w @ slope,
+                *(w @ derivative for derivative in ec_others[:2]),
+                weighted_slope @ weighted_slope,
+            ),
+            *(
+                w @ excess,
+                size,
+                w @ variance,
+                *(w @ derivative for derivative in ts_others[:2]),
+                weighted_variance @ weighted_variance,
+            ),
             *(weighted @ gap, weighted_excess @ excess, weighted @ excess),
             *(weighted @ weighted, weighted_excess @ weighted_excess, weighted @ weighted_excess),
             *(xp.sum(w), w @ w, w @ xp.astype(right, w.dtype), w @ label_drops),
@@ -116,7 +130,7 @@ class Moments:
 
     def at(self, some: slice) -> "Moments":
         """The moments at some of the β."""
-        arrays = (each[some] for each in (self.excess, self.size, self.slope, self.curvature, self.jerk, self.snap))
+        arrays = (values[some] for values in (self.excess, self.size, self.slope, self.curvature, self.jerk, self.snap))
         return Moments(self.observable, self.betas[some], self.weight, self.observed, *arrays)
 
     @property
@@ -184,13 +198,13 @@ class GapSums:
         """The products of gaps at other β, one per observable: the gap of each row is continued by its slope."""
         assert self.slope_products is not None, "these are where they are wanted"
         m = len(self.items)
-        steps = np.array(betas) - [each.betas[0] for each in self.items]
+        steps = np.array(betas) - [moments.betas[0] for moments in self.items]
         changes = steps[:, None] * self.slope_products
         with_gaps, with_slopes = changes[..., :m], changes[..., m:] * steps
         before = np.stack([self.products, self.square_products])
         products = before + with_gaps + with_gaps.transpose(0, 2, 1) + with_slopes
         # What the slopes add, relative to the result: far more than 1 where one row decides whose gap almost vanishes there.
-        squares, added = (np.diagonal(each, axis1=1, axis2=2) for each in (products, with_slopes))
+        squares, added = (np.diagonal(table, axis1=1, axis2=2) for table in (products, with_slopes))
         shares = np.full(squares.shape, np.inf)
         np.divide(added, squares, out=shares, where=squares > 0)
         shares[added == 0] = 0.0
@@ -265,24 +279,24 @@ class Measure(KernelPass[GapSums]):
 
     @cached_property
     def _is_paired(self) -> bool:
-        return all(type(each) in _PAIRED and len(betas) == 1 for each, betas in self.wanted)
+        return all(type(observable) in _PAIRED and len(betas) == 1 for observable, betas in self.wanted)
 
-    def with_found(self, batch: Batch) -> tuple[GapSums, Findings]:
+    def with_findings(self, batch: Batch) -> tuple[GapSums, Findings]:
         """The moments of a batch, and what the kernel returned for them."""
         if self._is_paired:
             pair, returned = sum_pair(batch, *self.pair, exact=self.exact)
-            return self.of_pair(pair), returned
+            return self.from_pair_sums(pair), returned
         ready = [observable._on(batch) for observable, _ in self.wanted]
         powers = self._powers(batch) if any(not rows.uses_tables for rows in ready) else [None] * len(self._betas)
-        distributions = [Gibbs(batch, beta, known) for beta, known in zip(self._betas, powers, strict=True)]
+        distributions = [Predictions(batch, beta, sums) for beta, sums in zip(self._betas, powers, strict=True)]
         observed = [rows.observed(distributions[0]) for rows in ready]
         sums = [np.empty((6, len(betas))) for _, betas in self.wanted]
         values: list[Any] = [None] * len(ready)
         slopes: list[Any] = [None] * len(ready)
-        for beta, gibbs in zip(self._betas, distributions, strict=True):
+        for beta, predictions in zip(self._betas, distributions, strict=True):
             for i, ((_, betas), rows, at_labels) in enumerate(zip(self.wanted, ready, observed, strict=True)):
                 if beta in betas:  # perhaps more than once
-                    gap = rows.gap(gibbs, at_labels)
+                    gap = rows.gap(predictions, at_labels)
                     sums[i][:, np.equal(betas, beta)] = batch.totals(gap)[:, None]
                     if beta == betas[0]:
                         values[i], slopes[i] = gap.value, gap.slope
@@ -295,20 +309,20 @@ class Measure(KernelPass[GapSums]):
     @property
     def pair(self) -> tuple[float, float]:
         """The β of confidence and of energy in the commonest case: one of them or both, at one β each."""
-        betas = {type(each): beta for each, (beta,) in self.wanted}
+        betas = {type(observable): beta for observable, (beta,) in self.wanted}
         first = self.wanted[0][1][0]
         return betas.get(Confidence, first), betas.get(Energy, first)
 
-    def of_pair(self, sums: HostArray) -> GapSums:
+    def from_pair_sums(self, sums: HostArray) -> GapSums:
         """The moments from the `pair_sums` at the β of the `pair`."""
         weight, squares, right, at_labels = sums[18:22].tolist()
         observed = {Confidence: right - weight, Energy: at_labels}
-        places = tuple(_PAIRED[type(each)] for each, _ in self.wanted)
+        places = tuple(_PAIRED[type(observable)] for observable, _ in self.wanted)
         where = _product_places(places)
         return GapSums(
             tuple(
-                Moments(each, each_betas, weight, observed[type(each)], *sums[_MOMENTS[i], None])
-                for i, (each, each_betas) in zip(places, self.wanted, strict=True)
+                Moments(observable, betas, weight, observed[type(observable)], *sums[_MOMENTS[i], None])
+                for i, (observable, betas) in zip(places, self.wanted, strict=True)
             ),
             sums[where.products[0]],
             sums[where.products[1]],
@@ -316,15 +330,15 @@ class Measure(KernelPass[GapSums]):
             sums[where.slope_products],
         )
 
-    def _powers(self, batch: Batch) -> list[RowSums]:
+    def _powers(self, batch: Batch) -> list[PowerSums]:
         """The power sums at each β, in one call for those that are neither 0 nor infinite."""
         usual = [beta for beta in self._betas if 0 < beta < inf]
         ends = [beta for beta in self._betas if not 0 < beta < inf]
-        found: dict[float, RowSums] = {}
+        sums: dict[float, PowerSums] = {}
         for betas, exact in ((usual, self.exact), (ends, True)):
             if betas:
-                found |= dict.fromkeys(betas, row_sums(batch, betas, _ORDER, exact=exact))
-        return [found[beta] for beta in self._betas]
+                sums |= dict.fromkeys(betas, row_sums(batch, betas, _ORDER, exact=exact))
+        return [sums[beta] for beta in self._betas]
 
 
 def _products(batch: Batch, values: Sequence[Any], slopes: Sequence[Any]) -> tuple[HostArray, HostArray, float, HostArray]:
@@ -342,6 +356,21 @@ def measure(batch: Batch, observable: Observable, betas: Sequence[float]) -> Mom
     return Measure(((observable, tuple(betas)),))(batch).items[0]
 
 
+@dataclass(frozen=True)
+class ClusterGaps:
+    """The pass that sums the gaps of several observables over each cluster, each at one β."""
+
+    wanted: tuple[tuple[Observable, float], ...]
+
+    def __call__(self, batch: Batch) -> ClusterSums:
+        values = []
+        for observable, beta in self.wanted:
+            rows = observable._on(batch)
+            predictions = Predictions(batch, beta, None if rows.uses_tables else row_sums(batch, (beta,), rows.powers))
+            values.append(rows.value(predictions, rows.observed(predictions)))
+        return cluster_sums(batch, values)
+
+
 def log_scale(batch: Batch) -> Mean:
     """The logarithm of how far the second largest logit lies below the largest: where β has to be found.
 
@@ -349,6 +378,6 @@ def log_scale(batch: Batch) -> Mean:
     """
     xp = batch.xp
     lead = xp.max(batch.double, axis=1) - xp.min(largest(batch.double, 2), axis=1)
-    known = (lead > 0) & xp.isfinite(lead)
-    logarithms = xp.where(known, xp.log(xp.where(known, lead, xp.ones_like(lead))), xp.zeros_like(lead))
+    is_apart = (lead > 0) & xp.isfinite(lead)
+    logarithms = xp.where(is_apart, xp.log(xp.where(is_apart, lead, xp.ones_like(lead))), xp.zeros_like(lead))
     return Mean(batch.total(logarithms), batch.weight)

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from nishimori._kernels.row_sums import row_sums
+from nishimori._kernels.kernel import row_sums
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs, derivatives
+from nishimori._sums.predictions import Predictions, derivatives
 from nishimori._support import arrays
 from nishimori._support.arrays import Array
 from nishimori._support.numeric import numeric
@@ -78,7 +78,7 @@ class Observable(ABC):
             Finite wherever the class is not masked.
         """
 
-    def _on(self, batch: Batch) -> "RowView":
+    def _on(self, batch: Batch) -> "RowObservable":
         """The observable, ready for one batch: its values are computed and checked once."""
         name = f"{type(self).__name__}.values"
         host = arrays.on_host(batch.double).view()
@@ -135,7 +135,7 @@ class Observable(ABC):
         return {name: value for part in parts if part for name, value in part.items()}
 
 
-class RowView(Protocol):
+class RowObservable(Protocol):
     """An observable of the rows of a batch. ``uses_tables`` if it needs a number per class, else power sums are enough.
 
     ``powers`` is the highest power of the drop that `value` needs.
@@ -144,13 +144,13 @@ class RowView(Protocol):
     uses_tables: ClassVar[bool]
     powers: ClassVar[int]
 
-    def observed(self, gibbs: Gibbs) -> Array:
+    def observed(self, predictions: Predictions) -> Array:
         """O at the true class of each row, minus O at the top: the same at every β."""
 
-    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
+    def gap(self, predictions: Predictions, observed: Array) -> Gap:
         """The average of O under the model, minus O at the true class, which is ``observed``."""
 
-    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+    def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, without what its derivatives take."""
 
 
@@ -162,30 +162,30 @@ class _Tabulated:
     uses_tables: ClassVar[bool] = True
     powers: ClassVar[int] = 0
 
-    def observed(self, gibbs: Gibbs) -> Array:
-        batch = gibbs.batch
+    def observed(self, predictions: Predictions) -> Array:
+        batch = predictions.batch
         return batch.at(self.table, batch.labels) - batch.at(self.table, batch.top)
 
-    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
-        batch, p = gibbs.batch, gibbs.probabilities
+    def gap(self, predictions: Predictions, observed: Array) -> Gap:
+        batch, p = predictions.batch, predictions.class_probabilities
         top = batch.at(self.table, batch.top)
         table = self.table - top[:, None]
         if batch.live is not None:
             table = batch.xp.where(batch.live, table, batch.xp.zeros_like(table))
-        mean = gibbs.over_classes(p * table)
-        drop = batch.drops - gibbs.over_classes(p * batch.drops)[:, None]
+        mean = predictions.over_classes(p * table)
+        drop = batch.drops - predictions.over_classes(p * batch.drops)[:, None]
         product = p * (table - mean[:, None]) * drop  # centred first: a difference of large means would lose digits
         # Only the subtraction of the top value rounds in units of it, while the averages need an exponential.
-        size = sum(batch.xp.abs(each) for each in (mean, observed, top / 32))
+        size = sum(batch.xp.abs(numbers) for numbers in (mean, observed, top / 32))
         # Both O and d are counted from their means here, so that ⟨O⟩ and ⟨d⟩ are zero.
-        averages = [gibbs.over_classes(product * drop**j) for j in range(4)]
-        moments = [gibbs.over_classes(p * drop**j) for j in range(2, 5)]
+        averages = [predictions.over_classes(product * drop**j) for j in range(4)]
+        moments = [predictions.over_classes(p * drop**j) for j in range(2, 5)]
         nothing = batch.xp.zeros_like(mean)
         return Gap(mean - observed, size, *derivatives([nothing, *averages], [nothing, *moments]))
 
-    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+    def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap; its derivatives cost little compared with the table."""
-        return self.gap(gibbs, observed).value
+        return self.gap(predictions, observed).value
 
 
 @dataclass(frozen=True)
@@ -203,39 +203,43 @@ class TopN(Observable):
         order = xp.argsort(xp.argsort(-logits, axis=1, stable=True), axis=1)
         return xp.astype((order < self.n) & (logits > -inf), logits.dtype)
 
-    def _on(self, batch: Batch) -> RowView:
+    def _on(self, batch: Batch) -> RowObservable:
         """The observable itself: nothing has to be tabulated."""
         return self
 
-    def observed(self, gibbs: Gibbs) -> Array:
+    def observed(self, predictions: Predictions) -> Array:
         """0 where the true class is among the N largest, else -1; a masked class never is."""
-        batch = gibbs.batch
+        batch = predictions.batch
         xp, table = batch.xp, batch.passed
         label = batch.at(table, batch.labels)[:, None]
         columns = arrays.on_device_of(np.arange(table.shape[1]), table)[None, :]
         ahead = (table > label) | ((table == label) & (columns < batch.labels[:, None]))
         rank = xp.sum(xp.astype(ahead, xp.int64), axis=1)
-        hit = (rank < self.n) & (gibbs.label_drops > -inf)
+        hit = (rank < self.n) & (predictions.label_drops > -inf)
         return xp.astype(hit, batch.weights.dtype) - 1
 
-    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
+    def gap(self, predictions: Predictions, observed: Array) -> Gap:
         """Minus the probability of the other classes where the answer is among the N largest, else the probability of those."""
         if self.n == 1:
-            return Confidence().gap(gibbs, observed)
-        xp = gibbs.batch.xp
+            return Confidence().gap(predictions, observed)
+        xp = predictions.batch.xp
         # Sums over the classes outside, as they are: all may be tiny.
-        outside = row_sums(gibbs.batch, (gibbs.beta,), 4, self.n).at(gibbs.beta)
-        averages = [outside[j, ...] * gibbs.top for j in range(5)]
-        inside = (1 + (gibbs.rest - outside[0, ...])) * gibbs.top
+        outside = row_sums(predictions.batch, (predictions.beta,), 4, self.n).at(predictions.beta)
+        averages = [outside[j, ...] * predictions.top_probability for j in range(5)]
+        inside = (1 + (predictions.rest - outside[0, ...])) * predictions.top_probability
         value = xp.where(observed == 0, -averages[0], inside)
-        return Gap(value, xp.abs(value), *(-each for each in gibbs.derivatives(averages)))
+        return Gap(value, xp.abs(value), *(-derivative for derivative in predictions.derivatives(averages)))
 
-    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+    def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes alone."""
         if self.n == 1:
-            return Confidence().value(gibbs, observed)
-        outside = row_sums(gibbs.batch, (gibbs.beta,), 0, self.n).at(gibbs.beta)[0, ...]
-        return gibbs.batch.xp.where(observed == 0, -outside * gibbs.top, (1 + (gibbs.rest - outside)) * gibbs.top)
+            return Confidence().value(predictions, observed)
+        outside = row_sums(predictions.batch, (predictions.beta,), 0, self.n).at(predictions.beta)[0, ...]
+        return predictions.batch.xp.where(
+            observed == 0,
+            -outside * predictions.top_probability,
+            (1 + (predictions.rest - outside)) * predictions.top_probability,
+        )
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """Why no temperature fits as T → 0: all samples are right, or largest logits are equal."""
@@ -282,23 +286,23 @@ class Confidence(Observable):
         """1 for the predicted class, 0 elsewhere."""
         return TopN(1).values(logits)
 
-    def _on(self, batch: Batch) -> RowView:
+    def _on(self, batch: Batch) -> RowObservable:
         """The observable itself: nothing has to be tabulated."""
         return self
 
-    def observed(self, gibbs: Gibbs) -> Array:
+    def observed(self, predictions: Predictions) -> Array:
         """0 where the prediction is right, else -1."""
-        return gibbs.batch.xp.astype(gibbs.right, gibbs.batch.weights.dtype) - 1
+        return predictions.batch.xp.astype(predictions.right, predictions.batch.weights.dtype) - 1
 
-    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
+    def gap(self, predictions: Predictions, observed: Array) -> Gap:
         """Confidence minus 1 where the prediction is right, confidence where it is wrong."""
-        xp, value = gibbs.batch.xp, self.value(gibbs, observed)
-        nothing = xp.zeros_like(gibbs.top)  # the only class that counts has no drop
-        return Gap(value, xp.abs(value), *gibbs.derivatives((gibbs.top, *[nothing] * 4)))
+        xp, value = predictions.batch.xp, self.value(predictions, observed)
+        nothing = xp.zeros_like(predictions.top_probability)  # the only class that counts has no drop
+        return Gap(value, xp.abs(value), *predictions.derivatives((predictions.top_probability, *[nothing] * 4)))
 
-    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+    def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes alone."""
-        return gibbs.batch.xp.where(gibbs.right, -gibbs.doubt, gibbs.top)
+        return predictions.batch.xp.where(predictions.right, -predictions.doubt, predictions.top_probability)
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """Why no temperature fits as T → 0: all samples are right, or largest logits are equal."""
@@ -321,23 +325,23 @@ class Energy(Observable):
         """The logits."""
         return logits
 
-    def _on(self, batch: Batch) -> RowView:
+    def _on(self, batch: Batch) -> RowObservable:
         """The observable itself: nothing has to be tabulated."""
         return self
 
-    def observed(self, gibbs: Gibbs) -> Array:
+    def observed(self, predictions: Predictions) -> Array:
         """The drop of the true class, -inf where it is masked."""
-        return gibbs.label_drops
+        return predictions.label_drops
 
-    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
+    def gap(self, predictions: Predictions, observed: Array) -> Gap:
         """The mean drop minus that of the true class."""
-        mean = gibbs.moments[0]
-        size = gibbs.batch.xp.abs(mean) + gibbs.batch.xp.abs(observed)
-        return Gap(mean - observed, size, *gibbs.derivatives(gibbs.moments))
+        mean = predictions.moments[0]
+        size = predictions.batch.xp.abs(mean) + predictions.batch.xp.abs(observed)
+        return Gap(mean - observed, size, *predictions.derivatives(predictions.moments))
 
-    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+    def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes, and these times the drops."""
-        return gibbs.powers(1)[1, ...] * gibbs.top - observed
+        return predictions.powers(1)[1, ...] * predictions.top_probability - observed
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """Why no temperature fits as T → 0: the true class has the largest logit in all samples."""

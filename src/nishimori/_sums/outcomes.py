@@ -12,9 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nishimori._rows.rows import Rows
-from nishimori._sums.gibbs import Gibbs
-from nishimori._sums.reliability import claims, outcomes
-from nishimori._support import arrays
+from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 
@@ -66,9 +64,9 @@ class Levels:
         """The increasing function of the claim that has the least Brier score, and also the least NLL."""
         from scipy.optimize import isotonic_regression  # noqa: PLC0415 - other metrics do without SciPy
 
-        found = isotonic_regression(self.rate, weights=self.weight)
+        fitted = isotonic_regression(self.rate, weights=self.weight)
         # A mean of ones may exceed 1 by rounding.
-        return Steps(np.clip(found.x[found.blocks[:-1]], 0.0, 1.0), found.weights, found.blocks)
+        return Steps(np.clip(fitted.x[fitted.blocks[:-1]], 0.0, 1.0), fitted.weights, fitted.blocks)
 
 
 @dataclass(frozen=True)
@@ -84,10 +82,10 @@ class Outcomes:
     rounding: float
 
     @classmethod
-    def of(cls, gibbs: Gibbs, of: OneClaim) -> "Outcomes":
+    def from_predictions(cls, predictions: Predictions, of: OneClaim) -> "Outcomes":
         """The outcomes of one batch."""
-        claimed, true = claims(gibbs, of)[:, 0], outcomes(gibbs, of)[:, 0]
-        return cls((claimed,), (true,), (arrays.on_host(gibbs.batch.weights),), gibbs.batch.rounding)
+        claimed, true = predictions.claimed(of)[:, 0], predictions.outcomes(of)[:, 0]
+        return cls((claimed,), (true,), (predictions.weights,), predictions.batch.rounding)
 
     def __add__(self, other: "Outcomes") -> "Outcomes":
         return Outcomes(
@@ -99,7 +97,7 @@ class Outcomes:
 
     def in_order(self) -> tuple[HostArray, HostArray, HostArray]:
         """Claims, outcomes and weights in increasing order of the claims; equal claims start with those that failed."""
-        claimed, true, weights = (np.concatenate(each) for each in (self.claimed, self.true, self.weights))
+        claimed, true, weights = (np.concatenate(parts) for parts in (self.claimed, self.true, self.weights))
         order = np.lexsort((weights, true, claimed))  # the order of the rows must not matter
         return claimed[order], true[order], weights[order]
 
@@ -125,16 +123,16 @@ def _starts(claimed: HostArray, rounding: float) -> HostArray:
     if not is_wide.any():
         return runs
     # Neighbours that are equal up to rounding can add up to a run that is wider than rounding: cut it from its lower end.
-    found = [runs]
+    starts = [runs]
     for first, end in zip(runs[is_wide], last[is_wide] + 1, strict=True):
         while (first := first + int(np.searchsorted(claimed[first:end], limit[first], side="right"))) < end:
-            found.append(np.array([first]))
-    return np.sort(np.concatenate(found))
+            starts.append(np.array([first]))
+    return np.sort(np.concatenate(starts))
 
 
-def check_claim(data: Rows, of: Any, known: Any = OneClaim) -> None:
+def check_claim(data: Rows, of: Any, names_of: Any = OneClaim) -> None:
     """Refuse claims of which there is not one per row."""
-    names = get_args(known)
+    names = get_args(names_of)
     if not isinstance(of, str) or of not in names:
         raise InputError("of", f"be {_either(names)}", got=repr(of))
     if of == "positive" and data.n_classes != 2:

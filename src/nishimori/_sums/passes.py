@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from nishimori._kernels.block import BlockSums
-from nishimori._kernels.row_sums import RowSums
+from nishimori._kernels.sums import BlockSums
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.predictions import Predictions
 
 Pass = Callable[[Batch], Any]
 S = TypeVar("S")
@@ -45,19 +44,19 @@ class Sums:
         return Sums(tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)))
 
 
-Findings = BlockSums | RowSums | Gibbs | Batch
-"""What says which answers of a batch are right: what a kernel returned, or the batch itself."""
+Findings = BlockSums | Predictions
+"""What says which answers of a batch are right: sums of a kernel, or the view that a pass has measured through."""
 
 
 class KernelPass(ABC, Generic[S]):
     """A pass that asks a kernel, and also gives what the kernel has found."""
 
     @abstractmethod
-    def with_found(self, batch: Batch) -> tuple[S, Findings]:
+    def with_findings(self, batch: Batch) -> tuple[S, Findings]:
         """The sums of the batch, and what was found on the way to them."""
 
     def __call__(self, batch: Batch) -> S:
-        return self.with_found(batch)[0]
+        return self.with_findings(batch)[0]
 
     def reads_unchecked(self, batch: Batch) -> bool:  # noqa: ARG002 - for those that can
         """Whether the kernel reads all rows of the batch in one call, and notices what a check would refuse."""
@@ -65,20 +64,20 @@ class KernelPass(ABC, Generic[S]):
 
     def of_unchecked(self, batch: Batch) -> S | None:
         """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
-        sums, found = self.with_found(batch)
-        return sums if is_usual(found) else None
+        sums, findings = self.with_findings(batch)
+        return sums if is_usual(findings) else None
 
 
-def is_usual(found: Findings) -> bool:
+def is_usual(findings: Findings) -> bool:
     """Whether the kernel has found no number that would have to be masked or refused."""
-    return isinstance(found, BlockSums) and found.is_usual
+    return isinstance(findings, BlockSums) and findings.is_usual
 
 
 class FollowingPass(ABC, Generic[S]):
     """A pass that asks no kernel: which answers are right, and that they are counted, is all it needs."""
 
     @abstractmethod
-    def of_found(self, batch: Batch, found: Findings) -> S:
+    def from_findings(self, batch: Batch, findings: Findings) -> S:
         """The sums of the batch, from what a kernel has found for another pass."""
 
     @property
@@ -87,7 +86,7 @@ class FollowingPass(ABC, Generic[S]):
         return True
 
     def __call__(self, batch: Batch) -> S:
-        return self.of_found(batch, batch)
+        return self.from_findings(batch, Predictions(batch, 1.0))  # the same at every β
 
 
 @dataclass(frozen=True)
@@ -97,36 +96,36 @@ class Together:
     passes: tuple[Pass, ...]
 
     def __call__(self, batch: Batch) -> Sums:
-        return self._with_found(batch)[0]
+        return self._with_findings(batch)[0]
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether all passes can do with rows that were not checked, and at least one of them reads these."""
-        if not (self._asking and all(each.reads_unchecked(batch) for each in self._asking.values())):
+        if not (self._kernel_passes and all(pass_.reads_unchecked(batch) for pass_ in self._kernel_passes.values())):
             return False
-        others = (each for i, each in enumerate(self.passes) if i not in self._asking)
-        return all(isinstance(each, FollowingPass) and each.follows for each in others)
+        others = (pass_ for i, pass_ in enumerate(self.passes) if i not in self._kernel_passes)
+        return all(isinstance(pass_, FollowingPass) and pass_.follows for pass_ in others)
 
     @cached_property
-    def _asking(self) -> dict[int, KernelPass[Any]]:
+    def _kernel_passes(self) -> dict[int, KernelPass[Any]]:
         """The passes that ask a kernel, by their place."""
-        return {i: each for i, each in enumerate(self.passes) if isinstance(each, KernelPass)}
+        return {i: pass_ for i, pass_ in enumerate(self.passes) if isinstance(pass_, KernelPass)}
 
     def of_unchecked(self, batch: Batch) -> Sums | None:
         """The sums of rows that were not checked; None if a check is due."""
-        sums, found = self._with_found(batch)
-        return sums if all(map(is_usual, found)) else None
+        sums, findings = self._with_findings(batch)
+        return sums if all(map(is_usual, findings)) else None
 
-    def _with_found(self, batch: Batch) -> tuple[Sums, list[Findings]]:
+    def _with_findings(self, batch: Batch) -> tuple[Sums, list[Findings]]:
         # Those that ask a kernel come first, whatever their place.
-        asked = {i: each.with_found(batch) for i, each in self._asking.items()}
-        found = [each for _, each in asked.values()]
+        results = {i: pass_.with_findings(batch) for i, pass_ in self._kernel_passes.items()}
+        findings = [finding for _, finding in results.values()]
 
         def sums_of(i: int, pass_: Pass) -> Any:
-            if i in asked:
-                return asked[i][0]
-            return pass_.of_found(batch, found[0]) if found and isinstance(pass_, FollowingPass) else pass_(batch)
+            if i in results:
+                return results[i][0]
+            return pass_.from_findings(batch, findings[0]) if findings and isinstance(pass_, FollowingPass) else pass_(batch)
 
-        return Sums(tuple(sums_of(i, each) for i, each in enumerate(self.passes))), found
+        return Sums(tuple(sums_of(i, pass_) for i, pass_ in enumerate(self.passes))), findings
 
 
 def together(*passes: Pass) -> Together:

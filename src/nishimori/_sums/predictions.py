@@ -1,30 +1,43 @@
-"""What a model says about the rows of a batch after a map: what every metric is made of.
+"""What a model says about the rows of a batch, and what is true: the one view that every pass measures through.
 
-`Predictions` are what a `Metric` gets. Sums per bin of confidence, and how these vary, serve the reliability curve and the ECE.
+`Predictions` are a `Batch` at one inverse temperature: p(k) ∝ exp(βz_k). Kernels stand behind it. All that observables and
+metrics are made of follows from power sums of the drop d = z - max(z), Σ d^j exp(βd) over the classes of each row, and is
+computed when it is first asked for. The top class, whose weight is 1, is kept apart from the rest: a sure row has a rest of
+1e-20, which 1 + rest forgets. Tables with a number per class are made only for what needs them: observables and metrics of
+users, and classwise claims.
+
+Views of one batch at several β share what one call of the kernel gave. `predictions_after` gives those after several maps.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from math import log
+from math import comb, log
+from typing import Any, get_args
 
 import numpy as np
 
-from nishimori._kernels.scores import BinTotals
-from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
-from nishimori._sums.binned_gaps import BinnedGaps
-from nishimori._sums.clusters import ClusterSums
-from nishimori._sums.gibbs import Gibbs, sums_for_scores
-from nishimori._sums.outcomes import OneClaim
-from nishimori._sums.passes import Sums
-from nishimori._sums.reliability import Bins, Reliability, Sorted, UnbinnedClaims, claims, sort_claims, uniform_edges
-from nishimori._sums.spread import unit_weights
+from nishimori._kernels.array_api import boltzmann
+from nishimori._kernels.kernel import row_sums
+from nishimori._kernels.sums import PowerSums
+from nishimori._rows.batch import Batch
+from nishimori._rows.rows import Rows
+from nishimori._sums.reliability import (
+    BinnedClaims,
+    Bins,
+    Of,
+    Reliability,
+    Strategy,
+    UnbinnedClaims,
+    check_bins,
+    inner_edges,
+    uniform_edges,
+)
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
-from nishimori.maps.claims import check_claims
 from nishimori.maps.floored import Floored
-from nishimori.maps.kinds import claims_to_check
+from nishimori.maps.kinds import check_claims, claims_to_check
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import temperature_of
 
@@ -32,90 +45,11 @@ POSITIVE_EDGES = uniform_edges(15)
 """The bins of the probability of the second of two classes."""
 
 
-@dataclass(frozen=True)
-class GapSpread:
-    """What the gaps of bins vary with, where rows are independent: sums of squares per bin, and of squared weights."""
-
-    products: HostArray
-    crossed: HostArray
-    nulls: HostArray
-    squares: float
-
-    def __add__(self, other: "GapSpread") -> "GapSpread":
-        return GapSpread(**{name: value + getattr(other, name) for name, value in vars(self).items()})
-
-    def binned_gaps(self, bins: Bins) -> BinnedGaps:
-        """The gap of each bin, and how the gaps vary together."""
-        weight = bins.weight.sum()
-        gaps = (bins.confidence - bins.correct)[0] / weight
-        products, crossed, squares, nulls = (
-            each / weight**2 for each in (self.products, self.crossed, self.squares, self.nulls)
-        )
-        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
-
-
-@dataclass(frozen=True)
-class ClusterGapSpread:
-    """What the gaps of bins vary with, where clusters are independent: gaps per bin and cluster, and weights of clusters.
-
-    ``nulls`` are those of independent rows: how labels of one cluster depend on each other, a calibrated model does not say.
-    """
-
-    gaps: ClusterSums
-    weights: HostArray
-    nulls: HostArray
-
-    def __add__(self, other: "ClusterGapSpread") -> "ClusterGapSpread":
-        return ClusterGapSpread(self.gaps + other.gaps, self.weights + other.weights, self.nulls + other.nulls)
-
-    def binned_gaps(self, bins: Bins) -> BinnedGaps:
-        """The gap of each bin, and how the gaps vary together."""
-        weight = bins.weight.sum()
-        gaps = (bins.confidence - bins.correct)[0] / weight
-        crossed, squares = self.gaps.values @ self.weights, float(self.weights @ self.weights)
-        products, crossed, squares, nulls = (each / weight**2 for each in (self.gaps.products, crossed, squares, self.nulls))
-        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
-
-
-@dataclass(frozen=True)
-class BinSums:
-    """Sums per bin of confidence and how they vary; those of other rows add."""
-
-    bins: Bins
-    spread: GapSpread | ClusterGapSpread
-
-    def __add__(self, other: "BinSums") -> "BinSums":
-        # Both are of one kind: either all rows have clusters or none has.
-        return BinSums(self.bins + other.bins, self.spread + other.spread)  # type: ignore[operator]
-
-    @classmethod
-    def of_totals(cls, edges: HostArray, found: BinTotals, units: float) -> "BinSums":
-        """From the sums of a kernel over independent rows; ``units`` is the sum of their squared weights."""
-        weight, confidence, correct, squares, products, crossed, nulls = found
-        bins = Bins(edges, weight[None], confidence[None], correct[None], squares[None])
-        return cls(bins, GapSpread(products, crossed, nulls, units))
-
-    @cached_property
-    def curve(self) -> Reliability:
-        """Confidence against accuracy, bin by bin."""
-        return Reliability.from_bins(self.bins)
-
-    @cached_property
-    def gaps(self) -> BinnedGaps:
-        """The gap of each bin, and how the gaps vary together."""
-        return self.spread.binned_gaps(self.bins)
-
-    @property
-    def n_clusters(self) -> int | None:
-        """How many clusters the rows belong to; None if each row is independent."""
-        return int((self.spread.weights > 0).sum()) if isinstance(self.spread, ClusterGapSpread) else None
-
-
-@dataclass(frozen=True, eq=False)
 class Predictions:
     """What a model says about some samples after calibration, and what is true: what a `Metric` gets.
 
-    All arrays are NumPy's, whatever library the data come from, with an entry or a row per sample.
+    The attributes that are listed here are NumPy arrays, whatever library the data come from, with an entry or a row per
+    sample. Those that are not listed are arrays of the data's own library, on their device, for passes of the package.
 
     Attributes
     ----------
@@ -144,23 +78,138 @@ class Predictions:
     -----
     Of top-k log-probabilities, `confidence` and `correct` are known for sure, and `labels`, `predicted` and `probabilities` are
     refused: their columns are places in the lists.
+
+    ``batch`` are the rows, with their logits after all maps but a temperature, and ``beta`` is from 0 (uniform) to infinity
+    (the maximum). ``sums`` are power sums of the rows, at this β or at several, where a kernel was asked for them already: what
+    is missing is computed when it is asked for. ``edges`` are those of the bins of confidence. ``zero`` replaces a true
+    class's probability of 0 in losses; None for the least of its dtype.
     """
 
-    gibbs: Gibbs
-    edges: HostArray
-    counts: bool = False
-    of: OneClaim = "top"  # what bins are about
-    zero: float | None = None  # what replaces a true class's probability of 0 in losses; None for the least of its dtype
+    def __init__(
+        self,
+        batch: Batch,
+        beta: float,
+        sums: PowerSums | None = None,
+        *,
+        edges: HostArray = POSITIVE_EDGES,
+        counts: bool = False,
+        zero: float | None = None,
+    ) -> None:
+        self.batch = batch
+        self.beta = beta
+        self.edges = edges
+        self.counts = counts
+        self.zero = zero
+        self._sums = [] if sums is None else [sums]
 
-    @cached_property
-    def positive(self) -> "Predictions":
-        """The same, with bins of the probability of the second of two classes in place of those of the predicted class."""
-        return replace(self, edges=POSITIVE_EDGES, of="positive")
+    # --- what kernels give: arrays of the data's own library -----------------------------------------------------------------
+
+    def powers(self, order: int) -> Array:
+        """Σ d^j exp(βd) over the classes other than the top one, for j from 0 to at least ``order``."""
+        return self._sums_at(self.beta, order)
 
     @property
-    def batch(self) -> Batch:
-        """The rows, with their logits after all maps but a temperature."""
-        return self.gibbs.batch
+    def squares(self) -> Array:
+        """The sum of the squared weights of all classes but the top one: of the weights at 2β."""
+        if not any(sums.has(2 * self.beta) for sums in self._sums):
+            self._sums.append(sums_for_scores(self.batch, (self.beta,)))
+        return self._sums_at(2 * self.beta, 0)[0, ...]
+
+    def _sums_at(self, beta: float, order: int) -> Array:
+        for sums in self._sums:
+            if sums.has(beta, order):
+                return sums.at(beta)
+        self._sums.append(row_sums(self.batch, (beta,), order))
+        return self._sums[-1].at(beta)
+
+    @property
+    def _ranked(self) -> PowerSums | None:
+        """What a kernel returned, if it was asked, and ranks classes as the batch does: by its logits."""
+        return self._sums[0] if self._sums and self.batch.probabilities is None and self.batch.predicted is None else None
+
+    @cached_property
+    def top_class(self) -> Array:
+        """The predicted class of each row."""
+        ranked = self._ranked
+        return self.batch.top if ranked is None or ranked.top is None else ranked.top
+
+    @cached_property
+    def right(self) -> Array:
+        """Whether the predicted class is the true one."""
+        ranked = self._ranked
+        if ranked is None:
+            return self.batch.right
+        return self.batch.label_logits == ranked.peak if ranked.top is None else ranked.top == self.batch.labels
+
+    @cached_property
+    def label_drops(self) -> Array:
+        """The drop of each row's true class: 0 if it is a top class, -inf if it is masked."""
+        if not self._sums:
+            return self.batch.label_drops
+        return arrays.in_double(self.batch.label_logits) - arrays.in_double(self._sums[0].peak)
+
+    @cached_property
+    def rest(self) -> Array:
+        """The weight of all classes but the top one, whose own is 1."""
+        return self.powers(0)[0, ...]
+
+    @cached_property
+    def top_probability(self) -> Array:
+        """The probability of the predicted class: the confidence."""
+        return 1 / (1 + self.rest)
+
+    @cached_property
+    def doubt(self) -> Array:
+        """One minus the confidence, with all its digits."""
+        return self.rest * self.top_probability
+
+    @property
+    def nll(self) -> Array:
+        """Minus the log-probability of each true class."""
+        return self.batch.xp.log1p(self.rest) - self.beta * self.label_drops
+
+    @property
+    def brier(self) -> Array:
+        """The squared distance between probabilities and truth, summed over classes."""
+        xp, squares = self.batch.xp, self.squares  # first: one call of the kernel gives all that is needed here
+        true = xp.exp(self.beta * self.label_drops)
+        wrong_classes = xp.where(self.right, squares, 1 + squares - true**2) * self.top_probability**2
+        return xp.where(self.right, self.doubt, 1 - true * self.top_probability) ** 2 + wrong_classes
+
+    @cached_property
+    def moments(self) -> tuple[Array, ...]:
+        """⟨d⟩ to ⟨d⁵⟩."""
+        powers = self.powers(5)
+        return tuple(powers[j, ...] * self.top_probability for j in range(1, 6))
+
+    def derivatives(self, averages: Sequence[Array]) -> tuple[Array, ...]:
+        """The derivatives in β of ⟨O⟩, as many as there are averages ⟨O⟩, ⟨Od⟩, ⟨Od²⟩, ... after the first."""
+        return derivatives(averages, self.moments)
+
+    @cached_property
+    def class_probabilities(self) -> Array:
+        """A table with the probability of each class."""
+        batch, xp = self.batch, self.batch.xp
+        weights = boltzmann(batch.drops, self.beta, xp)
+        if batch.live is not None:
+            weights = xp.where(batch.live, weights, xp.zeros_like(weights))
+        top = self.top_probability[:, None]
+        return arrays.with_entries(weights * top, self.top_class, top)
+
+    def over_classes(self, table: Array) -> Array:
+        """The sum of each row of ``table``."""
+        return table @ self.batch.ones
+
+    @cached_property
+    def losses(self) -> Array:
+        """The loss of each row: the NLL, with ``zero`` in place of probabilities of 0."""
+        if self.zero is None or self.batch.probabilities is None:
+            return self.nll
+        batch, xp = self.batch, self.batch.xp
+        is_zero = batch.at(batch.probabilities, batch.labels) == 0
+        return xp.where(is_zero, xp.full_like(self.nll, -log(self.zero)), self.nll)
+
+    # --- what metrics see: NumPy arrays --------------------------------------------------------------------------------------
 
     @property
     def n_classes(self) -> int:
@@ -170,12 +219,9 @@ class Predictions:
     def clusters(self) -> HostArray | None:
         return None if self.batch.clusters is None else self.batch.clusters.codes
 
-    def _refuse_lists(self, name: str) -> None:
-        if not self.batch.has_all_classes:
-            raise InputError(
-                f"A metric of top-k log-probabilities must not use `{name}`: their columns are places in the lists. Pass all "
-                "logits, or use `confidence` and `correct`."
-            )
+    @cached_property
+    def weights(self) -> HostArray:
+        return arrays.on_host(self.batch.weights)
 
     @cached_property
     def labels(self) -> HostArray:
@@ -183,89 +229,98 @@ class Predictions:
         return arrays.on_host(self.batch.labels)
 
     @cached_property
-    def weights(self) -> HostArray:
-        return arrays.on_host(self.batch.weights)
-
-    @cached_property
     def probabilities(self) -> HostArray:
         self._refuse_lists("probabilities")
-        return claims(self.gibbs, "classwise")
+        return self.claimed("classwise")
 
     @cached_property
     def predicted(self) -> HostArray:
         self._refuse_lists("predicted")
-        return arrays.on_host(self.gibbs.predicted)
+        return arrays.on_host(self.top_class)
 
     @cached_property
     def confidence(self) -> HostArray:
-        return claims(self.gibbs, "top")[:, 0]
+        return self.claimed("top")[:, 0]
 
     @cached_property
     def correct(self) -> HostArray:
-        return arrays.on_host(self.gibbs.right)
-
-    @cached_property
-    def losses(self) -> Array:
-        """The loss of each row, in the array library of the batch."""
-        if self.zero is None or self.batch.given is None:
-            return self.gibbs.nll
-        batch, xp = self.batch, self.batch.xp
-        is_zero = batch.at(batch.given, batch.labels) == 0
-        return xp.where(is_zero, xp.full_like(self.gibbs.nll, -log(self.zero)), self.gibbs.nll)
+        return arrays.on_host(self.right)
 
     @cached_property
     def log_likelihood(self) -> HostArray:
         return -arrays.on_host(self.losses)
 
-    @cached_property
-    def claims(self) -> Sorted:
-        """What is claimed of each row, and its bin."""
-        return sort_claims(self.gibbs, self.edges, self.of)
+    def _refuse_lists(self, name: str) -> None:
+        if not self.batch.has_all_classes:
+            raise InputError(
+                f"A metric of top-k log-probabilities must not use `{name}`: their columns are places in the lists. Pass all "
+                "logits, or use `confidence` and `correct`."
+            )
+
+    # --- claims: see `reliability` -------------------------------------------------------------------------------------------
+
+    def claimed(self, of: Of) -> HostArray:
+        """The claimed probabilities, (n, groups)."""
+        batch = self.batch
+        # Given probabilities are claims as they are: a logarithm and back would tell equal ones apart.
+        passed = batch.probabilities if self.beta == 1 else None
+        if of == "top":
+            top = self.top_probability if passed is None else batch.at(passed, batch.top) / self.over_classes(passed)
+            return arrays.on_host(top[:, None])
+        table = self.class_probabilities if passed is None else passed / self.over_classes(passed)[:, None]
+        claimed = arrays.on_host(table)
+        return claimed[:, 1:] if of == "positive" else claimed
+
+    def outcomes(self, of: Of) -> HostArray:
+        """Which claims came true, (n, groups)."""
+        if of == "top":
+            return arrays.on_host(self.right)[:, None]
+        labels = arrays.on_host(self.batch.labels)[:, None]
+        outcomes: HostArray = labels == (1 if of == "positive" else np.arange(self.batch.n_classes))
+        return outcomes
+
+    def bin_claims(self, edges: HostArray, of: Of = "top") -> BinnedClaims:
+        """Sort the claims into bins; ``edges`` has one row, or one for each class."""
+        claimed, true = self.claimed(of), self.outcomes(of)
+        inner = inner_edges(edges, self.batch.rounding)
+        if len(edges) == 1:
+            index = np.searchsorted(inner[0], claimed)
+        else:
+            index = np.stack([np.searchsorted(e, p) for e, p in zip(inner, claimed.T, strict=True)], axis=1)
+        index += (edges.shape[1] - 1) * np.arange(claimed.shape[1])
+        weights = arrays.on_host(self.batch.weights)[:, None]
+        return BinnedClaims(edges, index, claimed, true, weights, self.batch.clusters, self.counts)
 
     @cached_property
-    def misses(self) -> HostArray:
-        """What is claimed of each row minus whether it came true."""
-        found: HostArray = self.claims.claimed[:, 0] - self.claims.true[:, 0]
-        return found
+    def top_claims(self) -> BinnedClaims:
+        """What is claimed of the predicted class of each row, in bins."""
+        return self.bin_claims(self.edges)
 
     @cached_property
-    def binned(self) -> BinSums:
-        """Sums per bin of what is claimed, and how they vary."""
-        return BinSums(self.claims.bins, self._gap_spread())
+    def positive_claims(self) -> BinnedClaims:
+        """What is claimed of the second of two classes, in bins."""
+        return self.bin_claims(POSITIVE_EDGES, "positive")
 
-    def _gap_spread(self) -> GapSpread | ClusterGapSpread:
-        """What the gaps of bins vary with."""
-        claims, batch = self.claims, self.batch
-        units = unit_weights(batch, counts=self.counts)
-        c = claims.claimed[:, 0]
-        nulls = claims.sums_per_bin((units * (c * (1 - c)))[:, None])[0]
-        if batch.clusters is not None:
-            return self._cluster_gaps(nulls)
-        crossed = units * self.misses
-        products, crossed = (claims.sums_per_bin(each[:, None])[0] for each in (crossed * self.misses, crossed))
-        return GapSpread(products, crossed, nulls, float(units.sum()))
-
-    def _cluster_gaps(self, nulls: HostArray) -> ClusterGapSpread:
-        """The gap of each bin in each cluster."""
-        clusters, weights = self.batch.clusters, self.claims.weights[:, 0]
-        assert clusters is not None, "asked for only where there are clusters"
-        n_bins = self.edges.shape[1] - 1
-        if n_bins * clusters.number > MOST_CLUSTER_SUMS:
-            most = MOST_CLUSTER_SUMS // clusters.number
-            raise InputError("n_bins", f"be at most {most} where there are {clusters.number} clusters", got=n_bins)
-        places = self.claims.places[:, 0] * clusters.number + clusters.codes
-        gaps = np.bincount(places, weights * self.misses, n_bins * clusters.number).reshape(n_bins, clusters.number)
-        return ClusterGapSpread(ClusterSums(gaps), np.bincount(clusters.codes, weights, clusters.number), nulls)
+    def unbinned_claims(self, of: Of) -> UnbinnedClaims:
+        """The claims themselves, for quantiles."""
+        return UnbinnedClaims((self.claimed(of),), (arrays.on_host(self.batch.weights),))
 
 
-@dataclass(frozen=True)
-class CollectClaims:
-    """The pass that keeps the confidences at several maps."""
+def derivatives(averages: Sequence[Array], moments: Sequence[Array]) -> tuple[Array, ...]:
+    """The derivatives in β of an average a₀ = ⟨O⟩ from aⱼ = ⟨Odʲ⟩ and mⱼ = ⟨dʲ⟩: a⁽ⁿ⁾ = aₙ - Σ C(n, k)·a⁽ᵏ⁾·mₙ₋ₖ over k < n.
 
-    maps: tuple[Map, ...]
+    It is Leibniz's rule for the product ⟨O⟩·Z, whose derivatives are the sums Σ O·dⁿ·exp(βd). Counted from the top of the row,
+    which always holds at least 1/k of the probability, they lose no more digits than k has.
+    """
+    orders = [averages[0]]
+    for n, average in enumerate(averages[1:], 1):
+        orders.append(average - sum(comb(n, k) * orders[k] * moments[n - k - 1] for k in range(n)))
+    return tuple(orders[1:])
 
-    def __call__(self, batch: Batch) -> Sums:
-        return Sums(tuple(UnbinnedClaims.of(Gibbs(*apply_map(each, batch)), "top") for each in self.maps))
+
+def sums_for_scores(batch: Batch, betas: Sequence[float]) -> PowerSums:
+    """The power sums that losses and Brier scores at some β need, from one call of the kernel."""
+    return row_sums(batch, tuple(dict.fromkeys([*betas, *(2 * beta for beta in betas)])), 0)
 
 
 def predictions_after(
@@ -276,11 +331,11 @@ def predictions_after(
     ``zero`` replaces probabilities of 0 in losses, see `Predictions`.
     """
     betas = inverse_temperatures(maps)
-    known = sums_for_scores(batch, betas) if betas else None
+    shared = sums_for_scores(batch, betas) if betas else None
     for map_, own in zip(maps, edges, strict=True):
         mapped, beta = apply_map(map_, batch)
-        gibbs = Gibbs(mapped, beta, known if mapped is batch else sums_for_scores(mapped, [beta]))
-        yield Predictions(gibbs, own, counts, zero=zero)
+        sums = shared if mapped is batch else sums_for_scores(mapped, [beta])
+        yield Predictions(mapped, beta, sums, edges=own, counts=counts, zero=zero)
 
 
 def inverse_temperatures(maps: Sequence[Map]) -> list[float]:
@@ -299,3 +354,46 @@ def apply_map(map_: Map, batch: Batch) -> tuple[Batch, float]:
     if claims_to_check(map_):
         check_claims(map_, batch.double, mapped)
     return batch.with_logits(mapped, same_top=map_.keeps_predictions), 1.0
+
+
+# --- the reliability curve ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """The pass that sorts claims into bins."""
+
+    edges: HostArray
+    beta: float
+    of: Of
+
+    def __call__(self, batch: Batch) -> Bins:
+        return Predictions(batch, self.beta).bin_claims(self.edges, self.of).bins
+
+
+@dataclass(frozen=True)
+class KeepUnbinned:
+    """The pass that keeps the claims: one number per row, or one per row and class for classwise claims."""
+
+    beta: float
+    of: Of
+
+    def __call__(self, batch: Batch) -> UnbinnedClaims:
+        return Predictions(batch, self.beta).unbinned_claims(self.of)
+
+
+def reliability_of(data: Rows, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
+    """The reliability curve of all rows, from one pass, or two for quantiles."""
+    check_bins(n_bins, strategy)
+    _check_claims(data, of)
+    edges = uniform_edges(n_bins) if strategy == "uniform" else data.gather(KeepUnbinned(beta, of)).edges(n_bins)
+    return Reliability.from_bins(data.gather(Tally(edges, beta, of)))
+
+
+def _check_claims(data: Rows, of: Any) -> None:
+    if not isinstance(of, str) or of not in get_args(Of):
+        raise InputError("of", "be 'top', 'positive' or 'classwise'", got=repr(of))
+    if of == "positive" and data.n_classes != 2:
+        raise InputError(
+            "of", f"be 'top' or 'classwise' for {data.n_classes} classes: only a binary problem has a positive class"
+        )

@@ -7,17 +7,20 @@ keeps three sums.
 Conventions. Bin i holds edges[i] < p <= edges[i+1], so a claim on an edge counts in the bin below it; p = 0 counts in the first
 bin and p = 1 in the last. Claims that are equal up to rounding share a bin: one that exceeds an edge by a few units in the last
 place counts as on the edge. Empty bins do not count. Probabilities that were passed are divided by the sum of their row.
+
+`Predictions` make the claims of a batch; this module knows what becomes of claims.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from nishimori._rows.batch import Batch
-from nishimori._rows.rows import Rows
-from nishimori._sums.gibbs import Gibbs
-from nishimori._support import arrays
+from nishimori._kernels.sums import BinTotals
+from nishimori._rows.batch import MOST_CLUSTER_SUMS, Clusters
+from nishimori._sums.binned_gaps import BinnedGaps
+from nishimori._sums.spread import ClusterSums
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, Displayed, short_repr
 from nishimori._support.formatting import count, number_text, percent, points_with_error
@@ -100,7 +103,7 @@ class Reliability(Displayed):
         columns = (self.lower, self.upper, self.weight, self.confidence, self.accuracy, self.gap, self.count, self.group)
         rows = []
         for lower, upper, weight, confidence, accuracy, gap, number, group in zip(
-            *(each.tolist() for each in columns), strict=True
+            *(column.tolist() for column in columns), strict=True
         ):
             error = (accuracy * (1 - accuracy) / number) ** 0.5
             shares = (percent(confidence, 1), percent(accuracy, 1), points_with_error(gap, error))
@@ -150,10 +153,10 @@ class Reliability(Displayed):
 
 
 @dataclass(frozen=True, eq=False)
-class Sorted:
+class BinnedClaims:
     """The claims of one batch and the bin of each, all on the host: arrays of shape (n, groups), weights of shape (n, 1).
 
-    ``places`` count bins through all groups.
+    ``places`` count bins through all groups. With ``counts`` a weight of w stands for w independent rows.
     """
 
     edges: HostArray
@@ -161,10 +164,17 @@ class Sorted:
     claimed: HostArray
     true: HostArray
     weights: HostArray
+    clusters: Clusters | None = None
+    counts: bool = False
+
+    @property
+    def n_bins(self) -> int:
+        """How many bins each group has."""
+        return int(self.edges.shape[1]) - 1
 
     def sums_per_bin(self, values: HostArray) -> HostArray:
         """Sums per bin, (groups, bins), of one number per claim, or of one per row."""
-        shape = self.places.shape[1], self.edges.shape[1] - 1
+        shape = self.places.shape[1], self.n_bins
         flat = np.broadcast_to(values, self.places.shape).ravel()
         return np.bincount(self.places.ravel(), flat, shape[0] * shape[1]).reshape(shape)
 
@@ -172,64 +182,133 @@ class Sorted:
     def bins(self) -> Bins:
         """What a reliability curve is made of."""
         w = self.weights
-        sums = (self.sums_per_bin(each) for each in (w, w * self.claimed, w * self.true, w**2))
+        sums = (self.sums_per_bin(values) for values in (w, w * self.claimed, w * self.true, w**2))
         return Bins(self.edges, *sums)
 
+    @cached_property
+    def misses(self) -> HostArray:
+        """What is claimed of each row minus whether it came true, where there is one claim per row."""
+        misses: HostArray = self.claimed[:, 0] - self.true[:, 0]
+        return misses
 
-def sort_claims(gibbs: Gibbs, edges: HostArray, of: Of = "top") -> Sorted:
-    """Sort the claims of one batch into bins; ``edges`` has one row, or one for each class."""
-    claimed, true = claims(gibbs, of), outcomes(gibbs, of)
-    n_groups, n_bins = claimed.shape[1], edges.shape[1] - 1
-    inner = inner_edges(edges, gibbs.batch)
-    if len(edges) == 1:
-        index = np.searchsorted(inner[0], claimed)
-    else:
-        index = np.stack([np.searchsorted(e, p) for e, p in zip(inner, claimed.T, strict=True)], axis=1)
-    index += n_bins * np.arange(n_groups)
-    return Sorted(edges, index, claimed, true, arrays.on_host(gibbs.batch.weights)[:, None])
+    @cached_property
+    def units(self) -> HostArray:
+        """What a squared number of each row counts with, where rows are independent."""
+        weights = self.weights[:, 0]
+        return weights if self.counts else weights**2
+
+    @cached_property
+    def sums(self) -> "BinSums":
+        """Sums per bin of what is claimed, and how they vary, where there is one claim per row."""
+        return BinSums(self.bins, self._gap_spread())
+
+    def _gap_spread(self) -> "GapSpread | ClusterGapSpread":
+        """What the gaps of bins vary with."""
+        c = self.claimed[:, 0]
+        nulls = self.sums_per_bin((self.units * (c * (1 - c)))[:, None])[0]
+        if self.clusters is not None:
+            return self._cluster_gaps(self.clusters, nulls)
+        crossed = self.units * self.misses
+        products, crossed = (self.sums_per_bin(values[:, None])[0] for values in (crossed * self.misses, crossed))
+        return GapSpread(products, crossed, nulls, float(self.units.sum()))
+
+    def _cluster_gaps(self, clusters: Clusters, nulls: HostArray) -> "ClusterGapSpread":
+        """The gap of each bin in each cluster."""
+        n_bins, weights = self.n_bins, self.weights[:, 0]
+        if n_bins * clusters.number > MOST_CLUSTER_SUMS:
+            most = MOST_CLUSTER_SUMS // clusters.number
+            raise InputError("n_bins", f"be at most {most} where there are {clusters.number} clusters", got=n_bins)
+        places = self.places[:, 0] * clusters.number + clusters.codes
+        gaps = np.bincount(places, weights * self.misses, n_bins * clusters.number).reshape(n_bins, clusters.number)
+        return ClusterGapSpread(ClusterSums(gaps), np.bincount(clusters.codes, weights, clusters.number), nulls)
 
 
-def inner_edges(edges: HostArray, batch: Batch) -> HostArray:
-    """The edges between bins, (groups, bins - 1), moved up so far that claims that exceed one only by rounding are below it."""
+@dataclass(frozen=True)
+class GapSpread:
+    """What the gaps of bins vary with, where rows are independent: sums of squares per bin, and of squared weights."""
+
+    products: HostArray
+    crossed: HostArray
+    nulls: HostArray
+    squares: float
+
+    def __add__(self, other: "GapSpread") -> "GapSpread":
+        return GapSpread(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+    def binned_gaps(self, bins: Bins) -> BinnedGaps:
+        """The gap of each bin, and how the gaps vary together."""
+        weight = bins.weight.sum()
+        gaps = (bins.confidence - bins.correct)[0] / weight
+        products, crossed, squares, nulls = (
+            sums / weight**2 for sums in (self.products, self.crossed, self.squares, self.nulls)
+        )
+        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
+
+
+@dataclass(frozen=True)
+class ClusterGapSpread:
+    """What the gaps of bins vary with, where clusters are independent: gaps per bin and cluster, and weights of clusters.
+
+    ``nulls`` are those of independent rows: how labels of one cluster depend on each other, a calibrated model does not say.
+    """
+
+    gaps: ClusterSums
+    weights: HostArray
+    nulls: HostArray
+
+    def __add__(self, other: "ClusterGapSpread") -> "ClusterGapSpread":
+        return ClusterGapSpread(self.gaps + other.gaps, self.weights + other.weights, self.nulls + other.nulls)
+
+    def binned_gaps(self, bins: Bins) -> BinnedGaps:
+        """The gap of each bin, and how the gaps vary together."""
+        weight = bins.weight.sum()
+        gaps = (bins.confidence - bins.correct)[0] / weight
+        crossed, squares = self.gaps.values @ self.weights, float(self.weights @ self.weights)
+        products, crossed, squares, nulls = (sums / weight**2 for sums in (self.gaps.products, crossed, squares, self.nulls))
+        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
+
+
+@dataclass(frozen=True)
+class BinSums:
+    """Sums per bin of confidence and how they vary; those of other rows add."""
+
+    bins: Bins
+    spread: GapSpread | ClusterGapSpread
+
+    def __add__(self, other: "BinSums") -> "BinSums":
+        # Both are of one kind: either all rows have clusters or none has.
+        return BinSums(self.bins + other.bins, self.spread + other.spread)  # type: ignore[operator]
+
+    @classmethod
+    def from_totals(cls, edges: HostArray, totals: BinTotals, units: float) -> "BinSums":
+        """From the sums of a kernel over independent rows; ``units`` is the sum of their squared weights."""
+        weight, confidence, correct, squares, products, crossed, nulls = totals
+        bins = Bins(edges, weight[None], confidence[None], correct[None], squares[None])
+        return cls(bins, GapSpread(products, crossed, nulls, units))
+
+    @cached_property
+    def curve(self) -> Reliability:
+        """Confidence against accuracy, bin by bin."""
+        return Reliability.from_bins(self.bins)
+
+    @cached_property
+    def gaps(self) -> BinnedGaps:
+        """The gap of each bin, and how the gaps vary together."""
+        return self.spread.binned_gaps(self.bins)
+
+    @property
+    def n_clusters(self) -> int | None:
+        """How many clusters the rows belong to; None if each row is independent."""
+        return int((self.spread.weights > 0).sum()) if isinstance(self.spread, ClusterGapSpread) else None
+
+
+def inner_edges(edges: HostArray, rounding: float) -> HostArray:
+    """The edges between bins, (groups, bins - 1), moved up so that claims that exceed one by ``rounding`` are below it."""
     inner = edges[:, 1:-1]
     # exp(x) has a relative error of x units in the last place, so small claims need more room.
     digits = np.abs(np.log(np.where(inner > 0, inner, 1.0)))
-    moved: HostArray = inner * (1 + batch.rounding + np.finfo(float).eps * digits)
+    moved: HostArray = inner * (1 + rounding + np.finfo(float).eps * digits)
     return moved
-
-
-@dataclass(frozen=True, eq=False)
-class Tally:
-    """The pass that sorts claims into bins."""
-
-    edges: HostArray
-    beta: float
-    of: Of
-
-    def __call__(self, batch: Batch) -> Bins:
-        return sort_claims(Gibbs(batch, self.beta), self.edges, self.of).bins
-
-
-def claims(gibbs: Gibbs, of: Of) -> HostArray:
-    """The claimed probabilities (n, groups) of one batch, on the host."""
-    batch = gibbs.batch
-    # Given probabilities are claims as they are: a logarithm and back would tell equal ones apart.
-    given = batch.given if gibbs.beta == 1 else None
-    if of == "top":
-        top = gibbs.top if given is None else batch.at(given, batch.top) / gibbs.over_classes(given)
-        return arrays.on_host(top[:, None])
-    claimed = arrays.on_host(gibbs.probabilities if given is None else given / gibbs.over_classes(given)[:, None])
-    return claimed[:, 1:] if of == "positive" else claimed
-
-
-def outcomes(gibbs: Gibbs, of: Of) -> HostArray:
-    """Which claims came true, (n, groups), on the host."""
-    batch = gibbs.batch
-    if of == "top":
-        return arrays.on_host(gibbs.right)[:, None]
-    labels = arrays.on_host(batch.labels)[:, None]
-    outcomes: HostArray = labels == (1 if of == "positive" else np.arange(batch.logits.shape[1]))
-    return outcomes
 
 
 @dataclass(frozen=True)
@@ -239,11 +318,6 @@ class UnbinnedClaims:
     parts: tuple[HostArray, ...]
     weights: tuple[HostArray, ...]
 
-    @classmethod
-    def of(cls, gibbs: Gibbs, of: Of) -> "UnbinnedClaims":
-        """The claims of one batch."""
-        return cls((claims(gibbs, of),), (arrays.on_host(gibbs.batch.weights),))
-
     def __add__(self, other: "UnbinnedClaims") -> "UnbinnedClaims":
         return UnbinnedClaims(self.parts + other.parts, self.weights + other.weights)
 
@@ -251,17 +325,6 @@ class UnbinnedClaims:
         """Equal weights: each inner edge is the claim at which the bins below it have their share."""
         claimed, weights = np.concatenate(self.parts), np.concatenate(self.weights)
         return np.stack([_equal_weight_edges(column, weights, n_bins) for column in claimed.T])
-
-
-@dataclass(frozen=True)
-class KeepUnbinned:
-    """The pass that keeps the claims: one number per row, or one per row and class for classwise claims."""
-
-    beta: float
-    of: Of
-
-    def __call__(self, batch: Batch) -> UnbinnedClaims:
-        return UnbinnedClaims.of(Gibbs(batch, self.beta), self.of)
 
 
 def uniform_edges(n_bins: int) -> HostArray:
@@ -295,25 +358,8 @@ def _weight_ratios(weights: HostArray) -> tuple[HostArray, bool]:
     return np.rint(ratios, out=ratios) if are_copies else ratios, are_copies
 
 
-def reliability_of(data: Rows, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
-    """The reliability curve of all rows, from one pass, or two for quantiles."""
-    check_bins(n_bins, strategy)
-    _check_claims(data, of)
-    edges = uniform_edges(n_bins) if strategy == "uniform" else data.gather(KeepUnbinned(beta, of)).edges(n_bins)
-    return Reliability.from_bins(data.gather(Tally(edges, beta, of)))
-
-
 def check_bins(n_bins: Any, strategy: Any) -> None:
     """Refuse bins that cannot be made."""
     whole("n_bins", n_bins, 1, _MOST_BINS)
     if not isinstance(strategy, str) or strategy not in get_args(Strategy):
         raise InputError("strategy", "be 'uniform' or 'quantile'", got=repr(strategy))
-
-
-def _check_claims(data: Rows, of: Any) -> None:
-    if not isinstance(of, str) or of not in get_args(Of):
-        raise InputError("of", "be 'top', 'positive' or 'classwise'", got=repr(of))
-    if of == "positive" and data.n_classes != 2:
-        raise InputError(
-            "of", f"be 'top' or 'classwise' for {data.n_classes} classes: only a binary problem has a positive class"
-        )

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._rows.rows import Rows
-from nishimori._sums.clusters import ClusterSums, weighted_sums
+from nishimori._sums.spread import ClusterSums, weighted_sums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 
@@ -68,8 +68,8 @@ def resampled_sums(data: Rows, columns: Columns, draws: HostArray, *, seed: int,
                 if len(pending) > 2 * n_threads:
                     done = pending.popleft().result()
                     total = done if total is None else total + done
-            for each in pending:
-                total = each.result() if total is None else total + each.result()
+            for future in pending:
+                total = future.result() if total is None else total + future.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -143,8 +143,8 @@ def _runs(data: Rows, columns: Columns) -> Iterator[HostArray]:
         return
     left: HostArray | None = None
     for batch in data:
-        found = columns(batch)
-        values = found if left is None else np.concatenate([left, found], axis=1)
+        table = columns(batch)
+        values = table if left is None else np.concatenate([left, table], axis=1)
         whole = values.shape[1] // _RUN * _RUN
         for start in range(0, whole, _RUN):
             yield values[:, start : start + _RUN]
@@ -165,5 +165,5 @@ class _InClusters:
 
 def on_host(rows: Sequence[object], weights: object) -> HostArray:
     """Numbers per row times the weights of the rows, as one array in memory."""
-    table: HostArray = np.stack([arrays.on_host(each) for each in rows]) * arrays.on_host(weights)
+    table: HostArray = np.stack([arrays.on_host(numbers) for numbers in rows]) * arrays.on_host(weights)
     return table

@@ -5,15 +5,43 @@ clusters of rows. Where a weight of w stands for w independent rows, the numerat
 means of what was summed so far, because differences of large squares would lose their digits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._sums.clusters import ClusterSums, cluster_sums
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
+
+
+@dataclass(frozen=True)
+class ClusterSums:
+    """Weighted sums of several numbers per row over each cluster, (numbers, clusters). Those of other rows add."""
+
+    values: HostArray
+
+    def __add__(self, other: "ClusterSums") -> "ClusterSums":
+        return ClusterSums(self.values + other.values)
+
+    @property
+    def products(self) -> HostArray:
+        """The sums of products over clusters, which stand for Σw²·g_a·g_b over independent rows."""
+        products: HostArray = self.values @ self.values.T
+        return products
+
+
+def cluster_sums(batch: Batch, rows: Sequence[Array]) -> ClusterSums:
+    """Sums of several numbers per row, with their weights, over the clusters of a batch."""
+    weights = arrays.on_host(batch.weights)
+    return weighted_sums(batch, [weights * arrays.on_host(numbers) for numbers in rows])
+
+
+def weighted_sums(batch: Batch, rows: Iterable[HostArray]) -> ClusterSums:
+    """Sums over the clusters of a batch, of numbers per row that are already multiplied by the weights."""
+    assert batch.clusters is not None, "asked for only where there are clusters"
+    codes, number = batch.clusters.codes, batch.clusters.number
+    return ClusterSums(np.stack([np.bincount(codes, numbers, number) for numbers in rows]))
 
 
 @dataclass(frozen=True)
@@ -35,7 +63,7 @@ class Spread:
     scatter: HostArray
 
     @classmethod
-    def of(cls, batch: Batch, rows: HostArray, *, counts: bool) -> "Spread":
+    def from_rows(cls, batch: Batch, rows: HostArray, *, counts: bool) -> "Spread":
         """The spread of several numbers per row of a batch, (numbers, n)."""
         units = unit_weights(batch, counts=counts)
         total = float(units.sum())
@@ -51,8 +79,8 @@ class Spread:
 
     def around(self, centre: HostArray) -> HostArray:
         """Σu(x - centre)² of each number."""
-        found: HostArray = self.scatter + self.squares * (self.means - centre) ** 2
-        return found
+        squares: HostArray = self.scatter + self.squares * (self.means - centre) ** 2
+        return squares
 
 
 @dataclass(frozen=True)
@@ -62,7 +90,7 @@ class ClusterSpread:
     sums: ClusterSums
 
     @classmethod
-    def of(cls, batch: Batch, rows: HostArray) -> "ClusterSpread":
+    def from_rows(cls, batch: Batch, rows: HostArray) -> "ClusterSpread":
         """The sums over each cluster of several numbers per row of a batch, (numbers, n)."""
         return cls(cluster_sums(batch, [np.ones(batch.n_rows), *rows]))
 
@@ -78,17 +106,17 @@ class ClusterSpread:
     def around(self, centre: HostArray) -> HostArray:
         """The sum over clusters of the square of Σw(x - centre), for each number."""
         weights, values = self.sums.values[0], self.sums.values[1:]
-        found: HostArray = ((values - np.outer(centre, weights)) ** 2).sum(axis=1)
-        return found
+        squares: HostArray = ((values - np.outer(centre, weights)) ** 2).sum(axis=1)
+        return squares
 
 
 def spread(batch: Batch, rows: Sequence[Array], *, counts: bool) -> Spread | ClusterSpread:
     """The spread of several numbers per row; numbers that are not finite count as 0."""
-    held = np.stack([arrays.on_host(each) for each in rows])
+    held = np.stack([arrays.on_host(numbers) for numbers in rows])
     if not np.isfinite(held).all():  # the loss of a masked true class, whose mean is infinite and has no spread
         held = np.where(np.isfinite(held), held, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):  # losses at temperatures close to 0
-        return Spread.of(batch, held, counts=counts) if batch.clusters is None else ClusterSpread.of(batch, held)
+        return Spread.from_rows(batch, held, counts=counts) if batch.clusters is None else ClusterSpread.from_rows(batch, held)
 
 
 def unit_weights(batch: Batch, *, counts: bool) -> HostArray:

@@ -15,7 +15,7 @@ from nishimori._fit.match import FitInfo, Match, refuse_uncertain
 from nishimori._fit.roots import TOLERANCE, Root
 from nishimori._fit.search import TemperatureSolution, find_roots, find_temperature
 from nishimori._fit.temperatures import Temperatures, temperatures_of
-from nishimori._kernels.row_sums import known_sums
+from nishimori._kernels.kernel import sums_over_columns
 from nishimori._rows.batch import Batch
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy, Observable, TopN
@@ -255,10 +255,10 @@ class EnergyGaps:
     def __call__(self, batch: Batch) -> EnergySums:
         assert isinstance(batch, CompletedBatch)
         assert batch.tails is not None
-        sums = known_sums(batch, (self.beta,), 1)
+        sums = sums_over_columns(batch, (self.beta,), 1)
         rest, slopes = sums.at(self.beta)
-        bounds = batch.tails.energies(self.beta, 1 + rest, slopes, sums.found.peak)
-        return EnergySums(np.array([batch.total(energy - sums.label_drops) for energy in bounds]), batch.weight)
+        bounds = batch.tails.energies(self.beta, 1 + rest, slopes, sums.peak)
+        return EnergySums(np.array([batch.total(energy - batch.label_drops) for energy in bounds]), batch.weight)
 
 
 def _between(even: Root, concentrated: Match, position: int) -> Interval:

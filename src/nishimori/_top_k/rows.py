@@ -163,7 +163,7 @@ class TopKRows(Rows):
             listed.columns,
             np.ascontiguousarray(self._weights[numbers]),
             masked=False,
-            clusters=None if self.clusters is None else self.clusters.of(numbers),
+            clusters=None if self.clusters is None else self.clusters.at_rows(numbers),
             levels=levels,
             tails=listed.tails,
             vocabulary_size=self.n_classes,
@@ -202,7 +202,7 @@ def open_top_k(passed: Passed) -> TopKRows:
         raise InputError("class_axis", f"be -1 where `{meaning.names[0]}` is a TopK", remedy="Put the classes last.")
     scores, name = lists.scores, meaning.names[1]
     labels, sample_weight = meaning.labelling.apply(passed.labels, passed.sample_weight, scores, name)
-    meaning.labelling.refuse_nothing(sample_weight, name, labels)
+    meaning.labelling.refuse_no_rows(sample_weight, name, labels)
     weights = checked_weights(sample_weight, scores.n_samples, scores.row)
     clusters = scores.per_row(passed.clusters, "clusters")
     together = None if clusters is None else clusters_of(clusters, weights, scores.row)

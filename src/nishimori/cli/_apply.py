@@ -26,8 +26,7 @@ from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import join_names
 from nishimori._rows.read_ahead import ahead
-from nishimori._rows.score_range import warn_of_probabilities
-from nishimori._rows.scores import scores
+from nishimori._rows.scores import scores, warn_of_probabilities
 from nishimori._support.arrays import HostArray, like
 from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, show_progress
@@ -263,7 +262,7 @@ def _groups_in(file: ArrayFile, roles: Roles, n_rows: int) -> Groups:
 def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Iterator[_ScoreBlock]:
     done = 0
     for block in array.blocks(n_rows):
-        yield _ScoreBlock(flat(block), groups=None if groups is None else groups.of(slice(done, done + len(block))))
+        yield _ScoreBlock(flat(block), groups=None if groups is None else groups.at_rows(slice(done, done + len(block))))
         done += len(block)
 
 

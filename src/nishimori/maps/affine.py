@@ -9,9 +9,7 @@ from typing import Any, ClassVar, Self
 from nishimori._support.arrays import Array, HostArray, in_double, namespace, on_device_of, row_max, row_sum
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
-from nishimori.maps.map import WideMap
-from nishimori.maps.parameters import number_in, numbers
-from nishimori.maps.softmax import log_softmax_of_drops
+from nishimori.maps.map import WideMap, log_softmax_of_drops, number_in, numbers
 
 
 class WithBias(WideMap):
@@ -60,8 +58,8 @@ class WithBias(WideMap):
         """The map that a file describes."""
         fallback = None if parameters["fallback"] is None else number_in(parameters, "fallback")
         kind: Any = cls
-        found: Self = kind(parameters[cls.factors], parameters["bias"], fallback)
-        return found
+        map_: Self = kind(parameters[cls.factors], parameters["bias"], fallback)
+        return map_
 
     def apply_in_double(self, logits: Array) -> Array:
         """The affine function of each row; rows whose predicted class would change are divided by the fallback, if any."""

@@ -9,9 +9,7 @@ import numpy as np
 
 from nishimori._support.arrays import Array, HostArray, in_double, like, on_host, row_max
 from nishimori.errors import InputError
-from nishimori.maps.map import Map
-from nishimori.maps.parameters import numbers
-from nishimori.maps.softmax import softmax_of_drops
+from nishimori.maps.map import Map, numbers, softmax_of_drops
 
 Interpolation = Literal["linear", "constant"]
 
@@ -80,7 +78,7 @@ class ClassCurves(Map):
     @property
     def parameters(self) -> Mapping[str, Any]:
         named = {"knots": self.knots, "values": self.values}
-        curves = {name: [each.tolist() for each in arrays] for name, arrays in named.items()}
+        curves = {name: [array.tolist() for array in arrays] for name, arrays in named.items()}
         return {**curves, "interpolation": self.interpolation}
 
     @classmethod
@@ -100,13 +98,13 @@ class ClassCurves(Map):
         claimed, masked = class_probabilities(logits)
         if self.n_classes == 2:
             second = self._curve(0)(claimed[:, 1])
-            found = np.stack([1 - second, second], axis=1)
+            calibrated = np.stack([1 - second, second], axis=1)
         else:
-            found = np.stack([self._curve(c)(claimed[:, c]) for c in range(self.n_classes)], axis=1)
-        found[masked] = 0
-        total = found.sum(axis=1, keepdims=True)
+            calibrated = np.stack([self._curve(c)(claimed[:, c]) for c in range(self.n_classes)], axis=1)
+        calibrated[masked] = 0
+        total = calibrated.sum(axis=1, keepdims=True)
         uniform = ~masked / (~masked).sum(axis=1, keepdims=True)
-        probabilities: HostArray = np.divide(found, total, out=uniform, where=total > 0)
+        probabilities: HostArray = np.divide(calibrated, total, out=uniform, where=total > 0)
         return probabilities
 
     def _curve(self, place: int) -> Callable[[HostArray], HostArray]:
@@ -124,27 +122,27 @@ def class_probabilities(logits: Array) -> tuple[HostArray, HostArray]:
 
 def _interpolate(claimed: HostArray, knots: HostArray, values: HostArray) -> HostArray:
     """The values of a curve that is linear between its knots."""
-    found: HostArray = np.interp(claimed, knots, values)
-    lost = ~np.isfinite(found)  # between knots so close to zero that the slope overflows
+    values_there: HostArray = np.interp(claimed, knots, values)
+    lost = ~np.isfinite(values_there)  # between knots so close to zero that the slope overflows
     if lost.any():
         high = np.clip(np.searchsorted(knots, claimed[lost], side="right"), 1, len(knots) - 1)
         share = (claimed[lost] - knots[high - 1]) / (knots[high] - knots[high - 1])
-        found[lost] = values[high - 1] + np.clip(share, 0, 1) * (values[high] - values[high - 1])
-    return found
+        values_there[lost] = values[high - 1] + np.clip(share, 0, 1) * (values[high] - values[high - 1])
+    return values_there
 
 
 def bin_of(claimed: HostArray, edges: HostArray) -> HostArray:
     """The number of the bin of each probability; one on an edge, or above it by no more than rounding, is in the bin below."""
-    found: HostArray = np.searchsorted(edges[1:-1] * (1 + _ROUNDING), claimed)
-    return found
+    places: HostArray = np.searchsorted(edges[1:-1] * (1 + _ROUNDING), claimed)
+    return places
 
 
-def _curves(given: Any, name: str) -> tuple[HostArray, ...]:
+def _curves(values: Any, name: str) -> tuple[HostArray, ...]:
     """One array of numbers between 0 and 1 per curve."""
-    if not isinstance(given, list | tuple) or not given:
-        raise InputError(name, "be a list of lists of numbers", got=f"{given!r:.60}")
-    found = tuple(numbers(each, name) for each in given)
-    for each in found:
-        if each.ndim != 1 or each.min() < 0 or each.max() > 1:
-            raise InputError(name, "hold lists of numbers between 0 and 1", got=f"{each.tolist()!r:.60}")
-    return found
+    if not isinstance(values, list | tuple) or not values:
+        raise InputError(name, "be a list of lists of numbers", got=f"{values!r:.60}")
+    curves = tuple(numbers(curve, name) for curve in values)
+    for curve in curves:
+        if curve.ndim != 1 or curve.min() < 0 or curve.max() > 1:
+            raise InputError(name, "hold lists of numbers between 0 and 1", got=f"{curve.tolist()!r:.60}")
+    return curves

@@ -13,8 +13,7 @@ from nishimori._support.arrays import Array, HostArray, like, namespace, on_devi
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
-from nishimori.maps.map import Map
-from nishimori.maps.parameters import group_names, number_in, temperatures
+from nishimori.maps.map import Map, group_names, number_in, temperatures
 
 
 class _PerRow(Map):
@@ -114,9 +113,9 @@ class GroupTemperatures(_PerRow):
 
     def row_temperatures(self, logits: Array, groups: Any) -> Array:
         """The temperature of the group of each row."""
-        known = _encode_groups(groups, int(logits.shape[0]))
-        by_name = np.append(self.temperatures, self.common)[[self._places.get(name, -1) for name in known.names]]
-        return on_device_of(by_name[known.codes], logits)
+        codes = _encode_groups(groups, int(logits.shape[0]))
+        by_name = np.append(self.temperatures, self.common)[[self._places.get(name, -1) for name in codes.names]]
+        return on_device_of(by_name[codes.codes], logits)
 
     def warn_of_others(self, groups: Groups) -> None:
         """Say which groups have no temperature of their own."""
@@ -144,10 +143,10 @@ class GroupTemperatures(_PerRow):
 
 def checked_groups(map_: Map, groups: Any, n_rows: int) -> Groups:
     """The groups of rows that a map needs; says which of them it does not know."""
-    known = _encode_groups(groups, n_rows)
+    codes = _encode_groups(groups, n_rows)
     if isinstance(map_, GroupTemperatures):
-        map_.warn_of_others(known)
-    return known
+        map_.warn_of_others(codes)
+    return codes
 
 
 def _encode_groups(groups: Any, n_rows: int) -> Groups:

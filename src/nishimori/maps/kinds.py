@@ -2,6 +2,10 @@
 
 A file holds the kind of a map and its parameters, and never code: a kind is looked up among the maps of the library, those that
 were registered in this process, and those of the entry points of installed packages.
+
+What a user's own map claims about itself is checked on some rows. Predictions and accuracy are taken from the logits as they
+were where a map says that it keeps the predicted classes, so that a wrong claim would give wrong numbers without a sign of it.
+The maps of the library keep what they claim by construction.
 """
 
 import json
@@ -11,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._support.arrays import on_host
+from nishimori._support.arrays import Array, HostArray, on_host
 from nishimori._support.optional import entry_points, load_entry_point
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
-from nishimori.maps.claims import random_logits
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.log_odds import LogOdds
-from nishimori.maps.map import Map, apply_checked
+from nishimori.maps.map import Map, apply_checked, log_softmax
 from nishimori.maps.mixture import Mixture
 from nishimori.maps.temperature import Temperature
 from nishimori.maps.tempered import Tempered
@@ -28,8 +31,8 @@ GROUP = "nishimori.maps"
 """The entry points whose names are kinds of maps."""
 
 _BUILT_IN: dict[str, Any] = {
-    each.kind: each
-    for each in (
+    class_.kind: class_
+    for class_ in (
         *(Temperature, ClassTemperatures, GroupTemperatures, Affine, LogOdds, Mixture, LogAffine, ClassCurves),
         Tempered,
     )
@@ -121,12 +124,12 @@ def find_kind(kind: Any) -> type[Map] | None:
 
 
 def is_built_in(map_: Map) -> bool:
-    """Whether this is a map of the library itself, and not one of somebody's own."""
+    """Whether this is a map of the library itself, and not a user's own."""
     return _BUILT_IN.get(getattr(map_, "kind", "")) is type(map_)
 
 
 def claims_to_check(map_: Map) -> bool:
-    """Whether a map of somebody's own claims to keep predictions; those of the library do so by construction."""
+    """Whether a user's own map claims to keep predictions; those of the library do so by construction."""
     innermost = map_.inner if isinstance(map_, Tempered) else map_
     return map_.keeps_predictions and not is_built_in(innermost)
 
@@ -158,13 +161,13 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
     if cls is None:
         raise InputError("kind", f"be one of {', '.join((*KINDS, *_registered))}", got=f"{kind!r:.60}")
     if kind in _BUILT_IN:
-        wanted = {each.name for each in fields(_BUILT_IN[kind]) if each.init}
+        wanted = {field.name for field in fields(_BUILT_IN[kind]) if field.init}
         if not isinstance(parameters, dict) or set(parameters) != wanted:
             raise InputError("parameters", f"hold {', '.join(sorted(wanted))}", got=f"{parameters!r:.60}")
         if kind == Tempered.kind:
             parameters = parameters | {"inner": _inner_map(parameters["inner"])}
-        found: Map = _BUILT_IN[kind].from_parameters(parameters)
-        return found
+        map_: Map = _BUILT_IN[kind].from_parameters(parameters)
+        return map_
     if not isinstance(parameters, dict):
         raise InputError("parameters", "be a dictionary", got=f"{parameters!r:.60}")
     try:
@@ -186,8 +189,8 @@ def _plain_parameters(map_: Map) -> dict[str, Any]:
     """The parameters of a map as JSON gives them back; refuses what JSON cannot hold."""
     name = f"{type(map_).__name__}.parameters"
     try:
-        given = dict(map_.parameters)
-        plain: dict[str, Any] = json.loads(json.dumps(given, allow_nan=False))
+        parameters = dict(map_.parameters)
+        plain: dict[str, Any] = json.loads(json.dumps(parameters, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise InputError(
             name,
@@ -195,8 +198,8 @@ def _plain_parameters(map_: Map) -> dict[str, Any]:
             got=f"{map_.parameters!r:.80} ({error})",
             remedy="Call `tolist()` of NumPy's arrays and numbers.",
         ) from None
-    if not all(isinstance(each, str) for each in given):
-        raise InputError(name, "have texts as names", got=f"{given!r:.80}")
+    if not all(isinstance(key, str) for key in parameters):
+        raise InputError(name, "have texts as names", got=f"{parameters!r:.80}")
     return plain
 
 
@@ -215,14 +218,85 @@ def _refuse_others(map_: Map, parameters: dict[str, Any], n_classes: int | None)
             "give the same map again",
             got=f"{parameters!r:.80}, from which {name} makes a map with the parameters {again.parameters!r:.80}",
         )
-    known = map_.n_classes or n_classes
-    if known is None or map_.needs_groups:
+    number = map_.n_classes or n_classes
+    if number is None or map_.needs_groups:
         return
-    logits = random_logits(known)
-    before, after = (np.asarray(on_host(apply_checked(each, logits))) for each in (map_, again))
+    logits = random_logits(number)
+    before, after = (np.asarray(on_host(apply_checked(one, logits))) for one in (map_, again))
     if before.shape != after.shape or not np.allclose(before, after, rtol=_SAME, atol=_SAME, equal_nan=True):
         raise InputError(
             f"{name}.parameters",
             f"hold everything that the map depends on: `{name}(**parameters)` maps the same logits to other ones",
             got=f"{parameters!r:.80}",
         )
+
+
+# --- what a user's own map claims about itself, checked on some rows -------------------------------------------------------
+
+# Enough to meet a class that changes in one row of a hundred, and few enough to cost nothing.
+CHECKED_ROWS, _MOST_NUMBERS = 256, 2**18
+
+# Logits that differ by less than this, or by less than this part of the larger one, may change places: a map may compute in
+# single precision.
+_ROUNDING = 1e-6
+
+# Logits that a message shows of a row.
+_SHOWN = 8
+
+
+def check_claims(map_: Map, logits: Array, mapped: Array) -> None:
+    """Refuse a map that claims to keep predictions and does not.
+
+    ``mapped`` is what it makes of ``logits``. Some rows are looked at: they are spread evenly over all, which may be sorted.
+    """
+    step = -(-int(logits.shape[0]) // _row_limit(int(logits.shape[1])))
+    before, after = (on_host(table[:: max(step, 1), :]).astype(np.float64) for table in (logits, mapped))
+    if before.shape != after.shape:  # refused where it is used
+        return
+    rows = np.arange(len(before))
+    top, new = before.argmax(axis=1), after.argmax(axis=1)
+    with np.errstate(invalid="ignore"):  # the difference of two infinite logits
+        changed = _is_above(before, rows, top, new) & _is_above(after, rows, new, top)
+    if changed.any():
+        place = int(changed.argmax())
+        raise InputError(_wrong_claim(map_, before[place], after[place]))
+
+
+def check_claims_on_random_logits(map_: Map, n_classes: int) -> None:
+    """Refuse a map that claims to keep predictions and changes those of fixed random rows, from flat to nearly certain."""
+    logits = random_logits(n_classes)
+    check_claims(map_, logits, apply_checked(map_, logits))
+
+
+def random_logits(n_classes: int) -> HostArray:
+    """Fixed random rows to try a map on, from flat to nearly certain."""
+    rng, n_rows = np.random.default_rng(0), _row_limit(n_classes)
+    logits: HostArray = log_softmax(np.geomspace(0.1, 30.0, n_rows)[:, None] * rng.normal(size=(n_rows, n_classes)))
+    return logits
+
+
+def _row_limit(n_classes: int) -> int:
+    return max(2, min(CHECKED_ROWS, _MOST_NUMBERS // n_classes))
+
+
+def _is_above(values: HostArray, rows: HostArray, one: HostArray, other: HostArray) -> Any:
+    """Whether the first of two columns of each row is larger than the other by more than rounding."""
+    both = values[rows, one], values[rows, other]
+    sizes = [np.where(np.isfinite(table), np.abs(table), 0.0) for table in both]
+    return both[0] - both[1] > _ROUNDING * np.maximum(1.0, np.maximum(*sizes))
+
+
+def _wrong_claim(map_: Map, before: HostArray, after: HostArray) -> str:
+    name, top, new = type(map_).__name__, int(before.argmax()), int(after.argmax())
+    return (
+        f"A map of the class {name} claims `keeps_predictions = True`, but it changes the predicted class of a row from {top} "
+        f"to {new}: it turns the logits {_row_text(before, top, new)} into {_row_text(after, top, new)}. Set "
+        f"`keeps_predictions = False` in the class {name}."
+    )
+
+
+def _row_text(row: HostArray, top: int, new: int) -> str:
+    """A row, or those of its two classes if it is long."""
+    if len(row) <= _SHOWN:
+        return f"[{', '.join(f'{number:.4g}' for number in row)}]"
+    return f"{row[top]:.4g} and {row[new]:.4g} of the two classes"

@@ -9,8 +9,7 @@ import numpy as np
 
 from nishimori._support.arrays import Array, in_double, namespace
 from nishimori.errors import InputError
-from nishimori.maps.map import WideMap
-from nishimori.maps.parameters import number_in, numbers
+from nishimori.maps.map import WideMap, number_in, numbers
 
 # Probabilities of infinite log-odds would be NaN.
 _LARGEST = float(np.finfo(np.float64).max)

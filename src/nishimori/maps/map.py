@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from nishimori._rows.scores import Scores
 from nishimori._support.arrays import (
     Array,
+    HostArray,
     dtype_name,
     is_array,
     is_writable,
@@ -18,10 +20,11 @@ from nishimori._support.arrays import (
     on_device_of,
     on_host,
     row_max,
+    row_sum,
     with_rows,
 )
+from nishimori._support.numbers import temperature
 from nishimori.errors import InputError
-from nishimori.maps.softmax import log_softmax_of_drops, softmax_of_drops
 
 
 class Map(ABC):
@@ -82,7 +85,7 @@ class Map(ABC):
         """The softmax of the calibrated logits."""
         return softmax_of_drops(self.exponents(logits, groups))
 
-    def probabilities_at_once(self, given: Scores) -> Array | None:  # noqa: ARG002 - for those that can
+    def probabilities_at_once(self, scores: Scores) -> Array | None:  # noqa: ARG002 - for those that can
         """The probabilities of all rows, which are checked on the way; None where that takes block after block."""
         return None
 
@@ -92,7 +95,7 @@ class Map(ABC):
 
 
 def apply_checked(map_: Map, logits: Array, groups: Any = None) -> Array:
-    """What a map makes of logits; if somebody else wrote its `apply`, the result is checked, and errors name the class."""
+    """What a map makes of logits; if a user wrote its `apply`, the result is checked, and errors name the class."""
     mapped = apply_safely(map_, logits, groups)
     if not _is_written_here(map_):
         _check_mapped(_name(map_), mapped, logits)
@@ -100,7 +103,7 @@ def apply_checked(map_: Map, logits: Array, groups: Any = None) -> Array:
 
 
 def apply_safely(map_: Map, logits: Array, groups: Any = None) -> Array:
-    """What a map makes of logits, which it cannot change if somebody else wrote its `apply`."""
+    """What a map makes of logits, which it cannot change if a user wrote its `apply`."""
     if _is_written_here(map_):
         return map_.apply(logits, groups)
     try:
@@ -144,8 +147,8 @@ def _check_mapped(name: str, mapped: Any, logits: Array) -> None:
     xp, peaks = namespace(mapped), row_max(mapped)
     if bool(xp.all(xp.isfinite(peaks))):
         return
-    found, before = on_host(peaks), on_host(row_max(logits))
-    wrong = found[~np.isfinite(found) & np.isfinite(before)]
+    after, before = on_host(peaks), on_host(row_max(logits))
+    wrong = after[~np.isfinite(after) & np.isfinite(before)]
     if len(wrong):
         what = "NaN" if np.isnan(wrong[0]) else "+inf" if wrong[0] > 0 else "-inf for all classes of a row"
         raise InputError(name, "return finite logits, or -inf for some classes of a row", got=what)
@@ -170,17 +173,83 @@ class WideMap(Map):
             return like(mapped - row_max(mapped), logits)
 
 
-def in_blocks(given: Scores, rule: Callable[[slice | None], Array]) -> Array:
-    """``rule`` of all rows of ``given`` in one array of their library, filled a block at a time: no table is held besides it.
+def in_blocks(scores: Scores, rule: Callable[[slice | None], Array]) -> Array:
+    """``rule`` of all rows of ``scores`` in one array of their library, filled a block at a time: no table is held besides it.
 
     ``rule`` gives the result of each row of a block, or of all rows if it gets None, as where a library cannot fill arrays. It
     takes the rows from `Scores.logits` or `Scores.table`, which check them.
     """
-    blocks = list(given.blocks()) if is_writable(given.array) else [None]
+    blocks = list(scores.blocks()) if is_writable(scores.array) else [None]
     result = first = rule(blocks[0])
     if len(blocks) > 1:
-        result = with_rows(first, given.n_samples)
+        result = with_rows(first, scores.n_samples)
         result[blocks[0], ...] = first
         for rows in blocks[1:]:
             result[rows, ...] = rule(rows)
-    return on_device_of(result, given.array) if type(result) is np.ndarray else result
+    return on_device_of(result, scores.array) if type(result) is np.ndarray else result
+
+
+# --- softmax ---------------------------------------------------------------------------------------------------------------
+
+
+def softmax_of_drops(drops: Array) -> Array:
+    """The softmax of each row; 0 for masked classes."""
+    weights = namespace(drops).exp(drops)
+    return weights / row_sum(weights)
+
+
+def log_softmax_of_drops(drops: Array) -> Array:
+    """The logarithm of the softmax of each row, exact also where that rounds to 0 or 1; -inf for masked classes."""
+    xp = namespace(drops)
+    return drops - xp.log(row_sum(xp.exp(drops)))
+
+
+def log_softmax(logits: Array) -> Array:
+    """The logarithm of the softmax of each row of logits; -inf for masked classes."""
+    return log_softmax_of_drops(logits - row_max(logits))  # the difference is exact, whatever constant a row has
+
+
+# --- parameters as files describe them: anyone may have written those, so every value is checked ---------------------------
+
+_LISTS = (list, tuple, np.ndarray)
+
+
+def number_in(parameters: Mapping[str, Any], name: str) -> Any:
+    """One plain number."""
+    value = parameters[name]
+    if type(value) not in (int, float):
+        raise InputError(name, "be a number", got=repr(value))
+    return value
+
+
+def numbers(values: Any, name: str) -> HostArray:
+    """A list or array of finite numbers, or a list of lists of equal lengths, as a read-only copy in float64."""
+    try:
+        array = np.asarray(values)
+        copied = np.array(array, dtype=np.float64) if array.dtype.kind in "iuf" else np.empty(0)
+    except (TypeError, ValueError, OverflowError):
+        copied = np.empty(0)
+    if not copied.size or not np.isfinite(copied).all():
+        raise InputError(name, "hold finite numbers", got=f"{values!r:.60}")
+    copied.flags.writeable = False
+    return copied
+
+
+def temperatures(values: Any, name: str = "temperatures") -> HostArray:
+    """A flat list of temperatures."""
+    checked = numbers(values, name)
+    if checked.ndim != 1:
+        raise InputError(name, "be a flat list", got=f"shape {checked.shape}")
+    for value in checked.tolist():
+        temperature(value, name)
+    return checked
+
+
+def group_names(values: Any) -> tuple[Any, ...]:
+    """The names of groups: text or numbers, each once."""
+    names = tuple(values.tolist() if isinstance(values, np.ndarray) else values) if isinstance(values, _LISTS) else ()
+    if not names or not all(isinstance(name, str) or (isinstance(name, int | float) and abs(name) < inf) for name in names):
+        raise InputError("groups", "be a list of text or numbers", got=f"{values!r:.60}")
+    if len(set(names)) < len(names):
+        raise InputError("groups", "name each group once", got=f"{values!r:.60}")
+    return names

@@ -9,9 +9,7 @@ from typing import Any, ClassVar, Self
 from nishimori._support.arrays import Array, HostArray, in_double, namespace, row_max, row_sum
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
-from nishimori.maps.map import WideMap
-from nishimori.maps.parameters import number_in, numbers
-from nishimori.maps.softmax import log_softmax_of_drops
+from nishimori.maps.map import WideMap, log_softmax_of_drops, number_in, numbers
 
 # Weights that somebody typed or rounded; they are divided by their sum.
 _ROUNDING, _EXACT = 1e-6, 1e-15

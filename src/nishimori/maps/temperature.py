@@ -6,12 +6,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from nishimori._kernels.probabilities import softmax
+from nishimori._kernels.kernel import softmax
 from nishimori._rows.scores import Scores
 from nishimori._support.arrays import Array, in_double, is_half, like, numpy_view, on_device_of, row_max, to_compute
 from nishimori._support.numbers import temperature as checked_temperature
-from nishimori.maps.map import Map
-from nishimori.maps.parameters import number_in
+from nishimori.maps.map import Map, number_in
 
 # Float32 holds this temperature and its inverse with all their digits.
 _LEAST = 1e-30
@@ -47,22 +46,22 @@ class Temperature(Map):
 
     def probabilities(self, logits: Array, groups: Any = None) -> Array:
         """The softmax of the divided logits, by a kernel where one has it."""
-        found = softmax(logits, 1 / self.temperature)
+        softmaxed = softmax(logits, 1 / self.temperature)
         # Kernels do not carry NaN through, as arithmetic does; masked classes are all right.
-        if found is None or (found.is_unusual and not np.isfinite(row_max(logits)).all()):
+        if softmaxed is None or (softmaxed.is_unusual and not np.isfinite(row_max(logits)).all()):
             return super().probabilities(logits, groups)
-        return found.probabilities
+        return softmaxed.probabilities
 
-    def probabilities_at_once(self, given: Scores) -> Array | None:
+    def probabilities_at_once(self, scores: Scores) -> Array | None:
         """The probabilities of all rows, which are checked on the way; None where no kernel computes them."""
-        if given.input != "logits" or given.is_binary_score or given.is_scattered or is_half(given.array):
+        if scores.input != "logits" or scores.is_binary_score or scores.is_scattered or is_half(scores.array):
             return None
-        found = softmax(numpy_view(given.array), 1 / self.temperature)
-        if found is None:
+        softmaxed = softmax(numpy_view(scores.array), 1 / self.temperature)
+        if softmaxed is None:
             return None
-        if found.is_unusual:
-            given.check_all()
-        return on_device_of(found.probabilities, given.array)
+        if softmaxed.is_unusual:
+            scores.check_all()
+        return on_device_of(softmaxed.probabilities, scores.array)
 
     def exponents(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
         """The difference first: a quotient of large logits would lose its digits."""

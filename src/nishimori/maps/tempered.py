@@ -13,8 +13,7 @@ from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.log_odds import LogOdds
-from nishimori.maps.map import Map, apply_checked
-from nishimori.maps.parameters import number_in
+from nishimori.maps.map import Map, apply_checked, number_in
 from nishimori.maps.temperature import Temperature, divide
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.scores import NotProbabilitiesError
-from nishimori._sums.reliability import Of, Reliability, Strategy, reliability_of
+from nishimori._sums.predictions import reliability_of
+from nishimori._sums.reliability import Of, Reliability, Strategy
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nishimori._kernels.row_sums import RowSums
-from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 
@@ -30,12 +29,12 @@ class Confusions:
         return sum_by_pair(pairs, sums)
 
 
-def confusions_of(known: RowSums, before: Gibbs, n_classes: int) -> Confusions:
+def confusions_of(before: Predictions, n_classes: int) -> Confusions:
     """The errors of a batch by pairs of classes."""
-    batch = known.batch
-    (wrong,) = np.nonzero(~arrays.on_host(known.right))
-    predicted, labels = (arrays.on_host(each)[wrong].astype(np.int64) for each in (known.top, batch.labels))
-    confidence = arrays.on_host(before.top)[wrong]
+    batch = before.batch
+    (wrong,) = np.nonzero(~arrays.on_host(before.right))
+    predicted, labels = (arrays.on_host(each)[wrong].astype(np.int64) for each in (before.top_class, batch.labels))
+    confidence = arrays.on_host(before.top_probability)[wrong]
     weights = arrays.on_host(batch.weights)[wrong]
     sums = np.stack([np.ones_like(weights), weights, weights * confidence])
     return sum_by_pair(labels * n_classes + predicted, sums)

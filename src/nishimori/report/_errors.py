@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from nishimori._kernels.row_sums import row_sums
+from nishimori._kernels.kernel import row_sums
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.passes import Sums
-from nishimori._sums.predictions import apply_map
+from nishimori._sums.predictions import Predictions, apply_map
 from nishimori.maps.map import Map
 from nishimori.report._confusions import confusions_of
 from nishimori.report._mistakes import mistakes_of
@@ -23,13 +22,13 @@ class ErrorsPass:
 
     def __call__(self, batch: Batch) -> Sums:
         mapped, beta = apply_map(self.map, batch)
-        known = row_sums(batch, (1.0, beta), 0)
-        before = Gibbs(batch, 1.0, known)
-        after = Gibbs(mapped, beta, known if mapped is batch else row_sums(mapped, (beta,), 0))
+        sums = row_sums(batch, (1.0, beta), 0)
+        before = Predictions(batch, 1.0, sums)
+        after = Predictions(mapped, beta, sums if mapped is batch else row_sums(mapped, (beta,), 0))
         return Sums(
             (
-                mistakes_of(known, before, after, self.most_mistakes),
-                confusions_of(known, before, self.n_classes),
+                mistakes_of(before, after, self.most_mistakes),
+                confusions_of(before, self.n_classes),
                 risk_of(before),
                 risk_of(after),
             )

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._kernels.row_sums import RowSums
 from nishimori._rows.rows import Rows
-from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 
@@ -46,13 +45,13 @@ class Mistakes:
         return Mistakes(self.n_rows, self.places[:, order], self.numbers[:, order], self.most)
 
 
-def mistakes_of(known: RowSums, before: Gibbs, after: Gibbs, most: int) -> Mistakes:
+def mistakes_of(before: Predictions, after: Predictions, most: int) -> Mistakes:
     """The most confident mistakes of a batch, with their confidence after calibration beside them."""
-    batch = known.batch
-    true = batch.xp.exp(known.label_drops) * before.top
-    numbers = arrays.on_host(batch.xp.stack([before.doubt, before.top, true, after.top]))
-    (wrong,) = np.nonzero(~arrays.on_host(known.right))
-    places = [wrong, *(arrays.on_host(each)[wrong] for each in (known.top, batch.labels))]
+    batch = before.batch
+    true = batch.xp.exp(before.label_drops) * before.top_probability
+    numbers = arrays.on_host(batch.xp.stack([before.doubt, before.top_probability, true, after.top_probability]))
+    (wrong,) = np.nonzero(~arrays.on_host(before.right))
+    places = [wrong, *(arrays.on_host(each)[wrong] for each in (before.top_class, batch.labels))]
     return Mistakes(batch.n_rows, np.stack(places), numbers[:, wrong], most).worst()
 
 

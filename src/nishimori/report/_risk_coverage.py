@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 
@@ -41,7 +41,7 @@ class Risk:
         return np.round(np.stack([coverage, error], axis=1)[places], 6).tolist()  # type: ignore[no-any-return]
 
 
-def risk_of(at: Gibbs) -> Risk:
+def risk_of(at: Predictions) -> Risk:
     """Right and wrong answers of a batch by their confidence."""
     doubt = arrays.on_host(at.doubt)
     with np.errstate(divide="ignore"):

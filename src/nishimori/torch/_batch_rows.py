@@ -16,8 +16,7 @@ from torch import Tensor
 
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Clusters, Groups
-from nishimori._rows.labelling import Labelling
-from nishimori._rows.labels import are_signs, class_indices, encode_values
+from nishimori._rows.labels import Labelling, are_signs, class_indices, encode_values
 from nishimori._rows.scores import Scores, scores_of
 from nishimori._rows.stream_rows import in_batch
 from nishimori._support.arrays import HostArray

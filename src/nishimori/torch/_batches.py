@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
-from nishimori._rows.labelling import Labelling
+from nishimori._rows.labels import Labelling
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.torch._logits import check_axis, classes_last, logits_of

@@ -11,7 +11,7 @@ from torch import nn
 import nishimori
 from nishimori._fit.search import match
 from nishimori._fit.temperatures import Temperatures, temperatures_of
-from nishimori._rows.labelling import Labelling
+from nishimori._rows.labels import Labelling
 from nishimori._rows.rows import Rows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.observables import BUILT_IN
@@ -193,7 +193,7 @@ def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
     observable = chosen._observable(data.n_classes)
     if observable is None:
         matched = match_both(data)
-        return chosen._adopt(data, data, Adaptive().choose(matched)), Temperatures.of(matched)
+        return chosen._adopt(data, data, Adaptive().choose(matched)), Temperatures.from_match(matched)
     wanted = [*BUILT_IN.values(), *([] if observable in BUILT_IN.values() else [observable])]
     matched = match(data, *wanted)
-    return chosen._adopt(data, data, solution_of(matched, wanted.index(observable))), Temperatures.of(matched)
+    return chosen._adopt(data, data, solution_of(matched, wanted.index(observable))), Temperatures.from_match(matched)

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nishimori._rows.labelling import Labelling
-from nishimori._rows.score_range import warn_of_probabilities
-from nishimori._rows.scores import scores
+from nishimori._rows.labels import Labelling
+from nishimori._rows.scores import scores, warn_of_probabilities
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import show_progress
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule

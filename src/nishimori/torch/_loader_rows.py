@@ -87,7 +87,7 @@ class LoaderRows(Pieces[BatchRows]):
         """The number of the batch, from 0, before the message."""
         return in_batch(piece.number, error)
 
-    def nothing(self) -> InputError:
+    def no_rows_error(self) -> InputError:
         """Never raised, because a pass without rows is refused by itself."""
         raise AssertionError
 

@@ -21,8 +21,7 @@ from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import Guard, ReadOptions, RowOptions, takes_rows
 from nishimori._rows.rows import Rows, T, without_rows
-from nishimori._rows.score_range import ScoreRange
-from nishimori._rows.scores import Input
+from nishimori._rows.scores import Input, ScoreRange
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError
@@ -225,7 +224,7 @@ class RankRows(Rows):
             raise without_rows()
         self._n_rows = _total(numbers)
         if None not in ranges:
-            self._meaning.judge(sum(ranges, start=ScoreRange()))
+            self._meaning.check_range(sum(ranges, start=ScoreRange()))
             self._meaning = ReadOptions()  # once is enough
         return total
 

@@ -97,7 +97,7 @@ class LoaderReading:
                 ),
             )
         if not n_counted:
-            self.rule.labelling.refuse_nothing(np.zeros(1), "labels")
+            self.rule.labelling.refuse_no_rows(np.zeros(1), "labels")
 
     def _look_at(self, batch: Any, labels: Any, rows: BatchRows, *, has_drawn: bool) -> None:
         """Warn if the first batch does not look as it should; ``has_drawn`` if random numbers were drawn for it."""
@@ -176,8 +176,8 @@ def _warn_of_random_logits(model: nn.Module, first: BatchRows, again: Callable[[
     if second is None:
         return
     with first.naming_batch():
-        before = Fingerprint.of(first.rows(), is_first=True)
-        now = Fingerprint.of(second.rows(), is_first=False)
+        before = Fingerprint.from_rows(first.rows(), is_first=True)
+        now = Fingerprint.from_rows(second.rows(), is_first=False)
     if before.agrees(now):
         return
     cause = f"`forward` of the network, which switches {switched} to training mode"

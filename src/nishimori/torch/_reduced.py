@@ -5,7 +5,7 @@ from copy import copy
 import numpy as np
 import torch.distributed as dist
 
-from nishimori._rows.score_range import ScoreRange
+from nishimori._rows.scores import ScoreRange
 from nishimori._sketch.parts import Parts
 from nishimori._sketch.sketch import Sketch
 from nishimori.errors import InputError, MergeError

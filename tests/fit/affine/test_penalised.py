@@ -5,7 +5,7 @@ import pytest
 import reference
 from scipy.optimize import minimize
 
-from nishimori._fit.affine.kronecker import Kronecker
+from nishimori._fit.affine.curvature import Kronecker
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch
 from nishimori._fit.affine.strengths import INFORMATION, PSEUDO
@@ -184,7 +184,7 @@ def test_the_variances_of_a_kronecker_product_are_those_of_its_inverse():
     sums = search.read(Factor(search.point(parameters.start())))
     strengths = np.array([7.0, 12.0, 3.0])
     found = Kronecker(parameters, sums, strengths).variances
-    product = np.kron(sums.classes, sums.inputs / sums.told) + np.diag(np.tile([12.0] * 4 + [3.0], 4))
+    product = np.kron(sums.classes, sums.inputs / sums.information) + np.diag(np.tile([12.0] * 4 + [3.0], 4))
     expected = np.diag(np.linalg.inv(product)).reshape(4, 5)
     places = found[1:17].reshape(4, 4)
     off = ~np.eye(4, dtype=bool)

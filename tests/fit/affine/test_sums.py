@@ -85,7 +85,7 @@ def test_gradients_of_rows_sum_to_the_gradient(shape):
 def test_parts_of_the_rows_add_up_to_the_whole():
     point = somewhere((N_CLASSES, N_CLASSES))
     parts = [open_rows(LOGITS[rows], LABELS[rows], WEIGHTS[rows]) for rows in (slice(25), slice(25, None))]
-    for pass_, fields in ((Curve(point), ("hessian",)), (Factor(point), ("classes", "inputs", "told", "diagonal"))):
+    for pass_, fields in ((Curve(point), ("hessian",)), (Factor(point), ("classes", "inputs", "information", "diagonal"))):
         added = parts[0].gather(pass_) + parts[1].gather(pass_)
         for name in fields:
             np.testing.assert_allclose(getattr(added, name), getattr(DATA.gather(pass_), name), rtol=1e-12)
@@ -102,7 +102,7 @@ def test_one_row_has_the_curvature_of_its_factors():
     point = somewhere((N_CLASSES, N_CLASSES))
     one = open_rows(LOGITS[:1], LABELS[:1])
     factors, exact = one.gather(Factor(point)), one.gather(Curve(point)).hessian
-    product = np.kron(factors.classes, factors.inputs / factors.told)
+    product = np.kron(factors.classes, factors.inputs / factors.information)
     order = np.arange(N_CLASSES * (N_CLASSES + 1)).reshape(N_CLASSES, -1)
     order = np.concatenate([order[:, :-1].ravel(), order[:, -1]])
     np.testing.assert_allclose(exact, product[np.ix_(order, order)], atol=1e-10)

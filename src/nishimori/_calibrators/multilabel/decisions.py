@@ -18,8 +18,7 @@ from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import in_pieces, load_array, stored_scores
 from nishimori._rows.labels import Classes, checked_weights
 from nishimori._rows.rows import Rows, is_rows, most_copied
-from nishimori._rows.score_range import FIT_AGAIN, ScoreRange
-from nishimori._rows.scores import LARGEST, Input, Scores, check_input
+from nishimori._rows.scores import FIT_AGAIN, LARGEST, Input, ScoreRange, Scores, check_input
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
@@ -169,7 +168,7 @@ class Decisions(Rows):
             probabilities,
             masked=False,
             stored_rounding=flat.rounding,
-            clusters=None if self.sample_clusters is None else self.sample_clusters.of(rows).of(samples),
+            clusters=None if self.sample_clusters is None else self.sample_clusters.at_rows(rows).at_rows(samples),
             groups=Groups(places, self.names),
         )
 
@@ -256,7 +255,7 @@ def _range_of(scores: Scores, weights: HostArray) -> ScoreRange:
     """The range of a table of scores, as far as it leaves open what they are."""
     score_range, first = ScoreRange(), 0
     for block in scores.array.blocks() if isinstance(scores.array, Stored) else [scores.array]:
-        score_range += ScoreRange.of(replace(scores, array=block), weights[first : first + int(block.shape[0])])
+        score_range += ScoreRange.from_scores(replace(scores, array=block), weights[first : first + int(block.shape[0])])
         first += int(block.shape[0])
         if score_range.is_settled:
             break

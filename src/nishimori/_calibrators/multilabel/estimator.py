@@ -25,8 +25,16 @@ from nishimori._calibrators.private_sklearn import BaseEstimator, ClassifierMixi
 from nishimori._fit.floors import choose_floor
 from nishimori._rows.column_names import column_names
 from nishimori._rows.labels import Classes
-from nishimori._rows.score_range import FIT_AGAIN, FITTED_TO_PROBABILITIES, warn_of_probabilities
-from nishimori._rows.scores import Floor, Input, Scores, check_input, is_auto
+from nishimori._rows.scores import (
+    FIT_AGAIN,
+    FITTED_TO_PROBABILITIES,
+    Floor,
+    Input,
+    Scores,
+    check_input,
+    is_auto,
+    warn_of_probabilities,
+)
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace

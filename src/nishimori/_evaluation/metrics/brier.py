@@ -26,4 +26,4 @@ class Brier(Metric):
 
     def of_rows(self, predictions: Predictions) -> Array:
         """The squared distance of each row."""
-        return predictions.gibbs.brier
+        return predictions.brier

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from nishimori._evaluation.limits import limits_of_gap
 from nishimori._evaluation.metrics.metric import Estimate, Limits, Metric, StandardError
-from nishimori._sums.predictions import BinSums, Predictions
+from nishimori._sums.predictions import Predictions
+from nishimori._sums.reliability import BinSums
 from nishimori._support.arrays import Array
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class MeanConfidence(Metric):
 
     def of_rows(self, predictions: Predictions) -> Array:
         """The probability of each predicted class."""
-        return predictions.gibbs.top
+        return predictions.top_probability
 
     def of_mean(self, mean: float) -> float:
         """The mean, which sums of weights exceed by their rounding."""
@@ -61,7 +62,7 @@ class OverallGap(Metric):
 
     def sums(self, predictions: Predictions) -> BinSums:
         """Sums per bin."""
-        return predictions.binned
+        return predictions.top_claims.sums
 
     def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
         """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""

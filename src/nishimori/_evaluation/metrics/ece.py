@@ -22,9 +22,8 @@ from nishimori._evaluation.metrics.confidence import limits_of_size
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
 from nishimori._rows.rows import Rows
 from nishimori._sums.binned_gaps import BinnedGaps
-from nishimori._sums.predictions import BinSums, ClusterGapSpread, GapSpread, Predictions
-from nishimori._sums.reliability import Norm, Of, Strategy, reliability_of
-from nishimori._sums.spread import unit_weights
+from nishimori._sums.predictions import Predictions, reliability_of
+from nishimori._sums.reliability import BinnedClaims, BinSums, ClusterGapSpread, GapSpread, Norm, Of, Strategy
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, normal_quantile, two_sided
 
@@ -96,7 +95,7 @@ class Ece(Metric):
 
     def sums(self, predictions: Predictions) -> BinSums:
         """Sums per bin."""
-        return predictions.binned
+        return predictions.top_claims.sums
 
     def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
         """The mean of abs(gap) over bins, for bins with fixed edges."""
@@ -120,13 +119,7 @@ class Ece(Metric):
 
     def pair(self, first: Predictions, second: Predictions) -> "PairedGaps":
         """Products of the gaps of both calibrations, per pair of bins."""
-        batch = first.batch
-        if batch.clusters is not None:
-            return PairedGaps(None)  # the gaps of each cluster, which are kept for both, tell
-        n_bins = first.edges.shape[1] - 1
-        places = first.claims.places[:, 0] * n_bins + second.claims.places[:, 0]
-        products = unit_weights(batch, counts=first.counts) * first.misses * second.misses
-        return PairedGaps(np.bincount(places, products, n_bins**2).reshape(n_bins, n_bins))
+        return PairedGaps.from_claims(first.top_claims, second.top_claims)
 
     def difference(self, first: BinSums, second: BinSums, pair: "PairedGaps", *, alone: bool) -> Difference:
         """The difference, whose limits are not symmetric."""
@@ -143,6 +136,15 @@ class PairedGaps:
     """Sums of products of the gaps of two calibrations per pair of bins; None where clusters tell."""
 
     products: HostArray | None
+
+    @classmethod
+    def from_claims(cls, first: BinnedClaims, second: BinnedClaims) -> "PairedGaps":
+        """The products of the gaps of one batch."""
+        if first.clusters is not None:
+            return cls(None)  # the gaps of each cluster, which are kept for both, tell
+        places = first.places[:, 0] * first.n_bins + second.places[:, 0]
+        products = first.units * first.misses * second.misses
+        return cls(np.bincount(places, products, first.n_bins**2).reshape(first.n_bins, first.n_bins))
 
     def __add__(self, other: "PairedGaps") -> "PairedGaps":
         return PairedGaps(None if self.products is None or other.products is None else self.products + other.products)

@@ -25,7 +25,7 @@ class WrongAnswers(Metric):
 
     def of_rows(self, predictions: Predictions) -> Array:
         """One where the answer is wrong."""
-        return -Confidence().observed(predictions.gibbs)
+        return -Confidence().observed(predictions)
 
     def of_mean(self, mean: float) -> float:
         """The share, which sums of weights exceed by their rounding."""

@@ -53,7 +53,7 @@ class KolmogorovSmirnov(Metric):
 
     def sums(self, predictions: Predictions) -> Outcomes:
         """All claims, and which came true."""
-        return Outcomes.of(predictions.gibbs, self.of)
+        return Outcomes.from_predictions(predictions, self.of)
 
     def of_sums(self, sums: Outcomes) -> tuple[float, None]:
         """The largest gap; its standard error is not known."""

@@ -13,11 +13,9 @@ from nishimori._evaluation.limits import FEW, limits_of_share, one_sided
 from nishimori._evaluation.metrics.resampling import KeptOutcomes, Resampling
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
-from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.passes import Mean
 from nishimori._sums.predictions import Predictions
-from nishimori._sums.reliability import uniform_edges
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import short_repr
@@ -547,4 +545,4 @@ class MeasureOne:
     beta: float
 
     def __call__(self, batch: Batch) -> Any:
-        return self.metric.form.gather(self.metric, Predictions(Gibbs(batch, self.beta), uniform_edges(15)))
+        return self.metric.form.gather(self.metric, Predictions(batch, self.beta))

@@ -14,7 +14,8 @@ import numpy as np
 from nishimori._evaluation.limits import limits_of_ece, limits_of_gap
 from nishimori._evaluation.metrics.ece import Ece, PairedGaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
-from nishimori._sums.predictions import BinSums, Predictions
+from nishimori._sums.predictions import Predictions
+from nishimori._sums.reliability import BinSums
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.intervals import Interval
 
@@ -47,7 +48,7 @@ class PositiveGap(Metric):
 
     def sums(self, predictions: Predictions) -> BinSums:
         """Sums per bin of the probability of the positive class."""
-        return predictions.positive.binned
+        return predictions.positive_claims.sums
 
     def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
         """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
@@ -55,7 +56,7 @@ class PositiveGap(Metric):
 
     def pair(self, first: Predictions, second: Predictions) -> Spread | ClusterSpread:
         """How the differences of the probabilities of both calibrations vary from sample to sample."""
-        return spread(first.batch, [second.positive.misses - first.positive.misses], counts=first.counts)
+        return spread(first.batch, [second.positive_claims.misses - first.positive_claims.misses], counts=first.counts)
 
     def difference(self, first: BinSums, second: BinSums, pair: Spread | ClusterSpread, *, alone: bool) -> Difference:
         """The difference of two means over the same samples."""
@@ -95,7 +96,7 @@ class PositiveEce(Metric):
 
     def sums(self, predictions: Predictions) -> BinSums:
         """Sums per bin of the probability of the positive class."""
-        return predictions.positive.binned
+        return predictions.positive_claims.sums
 
     def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
         """The mean of abs(gap) over bins, for bins with fixed edges."""
@@ -118,7 +119,7 @@ class PositiveEce(Metric):
 
     def pair(self, first: Predictions, second: Predictions) -> PairedGaps:
         """Products of the gaps of both calibrations, per pair of bins."""
-        return Ece().pair(first.positive, second.positive)
+        return PairedGaps.from_claims(first.positive_claims, second.positive_claims)
 
     def difference(self, first: BinSums, second: BinSums, pair: PairedGaps, *, alone: bool) -> Difference:
         """The difference, whose limits are not symmetric."""

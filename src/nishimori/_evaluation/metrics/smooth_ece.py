@@ -21,7 +21,6 @@ from nishimori._evaluation.metrics.metric import Metric
 from nishimori._rows.rows import Rows
 from nishimori._sums.outcomes import OneClaim, check_claim
 from nishimori._sums.predictions import Predictions
-from nishimori._sums.reliability import claims, outcomes
 from nishimori._support.arrays import HostArray
 
 # The spacing of the grid is 1.5e-5; widths are rarely below 1e-3. A transform takes about a millisecond.
@@ -77,15 +76,14 @@ class SmoothEce(Metric):
 
     def sums(self, predictions: Predictions) -> "Residuals":
         """Residuals on the grid."""
-        gibbs = predictions.gibbs
-        claimed = claims(gibbs, self.of)[:, 0]
-        residuals = predictions.weights * (claimed - outcomes(gibbs, self.of)[:, 0])
+        claimed = predictions.claimed(self.of)[:, 0]
+        residuals = predictions.weights * (claimed - predictions.outcomes(self.of)[:, 0])
         place = np.clip(claimed, 0.0, 1.0) * _CELLS
         below = np.minimum(place.astype(np.int64), _CELLS - 1)
         above = place - below
         masses = np.bincount(below, residuals * (1 - above), _CELLS + 1)
         masses += np.bincount(below + 1, residuals * above, _CELLS + 1)
-        return Residuals(masses, gibbs.batch.weight)
+        return Residuals(masses, predictions.batch.weight)
 
     def of_sums(self, sums: "Residuals") -> tuple[float, None]:
         """The width at which the smoothed calibration error equals the width; its standard error is not known."""

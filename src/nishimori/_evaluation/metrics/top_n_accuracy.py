@@ -40,7 +40,7 @@ class TopNAccuracy(Metric):
 
     def of_rows(self, predictions: Predictions) -> Array:
         """One where the true class is not among them: what is rare is summed with all its digits."""
-        return -TopN(self.top_n).observed(predictions.gibbs)
+        return -TopN(self.top_n).observed(predictions)
 
     def of_mean(self, mean: float) -> float:
         """One minus the share of samples that miss it."""

@@ -25,8 +25,7 @@ from nishimori._files.tables.columns import (
     score_columns,
 )
 from nishimori._rows.column_names import join_names, refuse_permuted
-from nishimori._rows.labelling import differ
-from nishimori._rows.labels import spell_as_classes
+from nishimori._rows.labels import differ, spell_as_classes
 from nishimori._support.arrays import HostArray
 from nishimori.errors import A_NAME, NAMES, FormatError, InputError, setting, settings
 

@@ -76,10 +76,10 @@ class Parameters:
 
     def precisions(self, strengths: HostArray) -> HostArray:
         """The strength with which each parameter is penalised; that of β is zero."""
-        found = np.zeros(self.size)
+        precisions = np.zeros(self.size)
         for places, strength in zip(self.members, strengths, strict=True):
-            found[places] = strength
-        return found
+            precisions[places] = strength
+        return precisions
 
     def point(self, theta: HostArray, temperature: float) -> AffinePoint:
         """The affine map of these parameters."""
@@ -115,4 +115,4 @@ class Parameters:
         width = factors.shape[1]
         by_class = np.concatenate([factors, change.bias[:, None]], axis=1)
         places = np.column_stack([np.arange(n * width).reshape(n, width), n * width + np.arange(n)])
-        return np.array([each @ equal[np.ix_(own, own)] @ each for each, own in zip(by_class, places, strict=True)])
+        return np.array([axis @ equal[np.ix_(own, own)] @ axis for axis, own in zip(by_class, places, strict=True)])

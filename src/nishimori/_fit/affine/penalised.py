@@ -17,9 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from nishimori._fit.affine.cholesky import Cholesky
-from nishimori._fit.affine.directions import Directions
-from nishimori._fit.affine.kronecker import Kronecker
+from nishimori._fit.affine.curvature import Cholesky, Directions, Kronecker
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.step_memory import StepMemory
 from nishimori._fit.affine.strengths import Evidence, usual_strengths
@@ -125,7 +123,7 @@ class Minimum:
 class AffineSearch:
     """A search in one data set; it counts its passes.
 
-    ``unit`` multiplies all weights, so that they sum to the number of independent rows; ``given`` are the strengths, or None.
+    ``unit`` multiplies all weights, so that they sum to the number of independent rows; ``fixed_strengths`` may be None.
     ``names`` are the labels of the classes, and ``remedy`` is what to use where there is no minimum, for messages.
     """
 
@@ -133,7 +131,7 @@ class AffineSearch:
     parameters: Parameters
     temperature: float
     unit: float
-    given: HostArray | None
+    fixed_strengths: HostArray | None
     names: HostArray | None = None
     own_remedy: str = ""
     n_passes: int = field(default=0, init=False)
@@ -151,15 +149,15 @@ class AffineSearch:
         """The minimum, at the strengths that were given or at those that fit best."""
         method = self._method()
         theta = self.parameters.start()
-        if self.given is not None:
-            self._refuse_empty_classes(theta, self.given)
-            theta, residual = method.least(theta, self.given, final=True)
-            return Minimum(theta, self.given, None, residual, self.n_passes, method.equal)
+        if self.fixed_strengths is not None:
+            self._refuse_empty_classes(theta, self.fixed_strengths)
+            theta, residual = method.least(theta, self.fixed_strengths, final=True)
+            return Minimum(theta, self.fixed_strengths, None, residual, self.n_passes, method.equal)
         usual = usual_strengths(self.parameters, *method.curvatures(theta))
         strengths = usual
         for _ in range(_MOST_ROUNDS if self.is_exact else _MOST_ROUNDS_OF_LARGE):
             theta, _ = method.least(theta, strengths, final=False)
-            evidence = Evidence.of(self.parameters, theta, method.variances(theta, strengths), strengths)
+            evidence = Evidence.from_variances(self.parameters, theta, method.variances(theta, strengths), strengths)
             before, strengths = strengths, evidence.strengths(usual)
             if np.abs(np.log(strengths / before)).max() < _SETTLED:
                 break
@@ -168,7 +166,7 @@ class AffineSearch:
 
     def _method(self) -> "_Newton | _LBFGS":
         """Newton's method where it is fast, or where there may be no minimum and parameters are few; otherwise L-BFGS."""
-        is_free = self.given is not None and not self.given.all()
+        is_free = self.fixed_strengths is not None and not self.fixed_strengths.all()
         if self.is_exact and (is_free or self.parameters.size - 1 <= _FEW_PARAMETERS):
             return _Newton(self)
         return _LBFGS(self, _ExactCurvature(self) if self.is_exact else _KroneckerCurvature(self))
@@ -212,7 +210,7 @@ class AffineSearch:
         )
 
     def _names_of_classes(self, places: HostArray) -> str:
-        names = [repr(each) for each in (places if self.names is None else self.names[places]).tolist()]
+        names = [repr(name) for name in (places if self.names is None else self.names[places]).tolist()]
         return f"class{'es' if len(names) > 1 else ''} {', '.join(names)}"
 
     def point(self, theta: HostArray) -> AffinePoint:
@@ -285,9 +283,9 @@ class _Newton:
             if gain <= _ENOUGH and vanishing.any() and length > _AS_LONG * before:
                 raise self._separation_error(axes[:, vanishing])
             if gain <= _ENOUGH and (not vanishing.any() or length < _FAR_SHORTER * before):
-                found = self._exact(theta, precisions, directions, (step, gain))
+                exact = self._exact(theta, precisions, directions, (step, gain))
                 self._refuse_certain_classes()
-                return found
+                return exact
             share = min(1.0, longest / length)
             theta = self._lower(theta, share * step, precisions, share * gain)
             longest, before = _LONGER * longest, length
@@ -297,7 +295,7 @@ class _Newton:
         search = self.search
         sums = search.read(Curve(search.point(np.zeros(search.parameters.size))))
         self.equal = sums.hessian
-        return Directions.of(search.unit * search.parameters.hessian(sums.hessian) + np.diag(precisions))
+        return Directions.from_curvature(search.unit * search.parameters.hessian(sums.hessian) + np.diag(precisions))
 
     def _step(
         self, theta: HostArray, precisions: HostArray, directions: Directions
@@ -496,56 +494,56 @@ class _LBFGS:
             return self.newton.least(theta, strengths, final=final)
         self.memory.set_penalties(precisions)
         last = search.n_passes + (_MOST_PASSES if final else curvature.rough_readings)
-        here = self._measure(theta, precisions, single=True)
+        slope = self._measure(theta, precisions, single=True)
         while True:
-            if here.separates and not strengths.any():
+            if slope.separates and not strengths.any():
                 raise search.separated()
-            is_near = curvature.is_near(here, final=final)
-            there = None if is_near else self._along(here, self.memory.step_from(here.gradient, curvature.solve), last)
+            is_near = curvature.is_near(slope, final=final)
+            there = None if is_near else self._along(slope, self.memory.step_from(slope.gradient, curvature.solve), last)
             if there is not None:
-                self.memory.add(there.theta - here.theta, there.gradient - here.gradient)
-                here = there
+                self.memory.add(there.theta - slope.theta, there.gradient - slope.gradient)
+                slope = there
             elif not final:
-                return here.theta, 0.0
-            elif here.single:
-                here = self._measure(here.theta, precisions, single=False)
+                return slope.theta, 0.0
+            elif slope.single:
+                slope = self._measure(slope.theta, precisions, single=False)
             elif is_near:
-                return here.theta, self._residual(here, strengths)
+                return slope.theta, self._residual(slope, strengths)
             else:
                 raise search.not_found()
 
     def _measure(self, theta: HostArray, precisions: HostArray, *, single: bool) -> "_Slope":
         """The penalised loss and its gradient; those that were read last are not read again."""
-        search, known = self.search, self.slope
-        if known is None or known.theta is not theta or known.single != single:
+        search, slope = self.search, self.slope
+        if slope is None or slope.theta is not theta or slope.single != single:
             sums = search.read(Loss(search.point(theta), single=single))
             weight = float(sums.frequencies.sum() * search.unit)
             gradient, separates = search.unit * search.parameters.gradient(sums), sums.n_doubtful == 0
-            known = _Slope(theta, search.unit * sums.loss, gradient, weight, single, separates)
-            self.slope = known
-        return replace(known, loss=known.loss + precisions @ theta**2 / 2, gradient=known.gradient + precisions * theta)
+            slope = _Slope(theta, search.unit * sums.loss, gradient, weight, single, separates)
+            self.slope = slope
+        return replace(slope, loss=slope.loss + precisions @ theta**2 / 2, gradient=slope.gradient + precisions * theta)
 
-    def _along(self, here: "_Slope", step: HostArray, last: int) -> "_Slope | None":
+    def _along(self, start: "_Slope", step: HostArray, last: int) -> "_Slope | None":
         """A point along a step where the slope is less steep and the loss not higher, or None if none was found."""
-        steepest, share, low, high = float(here.gradient @ step), 1.0, 0.0, np.inf
-        rounding = (_SINGLE if here.single else 1e-13) * abs(here.loss)
+        steepest, share, low, high = float(start.gradient @ step), 1.0, 0.0, np.inf
+        rounding = (_SINGLE if start.single else 1e-13) * abs(start.loss)
         while self.search.n_passes < last and share > 2.0**-30 and steepest < 0:
-            there = self._measure(here.theta + share * step, self.memory.precisions, single=here.single)
+            there = self._measure(start.theta + share * step, self.memory.precisions, single=start.single)
             slope = float(there.gradient @ step)
-            is_lower = there.loss <= here.loss + rounding
+            is_lower = there.loss <= start.loss + rounding
             if is_lower and abs(slope) <= _LESS_STEEP * -steepest:
                 return there
             low, high = (share, high) if is_lower and slope < 0 else (low, share)
             share = 4 * share if high == np.inf else (low + high) / 2
         return None
 
-    def _residual(self, here: "_Slope", strengths: HostArray) -> float:
+    def _residual(self, slope: "_Slope", strengths: HostArray) -> float:
         """The largest derivative that is left, per unit of weight; raises where the next step would still be long."""
         if not strengths.all():
-            self.curvature.penalise(here.theta, strengths)
-            if np.abs(self.curvature.solve(here.gradient)).max() > _SHORT:
+            self.curvature.penalise(slope.theta, strengths)
+            if np.abs(self.curvature.solve(slope.gradient)).max() > _SHORT:
                 raise self.search.not_found()
-        return float(np.abs(here.gradient).max() / here.weight)
+        return float(np.abs(slope.gradient).max() / slope.weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -565,7 +563,7 @@ class _Slope:
 
 def _factorise(hessian: HostArray, precisions: HostArray) -> Cholesky:
     """The Cholesky factor of the curvature with its penalties, which are all positive."""
-    factor = Cholesky.of(hessian, precisions)
+    factor = Cholesky.from_matrix(hessian, precisions)
     if factor is None:
         raise _curvature_error()
     return factor

@@ -46,11 +46,11 @@ class StepMemory:
     def step_from(self, gradient: HostArray, solve: Callable[[HostArray], HostArray]) -> HostArray:
         """The next step; ``solve`` divides a gradient by the approximate curvature."""
         left, shares = gradient.astype(np.float32), []
-        known = [(step, change, float(step @ change)) for step, change in zip(self.steps, self.changes, strict=True)]
-        for step, change, curvature in reversed(known):
+        pairs = [(step, change, float(step @ change)) for step, change in zip(self.steps, self.changes, strict=True)]
+        for step, change, curvature in reversed(pairs):
             shares.append(float(step @ left) / curvature)
             left -= np.float32(shares[-1]) * change
-        found = solve(left)
-        for (step, change, curvature), share in zip(known, reversed(shares), strict=True):
-            found += np.float32(share - float(change @ found) / curvature) * step
-        return -found.astype(np.float64)
+        ascent = solve(left)
+        for (step, change, curvature), share in zip(pairs, reversed(shares), strict=True):
+            ascent += np.float32(share - float(change @ ascent) / curvature) * step
+        return -ascent.astype(np.float64)

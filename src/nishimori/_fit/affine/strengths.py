@@ -46,8 +46,8 @@ def usual_strengths(parameters: Parameters, curvatures: HostArray, by_bias: floa
     factors = np.array([OFF_DIAGONAL_FACTOR if name == OFF_DIAGONAL else 1.0 for name in names])
     information = max(by_bias, _LEAST)
     usual = factors * curvatures * (INFORMATION / information) ** 3
-    found: HostArray = np.clip(np.maximum(usual, [LEAST[name] for name in names]), _LEAST, _MOST)
-    return found
+    strengths: HostArray = np.clip(np.maximum(usual, [LEAST[name] for name in names]), _LEAST, _MOST)
+    return strengths
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Evidence:
     determined: HostArray
 
     @classmethod
-    def of(cls, parameters: Parameters, theta: HostArray, variances: HostArray, strengths: HostArray) -> "Evidence":
+    def from_variances(cls, parameters: Parameters, theta: HostArray, variances: HostArray, strengths: HostArray) -> "Evidence":
         """The evidence from the minimum, and the posterior variance of each parameter there."""
         squares = np.array([np.sum(theta[places] ** 2) for places in parameters.members])
         uncertain = np.array([np.sum(variances[places]) for places in parameters.members])

@@ -106,7 +106,7 @@ class FactorSums:
         Σw(diag p − ppᵀ), the curvature by the biases.
     inputs : array of shape (K + 1, K + 1)
         Σwvξξᵀ, where v = 1 − Σp² says how much a row has to tell.
-    told : float
+    information : float
         Σwv.
     diagonal : array of shape (2K, 2K)
         The exact curvature by the diagonal of the scale and by the biases.
@@ -116,7 +116,7 @@ class FactorSums:
 
     classes: HostArray
     inputs: HostArray
-    told: float
+    information: float
     diagonal: HostArray
     off_diagonal: float
 
@@ -124,7 +124,7 @@ class FactorSums:
         return FactorSums(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
 
     def __mul__(self, unit: float) -> "FactorSums":
-        return FactorSums(*(each * unit for each in vars(self).values()))
+        return FactorSums(*(values * unit for values in vars(self).values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +161,8 @@ class Factor:
         rows = AffineRows(batch, self.point, single=self.single)
         xp, x, p, weights = batch.xp, rows.x, rows.p, rows.weights
         inputs = xp.concat([x, xp.ones_like(x[:, :1])], axis=1)
-        told = (1 - xp.sum(p * p, axis=1)) * weights
-        heavy = inputs * xp.sqrt(told)[:, None]
+        information = (1 - xp.sum(p * p, axis=1)) * weights
+        heavy = inputs * xp.sqrt(information)[:, None]
         diagonal = rows.diagonal_hessian()
         n = self.point.bias.shape[0]
         squares = x * x
@@ -170,7 +170,7 @@ class Factor:
         return FactorSums(
             classes=diagonal[n:, n:],
             inputs=rows.sums(heavy.T @ heavy),
-            told=float(rows.sums(xp.sum(told))),
+            information=float(rows.sums(xp.sum(information))),
             diagonal=diagonal,
             off_diagonal=float(rows.sums(varied).sum()),
         )
@@ -208,7 +208,7 @@ class AffineRows:
         x -= xp.log(row_sum(xp.exp(x))) if point.of_log else _row_sum(x) / int(x.shape[1])
         x /= point.temperature
         scale, bias = (
-            arrays.on_device_of(each.astype(np.float32) if single else each, x) for each in (point.scale, point.bias)
+            arrays.on_device_of(values.astype(np.float32) if single else values, x) for values in (point.scale, point.bias)
         )
         mapped = x @ scale.T if point.is_matrix else x * scale
         mapped += bias
@@ -224,8 +224,8 @@ class AffineRows:
 
     def sums(self, table: Array) -> HostArray:
         """Sums with the weights of this block as float64, in which blocks are added, and in the unit of weights as they are."""
-        found = arrays.on_host(table).astype(np.float64, copy=False)
-        return found if self.unit == 1 else found * self.unit
+        host = arrays.on_host(table).astype(np.float64, copy=False)
+        return host if self.unit == 1 else host * self.unit
 
     @property
     def gaps(self) -> Array:
@@ -261,7 +261,7 @@ class AffineRows:
         pulled *= xp.sqrt(self.weights)[:, None]  # a product with itself takes half the time
         hessian = -self.sums(pulled.T @ pulled)
         heavy_x = heavy * x
-        squares, means, total = (self.sums(xp.sum(each, axis=0)) for each in (heavy_x * x, heavy_x, heavy))
+        squares, means, total = (self.sums(xp.sum(table, axis=0)) for table in (heavy_x * x, heavy_x, heavy))
         n, every = len(total), np.arange(len(total))
         for rows, columns, values in ((0, 0, squares), (0, n, means), (n, 0, means), (n, n, total)):
             hessian[rows + every, columns + every] += values
@@ -276,8 +276,8 @@ class AffineRows:
         products: HostArray = np.zeros((pairs.shape[1], (len(pairs) + 1) * (len(pairs) + 2) // 2))
         for classes, inputs in self._pairs(sum(products.shape)):
             products += self.sums(classes @ inputs.T)
-        found: HostArray = np.concatenate([-products, pairs @ products]).ravel()[where]
-        return found
+        flat: HostArray = np.concatenate([-products, pairs @ products]).ravel()[where]
+        return flat
 
     def _pairs(self, n_products: int) -> Iterator[tuple[Array, Array]]:
         """Weighted products of two probabilities, and products of two of (x, 1): a column per row, of some rows at a time."""
@@ -320,7 +320,7 @@ def _products(xp: Any, table: Array, other: Array, first: int) -> Array:
     if not isinstance(table, np.ndarray):
         return xp.concat([table[one + first :, :] * other[one : one + 1, :] for one in range(n - first)])
     sizes = np.arange(n - first, 0, -1)
-    found = np.empty((sizes.sum(), table.shape[1]), dtype=table.dtype)
+    joined = np.empty((sizes.sum(), table.shape[1]), dtype=table.dtype)
     for one, (size, end) in enumerate(zip(sizes, sizes.cumsum(), strict=True)):
-        np.multiply(table[one + first :], other[one], out=found[end - size : end])
-    return found
+        np.multiply(table[one + first :], other[one], out=joined[end - size : end])
+    return joined

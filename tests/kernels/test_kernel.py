@@ -8,10 +8,11 @@ import reference
 from host_kernels import EVERY, WITH_NATIVE
 from optional import array_api_strict
 
-from nishimori._kernels.block import BlockSums
 from nishimori._kernels.half import MANY
-from nishimori._kernels.row_sums import block_sums, kernel_of, reads_stored, row_sums
+from nishimori._kernels.kernel import block_sums, kernel_of, reads_stored, row_sums
+from nishimori._kernels.sums import BlockSums
 from nishimori._rows.batch import Batch
+from nishimori._sums.predictions import Predictions
 
 
 @pytest.fixture(params=EVERY)
@@ -29,7 +30,7 @@ def drawn(n, k, dtype=np.float64, *, ties=False):
 def variants(batch):
     """The same rows, and rows whose predicted classes are not those of the largest logits."""
     others = np.roll(batch.logits, 1, axis=1)
-    return batch, replace(batch, given=others), replace(batch, predicted=others.argmax(axis=1))
+    return batch, replace(batch, probabilities=others), replace(batch, predicted=others.argmax(axis=1))
 
 
 @pytest.mark.usefixtures("_kernel")
@@ -39,9 +40,9 @@ def variants(batch):
 @pytest.mark.parametrize("betas", [(0.7, 1.4), (0.0,)])
 def test_top_classes_and_right_answers_are_those_of_the_batch(shape, dtype, ties, betas):
     for batch in variants(drawn(*shape, dtype, ties=ties)):
-        found, fresh = row_sums(batch, betas, 1, exact=False), replace(batch)
-        for name in ("top", "right", "label_drops"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(fresh, name), err_msg=name)
+        found, fresh = Predictions(batch, betas[0], row_sums(batch, betas, 1, exact=False)), replace(batch)
+        for name, own in (("top_class", "top"), ("right", "right"), ("label_drops", "label_drops")):
+            np.testing.assert_array_equal(getattr(found, name), getattr(fresh, own), err_msg=name)
 
 
 @pytest.mark.usefixtures("_kernel")
@@ -85,4 +86,5 @@ def test_half_precision_is_read_as_stored_where_the_kernel_takes_it(name, monkey
     few = replace(batch, logits=batch.logits[:, :9], stored=stored[:, :9])
     assert not reads_stored(few)
     for each in (batch, few):
-        np.testing.assert_array_equal(row_sums(each, (0.5,), 0).top, each.logits.argmax(axis=1))
+        top = Predictions(each, 0.5, row_sums(each, (0.5,), 0)).top_class
+        np.testing.assert_array_equal(top, each.logits.argmax(axis=1))

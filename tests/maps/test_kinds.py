@@ -13,8 +13,7 @@ from nishimori import Map, evaluate
 from nishimori._methods.record import Provenance, Record
 from nishimori._support.arrays import namespace
 from nishimori.errors import InputError
-from nishimori.maps.claims import check_claims
-from nishimori.maps.kinds import KINDS, claims_to_check
+from nishimori.maps.kinds import KINDS, check_claims, claims_to_check
 
 LOGITS, LABELS = reference.drawn(2000, 4)
 
