@@ -22,7 +22,6 @@ def test_samples_hold_everything_that_was_said_about_the_rows():
     np.testing.assert_array_equal(found.logits, logits)
     np.testing.assert_array_equal(found.labels, labels)
     np.testing.assert_array_equal(found.weights, weights)
-    assert found.share == 1
     part = found.rows(groups != "south")
     assert part.groups.names == ("north", "west")
     assert part.clusters.number == 10
@@ -51,8 +50,7 @@ def test_of_more_rows_than_allowed_a_random_part_is_kept_and_the_same_one_each_t
     whole, again = (collect_samples(nishimori.rows(logits, labels), most_numbers=3000) for _ in range(2))
     np.testing.assert_array_equal(whole.logits, again.logits)
     np.testing.assert_array_equal(whole.labels, again.labels)
-    assert whole.share in (0.125, 0.25)
-    assert whole.n_samples == pytest.approx(4000 * whole.share, rel=0.15)
+    assert any(whole.n_samples == pytest.approx(4000 * share, rel=0.15) for share in (0.125, 0.25))
     places = np.flatnonzero(np.isin(logits[:, 0], whole.logits[:, 0]))
     assert abs(places.mean() - 2000) < 4 * 4000 / np.sqrt(12 * len(places))  # from everywhere
     assert abs(whole.logits.mean()) < 4 * 2 / np.sqrt(whole.logits.size)  # and whatever their logits

@@ -34,8 +34,6 @@ class CollectedSamples:
         The group of each sample, if there are groups.
     counts : bool
         Whether a weight of w stands for w independent samples.
-    share : float
-        The share of the rows that was kept: 1 unless there are more than fit in memory.
     """
 
     logits: HostArray
@@ -44,7 +42,6 @@ class CollectedSamples:
     clusters: HostArray | None = None
     groups: Groups | None = None
     counts: bool = False
-    share: float = 1.0
 
     @property
     def n_samples(self) -> int:
@@ -95,7 +92,6 @@ def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSam
         None if clusters[0] < 0 else clusters,
         None if named is None else Groups(groups, named.names),
         data.counts,
-        kept.share,
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import reprlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, isnan, nan
 from pathlib import Path
@@ -21,21 +22,9 @@ from nishimori.maps.map import Map
 
 VERSION = 1
 
+Names = tuple[Any, ...]
+
 _FIELDS = ("labels", "maps", "input", "floor", "missing", "provenance")
-_PROVENANCE = (
-    "method",
-    "params",
-    "parameters",
-    "columns",
-    "n_samples",
-    "temperatures_se",
-    "temperature",
-    "temperature_se",
-    "spread",
-    "used_spread",
-    "open_labels",
-    "library_version",
-)
 
 
 @dataclass(frozen=True)
@@ -111,15 +100,15 @@ class LabelRecord:
         provenance = content["provenance"]
         if not isinstance(provenance, dict):
             raise damage_error(path, "provenance", provenance)
-        refuse_missing(_PROVENANCE, provenance, path)
+        refuse_missing(tuple(_PROVENANCE), provenance, path)
         return cls._from_fields(content, provenance, path)
 
     @classmethod
     def _from_fields(cls, content: dict[str, Any], provenance: dict[str, Any], path: Path) -> "LabelRecord":
         names = _names(content, path)
-        faults = _faults(provenance, names)
-        if faults:
-            raise damage_error(path, faults[0], provenance[faults[0]])
+        for name, is_right in _PROVENANCE.items():
+            if not is_right(provenance[name], names):
+                raise damage_error(path, name, provenance[name])
         if content["input"] not in get_args(Input):
             raise damage_error(path, "input", content["input"])
         for name, check in (("floor", lambda value: check_input(content["input"], value)), ("missing", _as_missing)):
@@ -184,28 +173,6 @@ def _maps(described: Any, number: int, path: Path) -> tuple[Map, ...]:
     return tuple(maps)
 
 
-def _faults(provenance: dict[str, Any], names: tuple[Any, ...]) -> list[str]:
-    """The names of the fields that cannot be right."""
-    errors, columns, labels = provenance["temperatures_se"], provenance["columns"], provenance["open_labels"]
-    checks = {
-        "method": isinstance(provenance["method"], str) and bool(provenance["method"]),
-        "params": isinstance(provenance["params"], dict),
-        "parameters": isinstance(provenance["parameters"], str) and provenance["parameters"] in get_args(Sharing),
-        "columns": columns is None or (_is_list_of(columns, str, len(names)) and len(set(columns)) == len(names)),
-        "n_samples": type(provenance["n_samples"]) is int and provenance["n_samples"] >= 1,
-        "temperatures_se": errors is None or (_is_list_of(errors, int | float, len(names)) and all(map(_is_number, errors))),
-        "temperature": provenance["temperature"] is None
-        or (_is_number(provenance["temperature"]) and provenance["temperature"] > 0),
-        **{
-            name: provenance[name] is None or _is_number(provenance[name])
-            for name in ("temperature_se", "spread", "used_spread")
-        },
-        "open_labels": _is_list_of(labels, str | int | float) and all(label in names for label in labels),
-        "library_version": isinstance(provenance["library_version"], str),
-    }
-    return [name for name, right in checks.items() if not right]
-
-
 def _is_list_of(values: Any, kinds: Any, number: int | None = None) -> bool:
     """Whether this is a list of such values, and of this many."""
     return isinstance(values, list) and all(isinstance(value, kinds) for value in values) and number in (None, len(values))
@@ -214,3 +181,26 @@ def _is_list_of(values: Any, kinds: Any, number: int | None = None) -> bool:
 def _is_number(value: Any) -> bool:
     """Whether it is a finite number that is not negative."""
     return type(value) in (int, float) and 0 <= value < inf
+
+
+def _is_number_or_none(value: Any, _: Names = ()) -> bool:
+    return value is None or _is_number(value)
+
+
+# The fields of the provenance, and whether a value of one can be right where labels have these names.
+_PROVENANCE: dict[str, Callable[[Any, Names], bool]] = {
+    "method": lambda value, _: isinstance(value, str) and bool(value),
+    "params": lambda value, _: isinstance(value, dict),
+    "parameters": lambda value, _: isinstance(value, str) and value in get_args(Sharing),
+    "columns": lambda value, names: value is None or (_is_list_of(value, str, len(names)) and len(set(value)) == len(names)),
+    "n_samples": lambda value, _: type(value) is int and value >= 1,
+    "temperatures_se": lambda value, names: (
+        value is None or (_is_list_of(value, int | float, len(names)) and all(map(_is_number, value)))
+    ),
+    "temperature": lambda value, _: value is None or (_is_number(value) and value > 0),
+    "temperature_se": _is_number_or_none,
+    "spread": _is_number_or_none,
+    "used_spread": _is_number_or_none,
+    "open_labels": lambda value, names: _is_list_of(value, str | int | float) and all(label in names for label in value),
+    "library_version": lambda value, _: isinstance(value, str),
+}
