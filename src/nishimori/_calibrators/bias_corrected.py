@@ -194,7 +194,7 @@ class BiasCorrected(Calibrator):
             self.why_no_se_ = _no_se_if_shrunk() if self.shrink else too_many(1 + data.n_classes)
         return self._show()
 
-    def fit_frequencies(
+    def _fit_frequencies(
         self,
         X: Any,
         y: Any = None,

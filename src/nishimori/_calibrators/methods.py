@@ -215,14 +215,6 @@ def _check_target(target: Any, what: str) -> Any:
     return target
 
 
-def class_of(target: Any) -> type[Calibrator | Observable]:
-    """The class of what `target_of` gives: that of the calibrator or of the observable."""
-    if isinstance(target, Finished):
-        return target.kind
-    kind: type[Calibrator | Observable] = target if isinstance(target, type) else type(target)
-    return kind
-
-
 def _instantiate(target: Any, params: dict[str, Any]) -> Calibrator:
     if isinstance(target, Finished) or (isinstance(target, type) and issubclass(target, Calibrator)):
         calibrator: Calibrator = target(**params)
@@ -412,7 +404,8 @@ def _method(name: str) -> Method:
         target = target_of(name)
     except InputError as error:
         return Method(name, None, "", None, why=str(error))
-    kind = class_of(target)
+    target_class = target if isinstance(target, type) else type(target)
+    kind: type[Calibrator | Observable] = target.kind if isinstance(target, Finished) else target_class
     traits = kind.traits if issubclass(kind, Calibrator) else Matched.traits
     return Method(name, kind.__name__, _description(kind), traits, own_parameters(target))
 

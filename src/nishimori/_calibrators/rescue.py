@@ -85,7 +85,7 @@ def with_frequencies(calibrator: Calibrator, error: NishimoriError, *data: Any, 
     """A calibrator that gives each class its smoothed frequency, (n + 1)/(N + K), with a warning: the scores tell nothing."""
     frequencies = BiasCorrected(method="ts", shrink=False, **_common(calibrator))
     with collect_notices():
-        fitted = frequencies.fit_frequencies(*data, **_usual_options(options))
+        fitted = frequencies._fit_frequencies(*data, **_usual_options(options))
     action = "Each class gets its smoothed frequency instead: (n + 1)/(N + K) for n of N samples and K classes."
     _warn_of_replacement(calibrator, error, where, action)
     return fitted

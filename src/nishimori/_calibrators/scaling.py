@@ -55,9 +55,9 @@ class AffineScaling(Calibrator):
     penalties_: dict[str, float] | None
     determined_: dict[str, float] | None
     ts_: float | None
-    is_matrix: ClassVar[bool]
-    has_bias: ClassVar[bool] = True
-    of_log: ClassVar[bool] = False
+    _is_matrix: ClassVar[bool]
+    _has_bias: ClassVar[bool] = True
+    _of_log: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class AffineScaling(Calibrator):
         return self._describe(errors)
 
     def _parameters(self, n_classes: int) -> Parameters:
-        return Parameters(n_classes, self.is_matrix, self.has_bias, self.of_log)
+        return Parameters(n_classes, self._is_matrix, self._has_bias, self._of_log)
 
     def _map(self, point: AffinePoint, fallback: float | None) -> Map:
         """The map of the parameters that were found."""
@@ -156,7 +156,7 @@ class AffineScaling(Calibrator):
         """The standard errors of all factors and biases, or why there are none."""
         if minimum.strengths.any():
             return _no_se_if_penalised()
-        number = point.scale.size + point.bias.size * self.has_bias
+        number = point.scale.size + point.bias.size * self._has_bias
         if number > MOST_WITH_ERRORS:
             return too_many(number)
         products = gap_products(data, RowGradients(point), counts=counts)[:number, :number]
@@ -178,7 +178,7 @@ class AffineScaling(Calibrator):
     def _map_parameters(self) -> dict[str, HostArray]:
         """The parameters of the map by name."""
         assert isinstance(self.map_, Affine)
-        return {"scale": self.map_.scale, "bias": self.map_.bias} if self.has_bias else {"scale": self.map_.scale}
+        return {"scale": self.map_.scale, "bias": self.map_.bias} if self._has_bias else {"scale": self.map_.scale}
 
     def _layout(self) -> Layout:
         return Layout(tuple((name, array.shape) for name, array in self.parameters_.items()))
@@ -258,7 +258,7 @@ class VectorScaling(AffineScaling):
     [0.51 0.51 0.48] [-0.3  -0.36  0.66]
     """
 
-    is_matrix = False
+    _is_matrix = False
 
 
 class MatrixScaling(AffineScaling):
@@ -315,7 +315,7 @@ class MatrixScaling(AffineScaling):
     matrix: error 12.4%, NLL 0.369
     """
 
-    is_matrix = True
+    _is_matrix = True
 
 
 def _not_negative(value: object, *shapes: tuple[int, ...]) -> HostArray | None:
@@ -407,8 +407,8 @@ class ClasswiseTemperature(AffineScaling):
     array([1.91, 1.9 , 1.05])
     """
 
-    is_matrix = False
-    has_bias = False
+    _is_matrix = False
+    _has_bias = False
     temperatures_: HostArray
 
     def _describe(self, errors: Any) -> Self:
@@ -472,8 +472,8 @@ class Dirichlet(AffineScaling):
     error 12.4%, NLL 0.370
     """
 
-    is_matrix = True
-    of_log = True
+    _is_matrix = True
+    _of_log = True
 
     def __init__(
         self,
