@@ -132,6 +132,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     data_digest_: str | None = None
     temperature_se_: float | None
     _is_flat_: bool
+    _estimates_: dict[str, float] | None = None
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -222,8 +223,8 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         return None
 
     def _estimates(self) -> dict[str, float] | None:
-        """Further numbers of the fit that a file keeps; none by default."""
-        return None
+        """Further numbers of the fit that a file keeps; by default those of the method, if the calibrator has one."""
+        return self._estimates_
 
     def _record(self) -> Record:
         """What a file keeps."""

@@ -39,7 +39,6 @@ class OneTemperature(Calibrator):
     n_passes_: int
     temperature_bounds_: Interval | None = None
     is_uniform_: bool
-    _estimates_: dict[str, float] | None
 
     @abstractmethod
     def _method(self) -> TemperatureMethod:
@@ -103,9 +102,6 @@ class OneTemperature(Calibrator):
 
     def _expected_passes(self, data: Rows) -> int:
         return self._method().expected_passes(data)
-
-    def _estimates(self) -> dict[str, float] | None:
-        return self._estimates_
 
     def _restore(self, record: Record) -> Self:
         super()._restore(record)

@@ -35,26 +35,7 @@ class TemperatureFit:
     attributes: Mapping[str, Any]
 
 
-class TemperatureMethod(ABC):
-    """A method that finds one temperature."""
-
-    @abstractmethod
-    def fit(self, data: Rows, *, label_name: str, counts: bool) -> TemperatureFit:
-        """Find the temperature; ``label_name`` is what messages call the labels."""
-
-    @abstractmethod
-    def restored(self, record: Record) -> dict[str, Any]:
-        """What calibrators show of a fit that was saved."""
-
-    @abstractmethod
-    def expected_passes(self, data: Rows) -> int:
-        """About how often `fit` reads all rows, if it can start from a sample of them."""
-
-    def check(self, n_classes: int) -> None:  # noqa: B027 - for those that have parameters
-        """Refuse parameters that do not suit this many classes."""
-
-
-class ObservableMethod(TemperatureMethod):
+class ObservableMethod(ABC):
     """The temperature at which one observable has the same mean under the model and at the labels."""
 
     smooth_labels: bool = False
@@ -72,7 +53,10 @@ class ObservableMethod(TemperatureMethod):
         return 2 if data.has_clusters else 1
 
     def fit(self, data: Rows, *, label_name: str, counts: bool) -> TemperatureFit:
-        """Find the temperature; that of smoothed labels has no standard error."""
+        """Find the temperature; that of smoothed labels has no standard error.
+
+        ``label_name`` is what messages call the labels, and ``counts`` says that weights are numbers of samples.
+        """
         observable = self.observable_for(data.n_classes)
         if not isinstance(self.smooth_labels, bool | np.bool_):
             raise InputError("smooth_labels", "be True or False", got=repr(self.smooth_labels))
@@ -140,8 +124,11 @@ class OwnObservable(ObservableMethod):
 
 
 @dataclass(frozen=True)
-class Adaptive(TemperatureMethod):
-    """The temperature of EC, as far as the data can tell it from that of TS."""
+class Adaptive:
+    """The temperature of EC, as far as the data can tell it from that of TS; it has no parameters."""
+
+    def check(self, n_classes: int) -> None:
+        """Refuse no number of classes."""
 
     def expected_passes(self, data: Rows) -> int:  # noqa: ARG002
         """Two: the second is for the errors at both temperatures."""
@@ -159,6 +146,10 @@ class Adaptive(TemperatureMethod):
     def restored(self, record: Record) -> dict[str, Any]:
         """Both temperatures and their errors, which the estimates of a file are enough for."""
         return _shown_adapted(Adapted.from_estimates(record.provenance.estimates or {}, temperature_of(record.map)))
+
+
+TemperatureMethod = ObservableMethod | Adaptive
+"""What finds one temperature: `fit` does, `check` refuses parameters, `restored` is what calibrators show of a saved fit."""
 
 
 def _shown_adapted(adapted: Adapted | None) -> dict[str, Any]:
