@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 import nishimori
 from nishimori import data, plot
@@ -19,7 +18,7 @@ from nishimori._support.formatting import number_text, percent, percent_with_err
 from nishimori._support.optional import require
 from nishimori._support.progress import begin_step, show_progress
 from nishimori._support.tables import Tabular
-from nishimori.cli._help import ForceOption, JsonOption, epilog
+from nishimori.cli._help import ForceOption, JsonOption, epilog, option
 from nishimori.cli._terminal import as_row, note, print_json, print_tabular, print_text
 from nishimori.data import Labelled, Network
 from nishimori.errors import NishimoriError
@@ -58,14 +57,10 @@ def _networks(incomplete: str) -> list[str]:
     return [name for name in data.names() if name.startswith(incomplete)]
 
 
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Folder for the logits and the picture.", metavar="FOLDER")]
+OutputOption = Annotated[Path, option("Folder for the logits and the picture.", "FOLDER", "--output", "-o", shows=True)]
 NetworkOption = Annotated[
     str,
-    typer.Option(
-        help="A bundled network; a name that does not exist lists them all.",
-        metavar="NAME",
-        autocompletion=_networks,
-    ),
+    option("A bundled network; a name that does not exist lists them all.", "NAME", shows=True, autocompletion=_networks),
 ]
 
 EPILOG = epilog("nishimori demo", "nishimori demo -o first --json")

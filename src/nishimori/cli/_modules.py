@@ -11,17 +11,17 @@ import typer
 from nishimori.errors import InputError
 
 
-def look_here() -> None:
+def add_cwd_to_path() -> None:
     """Let modules in the current folder be found, but never instead of an installed one."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def import_modules(names: list[str]) -> None:
     """Import modules that register what is in them."""
     if names:
-        look_here()
+        add_cwd_to_path()
     for name in names:
         try:
             import_module(name)
@@ -56,5 +56,5 @@ def metric_names(text: str) -> list[str]:
 def found_here(names: list[str]) -> list[str]:
     """The names, of which those that are written module:Name are looked for in the current folder, too."""
     if any(":" in name for name in names):
-        look_here()
+        add_cwd_to_path()
     return names

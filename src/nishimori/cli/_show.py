@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 import nishimori
 from nishimori._files.arrays.files import open_arrays
 from nishimori._files.tables.files import is_table, open_table
@@ -19,17 +17,13 @@ from nishimori._support.json import JsonError, read_json
 from nishimori.cli._calibration import calibrator_in
 from nishimori.cli._description import description
 from nishimori.cli._file_kinds import CALIBRATION, MULTILABEL, REPORT, SCORES, SKETCH, UNREADABLE, kind_of
-from nishimori.cli._help import JsonOption, epilog
+from nishimori.cli._help import JsonOption, argument, epilog
 from nishimori.cli._terminal import print_json, print_text
 from nishimori.errors import FormatError, InputError
 
 FileArgument = Annotated[
     Path,
-    typer.Argument(
-        help="A calibration, a sketch, a report (.json), the output of a command with --json, or a file of scores.",
-        show_default=False,
-        metavar="FILE",
-    ),
+    argument("A calibration, a sketch, a report (.json), the output of a command with --json, or a file of scores.", "FILE"),
 ]
 
 EPILOG = epilog("nishimori show calibration.json", "nishimori show monday.npz --json")

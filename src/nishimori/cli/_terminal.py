@@ -71,7 +71,7 @@ def note(text: str) -> None:
 
 
 @contextmanager
-def saying_less(*, quiet: bool, fail_on_warning: bool) -> Iterator[None]:
+def output_options(*, quiet: bool, fail_on_warning: bool) -> Iterator[None]:
     """What --quiet and --fail-on-warning do to a command: neither notes nor progress; code 3 if it has shown a warning."""
     with ExitStack() as stack:
         if quiet:
