@@ -237,7 +237,8 @@ def _version(
     if version:
         print_version()
         raise typer.Exit
-    import_modules(modules or [])
+    if modules:
+        import_modules(modules)
     if context.invoked_subcommand is None:
         raise typer.BadParameter("name a command after it, such as apply.", param_hint="--import")
 

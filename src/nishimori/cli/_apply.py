@@ -217,7 +217,7 @@ def _open_scores(path: Path, roles: Roles) -> Iterator[_Data]:
             place = {name: index for index, name in enumerate(table.names)}
             columns, groups = [place[name] for name in chosen.scores], place[roles.groups] if roles.groups else None
             first = next(_rows_of(table.blocks(columns), columns, groups)).scores
-            yield _Data(lambda: _table_rows(table, columns, groups), table.n_rows, first, table, columns)
+            yield _Data(lambda: _rows_of(ahead(table.blocks(columns)), columns, groups), table.n_rows, first, table, columns)
             return
         refuse_table_options(path, replace(roles, delimiter=None, decimal="."))  # which are for the output
         file = stack.enter_context(open_arrays(path))
@@ -241,10 +241,6 @@ def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Itera
     for block in array.blocks(n_rows):
         yield _ScoreBlock(flat(block), groups=None if groups is None else groups.of(slice(done, done + len(block))))
         done += len(block)
-
-
-def _table_rows(table: Table, columns: Sequence[int], groups: int | None) -> Iterator[_ScoreBlock]:
-    return _rows_of(ahead(table.blocks(columns)), columns, groups)
 
 
 def _rows_of(blocks: Iterator[Block], columns: Sequence[int], groups: int | None) -> Iterator[_ScoreBlock]:

@@ -21,12 +21,9 @@ _NAMED = 5
 def description(calibrator: FittedMethod) -> list[str]:
     """Sentences about what was fitted, the first with its most important numbers."""
     selection = getattr(calibrator, "selection_", None)
-    return _of_map(calibrator) if selection is None else [*_of_map(calibrator), *_of_selection(selection)]
-
-
-def _of_selection(found: Any) -> list[str]:
-    """Which method was chosen, and the scores of all."""
-    return [f"Chosen: {found.chosen}", "", *found.to_text().splitlines()]
+    if selection is None:
+        return _of_map(calibrator)
+    return [*_of_map(calibrator), f"Chosen: {selection.chosen}", "", *selection.to_text().splitlines()]
 
 
 def _of_map(calibrator: FittedMethod) -> list[str]:

@@ -184,11 +184,6 @@ def _value(text: str) -> Any:
         return text
 
 
-def _attributes_of_fit(calibrator: Any) -> dict[str, Any]:
-    """What the method keeps besides a temperature."""
-    return {name: getattr(calibrator, f"{name}_") for name in _FITTED if hasattr(calibrator, f"{name}_")}
-
-
 def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json: bool) -> None:
     if as_json:
         fit_info, columns = getattr(calibrator, "fit_info_", None), getattr(calibrator, "feature_names_in_", None)
@@ -199,7 +194,7 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
                 "params": calibrator.method_params(),
                 "temperature": calibrator.temperature_,
                 "temperature_se": getattr(calibrator, "temperature_se_", None),
-                **_attributes_of_fit(calibrator),
+                **{name: getattr(calibrator, f"{name}_") for name in _FITTED if hasattr(calibrator, f"{name}_")},
                 **({"selection": calibrator.selection_.to_dict()} if hasattr(calibrator, "selection_") else {}),
                 "map": {"kind": calibrator.map_.kind, "parameters": dict(calibrator.map_.parameters)},
                 "verdict": verdict(calibrator),

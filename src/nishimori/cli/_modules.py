@@ -20,8 +20,7 @@ def add_cwd_to_path() -> None:
 
 def import_modules(names: list[str]) -> None:
     """Import modules that register what is in them."""
-    if names:
-        add_cwd_to_path()
+    add_cwd_to_path()
     for name in names:
         try:
             import_module(name)

@@ -3,10 +3,9 @@
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from nishimori.errors import A_NAME, NAMES, Writer, in_python
+from nishimori.errors import A_NAME, NAMES, in_python
 
 # Options whose names are not those of their arguments; a value is added to those that take one.
 _NAMES = {
@@ -30,13 +29,8 @@ _IN_FILES = {"X": "the file", "y": "the labels", "scores": "the scores", "labels
 _ELSEWHERE = {"--temperatures"}
 
 
-def in_shell(options: Callable[[], set[str]]) -> Writer:
-    """How arguments are written where a command runs that has these options."""
-    return partial(_option, options)
-
-
-def _option(options: Callable[[], set[str]], name: str, *value: Any) -> str:
-    """An argument as an option, with a value if one is given; as in Python if the command does not have it."""
+def option_text(options: Callable[[], set[str]], name: str, *value: Any) -> str:
+    """An argument as an option, with a value if there is one; as in Python if the command does not have it in ``options``."""
     if name in _IN_FILES and not value:
         return _IN_FILES[name]
     known = options()

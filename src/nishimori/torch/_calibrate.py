@@ -12,16 +12,14 @@ import nishimori
 from nishimori._fit.search import match
 from nishimori._fit.temperatures import Temperatures, temperatures_of
 from nishimori._rows.labelling import Labelling
-from nishimori._rows.rows import Rows
-from nishimori._sketch.sketch import Sketch
 from nishimori._sums.observables import BUILT_IN
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._exchange import Exchange
+from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, LoaderReading
 from nishimori.torch._memory import INSTEAD, KEEP_UP_TO, Memory, guard_for
 from nishimori.torch._ranks import joint, ranks_in
-from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX, LoaderReading
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -128,19 +126,20 @@ def _calibrate_network(
         _refuse_other_calls(ranks, own)
         guard = guard_for(chosen)
         data = joint(ranks, network, lambda: memory.read(reading(rule), chosen, progress, guard and "defer"), guard)
-        if isinstance(data, Sketch):
-            data.check_range(remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
+    sketch = data.sketch
+    if sketch is not None:
+        sketch.check_range(remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
     try:
-        fitted, found = _fit(chosen, data)
+        fitted, temperatures = _fit(chosen, data.rows if sketch is None else sketch)
     except (InputError, NotConvergedError) as error:
-        if isinstance(data, Sketch) and data.n_clusters != 1:  # one cluster is refused in every other way too
-            if isinstance(error, InputError):
-                raise error.changed(remedy=f"{error.remedy} {INSTEAD}".strip()) from None
-            raise NotConvergedError(f"{error} {INSTEAD}") from None
-        raise
+        if sketch is None or sketch.n_clusters == 1:  # one cluster is refused in every other way too
+            raise
+        if isinstance(error, InputError):
+            raise error.changed(remedy=f"{error.remedy} {INSTEAD}".strip()) from None
+        raise NotConvergedError(f"{error} {INSTEAD}") from None
     calibrated = Calibrated(network, fitted, class_axis=rule.class_axis)
-    calibrated.found = found
-    calibrated.sketch = data if isinstance(data, Sketch) else None
+    calibrated.found = temperatures
+    calibrated.sketch = sketch
     return calibrated
 
 
@@ -181,7 +180,7 @@ def _needs_groups(chosen: "Calibrator") -> bool:
     return getattr(getattr(chosen, "calibrator", chosen), "by", None) == "groups"  # or the one that it finishes
 
 
-def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
+def _fit(chosen: "Calibrator", data: Any) -> "tuple[Calibrator, Temperatures]":
     """``chosen``, fitted, and the temperatures of EC and TS, which share its passes where they can."""
     from nishimori._calibrators.adaptive import AdaptiveConsistency  # noqa: PLC0415
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415

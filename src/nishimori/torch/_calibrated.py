@@ -18,8 +18,15 @@ from nishimori.errors import InputError, InputWarning
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
-from nishimori.torch._change import change_of
-from nishimori.torch._fold import check_alone, check_calibrated_once, fold_into, folded_copy, register, tell_others
+from nishimori.torch._fold import (
+    change_of,
+    check_alone,
+    check_calibrated_once,
+    fold_into,
+    folded_copy,
+    register,
+    tell_others,
+)
 from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._logits import (
     check_axis,

@@ -17,8 +17,8 @@ from nishimori._rows.scores import scores
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import show_progress
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
+from nishimori.torch._loader import WITHOUT_SOFTMAX, LoaderReading
 from nishimori.torch._memory import join_rows, keep_rows
-from nishimori.torch._reading import WITHOUT_SOFTMAX, LoaderReading
 
 
 class _LogitsAndLabels(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from math import ceil
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 import numpy as np
 import torch.distributed as dist
@@ -27,9 +27,8 @@ from nishimori._sketch.sketch import Sketch
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError
 from nishimori.torch._exchange import Exchange
-from nishimori.torch._loader_rows import LoaderRows
-from nishimori.torch._memory import KeptLogits, Summed
-from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX
+from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, LoaderRows
+from nishimori.torch._memory import FitData, KeptLogits, Summed
 from nishimori.torch._reduced import sum_of_sketches, without_its_rows
 from nishimori.torch._shared_names import check_apart, share_clusters, share_groups
 
@@ -108,13 +107,13 @@ def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
     return Exchange(None if isinstance(group, bool) else group)
 
 
-def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summed | Rows], guard: Guard) -> Rows:
+def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summed | LoaderRows], guard: Guard) -> FitData:
     """What all ranks have together. ``own`` makes what this one has, with ``model``: rows, or a sketch.
 
     If one of them has a sketch, so do all: rows are added to an empty one. A rank without rows takes part.
     """
 
-    def read_own() -> KeptLogits | Summed | Rows | None:
+    def read_own() -> KeptLogits | Summed | LoaderRows | None:
         if isinstance(model, DistributedDataParallel):
             raise InputError(
                 "model",
@@ -140,15 +139,15 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summ
     if kind is not None:
         summed = ranks.here(lambda: _sketch_of_rank(mine, kind))
         check_apart(ranks, summed.sketch.n_samples, summed.clusters)
-        return cast("Rows", sum_of_sketches(ranks, summed.sketch))
+        return FitData(sketch=sum_of_sketches(ranks, summed.sketch))
     assert not isinstance(mine, Summed), "no rank has a sketch"
     rows = ranks.here(lambda: mine.rows(None, guard and "defer") if isinstance(mine, KeptLogits) else mine)
     clusters = share_clusters(ranks, rows, mine.clusters if isinstance(mine, KeptLogits) else None)
     meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
-    return RankRows(ranks, rows, clusters, share_groups(ranks, rows), meaning)
+    return FitData(RankRows(ranks, rows, clusters, share_groups(ranks, rows), meaning))
 
 
-def _sketch_of_rank(mine: KeptLogits | Summed | Rows | None, kind: Sketch) -> Summed:
+def _sketch_of_rank(mine: KeptLogits | Summed | LoaderRows | None, kind: Sketch) -> Summed:
     """The sketch of this rank, with the names of its clusters; ``kind`` is an empty one."""
     if isinstance(mine, Summed):
         return mine
