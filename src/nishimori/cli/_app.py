@@ -71,9 +71,9 @@ class OwnCommand(TyperCommand):
 
 def without_types(params: Any) -> Any:
     """Parameters of which the help shows no type: arguments have a metavar, and flags have no value."""
-    for each in params:
-        if each.param_type_name == "argument" or getattr(each, "is_flag", False):
-            each.display_type_rich = lambda ctx: None  # noqa: ARG005 - as typer calls it
+    for parameter in params:
+        if parameter.param_type_name == "argument" or getattr(parameter, "is_flag", False):
+            parameter.display_type_rich = lambda ctx: None  # noqa: ARG005 - as typer calls it
     return params
 
 
@@ -91,7 +91,7 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands; nothing is imported."""
-        return list(dict.fromkeys([*super().list_commands(ctx), *OF_PAPER, *(each.name for each in entry_points(GROUP))]))
+        return list(dict.fromkeys([*super().list_commands(ctx), *OF_PAPER, *(point.name for point in entry_points(GROUP))]))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed, imported now, and what was typed after it."""
@@ -266,4 +266,4 @@ def options_typed() -> set[str]:
             command = command.loaded(word) or command
         elif find := getattr(command, "get_command", None):
             command = find(None, word) or command
-    return {option for each in command.params for option in each.opts}
+    return {option for parameter in command.params for option in parameter.opts}

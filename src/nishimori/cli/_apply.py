@@ -256,9 +256,9 @@ def _rows_of(blocks: Iterator[Block], columns: Sequence[int], groups: int | None
 
 def _groups_of(block: Block, index: int) -> Groups:
     """The groups of the rows of a block; values may be of several types."""
-    known: dict[Any, int] = {}
-    codes = [known.setdefault(each, len(known)) for each in row_values(block, index, "group")]
-    return Groups(np.array(codes), tuple(known))
+    codes_of: dict[Any, int] = {}
+    codes = [codes_of.setdefault(name, len(codes_of)) for name in row_values(block, index, "group")]
+    return Groups(np.array(codes), tuple(codes_of))
 
 
 @dataclass(frozen=True)
@@ -310,11 +310,11 @@ def _probabilities(calibrator: FittedMethod, data: _Data, report: Report) -> Res
     for values, block, groups in data.blocks():
         lines = None if block is None else block.lines
         try:
-            known: dict[str, Any] = {"input": calibrator.input_, "floor": calibrator.floor_}
-            given = scores(values, **known, name="scores", remedy=FITTED_TO_PROBABILITIES)
+            meaning: dict[str, Any] = {"input": calibrator.input_, "floor": calibrator.floor_}
+            checked = scores(values, **meaning, name="scores", remedy=FITTED_TO_PROBABILITIES)
             if done == 0:
-                warn_of_probabilities(given, FIT_AGAIN)
-            calibrated = like(calibrator.map_.probabilities(given.logits(done), named.spell_as_map(groups)), given.array)
+                warn_of_probabilities(checked, FIT_AGAIN)
+            calibrated = like(calibrator.map_.probabilities(checked.logits(done), named.spell_as_map(groups)), checked.array)
         except InputError as error:
             raise with_line(error, lines, data.names, done) from None
         yield calibrated, block

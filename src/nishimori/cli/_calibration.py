@@ -97,14 +97,14 @@ class GroupNames:
 
     def __init__(self, map_: Map) -> None:
         self._map = map_ if isinstance(map_, GroupTemperatures) else None
-        self._known = {} if self._map is None else {group_text(name): name for name in self._map.groups}
+        self._spelling = {} if self._map is None else {group_text(name): name for name in self._map.groups}
         self._seen: dict[Any, None] = {}
 
     def spell_as_map(self, groups: Groups | None) -> Groups | None:
         """Give groups the names that the map has for them; others keep theirs."""
         if groups is None or self._map is None:
             return groups
-        names = tuple(self._known.get(group_text(name), name) for name in groups.names)
+        names = tuple(self._spelling.get(group_text(name), name) for name in groups.names)
         self._seen |= dict.fromkeys(names)
         return Groups(groups.codes, names)
 

@@ -44,12 +44,12 @@ class Demo:
 
     def sentences(self) -> list[str]:
         """What one temperature is for, and what the method best would do."""
-        said = ["One temperature closes the gap, confidence − accuracy; no prediction changes."]
+        lines = ["One temperature closes the gap, confidence − accuracy; no prediction changes."]
         if (card := self.cards.get(_BEST)) is not None:
             changes = f"{percent(self.changed, 1)} of predictions change" if self.changed else "no prediction changes"
             numbers = f"error {percent(card.error, 1)}, NLL {number_text(card.nll, 3)}"
-            said.append(f"best would take {self.chosen}: {numbers}; {changes}.")
-        return said
+            lines.append(f"best would take {self.chosen}: {numbers}; {changes}.")
+        return lines
 
 
 def _networks(incomplete: str) -> list[str]:
@@ -106,13 +106,13 @@ def run(name: str) -> Demo:
     """Load a bundled network, find its temperatures, fit the method best, and measure what they do."""
     network = data.load(name)
     validation = network.validation.logits, network.validation.labels
-    found = temperatures(*validation)
+    matched = temperatures(*validation)
     maps: dict[str, Map] = {"before": Temperature(1.0)}
-    errors = {"after EC": found.ec_se, "after TS": found.ts_se}
+    errors = {"after EC": matched.ec_se, "after TS": matched.ts_se}
     with suppress(NishimoriError):
         default = nishimori.calibrator("adaptive").fit(*validation)
         maps["after adaptive"], errors["after adaptive"] = default.map_, default.temperature_se_
-    maps |= {when: Temperature(T) for when, T in {"after EC": found.ec, "after TS": found.ts}.items() if T is not None}
+    maps |= {when: Temperature(T) for when, T in {"after EC": matched.ec, "after TS": matched.ts}.items() if T is not None}
     chosen, changed = "", 0.0
     with suppress(NishimoriError):
         begin_step("Fitting best")
@@ -141,12 +141,12 @@ def _table(result: Demo) -> Tabular:
 
 def description(network: Network) -> str:
     """What a stored network is, in one line, as far as its file says."""
-    told = network.provenance
+    provenance = network.provenance
     parts = [
-        f"{told['parameters']:,} parameters" if "parameters" in told else "",
-        f"{told['weights']}" if "weights" in told else "",
-        f"{told['n_train']:,} training images" if "n_train" in told else "",
-        f"data: {told['data']}" if "data" in told else "",
+        f"{provenance['parameters']:,} parameters" if "parameters" in provenance else "",
+        f"{provenance['weights']}" if "weights" in provenance else "",
+        f"{provenance['n_train']:,} training images" if "n_train" in provenance else "",
+        f"data: {provenance['data']}" if "data" in provenance else "",
     ]
     return f"{network.name}: {'; '.join(filter(None, parts)) or 'its file says no more'}"
 
@@ -158,7 +158,7 @@ def save(part: Labelled, path: Path, *, overwrite: bool) -> None:
 
 
 def draw(result: Demo, path: Path, *, overwrite: bool) -> None:
-    """Reliability before and after on the test images, and the temperature curve of the validation images."""
+    """Draw reliability before and after on the test images, and the temperature curve of the validation images."""
     pyplot = require("matplotlib.pyplot", extra="plot", for_="The picture")
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 5), width_ratios=(4, 5), layout="constrained")
     try:

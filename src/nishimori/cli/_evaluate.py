@@ -167,7 +167,7 @@ class _Results:
         if "after" in rows and self.temperature_se is not None:
             rows["after"]["temperature_se"] = self.temperature_se
         if self.differences is not None:
-            named = {name: (each.value, each.se) for name, each in self.differences.items()}
+            named = {name: (difference.value, difference.se) for name, difference in self.differences.items()}
             rows["change"] = {f"{name}{end}": pair[i] for name, pair in named.items() for i, end in enumerate(("", "_se"))}
         return rows
 
@@ -179,13 +179,13 @@ def _show(results: _Results, about: dict[str, Any], request: _EvalRequest) -> No
         _draw(results, request.plot, overwrite=request.force)
     if request.as_json:
         about = {"n_samples": cards["before"].n_samples, **request.about, **about, "library_version": nishimori.__version__}
-        told: dict[str, Any] = {name: _told(card, level) for name, card in cards.items()}
-        if "after" in told:
-            told["after"]["temperature_se"] = results.temperature_se
-            told["change"] = _told_change(results.differences, level)
-        for name, found in results.by_group.items():
-            told[name]["by_group"] = found.to_dict()
-        print_json(told | about)
+        content: dict[str, Any] = {name: _card_content(card, level) for name, card in cards.items()}
+        if "after" in content:
+            content["after"]["temperature_se"] = results.temperature_se
+            content["change"] = _change_content(results.differences, level)
+        for name, gaps in results.by_group.items():
+            content[name]["by_group"] = gaps.to_dict()
+        print_json(content | about)
     else:
         if caveat := cards["before"].caveat:
             print_text(caveat)
@@ -211,10 +211,10 @@ def _measure_sketch(sums: Sketch, calibrator: FittedMethod | None, request: _Eva
 
 def _maps(calibrator: FittedMethod | None, floor: float | None) -> dict[str, Map]:
     """What is done to scores, by the names of the rows of the table; ``floor`` is raised to before the second."""
-    found: dict[str, Map] = {"before": Temperature(1.0)}
+    maps: dict[str, Map] = {"before": Temperature(1.0)}
     if calibrator is not None:
-        found["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
-    return found
+        maps["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
+    return maps
 
 
 def _text(path: Path | None) -> str | None:
@@ -243,25 +243,33 @@ def _measure(rows: Rows, calibrator: FittedMethod | None, classes: Sequence[str]
     return _Results(dict(zip(maps, cards, strict=True)), differences, error, by_group)
 
 
-def _told(card: Scorecard, level: float) -> dict[str, Any]:
+def _card_content(card: Scorecard, level: float) -> dict[str, Any]:
     """Everything about a scorecard, for machines."""
     curve: Reliability = card.reliability
     bins = ("confidence", "accuracy", "weight", "count", "lower", "upper")
-    others = (name for name, each in card.estimates.items() if not each.metric.in_tables)
+    others = (name for name, estimate in card.estimates.items() if not estimate.metric.in_tables)
     numbers = {f"{name}{end}": getattr(card, f"{name}{end}") for name in others for end in ("", "_se")}
     numbers |= card.corrected
-    intervals = {name: None if each.se is None else list(each.interval(level)) for name, each in card.estimates.items()}
+    intervals = {
+        name: None if estimate.se is None else list(estimate.interval(level)) for name, estimate in card.estimates.items()
+    }
     curves = {name: getattr(curve, name).tolist() for name in bins}
     return {**as_row(card), **numbers, "intervals": intervals, "reliability": curves}
 
 
-def _told_change(differences: dict[str, Difference] | None, level: float) -> dict[str, Any] | None:
+def _change_content(differences: dict[str, Difference] | None, level: float) -> dict[str, Any] | None:
     """What the second card differs from the first by, for machines; None if that was not measured."""
     if differences is None:
         return None
-    told = {name: {"value": each.value, "se": each.se, "p_value": each.p_value} for name, each in differences.items()}
-    limits = {name: None if each.se is None else list(each.interval(level)) for name, each in differences.items()}
-    return {name: {**each, "interval": limits[name]} for name, each in told.items()}
+    return {
+        name: {
+            "value": difference.value,
+            "se": difference.se,
+            "p_value": difference.p_value,
+            "interval": None if difference.se is None else list(difference.interval(level)),
+        }
+        for name, difference in differences.items()
+    }
 
 
 def _about_ece(cards: Mapping[str, Scorecard], level: float) -> str:
@@ -286,7 +294,7 @@ def _check_plot(path: Path | None, *, overwrite: bool) -> None:
 
 
 def _draw(results: _Results, path: Path, *, overwrite: bool) -> None:
-    """The reliability diagram and, where groups were asked for, a second panel with their gaps."""
+    """Draw the reliability diagram and, where groups were asked for, a second panel with their gaps."""
     panels = 2 if results.by_group else 1
     figure = require("matplotlib.figure", extra="plot", for_="--plot").Figure(figsize=(4.8 * panels, 5.4), layout="constrained")
     nishimori.plot.reliability_diagram(dict(results.cards), ax=figure.add_subplot(1, panels, 1))
@@ -296,38 +304,37 @@ def _draw(results: _Results, path: Path, *, overwrite: bool) -> None:
         figure.savefig(temporary, format=path.suffix.lower().removeprefix("."), dpi=150)
 
 
-def _print_group_gaps(found: Mapping[str, GroupGaps]) -> None:
-    """The groups that are furthest off, and how far all are off on average."""
-    *_, last = found.values()
-    table = _group_table(found)
+def _print_group_gaps(gaps_by_time: Mapping[str, GroupGaps]) -> None:
+    """Print the groups that are furthest off, and how far all are off on average."""
+    *_, last = gaps_by_time.values()
+    table = _group_table(gaps_by_time)
     print_tabular(Tabular(table.headers, table.rows[:_SHOWN_GROUPS]))
     if (more := len(table.rows) - _SHOWN_GROUPS) > 0:
         print_text(f"{more} more are not shown; --json prints all.")
-    means = ", ".join(f"{when} {100 * each.mean_abs_gap:.2f} ({_corrected_gap(each)})" for when, each in found.items())
+    means = ", ".join(
+        f"{when} {100 * gaps.mean_abs_gap:.2f} ({100 * gaps.mean_abs_gap_corrected:.2f} bias-corrected)"
+        for when, gaps in gaps_by_time.items()
+    )
     what = "predicted classes" if last.by == "prediction" else "groups"
     print_text(f"Confidence minus accuracy in points; * marks significant gaps. Mean absolute gap over {what}: {means}")
 
 
-def _group_table(found: Mapping[str, GroupGaps]) -> Tabular:
+def _group_table(gaps_by_time: Mapping[str, GroupGaps]) -> Tabular:
     """All groups, those first that are furthest off at last; sizes and accuracies once if predictions stay the same."""
-    *_, last = found.values()
-    by_name = {when: {each.name: each for each in gaps} for when, gaps in found.items()}
-    names = list(dict.fromkeys(each.name for gaps in (last, *found.values()) for each in gaps.worst_first))
-    is_same = len({tuple((each.name, each.n, each.accuracy) for each in gaps) for gaps in found.values()}) == 1
+    *_, last = gaps_by_time.values()
+    by_name = {when: {group.name: group for group in gaps} for when, gaps in gaps_by_time.items()}
+    names = list(dict.fromkeys(group.name for gaps in (last, *gaps_by_time.values()) for group in gaps.worst_first))
+    is_same = len({tuple((group.name, group.n, group.accuracy) for group in gaps) for gaps in gaps_by_time.values()}) == 1
     sized = list(by_name)[:1] if is_same else list(by_name)
     headers = ["class" if last.by == "prediction" else "group"]
     for when in sized:
         headers += ["n", "accuracy"] if is_same else [f"n {when}", f"accuracy {when}"]
-    headers += ["gap"] if len(found) == 1 else [f"gap {when}" for when in by_name]
+    headers += ["gap"] if len(gaps_by_time) == 1 else [f"gap {when}" for when in by_name]
     rows = []
     for name in names:
         sizes = [cell for when in sized for cell in _size(by_name[when].get(name))]
-        rows.append([str(name), *sizes, *(_gap(each.get(name)) for each in by_name.values())])
+        rows.append([str(name), *sizes, *(_gap(groups.get(name)) for groups in by_name.values())])
     return Tabular(headers, rows)
-
-
-def _corrected_gap(found: GroupGaps) -> str:
-    return f"{100 * found.mean_abs_gap_corrected:.2f} bias-corrected"
 
 
 def _size(group: GroupGap | None) -> tuple[str, str]:

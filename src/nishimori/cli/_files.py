@@ -35,24 +35,24 @@ def refuse_folder(output: Path, example: str) -> None:
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
     """The files and folders that names and patterns such as ``part-*.csv`` stand for, those of a pattern by name."""
-    found: list[Path] = []
+    matches: list[Path] = []
     for path in paths:
         if is_pattern(str(path)) and not path.exists():
             matched = sorted(map(Path, glob(str(path), recursive=True)))
             if not matched:
                 raise FileNotFoundError(f"There is no file that matches {path}.")
-            found += matched
+            matches += matched
         else:
-            found.append(path)
-    known: set[tuple[int, int]] = set()  # a lookup per file, of which a pattern may have thousands
-    for path in found:
+            matches.append(path)
+    places: set[tuple[int, int]] = set()  # a lookup per file, of which a pattern may have thousands
+    for path in matches:
         if not path.exists():
             continue
         at = path.stat()
-        if (at.st_dev, at.st_ino) in known:
+        if (at.st_dev, at.st_ino) in places:
             raise InputError(f"{path} is named twice, and its rows would count twice. Name each file once.")
-        known.add((at.st_dev, at.st_ino))
-    return found
+        places.add((at.st_dev, at.st_ino))
+    return matches
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
@@ -69,9 +69,9 @@ def data_sets(files: Sequence[Path]) -> list[list[Path]]:
     in_pairs = _are_npy(files)
     size = 2 if in_pairs else 1
     if len(files) not in (size, 2 * size):
-        each = "two .npy files each (scores, labels)" if in_pairs else "one file each"
+        needed = "two .npy files each (scores, labels)" if in_pairs else "one file each"
         number = "1 file" if len(files) == 1 else f"{len(files)} files"
-        raise InputError(f"Pass validation data, or validation and test data, {each}, got {number}.")
+        raise InputError(f"Pass validation data, or validation and test data, {needed}, got {number}.")
     return [list(files[start : start + size]) for start in range(0, len(files), size)]
 
 

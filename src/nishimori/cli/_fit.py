@@ -137,18 +137,18 @@ class _FitRequest:
         if ":" in self.method:
             add_cwd_to_path()
         common: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
-        made = self._made(common)
-        if self.groups is not None and "groups" not in signature(made.fit).parameters:
+        calibrator = self._create(common)
+        if self.groups is not None and "groups" not in signature(calibrator.fit).parameters:
             raise typer.BadParameter(
                 f"the method {self.method} makes no use of groups. Pass --method group.", param_hint="--groups"
             )
-        return made
+        return calibrator
 
-    def _made(self, common: dict[str, Any]) -> FittedMethod:
+    def _create(self, common: dict[str, Any]) -> FittedMethod:
         """The method, without scikit-learn if it can do without."""
         if (bare := registry.find_bare(self.method)) is not None:
-            found: FittedMethod = bare(**common, **self._own(own_parameters(bare)))
-            return found
+            calibrator: FittedMethod = bare(**common, **self._own(own_parameters(bare)))
+            return calibrator
         try:
             taken = own_parameters(check_method(self.method, "--method"))
             return nishimori.calibrator(self.method, **common, **self._own(taken))
@@ -163,10 +163,10 @@ class _FitRequest:
             if "preserve_accuracy" not in taken:
                 raise typer.BadParameter(f"the method {self.method} does not have it.", param_hint="--preserve-accuracy")
             own["preserve_accuracy"] = True
-        for each in self.params:
-            name, sign, text = each.partition("=")
+        for assignment in self.params:
+            name, sign, text = assignment.partition("=")
             if not sign:
-                raise typer.BadParameter(f"must be NAME=VALUE, such as shrink=false, got {each!r}.", param_hint="--param")
+                raise typer.BadParameter(f"must be NAME=VALUE, such as shrink=false, got {assignment!r}.", param_hint="--param")
             if name not in taken:
                 has = f"only {', '.join(taken)}" if taken else "it has none"
                 raise typer.BadParameter(f"the method {self.method} has no parameter {name!r}, {has}.", param_hint="--param")
@@ -184,7 +184,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json: bool) -> None:
+def _show(calibrator: Any, top_n: int, output: Path, warned: list[str], *, as_json: bool) -> None:
     if as_json:
         fit_info, columns = getattr(calibrator, "fit_info_", None), getattr(calibrator, "feature_names_in_", None)
         numbers = ("accuracy", "n_passes", "residual", "n_zeros", "n_masked")
@@ -212,7 +212,7 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
                 "group_column": calibrator.group_column_,
                 "file": str(output),
                 "library_version": nishimori.__version__,
-                "warnings": told,
+                "warnings": warned,
             }
         )
     else:

@@ -1,10 +1,9 @@
 """``nishimori gate``: stop a release whose model does not keep a bound."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 
@@ -25,7 +24,7 @@ from nishimori.cli import _files
 from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
 from nishimori.cli._file_kinds import is_gate_result
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
-from nishimori.cli._modules import found_here
+from nishimori.cli._modules import search_cwd
 from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, StrategyOption
 from nishimori.cli._terminal import (
     collect_warnings,
@@ -117,7 +116,7 @@ def gate(
         else:
             agree_with_sketch(calibrator, sums)
             verdicts = judge(sums, map_, wanted, "prediction")
-    outputs.write(_Shown(verdicts.to_dict() | about | {"warnings": warned}, "\n".join(map(str, verdicts.checks)), verdicts))
+    outputs.write(verdicts.to_dict() | about | {"warnings": warned}, _forms_of_gate(verdicts))
     if not verdicts.passed:
         raise typer.Exit(3 if verdicts.verdict == "fail" else 4)
 
@@ -141,17 +140,17 @@ def typed_bounds(typed: Sequence[str]) -> dict[Any, float]:
     """The bounds as they were typed, by metric."""
     if not typed:
         raise typer.BadParameter("name at least one bound, such as --bound ece=0.02.", param_hint="--bound")
-    found: dict[Any, float] = {}
+    bounds: dict[Any, float] = {}
     for text in typed:
         name, sign, number = (part.strip() for part in text.rpartition("="))
         if not (name and sign and number):
             raise typer.BadParameter(f"{text!r} is not a name and a number, such as ece=0.02.", param_hint="--bound")
-        found_here([name])
+        search_cwd([name])
         metric = name if name == GROUP_GAP else find_metric(name, "bound")
-        if metric in found:
+        if metric in bounds:
             raise typer.BadParameter(f"{name} has two bounds. Pass one of them.", param_hint="--bound")
-        found[metric] = _number(MetricBound(None if isinstance(metric, str) else metric, 0.0), number)
-    return found
+        bounds[metric] = _number(MetricBound(None if isinstance(metric, str) else metric, 0.0), number)
+    return bounds
 
 
 def _number(limit: MetricBound, text: str) -> float:
@@ -183,54 +182,25 @@ def _about(files: Sequence[Path], calibration: Path | None, junit: Path | None) 
     return about | {"files": [str(path) for path in files], "library_version": nishimori.__version__}
 
 
-class _Forms(Protocol):
-    """Checks, or the error in place of them, in the forms that pipelines read."""
+def _forms_of_gate(verdicts: Gate) -> dict[str, str]:
+    """The checks in the forms that people and pipelines read."""
+    return {
+        "text": "\n".join(map(str, verdicts.checks)),
+        "github": verdicts.to_github(),
+        "markdown": verdicts.to_markdown(),
+        "junit": verdicts.to_junit(),
+    }
 
-    def to_github(self) -> str: ...
 
-    def to_junit(self) -> str: ...
-
-    def to_markdown(self) -> str: ...
-
-
-@dataclass(frozen=True)
-class _Unmade:
+def _forms_of_error(message: str) -> dict[str, str]:
     """The error that kept the checks from being made, in the same forms."""
-
-    message: str
-
-    @property
-    def _outcome(self) -> CheckOutcome:
-        return CheckOutcome("the checks can be made", "error", "error", self.message)
-
-    def to_github(self) -> str:
-        return workflow_command(self._outcome)
-
-    def to_junit(self) -> str:
-        return junit_file(SUITE, [self._outcome])
-
-    def to_markdown(self) -> str:
-        return Tabular(TABLE_HEADERS, [("all", "error", self.message)]).markdown()
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """What is written and printed: for machines, for people, and for pipelines."""
-
-    content: dict[str, Any]
-    text: str
-    forms: _Forms
-
-    def lines(self, form: str) -> str:
-        """The text of a form."""
-        made: dict[str, Callable[[], str]] = {
-            "json": lambda: json_text(self.content),
-            "text": lambda: self.text,
-            "github": self.forms.to_github,
-            "markdown": self.forms.to_markdown,
-            "junit": self.forms.to_junit,
-        }
-        return made[form]()
+    outcome = CheckOutcome("the checks can be made", "error", "error", message)
+    return {
+        "text": "",
+        "github": workflow_command(outcome),
+        "markdown": Tabular(TABLE_HEADERS, [("all", "error", message)]).markdown(),
+        "junit": junit_file(SUITE, [outcome]),
+    }
 
 
 class _Outputs:
@@ -261,7 +231,7 @@ class _Outputs:
             raise InputError("path", "be a file that ends in .json, .md or .xml", got=path)
         if path in [target[0] for target in self._targets]:
             raise InputError(f"{path} is named twice as a file to write. Choose another name for one of them.")
-        if path.is_file() and any(each is not None and each.exists() and path.samefile(each) for each in read):
+        if path.is_file() and any(source is not None and source.exists() and path.samefile(source) for source in read):
             raise InputError(f"{path} is a file that the gate reads itself. Choose another name.")
         _files.refuse_folder(path, f"gate{path.suffix}" if path.suffix.lower() in _ENDINGS else "gate.xml")
         # A pipeline must not publish the result of an earlier run because that was there already.
@@ -274,23 +244,27 @@ class _Outputs:
         if self._refused:
             raise self._refused[0]
 
-    def write(self, shown: _Shown) -> None:
-        """Write the files and print the rest; a file that cannot be written is an error after all others are written."""
+    def write(self, content: dict[str, Any], forms: dict[str, str]) -> None:
+        """Write the files and print the rest: ``content`` is for machines, and ``forms`` are texts.
+
+        A file that cannot be written is an error after all others are written.
+        """
+        texts = forms | {"json": json_text(content)}
         failed: list[OSError] = []
         for path, form, overwrite in self._targets:
             try:
                 with new_file(path, overwrite=overwrite) as temporary:
-                    temporary.write_text(f"{shown.lines(form).rstrip()}\n", encoding="utf-8")
+                    temporary.write_text(f"{texts[form].rstrip()}\n", encoding="utf-8")
             except OSError as error:
                 failed.append(error)
             else:
                 note(f"Wrote {path}")
         if self._form == "json":
-            print_json(shown.content)
-        elif text := shown.lines(self._form):
-            print_lines(text)
-        for each in failed[1:]:
-            note(error_text(each))
+            print_json(content)
+        elif texts[self._form]:
+            print_lines(texts[self._form])
+        for failure in failed[1:]:
+            note(error_text(failure))
         if failed:
             raise failed[0]
 
@@ -304,5 +278,5 @@ def _errors_in(outputs: _Outputs, about: dict[str, Any]) -> Iterator[None]:
         message = error.format_message() if isinstance(error, typer.BadParameter) else error_text(error)
         content = {"passed": False, "verdict": "error", "message": message, "checks": []}
         with suppress(OSError):  # such as a full disk, which is not what went wrong first
-            outputs.write(_Shown(content | about, "", _Unmade(message)))
+            outputs.write(content | about, _forms_of_error(message))
         raise

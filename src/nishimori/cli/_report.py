@@ -180,7 +180,7 @@ def _hashes(sets: Sequence[Sequence[Path]]) -> list[dict[str, Any]]:
     rows = []
     for role, paths in zip(("validation", "test"), sets, strict=False):
         for path in paths:
-            parts = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
+            parts = sorted(part for part in path.iterdir() if part.is_file()) if path.is_dir() else [path]
             for part in parts:
                 with part.open("rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -55,8 +55,8 @@ def _cleaning_up_when_stopped() -> Iterator[None]:
     def stop(number: int, _frame: FrameType | None) -> None:
         if os.getpid() != owner:  # a process that a library started has nothing of ours to remove
             os._exit(128 + number)
-        for each in handled:
-            signal.signal(each, signal.SIG_IGN)  # a second signal would interrupt the cleaning up
+        for handled_signal in handled:
+            signal.signal(handled_signal, signal.SIG_IGN)  # a second signal would interrupt the cleaning up
         sys.exit(128 + number)
 
     try:

@@ -117,7 +117,7 @@ def merge(
 def _refuse_repeated(path: Path, more: Sketch, sources: dict[bytes, Path]) -> None:
     """Refuse a file with a part that another one has brought; ``sources`` tell which, and get the new parts."""
     ids = dict.fromkeys(more._end_part().ids)
-    earlier = [sources[each] for each in ids if each in sources]
+    earlier = [sources[part] for part in ids if part in sources]
     if earlier:
         names, number = ", ".join(map(str, dict.fromkeys(earlier))), more.n_parts
         which = "its only part is" if number == 1 else f"{len(earlier)} of its {number} parts are"

@@ -112,8 +112,8 @@ def collect(
     reading = LoaderReading(model, loader, rule, device)
     with show_progress(progress) as report, closing(reading.rows()) as batches:
         parts, _ = keep_rows(batches, reading.n_batches, report)
-    found = join_rows(parts)
-    warn_of_probabilities(scores(found.logits), WITHOUT_SOFTMAX, of_sigmoids=True)
-    collected = Collected(found.logits, found.labels)
-    collected.clusters, collected.groups = found.clusters, found.groups
+    kept = join_rows(parts)
+    warn_of_probabilities(scores(kept.logits), WITHOUT_SOFTMAX, of_sigmoids=True)
+    collected = Collected(kept.logits, kept.labels)
+    collected.clusters, collected.groups = kept.clusters, kept.groups
     return collected

@@ -88,7 +88,7 @@ class Mixing:
     event: ClassVar[str] = "multiplied by the matrix of the affine map"
 
     @classmethod
-    def of(cls, map_: Affine) -> "Mixing":
+    def from_map(cls, map_: Affine) -> "Mixing":
         K, scale = map_.n_classes, torch.tensor(map_.scale, device="cpu")  # the default may differ
         centring = torch.eye(K, dtype=torch.float64, device="cpu") - 1 / K
         matrix = scale @ centring if scale.ndim == 2 else scale.reshape(-1, 1) * centring
@@ -172,7 +172,7 @@ def change_of(map_: Map) -> Change:
     if isinstance(map_, Temperature):
         return Division(map_.temperature)
     if isinstance(map_, Affine) and map_.fallback is None:
-        return Mixing.of(map_)
+        return Mixing.from_map(map_)
     why = _WHY.get(type(map_), f"a map of the kind {map_.kind!r}. Instead,")
     raise InputError(
         "The map", "be one temperature or an affine function of the logits to be folded into weights", got=f"{why} {INSTEAD}"
@@ -229,13 +229,13 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
     head = final_layer(model_or_layer, fold="Calibrated(model, T).fold")
     _check_unfolded(head, temperature)
     fold_into(model_or_layer, head, Division(temperature), probe)
-    tell_others(head, Temperature(temperature))
+    mark_folded(head, Temperature(temperature))
     return head.layer
 
 
 def _check_uncalibrated(model: nn.Module) -> None:
     """Refuse a network that would divide its logits by another temperature as well."""
-    path = next((path for path, each in model.named_modules() if each in _living), None)
+    path = next((path for path, module in model.named_modules() if module in _living), None)
     if path is not None:
         got, owner = (f"one that contains a Calibrated at `{path}`", f"`model.{path}.") if path else ("a Calibrated", "its `")
         raise InputError(
@@ -428,24 +428,24 @@ def register(wrapper: nn.Module) -> None:
         _living.add(wrapper)
 
 
-def tell_others(head: Head, map_: Map, by: nn.Module | None = None) -> None:
+def mark_folded(head: Head, map_: Map, by: nn.Module | None = None) -> None:
     """Note in every `Calibrated` around a layer that ``map_`` was folded into it, on behalf of ``by``."""
     inside = [] if by is None else list(by.modules())
     T = temperature_of(map_)
     with _lock:
         living = list(_living)
-    for each in living:
-        parts = list(each.modules())
+    for wrapper in living:
+        parts = list(wrapper.modules())
         # What contains `by` returns the same logits as before; what is part of `by` still applies a map of its own.
-        related = any(part is by for part in parts) or any(part is each for part in inside)
+        related = any(part is by for part in parts) or any(part is wrapper for part in inside)
         if not related and any(part is head.layer for part in parts):
-            each._folded_outside = f"{map_.in_words if T is None else f'{T:.4g}'} folded into {head}"  # type: ignore[assignment]
+            wrapper._folded_outside = f"{map_.in_words if T is None else f'{T:.4g}'} folded into {head}"  # type: ignore[assignment]
 
 
 def check_alone(model: nn.Module, map_: Map) -> None:
     """Refuse to fold below another `Calibrated` inside ``model``, unless both only divide: other maps do not commute."""
-    for path, each in model.named_modules():
-        inner = each.map if each in _living else None
+    for path, module in model.named_modules():
+        inner = module.map if module in _living else None
         if inner is not None and temperature_of(inner) != 1 and None in (temperature_of(inner), temperature_of(map_)):
             raise InputError(
                 "The network",

@@ -66,7 +66,7 @@ class LoaderReading:
         self.batches = batches(loader)
         self.device = device_of(model) if device is None else _move_model(model, device)
         self._warns_of_dropout = warns_of_dropout
-        self._looked_at = False  # whether the first batch looks as it should
+        self._first_is_checked = False  # whether the first batch looks as it should
 
     @property
     def n_batches(self) -> int | None:
@@ -82,18 +82,18 @@ class LoaderReading:
         has_clusters, n_rows, n_counted = False, 0, 0
         with evaluating(self.model):
             for number, batch in enumerate(self.batches):
-                states = [] if self._looked_at else _random_states(self.device)
+                states = [] if self._first_is_checked else _random_states(self.device)
                 returned = self.rule.apply(self.model, batch, number, self.device)
-                found = batch_rows(returned, number, shape, self.rule.labelling)
-                if not self._looked_at and found is not None:
-                    self._look_at(batch, returned.labels, found, has_drawn=_drew_numbers(states, self.device))
+                rows = batch_rows(returned, number, shape, self.rule.labelling)
+                if not self._first_is_checked and rows is not None:
+                    self._check_first(batch, returned.labels, rows, has_drawn=_drew_numbers(states, self.device))
                 switch_to_eval(self.model)  # which a function of the user, or the network itself, may have changed
                 if shape is not None:
                     _check_clusters(has_clusters, returned.clusters, number)
                 shape, has_clusters = shape or tuple(returned.logits.shape), returned.clusters is not None
-                if found is not None:
-                    n_rows, n_counted = n_rows + found.scores.n_samples, n_counted + len(found.counted)
-                    yield found
+                if rows is not None:
+                    n_rows, n_counted = n_rows + rows.scores.n_samples, n_counted + len(rows.counted)
+                    yield rows
         if not n_rows:
             raise NoRowsError(
                 "loader",
@@ -107,9 +107,9 @@ class LoaderReading:
         if not n_counted:
             self.rule.labelling.refuse_nothing(np.zeros(1), "labels")
 
-    def _look_at(self, batch: Any, labels: Any, rows: BatchRows, *, has_drawn: bool) -> None:
+    def _check_first(self, batch: Any, labels: Any, rows: BatchRows, *, has_drawn: bool) -> None:
         """Warn if the first batch does not look as it should; ``has_drawn`` if random numbers were drawn for it."""
-        self._looked_at = True
+        self._first_is_checked = True
         self.rule.warn_if_unshifted(batch, labels)
         if not self._warns_of_dropout:
             return
@@ -159,7 +159,7 @@ def _random_states(device: torch.device | None) -> list[Tensor]:
 
 
 def _drew_numbers(before: list[Tensor], device: torch.device | None) -> bool:
-    """Whether somebody has drawn random numbers since the states were those."""
+    """Whether random numbers were drawn since the generators had the states ``before``."""
     return not all(map(torch.equal, before, _random_states(device)))
 
 
@@ -202,8 +202,8 @@ def _warn_of_random_logits(model: nn.Module, first: BatchRows, again: Callable[[
 
 def _in_training(model: nn.Module) -> str | None:
     """A module in training mode in words, if possible one of dropout; None if there is none."""
-    names = [f"{name or 'the network'} ({type(each).__name__})" for name, each in model.named_modules() if each.training]
-    return next((each for each in names if "Dropout" in each), names[-1]) if names else None
+    names = [f"{name or 'the network'} ({type(module).__name__})" for name, module in model.named_modules() if module.training]
+    return next((name for name in names if "Dropout" in name), names[-1]) if names else None
 
 
 class LoaderRows(Pieces[BatchRows]):
@@ -280,9 +280,9 @@ class LoaderRows(Pieces[BatchRows]):
         raise AssertionError
 
 
-def _encode_names(names: HostArray, counted: HostArray, known: Sequence[Any], what: str) -> HostArray:
-    """The place of the name of each row among the ``known`` ones; 0 where a row does not count."""
-    places = {name: i for i, name in enumerate(known)}
+def _encode_names(names: HostArray, counted: HostArray, numbered: Sequence[Any], what: str) -> HostArray:
+    """The place of the name of each row among those that are ``numbered``; 0 where a row does not count."""
+    places = {name: i for i, name in enumerate(numbered)}
     different, which = np.unique(names[counted], return_inverse=True)
     others = [name for name in different.tolist() if name not in places]
     if others:

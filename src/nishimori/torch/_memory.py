@@ -178,9 +178,9 @@ def _observables(chosen: "Calibrator", n_classes: int) -> list[Observable]:
     """What the sketch must hold: the conditions of EC and TS, and that of the method itself, if it is another one."""
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415 - imports scikit-learn
 
-    known = list(BUILT_IN.values())
-    own = chosen.observable_for(n_classes) if isinstance(chosen, OneTemperature) else known[0]
-    return known if own in known else [*known, own]
+    built_in = list(BUILT_IN.values())
+    own = chosen.observable_for(n_classes) if isinstance(chosen, OneTemperature) else built_in[0]
+    return built_in if own in built_in else [*built_in, own]
 
 
 def guard_for(chosen: "Calibrator") -> Guard:
