@@ -83,7 +83,7 @@ T = calibrated.temperature.item()
 # The same with standard errors by document; Trainer's own loader drops fields that the model does not take.
 by_document = calibrate(trainer.model, DataLoader(val, batch_size=100), method="ec", shift_labels=True, clusters="document")
 print(f"T = {T:.3f} ± {calibrated.calibrator.temperature_se_:.3f} by token", end=", ")
-print(f"± {by_document.calibrator.temperature_se_:.3f} by document, from {calibrated.found.n_samples:,} tokens")
+print(f"± {by_document.calibrator.temperature_se_:.3f} by document, from {calibrated.temperatures.n_samples:,} tokens")
 
 logits, labels = collect(trainer.model, trainer.get_eval_dataloader(), shift_labels=True)
 nll, loss = evaluate(logits, labels).nll, trainer.evaluate()["eval_loss"]

@@ -43,6 +43,6 @@ calibrated = calibrate(model.module, part(200, 1001), across_ranks=True)
 rows = across_ranks(*collect(calibrated, part(1001, len(data))))
 card, found = evaluate(rows), temperatures(rows)
 if rank == 0:  # all ranks have the same numbers
-    print(f"{n_ranks} ranks: T = {calibrated.temperature.item():.3f} from {calibrated.found.n_samples} samples")
+    print(f"{n_ranks} ranks: T = {calibrated.temperature.item():.3f} from {calibrated.temperatures.n_samples} samples")
     print(f"test set: ECE {card.ece:.2%}, NLL {card.nll:.3f}, and T = {found.ec:.2f} ± {found.ec_se:.2f} is left")
 dist.destroy_process_group()

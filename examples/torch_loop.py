@@ -21,8 +21,8 @@ class TemperatureCallback:
 
     def on_epoch_end(self, epoch, model):
         # Runs the network in eval mode and restores its mode afterwards.
-        found = calibrate(model, self.loader).found
-        print(f"epoch {epoch:3d}: accuracy {found.accuracy:.1%}, T {found.ec:.2f} by EC, {found.ts:.2f} by TS")
+        measured = calibrate(model, self.loader).temperatures
+        print(f"epoch {epoch:3d}: accuracy {measured.accuracy:.1%}, T {measured.ec:.2f} by EC, {measured.ts:.2f} by TS")
 
 
 torch.manual_seed(0)

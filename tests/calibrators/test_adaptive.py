@@ -396,7 +396,7 @@ def test_torch_understands_both(method, T):
     calibrated = calibrate(torch.nn.Identity(), loader, method=method)
     assert calibrated.method == method
     assert calibrated.temperature.item() == pytest.approx(T or np.exp(shrunk(*by_hand(LOGITS, NOISY))), rel=1e-6)
-    assert calibrated.found.ec == pytest.approx(reference.ec_temperature(LOGITS, NOISY), rel=1e-8)
+    assert calibrated.temperatures.ec == pytest.approx(reference.ec_temperature(LOGITS, NOISY), rel=1e-8)
     if method == "adaptive":
         assert calibrate(torch.nn.Identity(), loader).method == "adaptive"
 

@@ -8,18 +8,18 @@ import reference
 import shell
 import typer
 
-from nishimori.cli import _app, _commands
+from nishimori.cli import _app
 
 GROUP = typer.main.get_command(_app.app)
 
 
-@pytest.mark.parametrize("name", _commands.OWN)
+@pytest.mark.parametrize("name", _app.OWN)
 def test_every_command_has_them(name):
     options = {option for each in GROUP.loaded(name).params for option in each.opts}
     assert {"--json", "--quiet", "--fail-on-warning"} <= options
 
 
-@pytest.mark.parametrize("name", _commands.OWN)
+@pytest.mark.parametrize("name", _app.OWN)
 def test_help_shows_no_types_of_python(name, tmp_path):
     shown = shell.nishimori(f"{name} --help", place=tmp_path).out
     assert not any(word in shown for word in ("<list", "<path", "<bool", "<str", "<int", "<float", "Path]"))

@@ -9,10 +9,10 @@ import shell
 import typer.rich_utils
 
 import nishimori
-from nishimori.cli import _app, _commands
+from nishimori.cli import _app
 
 GROUP = typer.main.get_command(_app.app)
-EVERY = {(name,): GROUP.loaded(name) for name in _commands.OWN}
+EVERY = {(name,): GROUP.loaded(name) for name in _app.OWN}
 
 
 @pytest.fixture

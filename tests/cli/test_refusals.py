@@ -283,10 +283,9 @@ def test_errors_about_labels_name_their_column_and_option(table):
     )
 
 
-def test_names_with_blanks_are_quoted_where_they_are_to_be_typed(tmp_path, monkeypatch):
+def test_names_with_blanks_are_quoted_where_they_are_to_be_typed(tmp_path):
     (tmp_path / "t.csv").write_text("a b,c,labels\n1.5,2,c\n2.5,1,a b\n")
-    monkeypatch.setattr("nishimori.cli._evaluate.split", lambda _: ["c", "a b"])  # `shell` separates words at blanks
-    ended = shell.nishimori("eval t.csv --classes any", place=tmp_path)
+    ended = shell.exactly("eval", "t.csv", "--classes", "c,a b", place=tmp_path)
     assert ended.err.endswith("Pass --classes 'a b,c'.\n")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nishimori.cli._wording import in_shell
+from nishimori.cli._wording import option_text
 
 OPTIONS = {
     "--force",
@@ -48,4 +48,4 @@ WRITTEN = [
 
 @pytest.mark.parametrize(("argument", "text"), WRITTEN, ids=[text for _, text in WRITTEN])
 def test_an_argument_is_written_as_the_option_that_the_command_has(argument, text):
-    assert in_shell(lambda: OPTIONS)(*argument) == text
+    assert option_text(lambda: OPTIONS, *argument) == text

@@ -104,7 +104,7 @@ def test_it_calibrates_a_network(rank, name):
     calibrated = nishimori_torch.calibrate(torch.nn.Identity(), loader, method=name)
     assert float(calibrated.temperature) == pytest.approx(rank_temperature(LOGITS, LABELS), rel=1e-6)
     assert calibrated.method == "rank"  # its registered name, however it was asked for
-    assert calibrated.found.ec == pytest.approx(reference.ec_temperature(LOGITS, LABELS), rel=1e-8)
+    assert calibrated.temperatures.ec == pytest.approx(reference.ec_temperature(LOGITS, LABELS), rel=1e-8)
 
 
 def test_an_installed_package_adds_it_to_every_process(place):

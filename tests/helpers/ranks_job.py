@@ -202,13 +202,17 @@ def networks(rank):
         method: float(calibrate(identity, loader, method=method, across_ranks=True).temperature).hex()
         for method in ("adaptive", "ec", "ts")
     } | {
-        "found": bits(calibrate(identity, loader, across_ranks=True).found),
-        "empty_loader": bits(calibrate(identity, loader if rank == 0 else [], across_ranks=True).found),
-        "sketched": bits(calibrate(identity, loader, keep_up_to=20_000, across_ranks=True).found),  # only rank 0 has more
-        "documents": bits(calibrate(identity, documents, forward=three, across_ranks=True).found),
-        "sketched_documents": bits(calibrate(identity, sorted_, forward=three, keep_up_to=20_000, across_ranks=True).found),
-        "ignored": bits(calibrate(identity, loader if rank == 0 else ignored, across_ranks=True).found),
-        "alone": bits(calibrate(identity, loader).found),
+        "found": bits(calibrate(identity, loader, across_ranks=True).temperatures),
+        "empty_loader": bits(calibrate(identity, loader if rank == 0 else [], across_ranks=True).temperatures),
+        "sketched": bits(
+            calibrate(identity, loader, keep_up_to=20_000, across_ranks=True).temperatures
+        ),  # only rank 0 has more
+        "documents": bits(calibrate(identity, documents, forward=three, across_ranks=True).temperatures),
+        "sketched_documents": bits(
+            calibrate(identity, sorted_, forward=three, keep_up_to=20_000, across_ranks=True).temperatures
+        ),
+        "ignored": bits(calibrate(identity, loader if rank == 0 else ignored, across_ranks=True).temperatures),
+        "alone": bits(calibrate(identity, loader).temperatures),
         "wrapped": refused(
             lambda: calibrate(DistributedDataParallel(torch.nn.Linear(5, 5).double()), loader, across_ranks=True)
         ),
@@ -273,7 +277,10 @@ def example(rank, port):
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": str(rank), "WORLD_SIZE": "2"}
     os.environ["TORCHELASTIC_RUN_ID"] = "test"
     found = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "torch_distributed.py"))
-    return {"temperature": float(found["calibrated"].temperature).hex(), "n_samples": found["calibrated"].found.n_samples}
+    return {
+        "temperature": float(found["calibrated"].temperature).hex(),
+        "n_samples": found["calibrated"].temperatures.n_samples,
+    }
 
 
 def main(rank, folder, port):

@@ -46,7 +46,7 @@ def test_the_temperature_is_that_of_the_definition(method, definition):
     calibrated = calibrate(nn.Identity(), LOADER, method=method)
     assert calibrated.temperature.item() == pytest.approx(definition(LOGITS, LABELS), rel=1e-6)
     assert calibrated.method == method
-    assert calibrated.found == nishimori.temperatures(Z, Y)
+    assert calibrated.temperatures == nishimori.temperatures(Z, Y)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -59,7 +59,7 @@ def test_the_temperature_is_that_of_the_rounded_logits(dtype):
 def test_mean_confidence_equals_accuracy_afterwards():
     calibrated = calibrate(nn.Identity(), LOADER, method="ec")
     p = calibrated.predict_proba(Z)
-    assert p.amax(dim=1).mean().item() == pytest.approx(calibrated.found.accuracy, abs=1e-6)
+    assert p.amax(dim=1).mean().item() == pytest.approx(calibrated.temperatures.accuracy, abs=1e-6)
 
 
 def test_calibrating_again_ignores_the_first_temperature():
@@ -90,7 +90,7 @@ def test_one_temperature_may_exist_without_the_other():
     masked[0, Y[0]] = -torch.inf
     with pytest.raises(InputError, match="masked class for temperature scaling"):
         calibrate(nn.Identity(), [(masked, Y)], method="ts")
-    assert calibrate(nn.Identity(), [(masked, Y)], method="ec").found.ts is None
+    assert calibrate(nn.Identity(), [(masked, Y)], method="ec").temperatures.ts is None
 
 
 def test_an_unknown_method_is_refused():
@@ -244,11 +244,20 @@ def test_the_temperature_is_float32_after_loading_a_state_dict_in_half_precision
 
 def test_loading_a_temperature_resets_the_method_and_what_was_found():
     calibrated = calibrate(nn.Identity(), LOADER, method="ec")
-    found = calibrated.found
+    found = calibrated.temperatures
     calibrated.load_state_dict({}, strict=False)
-    assert (calibrated.method, calibrated.found) == ("ec", found)
+    assert (calibrated.method, calibrated.temperatures) == ("ec", found)
     nn.Sequential(calibrated).load_state_dict({"0.temperature": torch.tensor(1.7)})
-    assert (calibrated.method, calibrated.found) == ("fixed", None)
+    assert (calibrated.method, calibrated.temperatures) == ("fixed", None)
+
+
+def test_a_pickle_in_which_the_temperatures_are_called_found_can_be_read():
+    calibrated = calibrate(nn.Identity(), LOADER)
+    state = calibrated.__dict__.copy()
+    state["found"] = state.pop("temperatures")
+    other = Calibrated.__new__(Calibrated)
+    other.__setstate__(state)
+    assert other.temperatures == calibrated.temperatures
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
@@ -258,7 +267,7 @@ def test_copies_keep_the_temperature_and_what_was_found_also_if_the_network_copi
     calibrated = calibrate(network, LOADER)
     other = copied(calibrated)
     assert torch.equal(other(Z), calibrated(Z))
-    assert other.found == calibrated.found
+    assert other.temperatures == calibrated.temperatures
     assert other.model is not calibrated.model
 
 

@@ -117,7 +117,7 @@ def test_loaders_of_hugging_face_give_the_temperature_of_single_sequences(make, 
     samples = documents(model)
     rows, truth = one_by_one(model, samples)
     found = calibrate(model, loader(model, samples, tmp_path), method="ts", clusters="document", shift_labels=True)
-    assert found.found.n_samples == len(truth) == sum(LENGTHS) - len(LENGTHS)
+    assert found.temperatures.n_samples == len(truth) == sum(LENGTHS) - len(LENGTHS)
     assert found.temperature.item() == pytest.approx(reference.ts_temperature(rows, truth), rel=1e-4)
     assert model.training
 

@@ -213,7 +213,7 @@ def test_values_without_a_range_are_described_without_one(value, expected):
 @pytest.mark.parametrize("truth", [TRUTH, LABELS, LABELS.tolist()], ids=["tensor", "array", "list"])
 def test_tensors_may_stand_in_place_of_a_loader(truth):
     calibrated = calibrate(nn.Identity(), (Z, truth), method="ec")
-    assert calibrated.found == nishimori.temperatures(Z, TRUTH)
+    assert calibrated.temperatures == nishimori.temperatures(Z, TRUTH)
     logits, labels = collect(nn.Identity(), (Z, truth))
     assert torch.equal(logits, Z)
     assert torch.equal(labels, TRUTH)
@@ -232,7 +232,9 @@ def test_several_inputs_may_be_tensors():
 
 
 def test_what_collect_returns_can_be_calibrated():
-    assert calibrate(nn.Identity(), collect(nn.Identity(), (Z, TRUTH)), method="ec").found == nishimori.temperatures(Z, TRUTH)
+    assert calibrate(nn.Identity(), collect(nn.Identity(), (Z, TRUTH)), method="ec").temperatures == nishimori.temperatures(
+        Z, TRUTH
+    )
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_wrapper_without_a_map_takes_that_of_the_state_dict(map_, groups):
     fresh.method = "ec"
     fresh.load_state_dict(saved(calibrated))
     assert torch.equal(fresh(X, **groups), calibrated(X, **groups))
-    assert (fresh.method, fresh.found, fresh.calibrator) == ("fixed", None, None)
+    assert (fresh.method, fresh.temperatures, fresh.calibrator) == ("fixed", None, None)
     inside = nn.Sequential(Calibrated(Network()))
     inside.load_state_dict(saved(nn.Sequential(calibrated)))
     assert torch.equal(inside[0](X, **groups), calibrated(X, **groups))

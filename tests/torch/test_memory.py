@@ -44,7 +44,7 @@ def test_beyond_the_limit_a_sketch_gives_the_temperature(method, keep_up_to):
     calibrated = calibrate(network, PLAIN, method=method, keep_up_to=keep_up_to)
     T = {"ec": reference.ec_temperature, "ts": reference.ts_temperature}[method](ROWS, TRUTH)
     assert calibrated.calibrator.temperature_ == pytest.approx(T, rel=1e-6)
-    assert calibrated.sketch.n_samples == calibrated.found.n_samples == len(ROWS)
+    assert calibrated.sketch.n_samples == calibrated.temperatures.n_samples == len(ROWS)
     assert network.n_runs == len(PLAIN)
     assert calibrated.extra_repr() == f"temperature={T:.4g}, method='{method}', from a sketch"
     assert evaluate(calibrated.sketch).accuracy == pytest.approx((ROWS.argmax(axis=1) == TRUTH).mean())
@@ -87,7 +87,7 @@ def test_other_conditions_of_one_temperature_are_part_of_the_sketch():
     calibrated = calibrate(Network(), PLAIN, method=nishimori.ExpectationConsistency(top_n=2), keep_up_to=SOME)
     T = reference.ec_temperature(ROWS, TRUTH, top_n=2)
     assert calibrated.calibrator.temperature_ == pytest.approx(T, rel=1e-6)
-    assert calibrated.found.ec == pytest.approx(reference.ec_temperature(ROWS, TRUTH), rel=1e-6)
+    assert calibrated.temperatures.ec == pytest.approx(reference.ec_temperature(ROWS, TRUTH), rel=1e-6)
 
 
 def in_pieces(batches):

@@ -97,7 +97,7 @@ def test_the_fitted_calibrator_is_kept_with_its_error_bars(method):
 def test_a_method_may_give_any_map(map_):
     calibrated = calibrate(nn.Identity(), (Z, Y), method=FixedMap(map_, method="mine"))
     assert calibrated.method == "mine"
-    assert calibrated.found == nishimori.temperatures(Z, Y)
+    assert calibrated.temperatures == nishimori.temperatures(Z, Y)
     np.testing.assert_allclose(calibrated(Z), map_.apply(LOGITS), atol=1e-5)
     again = calibrate(calibrated, (Z, Y), method="ts")
     assert again.temperature.item() == pytest.approx(reference.ts_temperature(LOGITS, LABELS), rel=1e-6)

@@ -96,7 +96,7 @@ def test_tensors_on_a_device_travel_by_nccl():
         dist.destroy_process_group()
     assert found.ec == pytest.approx(reference.ec_temperature(*SMALL), rel=1e-8)
     assert nishimori.temperatures(sketch).ts == pytest.approx(reference.ts_temperature(*SMALL), rel=1e-6)
-    assert network.found.ts == pytest.approx(reference.ts_temperature(*SMALL), rel=1e-8)
+    assert network.temperatures.ts == pytest.approx(reference.ts_temperature(*SMALL), rel=1e-8)
 
 
 def given(model, batch):

@@ -34,7 +34,7 @@ EC, TS = reference.ec_temperature(ROWS, TRUTH), reference.ts_temperature(ROWS, T
 def test_tokens_that_count_determine_the_temperature(method, T):
     calibrated = calibrate(Network(), PLAIN, method=method)
     assert calibrated.temperature.item() == pytest.approx(T, rel=1e-6)
-    assert calibrated.found.n_samples == len(ROWS)
+    assert calibrated.temperatures.n_samples == len(ROWS)
     assert calibrated.sketch is None
 
 

@@ -25,7 +25,7 @@ def main() -> None:
         if not _memory.is_out_of_memory(error) or os.environ.get("NISHIMORI_TRACEBACK", "0") not in ("", "0"):
             raise
         # There was too little memory for the imports, or for the message. The end of Python would need some as well.
-        os.write(2, _memory.LAST_WORDS)
+        os.write(2, _memory.OUT_OF_MEMORY)
         os._exit(1)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import typer
 
 from nishimori._files.arrays.files import ArrayFile, open_arrays
 from nishimori._files.arrays.new_arrays import new_arrays
@@ -33,20 +32,8 @@ from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import GroupNames, calibrator_in
 from nishimori.cli._file_kinds import SCORES, kind_of
-from nishimori.cli._help import ForceOption, JsonOption, epilog
-from nishimori.cli._options import (
-    FIT_AGAIN,
-    FITTED_TO_PROBABILITIES,
-    ColumnsOption,
-    DecimalOption,
-    DelimiterOption,
-    GroupsOption,
-    IgnoreOption,
-    LabelsOption,
-    ScoresOption,
-    WeightsOption,
-    roles_from,
-)
+from nishimori.cli._help import ForceOption, JsonOption, argument, epilog, option
+from nishimori.cli._options import FIT_AGAIN, FITTED_TO_PROBABILITIES, DataToApply
 from nishimori.cli._terminal import collect_warnings, note, print_json
 from nishimori.errors import FormatError, InputError
 
@@ -57,26 +44,23 @@ _NUMBERS = 2**18
 _STANDARD = Path("-")
 
 
-CalibrationArgument = Annotated[
-    Path, typer.Argument(help="The calibration file that fit wrote.", show_default=False, metavar="CALIBRATION")
-]
+CalibrationArgument = Annotated[Path, argument("The calibration file that fit wrote.", "CALIBRATION")]
 FilesArgument = Annotated[
     list[Path],
-    typer.Argument(
-        help="Scores to calibrate, as for fit; labels are not used. Several tables are read one after the other, and - is "
+    argument(
+        "Scores to calibrate, as for fit; labels are not used. Several tables are read one after the other, and - is "
         "standard input (.csv or .jsonl).",
-        show_default=False,
-        metavar="FILES",
+        "FILES",
     ),
 ]
 OutputOption = Annotated[
     Path,
-    typer.Option(
+    option(
+        "Where to write the probabilities of all files, in the format of its ending; - is standard output, in the format "
+        "of the input.",
+        "FILE",
         "--output",
         "-o",
-        help="Where to write the probabilities of all files, in the format of its ending; - is standard output, in the format "
-        "of the input.",
-        metavar="FILE",
     ),
 ]
 
@@ -92,14 +76,8 @@ def apply(
     calibration: CalibrationArgument,
     files: FilesArgument,
     output: OutputOption,
-    scores_name: ScoresOption = None,
-    labels: LabelsOption = None,
-    weights: WeightsOption = None,
-    groups: GroupsOption = None,
-    columns: ColumnsOption = None,
-    ignore: IgnoreOption = None,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = ".",
+    *,
+    data: DataToApply,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -115,7 +93,7 @@ def apply(
         kind = kind_of(calibration) or SCORES
         raise InputError(f"{calibration} is {kind}, not a calibration. Pass the calibration first, then the scores{example}.")
     calibrator = calibrator_in(calibration)
-    if groups is not None and not calibrator.map_.needs_groups:
+    if data.groups is not None and not calibrator.map_.needs_groups:
         raise InputError("groups", "be left out: the calibration treats all groups alike")
     _check_files(files, output)
     to_standard = output == _STANDARD
@@ -123,20 +101,18 @@ def apply(
         output = _as_input(file, as_json=as_json)
     else:
         _check_output(output, files, overwrite=force)
-    if (delimiter is not None or decimal != ".") and not (is_text(file) or file.is_dir() or is_text(output)):
+    if (data.delimiter is not None or data.decimal != ".") and not (is_text(file) or file.is_dir() or is_text(output)):
         raise InputError("--delimiter and --decimal are for .csv and .tsv files. Leave them out.")
-    text = (delimiter, decimal)
-    known = calibrator.classes
-    roles = roles_from(calibrator.input_, scores_name, labels, weights, columns, ignore, text, known, calibrator, groups=groups)
+    roles = replace(data, input=calibrator.input_, classes=calibrator.classes).roles(calibrator)
     roles = replace(roles, unused=("labels", "weights"), more=tuple(files[1:]))
-    with collect_warnings() as told, _open_scores(file, roles) as data, show_progress(None) as report:
-        plan = _plan(calibrator, data, roles)
+    with collect_warnings() as warned, _open_scores(file, roles) as opened, show_progress(None) as report:
+        plan = _plan(calibrator, opened, roles)
         standard_input().begin_last_reading()
-        results = _probabilities(calibrator, data, report)
+        results = _probabilities(calibrator, opened, report)
         if is_table(output):
             n_samples = _to_table(output, results, plan, roles, overwrite=force, to_standard=to_standard)
         else:
-            n_samples = _to_arrays(output, results, (data.count(report), len(plan.classes)), overwrite=force)
+            n_samples = _to_arrays(output, results, (opened.count(report), len(plan.classes)), overwrite=force)
     if as_json:
         print_json(
             {
@@ -147,7 +123,7 @@ def apply(
                 "temperature": calibrator.temperature_,
                 "columns_kept": plan.kept if is_table(output) else [],
                 "probability_columns": plan.classes if is_table(output) else None,
-                "warnings": told,
+                "warnings": warned,
             }
         )
     if plan.kept and not is_table(output):
@@ -240,7 +216,7 @@ def _open_scores(path: Path, roles: Roles) -> Iterator[_Data]:
             place = {name: index for index, name in enumerate(table.names)}
             columns, groups = [place[name] for name in chosen.scores], place[roles.groups] if roles.groups else None
             first = next(_rows_of(table.blocks(columns), columns, groups)).scores
-            yield _Data(lambda: _table_rows(table, columns, groups), table.n_rows, first, table, columns)
+            yield _Data(lambda: _rows_of(ahead(table.blocks(columns)), columns, groups), table.n_rows, first, table, columns)
             return
         refuse_table_options(path, replace(roles, delimiter=None, decimal="."))  # which are for the output
         file = stack.enter_context(open_arrays(path))
@@ -266,10 +242,6 @@ def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Itera
         done += len(block)
 
 
-def _table_rows(table: Table, columns: Sequence[int], groups: int | None) -> Iterator[_ScoreBlock]:
-    return _rows_of(ahead(table.blocks(columns)), columns, groups)
-
-
 def _rows_of(blocks: Iterator[Block], columns: Sequence[int], groups: int | None) -> Iterator[_ScoreBlock]:
     width = None
     for block in blocks:
@@ -283,9 +255,9 @@ def _rows_of(blocks: Iterator[Block], columns: Sequence[int], groups: int | None
 
 def _groups_of(block: Block, index: int) -> Groups:
     """The groups of the rows of a block; values may be of several types."""
-    known: dict[Any, int] = {}
-    codes = [known.setdefault(each, len(known)) for each in row_values(block, index, "group")]
-    return Groups(np.array(codes), tuple(known))
+    codes_of: dict[Any, int] = {}
+    codes = [codes_of.setdefault(name, len(codes_of)) for name in row_values(block, index, "group")]
+    return Groups(np.array(codes), tuple(codes_of))
 
 
 @dataclass(frozen=True)
@@ -337,11 +309,11 @@ def _probabilities(calibrator: FittedMethod, data: _Data, report: Report) -> Res
     for values, block, groups in data.blocks():
         lines = None if block is None else block.lines
         try:
-            known: dict[str, Any] = {"input": calibrator.input_, "floor": calibrator.floor_}
-            given = scores(values, **known, name="scores", remedy=FITTED_TO_PROBABILITIES)
+            meaning: dict[str, Any] = {"input": calibrator.input_, "floor": calibrator.floor_}
+            checked = scores(values, **meaning, name="scores", remedy=FITTED_TO_PROBABILITIES)
             if done == 0:
-                warn_of_probabilities(given, FIT_AGAIN)
-            calibrated = like(calibrator.map_.probabilities(given.logits(done), named.spell_as_map(groups)), given.array)
+                warn_of_probabilities(checked, FIT_AGAIN)
+            calibrated = like(calibrator.map_.probabilities(checked.logits(done), named.spell_as_map(groups)), checked.array)
         except InputError as error:
             raise with_line(error, lines, data.names, done) from None
         yield calibrated, block

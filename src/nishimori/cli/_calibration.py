@@ -2,26 +2,27 @@
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nishimori._evaluation.calibrated import warn_of_same_rows
 from nishimori._files.file_rows import SUFFIXES
 from nishimori._methods import table
-from nishimori._methods.fitted_method import BareCalibrator, FittedMethod
+from nishimori._methods.fitted_method import BareCalibrator, FittedMethod, check_n_classes
 from nishimori._methods.record import Record, content_of
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import join_names
 from nishimori._rows.labels import group_text
-from nishimori._rows.scores import Input, check_input, is_auto
+from nishimori._rows.scores import check_input, is_auto
+from nishimori._sketch.sketch import Sketch
 from nishimori.cli._file_kinds import CALIBRATION, MULTILABEL, SCORES, UNKNOWN, UNREADABLE, kind_of, refuse_other
+from nishimori.cli._options import DataOptions
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import GroupTemperatures
 from nishimori.maps.map import Map
-
-Meant = tuple[Input | None, float | None, list[str] | None]
-"""What the scores are, if that was said, the least probability, and the label of each column."""
 
 
 def calibrator_in(path: Path) -> FittedMethod:
@@ -46,9 +47,9 @@ def refuse_swapped(command: str, files: Sequence[Path], calibration: Path | None
         raise InputError(f"{calibration} is {kind}, not a calibration. Pass the file of scores first: {example}.")
 
 
-def agree_on_scores(calibrator: FittedMethod | None, input: Input | None, floor: Any, classes: list[str] | None) -> Meant:
-    """What the scores are, by the options and by the calibration; they must not contradict each other."""
-    floor = None if floor == "none" else floor
+def agree_with(calibrator: FittedMethod | None, data: DataOptions) -> DataOptions:
+    """What options and calibration together say about scores: the input, the floor and the classes; they must not differ."""
+    floor = None if data.floor == "none" else data.floor
     if is_auto(floor):
         raise InputError(
             "floor",
@@ -57,26 +58,35 @@ def agree_on_scores(calibrator: FittedMethod | None, input: Input | None, floor:
             remedy="Pass it to nishimori fit and that file with --calibration, whose floor is then used, or pass a number.",
         )
     if calibrator is None:
-        check_input(input, floor)
-        return input, floor, classes
-    if input is not None and input != calibrator.input_:
+        check_input(data.input, floor)
+        return replace(data, floor=floor)
+    if data.input is not None and data.input != calibrator.input_:
         fitted_to = f"be {calibrator.input_}, which the calibration was fitted to"
-        raise InputError("input", fitted_to, got=input, remedy="Leave it out.")
+        raise InputError("input", fitted_to, got=data.input, remedy="Leave it out.")
     if floor is not None and floor != calibrator.floor_:
-        known_floor = f"be that of the calibration, which is {calibrator.floor_ or 'none'}"
-        raise InputError("floor", known_floor, got=f"{floor:g}", remedy="Leave it out.")
-    kind = calibrator.input_ if input is not None or calibrator.input_ == "probabilities" else None
+        fitted_floor = f"be that of the calibration, which is {calibrator.floor_ or 'none'}"
+        raise InputError("floor", fitted_floor, got=f"{floor:g}", remedy="Leave it out.")
+    kind = calibrator.input_ if data.input is not None or calibrator.input_ == "probabilities" else None
     if calibrator.classes is None:
-        return kind, calibrator.floor_, classes
-    known = [str(label) for label in calibrator.classes_.tolist()]
-    if classes is not None and classes != known:
+        return replace(data, input=kind, floor=calibrator.floor_)
+    classes = [str(label) for label in calibrator.classes_.tolist()]
+    if data.classes is not None and data.classes != classes:
         raise InputError(
             "classes",
-            f"be those of the calibration in its order, {join_names(known)}",
-            got=join_names(classes),
+            f"be those of the calibration in its order, {join_names(classes)}",
+            got=join_names(data.classes),
             remedy="Leave it out.",
         )
-    return kind, calibrator.floor_, known
+    return replace(data, input=kind, floor=calibrator.floor_, classes=classes)
+
+
+def agree_with_sketch(calibrator: FittedMethod | None, sums: Sketch) -> None:
+    """Refuse a calibration of other scores, classes or columns than those of a sketch, and warn if it was fitted to them."""
+    classes = None if sums.classes is None else [str(label) for label in sums.classes]
+    agree_with(calibrator, DataOptions(input=sums.input, floor=sums.floor, classes=classes))
+    if calibrator is not None:
+        check_n_classes(calibrator, sums, "sketch")
+        warn_of_same_rows(sums, {"The calibration": calibrator})
 
 
 class GroupNames:
@@ -87,14 +97,14 @@ class GroupNames:
 
     def __init__(self, map_: Map) -> None:
         self._map = map_ if isinstance(map_, GroupTemperatures) else None
-        self._known = {} if self._map is None else {group_text(name): name for name in self._map.groups}
+        self._spelling = {} if self._map is None else {group_text(name): name for name in self._map.groups}
         self._seen: dict[Any, None] = {}
 
     def spell_as_map(self, groups: Groups | None) -> Groups | None:
         """Give groups the names that the map has for them; others keep theirs."""
         if groups is None or self._map is None:
             return groups
-        names = tuple(self._known.get(group_text(name), name) for name in groups.names)
+        names = tuple(self._spelling.get(group_text(name), name) for name in groups.names)
         self._seen |= dict.fromkeys(names)
         return Groups(groups.codes, names)
 

@@ -8,31 +8,10 @@ import nishimori
 from nishimori._evaluation.comparison import Comparison
 from nishimori._rows.scores import check_input, is_auto
 from nishimori._support.progress import show_progress
-from nishimori.cli._files import DataSets, data_set, data_sets
-from nishimori.cli._help import FLAG, OUTPUT, JsonOption, MarkdownOption, epilog
+from nishimori.cli._files import data_set, data_sets
+from nishimori.cli._help import OUTPUT, JsonOption, MarkdownOption, epilog, flag, option
 from nishimori.cli._modules import method_names, metric_names
-from nishimori.cli._options import (
-    BinsOption,
-    ClassesOption,
-    ClustersOption,
-    ColumnsOption,
-    CountsOption,
-    DecimalOption,
-    DelimiterOption,
-    FloorToFitOption,
-    GroupsToFitOption,
-    IgnoreIndexOption,
-    IgnoreOption,
-    InputOption,
-    LabelsToFitOption,
-    MetricsOption,
-    ScoresOption,
-    StrategyOption,
-    WeightsOption,
-    floor_to_fit,
-    roles_from,
-    split,
-)
+from nishimori.cli._options import BinsOption, DataSets, DataToFit, MetricsOption, StrategyOption
 from nishimori.cli._terminal import (
     collect_warnings,
     print_json,
@@ -43,17 +22,14 @@ from nishimori.cli._terminal import (
 
 MethodsOption = Annotated[
     str | None,
-    typer.Option(
-        help=(
-            "Names of methods, comma-separated, or package.module:Name; none is the model as it is. By default those that "
-            "report tries."
-        ),
-        show_default=False,
-        metavar="NAMES",
+    option(
+        "Names of methods, comma-separated, or package.module:Name; none is the model as it is. By default those that "
+        "report tries.",
+        "NAMES",
     ),
 ]
-LatexOption = Annotated[bool, typer.Option("--latex", help="Print the table as LaTeX.", metavar=FLAG, rich_help_panel=OUTPUT)]
-TestLevelOption = Annotated[float, typer.Option(help="Level of intervals and, as 1 - level, of tests.", metavar="SHARE")]
+LatexOption = Annotated[bool, flag("Print the table as LaTeX.", "--latex", panel=OUTPUT)]
+TestLevelOption = Annotated[float, option("Level of intervals and, as 1 - level, of tests.", "SHARE", shows=True)]
 
 EPILOG = epilog(
     "nishimori compare val.npz test.npz",
@@ -68,20 +44,8 @@ def compare(
     level: TestLevelOption = 0.95,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
-    input: InputOption = None,
-    floor: FloorToFitOption = None,
-    scores_name: ScoresOption = None,
-    labels: LabelsToFitOption = None,
-    classes: ClassesOption = None,
-    weights: WeightsOption = None,
-    ignore_index: IgnoreIndexOption = None,
-    counts: CountsOption = False,
-    clusters: ClustersOption = None,
-    groups: GroupsToFitOption = None,
-    columns: ColumnsOption = None,
-    ignore: IgnoreOption = None,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = ".",
+    *,
+    data: DataToFit,
     as_json: JsonOption = False,
     markdown: MarkdownOption = False,
     latex: LatexOption = False,
@@ -92,38 +56,30 @@ def compare(
     """
     if as_json + markdown + latex > 1:
         raise typer.BadParameter("choose one of --json, --markdown and --latex.")
-    used = floor_to_fit(floor)
-    check_input(input, used, fits=True)
-    known = None if classes is None else split(classes)
-    said = (input, floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
-    about = (columns, ignore, (delimiter, decimal), known)
-    roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
-    also = (ignore_index is not None, decimal != ".", counts)
-    with collect_warnings() as told, show_progress(None):
-        sets = [data_set(each, roles, (*said, *also), floor=used, counts=counts) for each in data_sets(files)]
-        if known is None:
-            known = sets[-1].class_names
-        found = nishimori.compare(
+    check_input(data.input, data.floor_to_fit, fits=True)
+    with collect_warnings() as warned, show_progress(None):
+        sets = [data_set(paths, data) for paths in data_sets(files)]
+        comparison = nishimori.compare(
             sets[0],
             test_logits=sets[1] if len(sets) > 1 else None,
             methods=None if methods is None else method_names(methods),
-            classes=known,
+            classes=sets[-1].class_names if data.classes is None else data.classes,
             metrics=None if metrics is None else metric_names(metrics),
-            floor="auto" if is_auto(used) else None,  # the data know a number
+            floor="auto" if is_auto(data.floor_to_fit) else None,  # the data know a number
             level=level,
             n_bins=n_bins,
             strategy=strategy,
         )
-    _show(found, told, "json" if as_json else "markdown" if markdown else "latex" if latex else "text")
+    _show(comparison, warned, "json" if as_json else "markdown" if markdown else "latex" if latex else "text")
 
 
-def _show(found: Comparison, told: list[str], form: Literal["json", "markdown", "latex", "text"]) -> None:
+def _show(comparison: Comparison, warned: list[str], form: Literal["json", "markdown", "latex", "text"]) -> None:
     if form == "json":
-        print_json(found.to_dict() | {"warnings": told, "library_version": nishimori.__version__})
+        print_json(comparison.to_dict() | {"warnings": warned, "library_version": nishimori.__version__})
     elif form != "text":
-        print_lines(found.to_markdown() if form == "markdown" else found.to_latex())
+        print_lines(comparison.to_markdown() if form == "markdown" else comparison.to_latex())
     else:
-        for table in found.tables.values():
+        for table in comparison.tables.values():
             print_tabular(table)
-        for verdict in found.verdicts:
+        for verdict in comparison.verdicts:
             print_text(verdict)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 import nishimori
 from nishimori import data, plot
@@ -19,7 +18,7 @@ from nishimori._support.formatting import number_text, percent, percent_with_err
 from nishimori._support.optional import require
 from nishimori._support.progress import begin_step, show_progress
 from nishimori._support.tables import Tabular
-from nishimori.cli._help import ForceOption, JsonOption, epilog
+from nishimori.cli._help import ForceOption, JsonOption, epilog, option
 from nishimori.cli._terminal import as_row, note, print_json, print_tabular, print_text
 from nishimori.data import Labelled, Network
 from nishimori.errors import NishimoriError
@@ -45,12 +44,12 @@ class Demo:
 
     def sentences(self) -> list[str]:
         """What one temperature is for, and what the method best would do."""
-        said = ["One temperature closes the gap, confidence − accuracy; no prediction changes."]
+        lines = ["One temperature closes the gap, confidence − accuracy; no prediction changes."]
         if (card := self.cards.get(_BEST)) is not None:
             changes = f"{percent(self.changed, 1)} of predictions change" if self.changed else "no prediction changes"
             numbers = f"error {percent(card.error, 1)}, NLL {number_text(card.nll, 3)}"
-            said.append(f"best would take {self.chosen}: {numbers}; {changes}.")
-        return said
+            lines.append(f"best would take {self.chosen}: {numbers}; {changes}.")
+        return lines
 
 
 def _networks(incomplete: str) -> list[str]:
@@ -58,14 +57,10 @@ def _networks(incomplete: str) -> list[str]:
     return [name for name in data.names() if name.startswith(incomplete)]
 
 
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Folder for the logits and the picture.", metavar="FOLDER")]
+OutputOption = Annotated[Path, option("Folder for the logits and the picture.", "FOLDER", "--output", "-o", shows=True)]
 NetworkOption = Annotated[
     str,
-    typer.Option(
-        help="A bundled network; a name that does not exist lists them all.",
-        metavar="NAME",
-        autocompletion=_networks,
-    ),
+    option("A bundled network; a name that does not exist lists them all.", "NAME", shows=True, autocompletion=_networks),
 ]
 
 EPILOG = epilog("nishimori demo", "nishimori demo -o first --json")
@@ -111,13 +106,13 @@ def run(name: str) -> Demo:
     """Load a bundled network, find its temperatures, fit the method best, and measure what they do."""
     network = data.load(name)
     validation = network.validation.logits, network.validation.labels
-    found = temperatures(*validation)
+    matched = temperatures(*validation)
     maps: dict[str, Map] = {"before": Temperature(1.0)}
-    errors = {"after EC": found.ec_se, "after TS": found.ts_se}
+    errors = {"after EC": matched.ec_se, "after TS": matched.ts_se}
     with suppress(NishimoriError):
         default = nishimori.calibrator("adaptive").fit(*validation)
         maps["after adaptive"], errors["after adaptive"] = default.map_, default.temperature_se_
-    maps |= {when: Temperature(T) for when, T in {"after EC": found.ec, "after TS": found.ts}.items() if T is not None}
+    maps |= {when: Temperature(T) for when, T in {"after EC": matched.ec, "after TS": matched.ts}.items() if T is not None}
     chosen, changed = "", 0.0
     with suppress(NishimoriError):
         begin_step("Fitting best")
@@ -146,12 +141,12 @@ def _table(result: Demo) -> Tabular:
 
 def description(network: Network) -> str:
     """What a stored network is, in one line, as far as its file says."""
-    told = network.provenance
+    provenance = network.provenance
     parts = [
-        f"{told['parameters']:,} parameters" if "parameters" in told else "",
-        f"{told['weights']}" if "weights" in told else "",
-        f"{told['n_train']:,} training images" if "n_train" in told else "",
-        f"data: {told['data']}" if "data" in told else "",
+        f"{provenance['parameters']:,} parameters" if "parameters" in provenance else "",
+        f"{provenance['weights']}" if "weights" in provenance else "",
+        f"{provenance['n_train']:,} training images" if "n_train" in provenance else "",
+        f"data: {provenance['data']}" if "data" in provenance else "",
     ]
     return f"{network.name}: {'; '.join(filter(None, parts)) or 'its file says no more'}"
 
@@ -163,7 +158,7 @@ def save(part: Labelled, path: Path, *, overwrite: bool) -> None:
 
 
 def draw(result: Demo, path: Path, *, overwrite: bool) -> None:
-    """Reliability before and after on the test images, and the temperature curve of the validation images."""
+    """Draw reliability before and after on the test images, and the temperature curve of the validation images."""
     pyplot = require("matplotlib.pyplot", extra="plot", for_="The picture")
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 5), width_ratios=(4, 5), layout="constrained")
     try:

@@ -21,12 +21,9 @@ _NAMED = 5
 def description(calibrator: FittedMethod) -> list[str]:
     """Sentences about what was fitted, the first with its most important numbers."""
     selection = getattr(calibrator, "selection_", None)
-    return _of_map(calibrator) if selection is None else [*_of_map(calibrator), *_of_selection(selection)]
-
-
-def _of_selection(found: Any) -> list[str]:
-    """Which method was chosen, and the scores of all."""
-    return [f"Chosen: {found.chosen}", "", *found.to_text().splitlines()]
+    if selection is None:
+        return _of_map(calibrator)
+    return [*_of_map(calibrator), f"Chosen: {selection.chosen}", "", *selection.to_text().splitlines()]
 
 
 def _of_map(calibrator: FittedMethod) -> list[str]:
@@ -37,8 +34,8 @@ def _of_map(calibrator: FittedMethod) -> list[str]:
         last = f"Then T = {T}, at which mean confidence equals accuracy on held-out samples  ({calibrator.method_name})"
         return [*description(getattr(calibrator, "calibrator_")), last]  # noqa: B009 - methods of all kinds
     if calibrator.temperature_ is not None:
-        error, found = getattr(calibrator, "temperature_se_", None), verdict(calibrator)
-        says = "nothing was fitted" if found is None else f"the model is {found}"
+        error, judgement = getattr(calibrator, "temperature_se_", None), verdict(calibrator)
+        says = "nothing was fitted" if judgement is None else f"the model is {judgement}"
         about = f"({calibrator.method_name}, {calibrator.n_samples_} samples: {says})"
         return [f"T = {value_with_error(calibrator.temperature_, error)}  {about}"]
     own = (rule for kind, rule in _own_rules().items() if isinstance(calibrator, kind))
@@ -150,8 +147,8 @@ def _of_parameters(calibrator: Any, map_: Any) -> list[str]:
 
 def _of_curves(calibrator: Any, map_: ClassCurves) -> list[str]:
     """How many curves there are, of how many pieces, and which probabilities they give."""
-    lowest, highest = (pick(pick(each) for each in map_.values) for pick in (min, max))
-    sizes = sorted({len(each) for each in map_.values})
+    lowest, highest = (pick(pick(curve) for curve in map_.values) for pick in (min, max))
+    sizes = sorted({len(curve) for curve in map_.values})
     number = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     pieces = "knots" if map_.interpolation == "linear" else "bins"
     curves = "one curve" if len(map_.values) == 1 else f"{len(map_.values)} curves"

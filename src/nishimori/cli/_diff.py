@@ -10,7 +10,7 @@ from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.json import read_json
 from nishimori.cli._file_kinds import CALIBRATION, REPORT, SKETCH, kind_of
-from nishimori.cli._help import FLAG, JsonOption, MarkdownOption, epilog
+from nishimori.cli._help import JsonOption, MarkdownOption, argument, epilog, flag, option
 from nishimori.cli._terminal import print_json, print_lines, print_tabular, print_text
 from nishimori.errors import InputError
 
@@ -18,22 +18,16 @@ _READ = (REPORT, SKETCH, CALIBRATION, "the result of eval", "the result of fit")
 
 OldFile = Annotated[
     Path,
-    typer.Argument(
-        help="What was measured first: a report (.json), a sketch, a calibration, or the output of eval --json.",
-        show_default=False,
-        metavar="OLD",
-    ),
+    argument("What was measured first: a report (.json), a sketch, a calibration, or the output of eval --json.", "OLD"),
 ]
-NewFile = Annotated[Path, typer.Argument(help="The same of other samples.", show_default=False, metavar="NEW")]
+NewFile = Annotated[Path, argument("The same of other samples.", "NEW")]
 LevelOption = Annotated[
     float,
-    typer.Option(
-        help="If nothing has changed, some metric is called different in at most a share 1 - level of cases.", metavar="SHARE"
+    option(
+        "If nothing has changed, some metric is called different in at most a share 1 - level of cases.", "SHARE", shows=True
     ),
 ]
-FailOption = Annotated[
-    bool, typer.Option("--fail-on-difference", help="End with code 3 if a metric differs significantly.", metavar=FLAG)
-]
+FailOption = Annotated[bool, flag("End with code 3 if a metric differs significantly.", "--fail-on-difference")]
 
 EPILOG = epilog(
     "nishimori diff monday.npz tuesday.npz",
@@ -56,16 +50,16 @@ def diff(
     """
     if as_json and markdown:
         raise typer.BadParameter("choose one of --json and --markdown.")
-    found = nishimori.diff(_content(old), _content(new), level=level)
+    difference = nishimori.diff(_content(old), _content(new), level=level)
     if as_json:
         files = {"old_file": str(old), "new_file": str(new)}
-        print_json(found.to_dict() | files | {"library_version": nishimori.__version__})
+        print_json(difference.to_dict() | files | {"library_version": nishimori.__version__})
     elif markdown:
-        print_lines(found.to_markdown())
+        print_lines(difference.to_markdown())
     else:
-        print_tabular(found.table)
-        print_text(found.summary)
-    if fail_on_difference and found.different:
+        print_tabular(difference.table)
+        print_text(difference.summary)
+    if fail_on_difference and difference.different:
         raise typer.Exit(3)
 
 

@@ -1,7 +1,7 @@
 """``nishimori eval``: a table of metrics before and after calibration, and their picture."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,54 +10,33 @@ import typer
 import nishimori
 from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
 from nishimori._evaluation.differences import MOST_BINS, compare_maps
-from nishimori._evaluation.group_gaps import GroupGaps
+from nishimori._evaluation.group_gaps import GroupGap, GroupGaps, gaps_after, names_of_groups
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
-from nishimori._files.tables.columns import Roles
-from nishimori._methods.fitted_method import FittedMethod, check_n_classes
+from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported, Rows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability, Strategy
 from nishimori._support.disk import check_target, new_file
+from nishimori._support.formatting import points_with_error
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.optional import require
 from nishimori._support.progress import show_progress
+from nishimori._support.tables import Tabular
 from nishimori.cli import _files
-from nishimori.cli._calibration import Meant, agree_on_scores, calibrator_in, refuse_swapped
-from nishimori.cli._group_table import group_gaps_of, print_group_gaps
-from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog
+from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
+from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, option
 from nishimori.cli._modules import metric_names
-from nishimori.cli._options import (
-    BinsOption,
-    ClassesOption,
-    ClustersOption,
-    ColumnsOption,
-    CountsOption,
-    DecimalOption,
-    DelimiterOption,
-    Files,
-    FloorOption,
-    GroupsOption,
-    IgnoreIndexOption,
-    IgnoreOption,
-    InputAsCalibratedOption,
-    LabelsOption,
-    LevelOption,
-    MetricsOption,
-    ScoresOption,
-    StrategyOption,
-    WeightsOption,
-    roles_from,
-    split,
-)
+from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, LevelOption, MetricsOption, StrategyOption
 from nishimori.cli._terminal import (
     as_row,
     collect_warnings,
     note,
     print_json,
     print_table,
+    print_tabular,
     print_text,
 )
 from nishimori.errors import InputError
@@ -67,30 +46,21 @@ from nishimori.maps.temperature import Temperature
 
 _PICTURES = (".png", ".pdf", ".svg")
 
+# So many groups are shown, those that are furthest off; machines get all.
+_SHOWN_GROUPS = 20
 
-CalibrationOption = Annotated[
-    Path | None,
-    typer.Option(help="The calibration file that fit wrote; adds a row after calibration.", show_default=False, metavar="FILE"),
-]
+
+CalibrationOption = Annotated[Path | None, option("The calibration file that fit wrote; adds a row after calibration.", "FILE")]
 ByOption = Annotated[
     By | None,
-    typer.Option(
-        help="Also print how far confidence is from accuracy for each predicted class (prediction), or for each of --groups "
+    option(
+        "Also print how far confidence is from accuracy for each predicted class (prediction), or for each of --groups "
         "(groups), which is the default where those are named.",
-        show_default=False,
-        metavar="KIND",
-        rich_help_panel=MEASURES,
+        "KIND",
+        panel=MEASURES,
     ),
 ]
-PlotOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Draw a reliability diagram to this .png, .pdf or .svg file.",
-        show_default=False,
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-    ),
-]
+PlotOption = Annotated[Path | None, option("Draw a reliability diagram to this .png, .pdf or .svg file.", "FILE", panel=OUTPUT)]
 
 EPILOG = epilog(
     "nishimori eval test.npz",
@@ -107,20 +77,8 @@ def evaluate(
     metrics: MetricsOption = None,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
-    input: InputAsCalibratedOption = None,
-    floor: FloorOption = None,
-    scores_name: ScoresOption = None,
-    labels: LabelsOption = None,
-    classes: ClassesOption = None,
-    weights: WeightsOption = None,
-    ignore_index: IgnoreIndexOption = None,
-    counts: CountsOption = False,
-    clusters: ClustersOption = None,
-    groups: GroupsOption = None,
-    columns: ColumnsOption = None,
-    ignore: IgnoreOption = None,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = ".",
+    *,
+    data: DataToMeasure,
     plot: PlotOption = None,
     as_json: JsonOption = False,
     force: ForceOption = False,
@@ -132,24 +90,20 @@ def evaluate(
     files = _files.find_files(files)
     refuse_swapped("eval", files, calibration)
     normal_quantile(level)  # which checks it
-    shown_by: By | None = "groups" if by is None and groups else by
+    shown_by: By | None = "groups" if by is None and data.groups else by
     measured = asked_metrics(None if metrics is None else metric_names(metrics))
-    wanted = _EvalRequest(files, calibration, measured, n_bins, strategy, level, counts, shown_by, plot, as_json, force)
-    said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
-    if (sums := _files.open_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
-        _evaluate_sketch(sums, wanted)
-        return
-    _files.check_inputs(files)
+    request = _EvalRequest(files, calibration, measured, n_bins, strategy, level, data.counts, shown_by, plot, as_json, force)
+    sums = _files.open_sketch(files, data, by)
+    if sums is None:
+        _files.check_inputs(files)
     calibrator = None if calibration is None else calibrator_in(calibration)
-    meaning = agree_on_scores(calibrator, input, floor, None if classes is None else split(classes))
     _check_plot(plot, overwrite=force)
-    about = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
-    roles = roles_from(
-        meaning[0], scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index
-    )
-    if by == "groups" and roles.groups is None:
-        raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
-    _evaluate_rows(roles, meaning, calibrator, wanted)
+    with collect_warnings() as warned:
+        if sums is None:
+            results, about = _measure_rows(data, calibrator, request)
+        else:
+            results, about = _measure_sketch(sums, calibrator, request)
+    _show(results, about | {"warnings": warned}, request)
 
 
 @dataclass(frozen=True)
@@ -175,23 +129,27 @@ class _EvalRequest:
         return {"n_bins": self.n_bins, "strategy": self.strategy, "level": self.level, "by": self.by, **paths}
 
 
-def _evaluate_rows(roles: Roles, meaning: Meant, calibrator: FittedMethod | None, wanted: _EvalRequest) -> None:
-    """Read the rows, measure them, and show what was found."""
-    kind, floor, known = meaning
-    with collect_warnings() as told, show_progress(None) as report:
+def _measure_rows(
+    data: DataOptions, calibrator: FittedMethod | None, request: _EvalRequest
+) -> "tuple[_Results, dict[str, Any]]":
+    """Read the rows of the files, measure them, and say what they are."""
+    data = agree_with(calibrator, data)
+    groups = data.roles(calibrator).groups
+    if request.by == "groups" and groups is None:
+        raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
+    with show_progress(None) as report:
         # The floor of a calibration is a part of it: the model as it is has none.
-        own_floor = floor if calibrator is None else None
-        rows = _files.open_files(wanted.files, roles, floor=own_floor, counts=wanted.counts, calibrator=calibrator)
-        known = rows.class_names if known is None else known
+        own = data if calibrator is None else replace(data, floor=None)
+        rows = _files.open_files(request.files, own, calibrator)
+        classes = rows.class_names if data.classes is None else data.classes
         if calibrator is not None:
             warn_of_same_rows(rows, {"The calibration": calibrator})
-        results = _measure(Reported(rows, "Measuring", report), calibrator, known, wanted)
+        results = _measure(Reported(rows, "Measuring", report), calibrator, classes, request)
         if "after" in results.cards:
             warn_of_one_temperature({"calibration": results.cards["after"]})
-    about: dict[str, Any] = {"input": kind or "logits", "floor": floor, "classes": known, "columns": rows.contents.columns}
-    about |= {"label_column": rows.contents.label_column, "group_column": roles.groups, "warnings": told}
-    about["data_digest"] = rows.digest
-    _show(results, about, wanted)
+    about = {"input": data.input or "logits", "floor": data.floor, "classes": classes, "columns": rows.contents.columns}
+    about |= {"label_column": rows.contents.label_column, "group_column": groups, "data_digest": rows.digest}
+    return results, about
 
 
 @dataclass(frozen=True)
@@ -209,106 +167,109 @@ class _Results:
         if "after" in rows and self.temperature_se is not None:
             rows["after"]["temperature_se"] = self.temperature_se
         if self.differences is not None:
-            named = {name: (each.value, each.se) for name, each in self.differences.items()}
+            named = {name: (difference.value, difference.se) for name, difference in self.differences.items()}
             rows["change"] = {f"{name}{end}": pair[i] for name, pair in named.items() for i, end in enumerate(("", "_se"))}
         return rows
 
 
-def _show(results: _Results, about: dict[str, Any], wanted: _EvalRequest) -> None:
+def _show(results: _Results, about: dict[str, Any], request: _EvalRequest) -> None:
     """Draw the picture, if one is wanted, and print all numbers."""
-    cards, level = results.cards, wanted.level
-    if wanted.plot is not None:
-        _draw(results, wanted.plot, overwrite=wanted.force)
-    if wanted.as_json:
-        about = {"n_samples": cards["before"].n_samples, **wanted.about, **about, "library_version": nishimori.__version__}
-        told: dict[str, Any] = {name: _told(card, level) for name, card in cards.items()}
-        if "after" in told:
-            told["after"]["temperature_se"] = results.temperature_se
-            told["change"] = _told_change(results.differences, level)
-        for name, found in results.by_group.items():
-            told[name]["by_group"] = found.to_dict()
-        print_json(told | about)
+    cards, level = results.cards, request.level
+    if request.plot is not None:
+        _draw(results, request.plot, overwrite=request.force)
+    if request.as_json:
+        about = {"n_samples": cards["before"].n_samples, **request.about, **about, "library_version": nishimori.__version__}
+        content: dict[str, Any] = {name: _card_content(card, level) for name, card in cards.items()}
+        if "after" in content:
+            content["after"]["temperature_se"] = results.temperature_se
+            content["change"] = _change_content(results.differences, level)
+        for name, gaps in results.by_group.items():
+            content[name]["by_group"] = gaps.to_dict()
+        print_json(content | about)
     else:
         if caveat := cards["before"].caveat:
             print_text(caveat)
-        print_table(results.rows(), wanted.metrics)
+        print_table(results.rows(), request.metrics)
         print_text(_about_ece(cards, level))
         if results.by_group:
             print_text("")
-            print_group_gaps(results.by_group)
-    if wanted.plot is not None:
-        note(f"Wrote {wanted.plot}")
+            _print_group_gaps(results.by_group)
+    if request.plot is not None:
+        note(f"Wrote {request.plot}")
 
 
-def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
-    """Evaluate from the sums that the command sketch has written."""
-    calibrator = None if wanted.calibration is None else calibrator_in(wanted.calibration)
-    agree_on_scores(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
-    _check_plot(wanted.plot, overwrite=wanted.force)
+def _measure_sketch(sums: Sketch, calibrator: FittedMethod | None, request: _EvalRequest) -> tuple[_Results, dict[str, Any]]:
+    """Evaluate from the sums that the command sketch has written, and say what they are."""
+    agree_with_sketch(calibrator, sums)
     maps = _maps(calibrator, None)  # a sketch has the floor
-    with collect_warnings() as told:
-        if calibrator is not None:
-            check_n_classes(calibrator, sums, "sketch")
-            warn_of_same_rows(sums, {"The calibration": calibrator})
-        how: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "metrics": wanted.metrics}
-        found = scorecards(sums, list(maps.values()), **how)
-    results = _Results(dict(zip(maps, found, strict=True)), None, getattr(calibrator, "temperature_se_", None))
+    options: dict[str, Any] = {"n_bins": request.n_bins, "strategy": request.strategy, "metrics": request.metrics}
+    cards = scorecards(sums, list(maps.values()), **options)
+    results = _Results(dict(zip(maps, cards, strict=True)), None, getattr(calibrator, "temperature_se_", None))
     about: dict[str, Any] = {"input": sums.input, "floor": sums.floor, "classes": sums.classes}
-    about |= dict.fromkeys(("columns", "label_column", "group_column")) | {"data_digest": sums.digest}
-    _show(results, about | {"warnings": told}, wanted)
+    return results, about | dict.fromkeys(("columns", "label_column", "group_column")) | {"data_digest": sums.digest}
 
 
 def _maps(calibrator: FittedMethod | None, floor: float | None) -> dict[str, Map]:
     """What is done to scores, by the names of the rows of the table; ``floor`` is raised to before the second."""
-    found: dict[str, Map] = {"before": Temperature(1.0)}
+    maps: dict[str, Map] = {"before": Temperature(1.0)}
     if calibrator is not None:
-        found["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
-    return found
+        maps["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
+    return maps
 
 
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _measure(rows: Rows, calibrator: FittedMethod | None, classes: Sequence[str] | None, wanted: _EvalRequest) -> _Results:
+def _measure(rows: Rows, calibrator: FittedMethod | None, classes: Sequence[str] | None, request: _EvalRequest) -> _Results:
     """All cards, and what the second differs from the first by, from the same readings; groups take others."""
     floor = getattr(calibrator, "floor_", None)
-    maps, counts = _maps(calibrator, floor), wanted.counts
+    maps, counts = _maps(calibrator, floor), request.counts
     chosen = list(maps.values())
     check_groups(rows, chosen)
-    options: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "counts": counts}
-    options["metrics"] = wanted.metrics
+    options: dict[str, Any] = {"n_bins": request.n_bins, "strategy": request.strategy, "counts": counts}
+    options["metrics"] = request.metrics
     differences = None
-    if len(chosen) == 1 or wanted.n_bins > MOST_BINS:
+    if len(chosen) == 1 or request.n_bins > MOST_BINS:
         cards = scorecards(rows, chosen, **options)
     else:
         cards, (differences,) = compare_maps(rows, chosen, **options, zero=floor)
     by_group = {}
-    if wanted.by is not None:
-        by_group = group_gaps_of(rows, maps, wanted.by, classes, wanted.level, counts=counts)
+    if request.by is not None:
+        names = names_of_groups(rows, request.by, classes)
+        gaps = gaps_after(rows, chosen, request.by, names, request.level, counts=counts)
+        by_group = dict(zip(maps, gaps, strict=True))
     error = getattr(calibrator, "temperature_se_", None)
     return _Results(dict(zip(maps, cards, strict=True)), differences, error, by_group)
 
 
-def _told(card: Scorecard, level: float) -> dict[str, Any]:
+def _card_content(card: Scorecard, level: float) -> dict[str, Any]:
     """Everything about a scorecard, for machines."""
     curve: Reliability = card.reliability
     bins = ("confidence", "accuracy", "weight", "count", "lower", "upper")
-    others = (name for name, each in card.estimates.items() if not each.metric.in_tables)
+    others = (name for name, estimate in card.estimates.items() if not estimate.metric.in_tables)
     numbers = {f"{name}{end}": getattr(card, f"{name}{end}") for name in others for end in ("", "_se")}
     numbers |= card.corrected
-    intervals = {name: None if each.se is None else list(each.interval(level)) for name, each in card.estimates.items()}
+    intervals = {
+        name: None if estimate.se is None else list(estimate.interval(level)) for name, estimate in card.estimates.items()
+    }
     curves = {name: getattr(curve, name).tolist() for name in bins}
     return {**as_row(card), **numbers, "intervals": intervals, "reliability": curves}
 
 
-def _told_change(differences: dict[str, Difference] | None, level: float) -> dict[str, Any] | None:
+def _change_content(differences: dict[str, Difference] | None, level: float) -> dict[str, Any] | None:
     """What the second card differs from the first by, for machines; None if that was not measured."""
     if differences is None:
         return None
-    told = {name: {"value": each.value, "se": each.se, "p_value": each.p_value} for name, each in differences.items()}
-    limits = {name: None if each.se is None else list(each.interval(level)) for name, each in differences.items()}
-    return {name: {**each, "interval": limits[name]} for name, each in told.items()}
+    return {
+        name: {
+            "value": difference.value,
+            "se": difference.se,
+            "p_value": difference.p_value,
+            "interval": None if difference.se is None else list(difference.interval(level)),
+        }
+        for name, difference in differences.items()
+    }
 
 
 def _about_ece(cards: Mapping[str, Scorecard], level: float) -> str:
@@ -333,7 +294,7 @@ def _check_plot(path: Path | None, *, overwrite: bool) -> None:
 
 
 def _draw(results: _Results, path: Path, *, overwrite: bool) -> None:
-    """The reliability diagram and, where groups were asked for, a second panel with their gaps."""
+    """Draw the reliability diagram and, where groups were asked for, a second panel with their gaps."""
     panels = 2 if results.by_group else 1
     figure = require("matplotlib.figure", extra="plot", for_="--plot").Figure(figsize=(4.8 * panels, 5.4), layout="constrained")
     nishimori.plot.reliability_diagram(dict(results.cards), ax=figure.add_subplot(1, panels, 1))
@@ -341,3 +302,46 @@ def _draw(results: _Results, path: Path, *, overwrite: bool) -> None:
         nishimori.plot.group_gaps(dict(results.by_group), ax=figure.add_subplot(1, panels, 2))
     with new_file(path, overwrite=overwrite) as temporary:
         figure.savefig(temporary, format=path.suffix.lower().removeprefix("."), dpi=150)
+
+
+def _print_group_gaps(gaps_by_time: Mapping[str, GroupGaps]) -> None:
+    """Print the groups that are furthest off, and how far all are off on average."""
+    *_, last = gaps_by_time.values()
+    table = _group_table(gaps_by_time)
+    print_tabular(Tabular(table.headers, table.rows[:_SHOWN_GROUPS]))
+    if (more := len(table.rows) - _SHOWN_GROUPS) > 0:
+        print_text(f"{more} more are not shown; --json prints all.")
+    means = ", ".join(
+        f"{when} {100 * gaps.mean_abs_gap:.2f} ({100 * gaps.mean_abs_gap_corrected:.2f} bias-corrected)"
+        for when, gaps in gaps_by_time.items()
+    )
+    what = "predicted classes" if last.by == "prediction" else "groups"
+    print_text(f"Confidence minus accuracy in points; * marks significant gaps. Mean absolute gap over {what}: {means}")
+
+
+def _group_table(gaps_by_time: Mapping[str, GroupGaps]) -> Tabular:
+    """All groups, those first that are furthest off at last; sizes and accuracies once if predictions stay the same."""
+    *_, last = gaps_by_time.values()
+    by_name = {when: {group.name: group for group in gaps} for when, gaps in gaps_by_time.items()}
+    names = list(dict.fromkeys(group.name for gaps in (last, *gaps_by_time.values()) for group in gaps.worst_first))
+    is_same = len({tuple((group.name, group.n, group.accuracy) for group in gaps) for gaps in gaps_by_time.values()}) == 1
+    sized = list(by_name)[:1] if is_same else list(by_name)
+    headers = ["class" if last.by == "prediction" else "group"]
+    for when in sized:
+        headers += ["n", "accuracy"] if is_same else [f"n {when}", f"accuracy {when}"]
+    headers += ["gap"] if len(gaps_by_time) == 1 else [f"gap {when}" for when in by_name]
+    rows = []
+    for name in names:
+        sizes = [cell for when in sized for cell in _size(by_name[when].get(name))]
+        rows.append([str(name), *sizes, *(_gap(groups.get(name)) for groups in by_name.values())])
+    return Tabular(headers, rows)
+
+
+def _size(group: GroupGap | None) -> tuple[str, str]:
+    return ("0", "") if group is None else (f"{group.n}", f"{100 * group.accuracy:.1f} %")
+
+
+def _gap(group: GroupGap | None) -> str:
+    if group is None:
+        return ""
+    return f"{points_with_error(group.gap, group.se)}{' *' if group.is_off else ''}"

@@ -78,8 +78,8 @@ def kind_of_content(content: Any) -> str:
         return CALIBRATION if content["format"] == FORMAT else MULTILABEL
     if {"format", "verdict", "slider", "methods"} <= set(content):
         return REPORT
-    found = (name for name, keys in _RESULTS.items() if keys <= set(content))
-    return next(found, UNKNOWN)
+    results = (name for name, keys in _RESULTS.items() if keys <= set(content))
+    return next(results, UNKNOWN)
 
 
 def is_gate_result(path: Path, form: str) -> bool:
@@ -109,8 +109,8 @@ def _is_gate_content(content: Any) -> bool:
         return False
     if verdict == "error":
         return isinstance(content.get("message"), str) and not checks
-    verdicts = [each.get("verdict") if isinstance(each, Mapping) else None for each in checks]
-    return bool(checks) and all(each in get_args(Verdict) for each in (verdict, *verdicts))
+    verdicts = [check.get("verdict") if isinstance(check, Mapping) else None for check in checks]
+    return bool(checks) and all(word in get_args(Verdict) for word in (verdict, *verdicts))
 
 
 def refuse_other(path: Path, wanted: str, *kinds: str) -> None:

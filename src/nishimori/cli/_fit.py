@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,33 +14,13 @@ from nishimori._methods import table
 from nishimori._methods.fitted_method import BareCalibrator, FittedMethod, fit_checked, name_columns, own_parameters
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
-from nishimori._sketch.sketch import Sketch
 from nishimori._support.disk import check_target
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._description import description, verdict
-from nishimori.cli._help import FLAG, ForceOption, JsonOption, epilog
-from nishimori.cli._modules import check_method, look_here
-from nishimori.cli._options import (
-    ClassesOption,
-    ClustersOption,
-    ColumnsOption,
-    CountsOption,
-    DecimalOption,
-    DelimiterOption,
-    Files,
-    FloorToFitOption,
-    GroupsToFitOption,
-    IgnoreIndexOption,
-    IgnoreOption,
-    InputOption,
-    LabelsToFitOption,
-    ScoresOption,
-    WeightsOption,
-    floor_to_fit,
-    roles_from,
-    split,
-)
+from nishimori.cli._help import ForceOption, JsonOption, epilog, flag, option
+from nishimori.cli._modules import add_cwd_to_path, check_method
+from nishimori.cli._options import DataOptions, DataToFit, Files
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError
 
@@ -52,37 +32,17 @@ def _methods(incomplete: str) -> list[str]:
 
 MethodOption = Annotated[
     str | None,
-    typer.Option(
-        help="adaptive (default), another of nishimori methods, or package.module:Name.",
-        show_default=False,
-        metavar="NAME",
-        autocompletion=_methods,
-    ),
+    option("adaptive (default), another of nishimori methods, or package.module:Name.", "NAME", autocompletion=_methods),
 ]
-
 PreserveOption = Annotated[
-    bool,
-    typer.Option(
-        "--preserve-accuracy",
-        help="Change no prediction (bias, vector, matrix, classwise, dirichlet).",
-        metavar=FLAG,
-    ),
+    bool, flag("Change no prediction (bias, vector, matrix, classwise, dirichlet).", "--preserve-accuracy")
 ]
 ParamOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--param",
-        metavar="NAME=VALUE",
-        help="A parameter of the method, such as shrink=false, as in JSON; repeatable.",
-        show_default=False,
-    ),
+    option("A parameter of the method, such as shrink=false, as in JSON; repeatable.", "NAME=VALUE", "--param"),
 ]
-
-TopNOption = Annotated[
-    int,
-    typer.Option(help="Match top-N probability and accuracy (ec only).", show_default=False, metavar="N"),
-]
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="The .json file to write.", metavar="FILE")]
+TopNOption = Annotated[int, option("Match top-N probability and accuracy (ec only).", "N")]
+OutputOption = Annotated[Path, option("The .json file to write.", "FILE", "--output", "-o")]
 
 EPILOG = epilog(
     "nishimori fit val.npz -o calibration.json",
@@ -108,20 +68,8 @@ def fit(
     top_n: TopNOption = 1,
     preserve_accuracy: PreserveOption = False,
     param: ParamOption = None,
-    input: InputOption = None,
-    floor: FloorToFitOption = None,
-    scores_name: ScoresOption = None,
-    labels: LabelsToFitOption = None,
-    classes: ClassesOption = None,
-    weights: WeightsOption = None,
-    ignore_index: IgnoreIndexOption = None,
-    counts: CountsOption = False,
-    clusters: ClustersOption = None,
-    groups: GroupsToFitOption = None,
-    columns: ColumnsOption = None,
-    ignore: IgnoreOption = None,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = ".",
+    *,
+    data: DataToFit,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -130,26 +78,31 @@ def fit(
     It is written to a file for apply, eval and gate.
     """
     files = _files.find_files(files)
-    known = None if classes is None else split(classes)
-    wanted = _FitRequest(method or ("adaptive" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
-    said = (input, floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
-    if (sums := _files.open_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
-        _fit_to_sketch(sums, output, wanted, counts=counts, as_json=as_json, force=force)
-        return
-    floor = floor_to_fit(floor)
-    check_input(input, floor, fits=True)
-    calibrator = wanted.calibrator(input, known, floor)
-    _files.check_inputs(files)
+    request = _FitRequest(method or ("adaptive" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), data.groups)
+    sums = _files.open_sketch(files, replace(data, counts=False))
+    if sums is None:
+        check_input(data.input, data.floor_to_fit, fits=True)
+        calibrator = request.calibrator(data.input, data.classes, data.floor_to_fit)
+        _files.check_inputs(files)
+    else:
+        calibrator = request.calibrator(sums.input, sums.classes, sums.floor)
     _check_output(output, overwrite=force)
-    about = (columns, ignore, (delimiter, decimal), known)
-    roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
-    with collect_warnings() as told, show_progress(None) as report:
-        rows = _files.open_files(files, roles, floor=floor)
-        _learn(calibrator, Reported(rows, "Fitting", report, calibrator._expected_passes(rows)), counts=counts)
-    found = rows.contents
-    name_columns(calibrator, found.columns, found.label_column, found.column, groups)
+    with collect_warnings() as warned:
+        if sums is None:
+            _fit_to_rows(calibrator, files, data)
+        else:
+            _learn(calibrator, sums, counts=data.counts)
     calibrator.save(output, overwrite=force)
-    _show(calibrator, wanted.top_n, output, told, as_json=as_json)
+    _show(calibrator, top_n, output, warned, as_json=as_json)
+
+
+def _fit_to_rows(calibrator: FittedMethod, files: Sequence[Path], data: DataOptions) -> None:
+    """Fit to the rows of files, and let the calibrator remember the names of their columns."""
+    with show_progress(None) as report:
+        rows = _files.open_files(files, data)
+        _learn(calibrator, Reported(rows, "Fitting", report, calibrator._expected_passes(rows)), counts=data.counts)
+    contents = rows.contents
+    name_columns(calibrator, contents.columns, contents.label_column, contents.column, data.groups)
 
 
 def _learn(calibrator: FittedMethod, data: Any, *, counts: bool) -> None:
@@ -157,16 +110,6 @@ def _learn(calibrator: FittedMethod, data: Any, *, counts: bool) -> None:
     if counts and "counts" not in signature(calibrator.fit).parameters:
         raise typer.BadParameter(f"the method {calibrator.method_name} has no standard error.", param_hint="--counts")
     fit_checked(calibrator, data, **({"counts": True} if counts else {}))
-
-
-def _fit_to_sketch(sums: Sketch, output: Path, wanted: "_FitRequest", *, counts: bool, as_json: bool, force: bool) -> None:
-    """Fit to the sums that the command sketch has written."""
-    calibrator = wanted.calibrator(sums.input, sums.classes, sums.floor)
-    _check_output(output, overwrite=force)
-    with collect_warnings() as told:
-        _learn(calibrator, sums, counts=counts)
-    calibrator.save(output, overwrite=force)
-    _show(calibrator, wanted.top_n, output, told, as_json=as_json)
 
 
 def _check_output(output: Path, *, overwrite: bool) -> None:
@@ -192,16 +135,16 @@ class _FitRequest:
         if self.top_n != 1 and self.method != "ec":
             raise typer.BadParameter("only --method ec has it.", param_hint="--top-n")
         if ":" in self.method:
-            look_here()
+            add_cwd_to_path()
         common: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
-        made = self._made(common)
-        if self.groups is not None and "groups" not in signature(made.fit).parameters:
+        calibrator = self._create(common)
+        if self.groups is not None and "groups" not in signature(calibrator.fit).parameters:
             raise typer.BadParameter(
                 f"the method {self.method} makes no use of groups. Pass --method group.", param_hint="--groups"
             )
-        return made
+        return calibrator
 
-    def _made(self, common: dict[str, Any]) -> FittedMethod:
+    def _create(self, common: dict[str, Any]) -> FittedMethod:
         """The method, without scikit-learn if it can do without."""
         if (method := table.find_bare(self.method)) is not None:
             return BareCalibrator(method(**self._own(own_parameters(method))), **common)
@@ -219,10 +162,10 @@ class _FitRequest:
             if "preserve_accuracy" not in taken:
                 raise typer.BadParameter(f"the method {self.method} does not have it.", param_hint="--preserve-accuracy")
             own["preserve_accuracy"] = True
-        for each in self.params:
-            name, sign, text = each.partition("=")
+        for assignment in self.params:
+            name, sign, text = assignment.partition("=")
             if not sign:
-                raise typer.BadParameter(f"must be NAME=VALUE, such as shrink=false, got {each!r}.", param_hint="--param")
+                raise typer.BadParameter(f"must be NAME=VALUE, such as shrink=false, got {assignment!r}.", param_hint="--param")
             if name not in taken:
                 has = f"only {', '.join(taken)}" if taken else "it has none"
                 raise typer.BadParameter(f"the method {self.method} has no parameter {name!r}, {has}.", param_hint="--param")
@@ -240,12 +183,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _attributes_of_fit(calibrator: Any) -> dict[str, Any]:
-    """What the method keeps besides a temperature."""
-    return {name: getattr(calibrator, f"{name}_") for name in _FITTED if hasattr(calibrator, f"{name}_")}
-
-
-def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json: bool) -> None:
+def _show(calibrator: Any, top_n: int, output: Path, warned: list[str], *, as_json: bool) -> None:
     if as_json:
         fit_info, columns = getattr(calibrator, "fit_info_", None), getattr(calibrator, "feature_names_in_", None)
         numbers = ("accuracy", "n_passes", "residual", "n_zeros", "n_masked")
@@ -255,7 +193,7 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
                 "params": calibrator.method_params(),
                 "temperature": calibrator.temperature_,
                 "temperature_se": getattr(calibrator, "temperature_se_", None),
-                **_attributes_of_fit(calibrator),
+                **{name: getattr(calibrator, f"{name}_") for name in _FITTED if hasattr(calibrator, f"{name}_")},
                 **({"selection": calibrator.selection_.to_dict()} if hasattr(calibrator, "selection_") else {}),
                 "map": {"kind": calibrator.map_.kind, "parameters": dict(calibrator.map_.parameters)},
                 "verdict": verdict(calibrator),
@@ -273,7 +211,7 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
                 "group_column": calibrator.group_column_,
                 "file": str(output),
                 "library_version": nishimori.__version__,
-                "warnings": told,
+                "warnings": warned,
             }
         )
     else:

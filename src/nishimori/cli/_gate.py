@@ -1,10 +1,9 @@
 """``nishimori gate``: stop a release whose model does not keep a bound."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 
@@ -15,39 +14,18 @@ from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
 from nishimori._evaluation.checks import GROUP_GAP, MetricBound, is_in_percent
 from nishimori._evaluation.gate import MIN_SAMPLES, NLL_CAP, SUITE, TABLE_HEADERS, Gate, Wanted, judge
 from nishimori._evaluation.metrics.table import find_metric
-from nishimori._files.tables.columns import Roles
-from nishimori._methods.fitted_method import FittedMethod, check_n_classes
+from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported
 from nishimori._sums.groups import By
 from nishimori._support.disk import check_target, new_file
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
-from nishimori.cli._calibration import Meant, agree_on_scores, calibrator_in, refuse_swapped
+from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
 from nishimori.cli._file_kinds import is_gate_result
-from nishimori.cli._help import FLAG, MEASURES, OUTPUT, ForceOption, JsonOption, epilog
-from nishimori.cli._modules import found_here
-from nishimori.cli._options import (
-    BinsOption,
-    ClassesOption,
-    ClustersOption,
-    ColumnsOption,
-    CountsOption,
-    DecimalOption,
-    DelimiterOption,
-    Files,
-    FloorOption,
-    GroupsOption,
-    IgnoreIndexOption,
-    IgnoreOption,
-    InputAsCalibratedOption,
-    LabelsOption,
-    ScoresOption,
-    StrategyOption,
-    WeightsOption,
-    roles_from,
-    split,
-)
+from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
+from nishimori.cli._modules import search_cwd
+from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, StrategyOption
 from nishimori.cli._terminal import (
     collect_warnings,
     error_text,
@@ -60,85 +38,28 @@ from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
-CalibrationOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="The file that fit wrote.",
-        show_default=False,
-        metavar="FILE",
-    ),
-]
-LevelOption = Annotated[
-    float,
-    typer.Option(
-        help="Least share of data sets without a wrong verdict; 0.95 by default.",
-        show_default=False,
-        metavar="SHARE",
-    ),
-]
-AllowInconclusiveOption = Annotated[
-    bool, typer.Option("--allow-inconclusive", help="Pass even if a check is inconclusive.", metavar=FLAG)
-]
-NllCapOption = Annotated[
-    float,
-    typer.Option(
-        help=f"Largest loss that counts in the NLL; {NLL_CAP:g} by default.",
-        show_default=False,
-        metavar="NUMBER",
-    ),
-]
-MinSamplesOption = Annotated[
-    int,
-    typer.Option(
-        help=f"Samples, or clusters, needed to judge; {MIN_SAMPLES} by default.", show_default=False, metavar="NUMBER"
-    ),
-]
+CalibrationOption = Annotated[Path | None, option("The file that fit wrote.", "FILE")]
+LevelOption = Annotated[float, option("Least share of data sets without a wrong verdict; 0.95 by default.", "SHARE")]
+AllowInconclusiveOption = Annotated[bool, flag("Pass even if a check is inconclusive.", "--allow-inconclusive")]
+NllCapOption = Annotated[float, option(f"Largest loss that counts in the NLL; {NLL_CAP:g} by default.", "NUMBER")]
+MinSamplesOption = Annotated[int, option(f"Samples, or clusters, needed to judge; {MIN_SAMPLES} by default.", "NUMBER")]
 BoundOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Such as ece=0.02, gap=2%, nll=0.5, group_gap=5% (in any class or group), or a metric of eval; repeatable.",
+        "NAME=BOUND",
         "--bound",
-        help="Such as ece=0.02, gap=2%, nll=0.5, group_gap=5% (in any class or group), or a metric of eval; repeatable.",
-        metavar="NAME=BOUND",
-        show_default=False,
-        rich_help_panel=MEASURES,
+        panel=MEASURES,
     ),
 ]
-ByOption = Annotated[
-    By | None,
-    typer.Option(
-        help="What group_gap is about: prediction or groups.",
-        show_default=False,
-        metavar="KIND",
-        rich_help_panel=MEASURES,
-    ),
-]
-JunitOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Write the checks to this JUnit file.",
-        show_default=False,
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-    ),
-]
+ByOption = Annotated[By | None, option("What group_gap is about: prediction or groups.", "KIND", panel=MEASURES)]
+JunitOption = Annotated[Path | None, option("Write the checks to this JUnit file.", "FILE", panel=OUTPUT)]
 OutputsOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help="Write the checks to this .json, .md or .xml (JUnit) file; repeatable.",
-        show_default=False,
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-    ),
+    option("Write the checks to this .json, .md or .xml (JUnit) file; repeatable.", "FILE", "--output", "-o", panel=OUTPUT),
 ]
-GithubOption = Annotated[
-    bool,
-    typer.Option("--github", help="Print annotations of GitHub Actions.", metavar=FLAG, rich_help_panel=OUTPUT),
-]
-MarkdownOption = Annotated[
-    bool, typer.Option("--markdown", help="Print the checks as a Markdown table.", metavar=FLAG, rich_help_panel=OUTPUT)
-]
+GithubOption = Annotated[bool, flag("Print annotations of GitHub Actions.", "--github", panel=OUTPUT)]
+MarkdownOption = Annotated[bool, flag("Print the checks as a Markdown table.", "--markdown", panel=OUTPUT)]
 
 EPILOG = epilog(
     "nishimori gate test.npz --calibration calibration.json --bound ece=0.02",
@@ -163,20 +84,8 @@ def gate(
     by: ByOption = None,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
-    input: InputAsCalibratedOption = None,
-    floor: FloorOption = None,
-    scores_name: ScoresOption = None,
-    labels: LabelsOption = None,
-    classes: ClassesOption = None,
-    weights: WeightsOption = None,
-    ignore_index: IgnoreIndexOption = None,
-    counts: CountsOption = False,
-    clusters: ClustersOption = None,
-    groups: GroupsOption = None,
-    columns: ColumnsOption = None,
-    ignore: IgnoreOption = None,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = ".",
+    *,
+    data: DataToMeasure,
     output: OutputsOption = None,
     junit: JunitOption = None,
     github: GithubOption = False,
@@ -189,48 +98,59 @@ def gate(
     Checks that the data do not decide are inconclusive. Files of an earlier gate are replaced.
     """
     forms = {"json": as_json, "github": github, "markdown": markdown}
-    asked: list[tuple[Path, str | None]] = ([] if junit is None else [(junit, "junit")]) + [
-        (path, None) for path in output or []
-    ]
-    outputs = _Outputs(asked, [*files, calibration], [name for name, is_chosen in forms.items() if is_chosen], force)
+    targets: list[tuple[Path, str | None]] = [] if junit is None else [(junit, "junit")]
+    targets += [(path, None) for path in output or []]
+    outputs = _Outputs(targets, [*files, calibration], [name for name, is_chosen in forms.items() if is_chosen], force)
     about = _about(files, calibration, junit)
-    said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
-    with collect_warnings() as told, _errors_in(outputs, about):
+    with collect_warnings() as warned, _errors_in(outputs, about):
         wanted = Wanted(typed_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
         refuse_swapped("gate", files, calibration)
         outputs.check()
-        if (sums := _files.open_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
-            found = _judge_sketch(sums, calibration, wanted)
-        else:
+        sums = _files.open_sketch(files, data, by)
+        if sums is None:
             _files.check_inputs(files)
-            calibrator = None if calibration is None else calibrator_in(calibration)
-            meaning = agree_on_scores(calibrator, input, floor, None if classes is None else split(classes))
-            named = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
-            roles = roles_from(
-                meaning[0], scores_name, labels, weights, *named, clusters=clusters, groups=groups, ignore_index=ignore_index
-            )
-            about_groups = by or ("groups" if groups else "prediction")
-            found = _judge_rows(files, roles, meaning, calibrator, wanted, about_groups, counts=counts)
-    outputs.write(_Shown(found.to_dict() | about | {"warnings": told}, "\n".join(map(str, found.checks)), found))
-    if not found.passed:
-        raise typer.Exit(3 if found.verdict == "fail" else 4)
+        calibrator = None if calibration is None else calibrator_in(calibration)
+        map_: Map = Temperature(1.0) if calibrator is None else calibrator.map_
+        if sums is None:
+            verdicts = _judge_rows(files, data, calibrator, map_, wanted, by)
+        else:
+            agree_with_sketch(calibrator, sums)
+            verdicts = judge(sums, map_, wanted, "prediction")
+    outputs.write(verdicts.to_dict() | about | {"warnings": warned}, _forms_of_gate(verdicts))
+    if not verdicts.passed:
+        raise typer.Exit(3 if verdicts.verdict == "fail" else 4)
+
+
+def _judge_rows(
+    files: Sequence[Path], data: DataOptions, calibrator: FittedMethod | None, map_: Map, wanted: Wanted, by: By | None
+) -> Gate:
+    """The checks of the rows of a file."""
+    data = agree_with(calibrator, data)
+    about_groups: By = by or ("groups" if data.groups else "prediction")
+    if about_groups == "groups" and data.roles(calibrator).groups is None:
+        raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
+    with show_progress(None) as report:
+        rows = _files.open_files(files, data, calibrator)
+        check_groups(rows, [map_])
+        warn_of_same_rows(rows, {} if calibrator is None else {"The calibration": calibrator})
+        return judge(Reported(rows, "Measuring", report), map_, wanted, about_groups, data.classes)
 
 
 def typed_bounds(typed: Sequence[str]) -> dict[Any, float]:
     """The bounds as they were typed, by metric."""
     if not typed:
         raise typer.BadParameter("name at least one bound, such as --bound ece=0.02.", param_hint="--bound")
-    found: dict[Any, float] = {}
+    bounds: dict[Any, float] = {}
     for text in typed:
         name, sign, number = (part.strip() for part in text.rpartition("="))
         if not (name and sign and number):
             raise typer.BadParameter(f"{text!r} is not a name and a number, such as ece=0.02.", param_hint="--bound")
-        found_here([name])
+        search_cwd([name])
         metric = name if name == GROUP_GAP else find_metric(name, "bound")
-        if metric in found:
+        if metric in bounds:
             raise typer.BadParameter(f"{name} has two bounds. Pass one of them.", param_hint="--bound")
-        found[metric] = _number(MetricBound(None if isinstance(metric, str) else metric, 0.0), number)
-    return found
+        bounds[metric] = _number(MetricBound(None if isinstance(metric, str) else metric, 0.0), number)
+    return bounds
 
 
 def _number(limit: MetricBound, text: str) -> float:
@@ -262,54 +182,25 @@ def _about(files: Sequence[Path], calibration: Path | None, junit: Path | None) 
     return about | {"files": [str(path) for path in files], "library_version": nishimori.__version__}
 
 
-class _Forms(Protocol):
-    """Checks, or the error in place of them, in the forms that pipelines read."""
+def _forms_of_gate(verdicts: Gate) -> dict[str, str]:
+    """The checks in the forms that people and pipelines read."""
+    return {
+        "text": "\n".join(map(str, verdicts.checks)),
+        "github": verdicts.to_github(),
+        "markdown": verdicts.to_markdown(),
+        "junit": verdicts.to_junit(),
+    }
 
-    def to_github(self) -> str: ...
 
-    def to_junit(self) -> str: ...
-
-    def to_markdown(self) -> str: ...
-
-
-@dataclass(frozen=True)
-class _Unmade:
+def _forms_of_error(message: str) -> dict[str, str]:
     """The error that kept the checks from being made, in the same forms."""
-
-    message: str
-
-    @property
-    def _outcome(self) -> CheckOutcome:
-        return CheckOutcome("the checks can be made", "error", "error", self.message)
-
-    def to_github(self) -> str:
-        return workflow_command(self._outcome)
-
-    def to_junit(self) -> str:
-        return junit_file(SUITE, [self._outcome])
-
-    def to_markdown(self) -> str:
-        return Tabular(TABLE_HEADERS, [("all", "error", self.message)]).markdown()
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """What is written and printed: for machines, for people, and for pipelines."""
-
-    content: dict[str, Any]
-    text: str
-    forms: _Forms
-
-    def lines(self, form: str) -> str:
-        """The text of a form."""
-        made: dict[str, Callable[[], str]] = {
-            "json": lambda: json_text(self.content),
-            "text": lambda: self.text,
-            "github": self.forms.to_github,
-            "markdown": self.forms.to_markdown,
-            "junit": self.forms.to_junit,
-        }
-        return made[form]()
+    outcome = CheckOutcome("the checks can be made", "error", "error", message)
+    return {
+        "text": "",
+        "github": workflow_command(outcome),
+        "markdown": Tabular(TABLE_HEADERS, [("all", "error", message)]).markdown(),
+        "junit": junit_file(SUITE, [outcome]),
+    }
 
 
 class _Outputs:
@@ -340,7 +231,7 @@ class _Outputs:
             raise InputError("path", "be a file that ends in .json, .md or .xml", got=path)
         if path in [target[0] for target in self._targets]:
             raise InputError(f"{path} is named twice as a file to write. Choose another name for one of them.")
-        if path.is_file() and any(each is not None and each.exists() and path.samefile(each) for each in read):
+        if path.is_file() and any(source is not None and source.exists() and path.samefile(source) for source in read):
             raise InputError(f"{path} is a file that the gate reads itself. Choose another name.")
         _files.refuse_folder(path, f"gate{path.suffix}" if path.suffix.lower() in _ENDINGS else "gate.xml")
         # A pipeline must not publish the result of an earlier run because that was there already.
@@ -353,23 +244,27 @@ class _Outputs:
         if self._refused:
             raise self._refused[0]
 
-    def write(self, shown: _Shown) -> None:
-        """Write the files and print the rest; a file that cannot be written is an error after all others are written."""
+    def write(self, content: dict[str, Any], forms: dict[str, str]) -> None:
+        """Write the files and print the rest: ``content`` is for machines, and ``forms`` are texts.
+
+        A file that cannot be written is an error after all others are written.
+        """
+        texts = forms | {"json": json_text(content)}
         failed: list[OSError] = []
         for path, form, overwrite in self._targets:
             try:
                 with new_file(path, overwrite=overwrite) as temporary:
-                    temporary.write_text(f"{shown.lines(form).rstrip()}\n", encoding="utf-8")
+                    temporary.write_text(f"{texts[form].rstrip()}\n", encoding="utf-8")
             except OSError as error:
                 failed.append(error)
             else:
                 note(f"Wrote {path}")
         if self._form == "json":
-            print_json(shown.content)
-        elif text := shown.lines(self._form):
-            print_lines(text)
-        for each in failed[1:]:
-            note(error_text(each))
+            print_json(content)
+        elif texts[self._form]:
+            print_lines(texts[self._form])
+        for failure in failed[1:]:
+            note(error_text(failure))
         if failed:
             raise failed[0]
 
@@ -383,37 +278,5 @@ def _errors_in(outputs: _Outputs, about: dict[str, Any]) -> Iterator[None]:
         message = error.format_message() if isinstance(error, typer.BadParameter) else error_text(error)
         content = {"passed": False, "verdict": "error", "message": message, "checks": []}
         with suppress(OSError):  # such as a full disk, which is not what went wrong first
-            outputs.write(_Shown(content | about, "", _Unmade(message)))
+            outputs.write(content | about, _forms_of_error(message))
         raise
-
-
-def _judge_rows(
-    files: Sequence[Path],
-    roles: Roles,
-    meaning: Meant,
-    calibrator: FittedMethod | None,
-    wanted: Wanted,
-    by: By,
-    *,
-    counts: bool,
-) -> Gate:
-    """The checks of the rows of a file."""
-    if by == "groups" and roles.groups is None:
-        raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
-    map_: Map = Temperature(1.0) if calibrator is None else calibrator.map_
-    with show_progress(None) as report:
-        rows = _files.open_files(files, roles, floor=meaning[1], counts=counts, calibrator=calibrator)
-        check_groups(rows, [map_])
-        warn_of_same_rows(rows, {} if calibrator is None else {"The calibration": calibrator})
-        return judge(Reported(rows, "Measuring", report), map_, wanted, by, meaning[2])
-
-
-def _judge_sketch(sums: Any, calibration: Path | None, wanted: Wanted) -> Gate:
-    """The checks of a sketch that the command sketch has written."""
-    calibrator = None if calibration is None else calibrator_in(calibration)
-    agree_on_scores(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
-    if calibrator is None:
-        return judge(sums, Temperature(1.0), wanted, "prediction")
-    check_n_classes(calibrator, sums, "sketch")
-    warn_of_same_rows(sums, {"The calibration": calibrator})
-    return judge(sums, calibrator.map_, wanted, "prediction")

@@ -1,6 +1,8 @@
-"""What the help of every command shows in the same way: groups of options, options of output, examples, exit codes."""
+"""How commands declare options and what their help shows in the same way: groups of options, examples, exit codes."""
 
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
@@ -13,31 +15,39 @@ OUTPUT = "Output"
 FLAG = ""
 """The metavar of an option without a value."""
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", metavar=FLAG, rich_help_panel=OUTPUT)]
-MarkdownOption = Annotated[
-    bool, typer.Option("--markdown", help="Print the result as Markdown.", metavar=FLAG, rich_help_panel=OUTPUT)
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.", metavar=FLAG, rich_help_panel=OUTPUT)]
 
-QuietOption = Annotated[
-    bool,
-    typer.Option(
-        "--quiet",
-        "-q",
-        help="Print neither notes nor progress.",
-        metavar=FLAG,
-        rich_help_panel=OUTPUT,
-    ),
-]
-FailOnWarningOption = Annotated[
-    bool,
-    typer.Option(
-        "--fail-on-warning",
-        help="End with code 3 if there was a warning.",
-        metavar=FLAG,
-        rich_help_panel=OUTPUT,
-    ),
-]
+def argument(help: str, metavar: str) -> Any:
+    """Declare an argument; ``metavar`` stands for it in the usage."""
+    return typer.Argument(help=help, metavar=metavar, show_default=False)
+
+
+def option(help: str, metavar: str, *names: str, panel: str | None = None, shows: bool | str = False, **settings: Any) -> Any:
+    """Declare an option; ``names`` follow from the parameter if left out, and ``shows`` is how its default is shown."""
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=panel, show_default=shows, **settings)
+
+
+def flag(help: str, *names: str, panel: str | None = None) -> Any:
+    """Declare an option without a value."""
+    return typer.Option(*names, help=help, metavar=FLAG, rich_help_panel=panel)
+
+
+@dataclass(frozen=True)
+class OptionGroup:
+    """Options that a command takes as one object: annotate its parameter with ``Annotated[Kind, OptionGroup(Kind, ...)]``.
+
+    ``options`` are the annotations of the options by name. ``kind`` is called with their values, and its own defaults are
+    theirs.
+    """
+
+    kind: Callable[..., Any]
+    options: Mapping[str, Any]
+
+
+JsonOption = Annotated[bool, flag("Print the result as JSON.", "--json", panel=OUTPUT)]
+MarkdownOption = Annotated[bool, flag("Print the result as Markdown.", "--markdown", panel=OUTPUT)]
+ForceOption = Annotated[bool, flag("Replace existing files.", "--force", panel=OUTPUT)]
+QuietOption = Annotated[bool, flag("Print neither notes nor progress.", "--quiet", "-q", panel=OUTPUT)]
+FailOnWarningOption = Annotated[bool, flag("End with code 3 if there was a warning.", "--fail-on-warning", panel=OUTPUT)]
 
 _CODES = {0: "done", 1: "error (message on stderr)", 2: "wrong usage"}
 

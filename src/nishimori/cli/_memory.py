@@ -9,7 +9,7 @@ NO_MEMORY = "There is not enough memory. Pass a smaller file, raise the limit of
 # Bytes of address space. On two cores the endless loop occurs between 320 and 380 MB.
 _LEAST = 2**29
 
-LAST_WORDS = f"error: {NO_MEMORY}\n".encode()
+OUT_OF_MEMORY = f"error: {NO_MEMORY}\n".encode()
 """The same for the end of a program that has no memory left to make a message."""
 
 _NO_ROOM = re.compile(

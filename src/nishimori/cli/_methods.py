@@ -37,7 +37,7 @@ def _row(name: str) -> tuple[str, str, str, str]:
     if name in METHODS:
         own = METHODS[name]
         return name, _KEPT[own.keeps_predictions], "two" if own.is_for_two_classes else "any", own.summary
-    found = nishimori.methods()[name]
-    if found.traits is None:
-        return name, "unknown", "unknown", found.why or found.description
-    return name, _KEPT[found.traits.keeps_predictions], found.traits.n_classes, found.description
+    method = nishimori.methods()[name]
+    if method.traits is None:
+        return name, "unknown", "unknown", method.why or method.description
+    return name, _KEPT[method.traits.keeps_predictions], method.traits.n_classes, method.description

@@ -11,17 +11,16 @@ import typer
 from nishimori.errors import InputError
 
 
-def look_here() -> None:
+def add_cwd_to_path() -> None:
     """Let modules in the current folder be found, but never instead of an installed one."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def import_modules(names: list[str]) -> None:
     """Import modules that register what is in them."""
-    if names:
-        look_here()
+    add_cwd_to_path()
     for name in names:
         try:
             import_module(name)
@@ -31,10 +30,10 @@ def import_modules(names: list[str]) -> None:
 
 def method_names(text: str) -> list[str]:
     """The methods in a list with commas; those that are written module:Name are looked for in the current folder, too."""
-    found = found_here([part.strip() for part in text.split(",")])
-    for name in found:
+    names = search_cwd([part.strip() for part in text.split(",")])
+    for name in names:
         check_method(name, "--methods")
-    return found
+    return names
 
 
 def check_method(name: str, option: str) -> Any:
@@ -50,11 +49,11 @@ def check_method(name: str, option: str) -> Any:
 
 def metric_names(text: str) -> list[str]:
     """The metrics in a list with commas, likewise; commas between brackets do not count, as in top_n_accuracy(top_n=3)."""
-    return found_here([part.strip() for part in re.split(r",(?![^()]*\))", text)])
+    return search_cwd([part.strip() for part in re.split(r",(?![^()]*\))", text)])
 
 
-def found_here(names: list[str]) -> list[str]:
+def search_cwd(names: list[str]) -> list[str]:
     """The names, of which those that are written module:Name are looked for in the current folder, too."""
     if any(":" in name for name in names):
-        look_here()
+        add_cwd_to_path()
     return names

@@ -12,38 +12,19 @@ from typing import Annotated, Any
 import typer
 
 import nishimori
-from nishimori._files.tables.columns import Roles
+from nishimori._files.tables.columns import match_columns
+from nishimori._files.tables.files import is_table, open_table
 from nishimori._rows.scores import check_input, is_auto
+from nishimori._sketch.archive import is_sketch_file
 from nishimori._support.disk import check_target
 from nishimori._support.optional import require
 from nishimori._support.progress import begin_step, show_progress
 from nishimori.cli import _files
-from nishimori.cli._files import DataSets, data_set, data_sets
+from nishimori.cli._files import data_set, data_sets
 from nishimori.cli._gate import BoundOption, typed_bounds
-from nishimori.cli._help import FLAG, MEASURES, OUTPUT, ForceOption, JsonOption, epilog
+from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
 from nishimori.cli._modules import method_names, metric_names
-from nishimori.cli._options import (
-    BinsOption,
-    ClassesOption,
-    ClustersOption,
-    ColumnsOption,
-    CountsOption,
-    DecimalOption,
-    DelimiterOption,
-    FloorToFitOption,
-    GroupsToFitOption,
-    IgnoreIndexOption,
-    IgnoreOption,
-    InputOption,
-    LabelsToFitOption,
-    MetricsOption,
-    ScoresOption,
-    WeightsOption,
-    floor_to_fit,
-    roles_from,
-    split,
-)
-from nishimori.cli._python_lines import python_lines
+from nishimori.cli._options import BinsOption, DataOptions, DataSets, DataToReport, MetricsOption
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_lines, print_text
 from nishimori.errors import InputError
 
@@ -54,46 +35,34 @@ _ENDINGS = (".html", ".htm", ".md", ".json")
 
 PageOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "The file to write: .html, .md or .json. By default report.html, or none with --json or --markdown.",
+        "FILE",
         "--output",
         "-o",
-        help="The file to write: .html, .md or .json. By default report.html, or none with --json or --markdown.",
-        show_default=False,
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
+        panel=OUTPUT,
     ),
 ]
 TitleOption = Annotated[
     str | None,
-    typer.Option(
-        help="What the page is about, such as the name of the model; by default the name of the last file.",
-        show_default=False,
-        metavar="TEXT",
-        rich_help_panel=OUTPUT,
+    option(
+        "What the page is about, such as the name of the model; by default the name of the last file.", "TEXT", panel=OUTPUT
     ),
 ]
 IdsOption = Annotated[
     str | None,
-    typer.Option(
-        help="Name of the array or column with a name for each sample, which is shown with the most confident errors.",
-        show_default=False,
-        metavar="NAME",
-        rich_help_panel=MEASURES,
+    option(
+        "Name of the array or column with a name for each sample, which is shown with the most confident errors.",
+        "NAME",
+        panel=MEASURES,
     ),
 ]
 MethodsOption = Annotated[
     str | None,
-    typer.Option(
-        help="Further methods for the tables, comma-separated: names, or package.module:Name.",
-        show_default=False,
-        metavar="NAMES",
-        rich_help_panel=MEASURES,
-    ),
+    option("Further methods for the tables, comma-separated: names, or package.module:Name.", "NAMES", panel=MEASURES),
 ]
-LevelOption = Annotated[float, typer.Option(help="Level of all intervals.", metavar="SHARE", rich_help_panel=MEASURES)]
-MarkdownOption = Annotated[
-    bool, typer.Option("--markdown", help="Print the report as Markdown.", metavar=FLAG, rich_help_panel=OUTPUT)
-]
+LevelOption = Annotated[float, option("Level of all intervals.", "SHARE", panel=MEASURES, shows=True)]
+MarkdownOption = Annotated[bool, flag("Print the report as Markdown.", "--markdown", panel=OUTPUT)]
 
 EPILOG = epilog(
     "nishimori report val.npz test.npz -o report.html",
@@ -111,20 +80,8 @@ def report(
     metrics: MetricsOption = None,
     bound: BoundOption = None,
     level: LevelOption = 0.95,
-    input: InputOption = None,
-    floor: FloorToFitOption = None,
-    scores_name: ScoresOption = None,
-    labels: LabelsToFitOption = None,
-    weights: WeightsOption = None,
-    ignore_index: IgnoreIndexOption = None,
-    clusters: ClustersOption = None,
-    groups: GroupsToFitOption = None,
-    counts: CountsOption = False,
-    columns: ColumnsOption = None,
-    ignore: IgnoreOption = None,
-    classes: ClassesOption = None,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = ".",
+    *,
+    data: DataToReport,
     n_bins: BinsOption = 15,
     as_json: JsonOption = False,
     markdown: MarkdownOption = False,
@@ -136,58 +93,42 @@ def report(
     """
     if as_json and markdown:
         raise typer.BadParameter("choose one of --json and --markdown.")
-    used = floor_to_fit(floor)
-    check_input(input, used, fits=True)
+    check_input(data.input, data.floor_to_fit, fits=True)
     target = Path("report.html") if output is None and not (as_json or markdown) else output
-    sets, known = data_sets(files), None if classes is None else split(classes)
+    sets = data_sets(files)
     _check_output(target, overwrite=force)
-    said = (input, floor, scores_name, labels, weights, clusters, groups, ids, columns, ignore, classes, delimiter)
-    about = (columns, ignore, (delimiter, decimal), known)
-    roles = roles_from(
-        input,
-        scores_name,
-        labels,
-        weights,
-        *about,
-        clusters=clusters,
-        groups=groups,
-        ids=ids,
-        ignore_index=ignore_index,
-    )
-    also = (ignore_index is not None, decimal != ".", counts)
-    options: dict[str, Any] = {"classes": known, "level": level, "n_bins": n_bins}
-    options["methods"] = () if methods is None else method_names(methods)
-    options["metrics"] = None if metrics is None else metric_names(metrics)
-    options["bounds"] = typed_bounds(bound) if bound else None
-    options["floor"] = "auto" if is_auto(used) else None  # the data know a number
+    options: dict[str, Any] = {
+        "title": title or sets[-1][0].name,
+        "level": level,
+        "n_bins": n_bins,
+        "methods": () if methods is None else method_names(methods),
+        "metrics": None if metrics is None else metric_names(metrics),
+        "bounds": typed_bounds(bound) if bound else None,
+        "floor": "auto" if is_auto(data.floor_to_fit) else None,  # the data know a number
+    }
     with _preparing(target, files), show_progress(None):
-        about_rows = {"floor": used, "counts": counts}
-        found = _made(sets, roles, (*said, *also), about_rows, {"title": title or sets[-1][0].name, **options})
+        page = _make_report(sets, replace(data, ids=ids), options)
         if target is not None:
             begin_step(f"Writing {target}")
-            found.save(target, overwrite=force)
-    _show(found, target, as_json=as_json, as_markdown=markdown)
+            page.save(target, overwrite=force)
+    _show(page, target, as_json=as_json, as_markdown=markdown)
 
 
-def _made(
-    sets: Sequence[list[Path]], roles: Roles, said: Sequence[Any], about_rows: dict[str, Any], options: dict[str, Any]
-) -> "nishimori.Report":
+def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[str, Any]) -> "nishimori.Report":
     """The report, with the files and the command that it comes from."""
     with collect_warnings() as warned:
         # Mistakes are listed of the last data only, so that other data need no names of samples.
-        others = replace(roles, unused=("ids",))
-        data = [data_set(each, others, said, **about_rows) for each in sets[:-1]]
-        data.append(last := data_set(sets[-1], roles, said, **about_rows))
-        _refuse_other_classes(data, sets)
-        names = last.ids
-        if options["classes"] is None:
-            options["classes"] = last.class_names
-        found = nishimori.Report(data[0], test_logits=data[1] if len(data) > 1 else None, ids=names, **options)
+        opened = [data_set(paths, data, unused=("ids",)) for paths in sets[:-1]]
+        opened.append(last := data_set(sets[-1], data))
+        _refuse_other_classes(opened, sets)
+        options["classes"] = last.class_names if data.classes is None else data.classes
+        options["test_logits"] = last if len(opened) > 1 else None
+        measured = nishimori.Report(opened[0], ids=last.ids, **options)
     from nishimori.report._report import method_of_code  # noqa: PLC0415 - with which scikit-learn comes
 
-    about = found.to_dict()
+    about = measured.to_dict()
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}
-    code = python_lines(sets, roles, method_of_code(about["recommended"]), **about_rows)
+    code = _python_lines(sets, data, method_of_code(about["recommended"]))
     return nishimori.Report.from_dict(about | {"code": code, "warnings": warned})
 
 
@@ -209,13 +150,13 @@ def _preparing(target: Path | None, files: Sequence[Path]) -> AbstractContextMan
     return start_meanwhile()
 
 
-def _show(found: "nishimori.Report", target: Path | None, *, as_json: bool, as_markdown: bool) -> None:
+def _show(page: "nishimori.Report", target: Path | None, *, as_json: bool, as_markdown: bool) -> None:
     if as_json:
-        print_json(found.to_dict())
+        print_json(page.to_dict())
     elif as_markdown:
-        print_lines(found.to_markdown())
+        print_lines(page.to_markdown())
     else:
-        for line in found.verdict.splitlines():
+        for line in page.verdict.splitlines():
             print_text(line)
     if target is not None:
         note(f"Wrote {target}")
@@ -239,7 +180,7 @@ def _hashes(sets: Sequence[Sequence[Path]]) -> list[dict[str, Any]]:
     rows = []
     for role, paths in zip(("validation", "test"), sets, strict=False):
         for path in paths:
-            parts = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
+            parts = sorted(part for part in path.iterdir() if part.is_file()) if path.is_dir() else [path]
             for part in parts:
                 with part.open("rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -250,3 +191,52 @@ def _hashes(sets: Sequence[Sequence[Path]]) -> list[dict[str, Any]]:
 def _command() -> str:
     """The line that was typed."""
     return shlex.join(["nishimori", *sys.argv[1:]])
+
+
+def _python_lines(sets: Sequence[Sequence[Path]], data: DataOptions, method: str) -> str:
+    """Lines of Python that give the same numbers: open the files, fit to the validation data, measure the test data."""
+    variables = list(zip(("val", "test"), sets, strict=False))
+    floor = ", floor=None" if data.floor == "none" and data.input == "probabilities" else ""
+    return "\n".join(
+        [
+            "import nishimori",
+            "",
+            *(f"{variable} = {_opening_call(files, data)}" for variable, files in variables),
+            f"calibrator = nishimori.calibrator({method!r}{floor}).fit(val)",
+            f"card = nishimori.evaluate({variables[-1][0]}, calibrator=calibrator)",
+            "print(calibrator.temperature_, card.ece, card.nll)",
+        ]
+    )
+
+
+def _opening_call(files: Sequence[Path], data: DataOptions) -> str:
+    """The call that opens a data set."""
+    path = files[0]
+    if is_sketch_file(path):
+        return f"nishimori.Sketch.load({str(path)!r})"
+    labels = str(files[1]) if len(files) == 2 else data.labels or "labels"
+    options: dict[str, Any] = {
+        "sample_weight": data.weights,
+        "counts": data.counts or None,
+        "clusters": data.clusters,
+        "groups": data.groups,
+        "input": data.input,
+        "classes": data.classes,
+        "floor": data.floor if isinstance(data.floor, float) else None,
+        "ignore_index": data.ignore_index,
+        "columns": data.scores if data.columns is None else data.columns,
+        "ignore": [*(data.ignore or ()), *_names_of_samples(path, data)] or None,
+        "delimiter": data.delimiter,
+        "decimal": None if data.decimal == "." else data.decimal,
+    }
+    arguments = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
+    return f"nishimori.rows({str(path)!r}, {labels!r}{arguments})"
+
+
+def _names_of_samples(path: Path, data: DataOptions) -> list[str]:
+    """The column of --ids, which these lines make no use of, if the table has it and nothing says yet that it is no score."""
+    if data.ids is None or not (is_table(path) or path.is_dir()):
+        return []
+    with open_table(path, delimiter=data.delimiter, decimal=data.decimal) as table:
+        ignored = match_columns(tuple(data.ignore or ()), table.names, argument="ignore", where=str(path))
+        return [data.ids] if data.ids in table.names and data.ids not in ignored else []

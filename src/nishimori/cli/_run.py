@@ -8,13 +8,13 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from types import FrameType
 
 from nishimori.cli import leaving_on_ctrl_c
 from nishimori.cli._terminal import one_line_errors, print_version
-from nishimori.cli._wording import in_shell
+from nishimori.cli._wording import option_text
 from nishimori.errors import InputError, arguments_written
 
 _PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit")
@@ -22,7 +22,7 @@ _PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit
 
 def run() -> None:
     """Run the command that was typed and end the program with its exit code."""
-    with arguments_written(in_shell(cache(_options))), one_line_errors(), _cleaning_up_when_stopped():
+    with arguments_written(partial(option_text, cache(_options))), one_line_errors(), _cleaning_up_when_stopped():
         code = _answer(sys.argv[1:])
     if code:
         sys.exit(code)
@@ -55,8 +55,8 @@ def _cleaning_up_when_stopped() -> Iterator[None]:
     def stop(number: int, _frame: FrameType | None) -> None:
         if os.getpid() != owner:  # a process that a library started has nothing of ours to remove
             os._exit(128 + number)
-        for each in handled:
-            signal.signal(each, signal.SIG_IGN)  # a second signal would interrupt the cleaning up
+        for handled_signal in handled:
+            signal.signal(handled_signal, signal.SIG_IGN)  # a second signal would interrupt the cleaning up
         sys.exit(128 + number)
 
     try:

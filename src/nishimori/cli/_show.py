@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 import nishimori
 from nishimori._files.arrays.files import open_arrays
 from nishimori._files.tables.files import is_table, open_table
@@ -19,17 +17,13 @@ from nishimori._support.json import JsonError, read_json
 from nishimori.cli._calibration import calibrator_in
 from nishimori.cli._description import description
 from nishimori.cli._file_kinds import CALIBRATION, MULTILABEL, REPORT, SCORES, SKETCH, UNREADABLE, kind_of
-from nishimori.cli._help import JsonOption, epilog
+from nishimori.cli._help import JsonOption, argument, epilog
 from nishimori.cli._terminal import print_json, print_text
 from nishimori.errors import FormatError, InputError
 
 FileArgument = Annotated[
     Path,
-    typer.Argument(
-        help="A calibration, a sketch, a report (.json), the output of a command with --json, or a file of scores.",
-        show_default=False,
-        metavar="FILE",
-    ),
+    argument("A calibration, a sketch, a report (.json), the output of a command with --json, or a file of scores.", "FILE"),
 ]
 
 EPILOG = epilog("nishimori show calibration.json", "nishimori show monday.npz --json")
@@ -63,9 +57,9 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     }
     at = file.stat()
     about = {"file": str(file), "kind": kind.removeprefix("a ").removeprefix("the ")}
-    found = readers.get(kind, _result if kind.startswith("the result of") else _nothing)(file)
+    holds = readers.get(kind, _result if kind.startswith("the result of") else _nothing)(file)
     dated = {"modified": datetime.fromtimestamp(at.st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC"), "bytes": at.st_size}
-    content = about | found | dated
+    content = about | holds | dated
     if as_json:
         print_json(content)
         return
@@ -78,14 +72,14 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
 
 def _for_people(content: Mapping[str, Any]) -> dict[str, Any]:
     """The same with errors beside their values."""
-    found = {}
+    shown = {}
     for name, value in content.items():
         if name.endswith("_se") and name.removesuffix("_se") in content:
             continue
         error = content.get(f"{name}_se")
-        known = isinstance(value, float) and isinstance(error, float)
-        found[name] = value_with_error(value, error) if known else value
-    return found
+        has_error = isinstance(value, float) and isinstance(error, float)
+        shown[name] = value_with_error(value, error) if has_error else value
+    return shown
 
 
 def _text(value: Any) -> str:
@@ -99,38 +93,38 @@ def _text(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_text(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
     return _list_text(value) if isinstance(value, list) else str(value)
 
 
 def _list_text(values: list[Any]) -> str:
     """The first and the last of many values."""
-    texts = [_text(each) for each in values]
+    texts = [_text(entry) for entry in values]
     return ", ".join(texts) if len(texts) <= _LISTED else f"{', '.join(texts[: _LISTED - 2])}, ..., {texts[-1]} ({len(texts)})"
 
 
 def _calibration(path: Path) -> dict[str, Any]:
     content = content_of(path)
     record, calibrator = Record.from_content(content, path), calibrator_in(path)
-    told = record.provenance
+    provenance = record.provenance
     return {
         "format_version": content["format_version"],
-        "method": told.method,
-        "parameters": told.params,
+        "method": provenance.method,
+        "parameters": provenance.params,
         "temperature": calibrator.temperature_,
-        "temperature_se": told.temperature_se,
+        "temperature_se": provenance.temperature_se,
         "map": record.map.kind,
-        "what_it_does": " ".join(each.strip() for each in description(calibrator)),
-        "n_samples": told.n_samples,
-        "n_classes": told.n_classes,
-        "classes": told.classes,
+        "what_it_does": " ".join(line.strip() for line in description(calibrator)),
+        "n_samples": provenance.n_samples,
+        "n_classes": provenance.n_classes,
+        "classes": provenance.classes,
         "input": record.input,
         "floor": record.floor,
-        "columns": told.columns,
-        "label_column": told.label_column,
-        "score_column": told.score_column,
-        "group_column": told.group_column,
-        "library_version": told.library_version,
+        "columns": provenance.columns,
+        "label_column": provenance.label_column,
+        "score_column": provenance.score_column,
+        "group_column": provenance.group_column,
+        "library_version": provenance.library_version,
     }
 
 
@@ -138,19 +132,19 @@ def _multilabel(path: Path) -> dict[str, Any]:
     calibrator: Any = nishimori.load(path)  # which checks it
     content = content_of(path)
     assert content["format"] == MULTILABEL_FORMAT
-    told = content["provenance"]
+    provenance = content["provenance"]
     return {
         "format_version": content["format_version"],
-        "method": told["method"],
-        "parameters": told["params"],
-        "temperature": told["temperature"],
-        "temperature_se": told["temperature_se"],
-        "n_samples": told["n_samples"],
+        "method": provenance["method"],
+        "parameters": provenance["params"],
+        "temperature": provenance["temperature"],
+        "temperature_se": provenance["temperature_se"],
+        "n_samples": provenance["n_samples"],
         "n_labels": len(calibrator.classes_),
         "labels": content["labels"],
         "input": content["input"],
         "floor": content["floor"],
-        "library_version": told["library_version"],
+        "library_version": provenance["library_version"],
     }
 
 
@@ -158,7 +152,7 @@ def _sketch(path: Path) -> dict[str, Any]:
     sums = Sketch.load(path)
     if not sums.n_samples:
         return {"n_samples": 0, "input": sums.input, "floor": sums.floor, "classes": sums.classes}
-    found = temperatures(sums)
+    matched = temperatures(sums)
     return {
         "n_samples": sums.n_samples,
         "n_parts": sums.n_parts,
@@ -166,11 +160,11 @@ def _sketch(path: Path) -> dict[str, Any]:
         "n_clusters": sums.n_clusters,
         "n_classes": sums.n_classes,
         "classes": None if sums.classes is None else list(sums.classes),
-        "accuracy": found.accuracy,
-        "temperature_ec": found.ec,
-        "temperature_ec_se": found.ec_se,
-        "temperature_ts": found.ts,
-        "temperature_ts_se": found.ts_se,
+        "accuracy": matched.accuracy,
+        "temperature_ec": matched.ec,
+        "temperature_ec_se": matched.ec_se,
+        "temperature_ts": matched.ts,
+        "temperature_ts_se": matched.ts_se,
         "temperatures": list(sums.temperatures),
         "input": sums.input,
         "floor": sums.floor,
@@ -179,9 +173,9 @@ def _sketch(path: Path) -> dict[str, Any]:
 
 def _report(path: Path) -> dict[str, Any]:
     results = nishimori.Report.from_dict(_json(path)).to_dict()
-    rows = {each["method"]: each for each in results["methods"]}
+    rows = {row["method"]: row for row in results["methods"]}
     after = rows.get(results["recommended"], {})
-    about, told = results["data"], results["provenance"]
+    about, provenance = results["data"], results["provenance"]
     return {
         "title": results["title"],
         "verdict": results["verdict"]["headline"],
@@ -192,26 +186,26 @@ def _report(path: Path) -> dict[str, Any]:
         "n_samples": about["n_measured"],
         "n_validation": about["n_validation"],
         "n_classes": about["n_classes"],
-        "files": [each["name"] for each in told["files"]],
-        "made_on": told["made_on"],
-        "library_version": told["library_version"],
+        "files": [source["name"] for source in provenance["files"]],
+        "made_on": provenance["made_on"],
+        "library_version": provenance["library_version"],
     }
 
 
 def _result(path: Path) -> dict[str, Any]:
     """What a command has printed with --json."""
     content = _json(path)
-    found = {name: content[name] for name in _OF_RESULTS if name in content and name != "file"}
+    shown = {name: content[name] for name in _OF_RESULTS if name in content and name != "file"}
     if isinstance(content.get("checks"), list):
         try:
-            found["checks"] = {str(each["name"]): each["verdict"] for each in content["checks"]}
+            shown["checks"] = {str(check["name"]): check["verdict"] for check in content["checks"]}
         except (KeyError, TypeError):
             raise FormatError(f"{path} cannot be read: its checks have no names or verdicts.") from None
     for when in ("before", "after"):
         if isinstance(content.get(when), dict):
             names = ("error", "confidence", "ece", "nll", "brier")
-            found[when] = {name: content[when][name] for name in names if content[when].get(name) is not None}
-    return found | ({"written_to": content["file"]} if "file" in content else {})
+            shown[when] = {name: content[when][name] for name in names if content[when].get(name) is not None}
+    return shown | ({"written_to": content["file"]} if "file" in content else {})
 
 
 def _scores(path: Path) -> dict[str, Any]:
@@ -224,7 +218,7 @@ def _scores(path: Path) -> dict[str, Any]:
 
 
 def _shape(array: Any) -> str:
-    return f"{' × '.join(f'{each:,}' for each in array.shape)} {array.dtype}"
+    return f"{' × '.join(f'{size:,}' for size in array.shape)} {array.dtype}"
 
 
 def _nothing(path: Path) -> dict[str, Any]:  # noqa: ARG001 - as all readers

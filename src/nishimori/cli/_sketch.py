@@ -1,80 +1,42 @@
 """``nishimori sketch`` and ``nishimori merge``: from files of rows to small files of sums."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 import nishimori
 from nishimori import Sketch
-from nishimori._files.tables.columns import Roles
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Reported
-from nishimori._rows.scores import Floor, Input, check_input, is_auto
+from nishimori._rows.scores import check_input, is_auto
 from nishimori._sketch.archive import is_sketch_file
 from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._file_kinds import SKETCH, refuse_other
-from nishimori.cli._help import DATA, FLAG, ForceOption, JsonOption, epilog
-from nishimori.cli._options import (
-    ClassesOption,
-    ClustersOption,
-    ColumnsOption,
-    DecimalOption,
-    DelimiterOption,
-    FloorToSketchOption,
-    IgnoreIndexOption,
-    IgnoreOption,
-    InputOption,
-    ScoresOption,
-    WeightsOption,
-    floor_to_fit,
-    roles_from,
-    split,
-)
+from nishimori.cli._help import DATA, ForceOption, JsonOption, argument, epilog, flag, option
+from nishimori.cli._options import DataOptions, DataToSketch, split
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError, MergeError
 
-Rows = Annotated[
+RowFiles = Annotated[
     list[Path],
-    typer.Argument(
-        help="Files of arrays (.npz .pt .safetensors) or tables (.csv .tsv .jsonl .parquet .feather), folders of "
+    argument(
+        "Files of arrays (.npz .pt .safetensors) or tables (.csv .tsv .jsonl .parquet .feather), folders of "
         "tables, patterns, or two .npy files: scores, labels.",
-        show_default=False,
-        metavar="FILES",
+        "FILES",
     ),
 ]
-LabelsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--labels",
-        "-l",
-        help="Name of the array or column of labels; labels by default.",
-        show_default=False,
-        metavar="NAME",
-        rich_help_panel=DATA,
-    ),
-]
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Where to write the sketch, a .npz file.", metavar="FILE")]
-
+OutputOption = Annotated[Path, option("Where to write the sketch, a .npz file.", "FILE", "--output", "-o")]
 AllowRepeatedOption = Annotated[
     bool,
-    typer.Option(
-        "--allow-repeated",
-        help="Add a part even if it is in already: different samples may have the same sums.",
-        metavar=FLAG,
-        rich_help_panel=DATA,
-    ),
+    flag("Add a part even if it is in already: different samples may have the same sums.", "--allow-repeated", panel=DATA),
 ]
-
 TemperaturesOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Lowest and highest temperature that a fit can find, such as 0.01,100.", show_default="1/22,22", metavar="LOW,HIGH"
-    ),
+    str | None, option("Lowest and highest temperature that a fit can find, such as 0.01,100.", "LOW,HIGH", shows="1/22,22")
 ]
 
 EPILOG = epilog(
@@ -93,52 +55,39 @@ _WHAT_THEY_ARE = (
 
 
 def sketch(
-    files: Rows,
+    files: RowFiles,
     output: OutputOption,
     temperatures: TemperaturesOption = None,
-    input: InputOption = None,
-    floor: FloorToSketchOption = None,
-    scores_name: ScoresOption = None,
-    labels: LabelsOption = None,
-    classes: ClassesOption = None,
-    weights: WeightsOption = None,
-    ignore_index: IgnoreIndexOption = None,
-    clusters: ClustersOption = None,
-    columns: ColumnsOption = None,
-    ignore: IgnoreOption = None,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = ".",
+    *,
+    data: DataToSketch,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """Sum up rows in a small file, which fit, eval, gate and merge read."""
-    known = None if classes is None else split(classes)
-    used = floor_to_fit(floor)
-    check_input(input, used, fits=True)
-    if is_auto(used) and input == "probabilities":
+    floor = data.floor_to_fit
+    check_input(data.input, floor, fits=True)
+    if is_auto(floor) and data.input == "probabilities":
         raise InputError(
             "floor",
             "be a number or none for a sketch of probabilities",
             got="auto: sums are made once, for one floor",
             remedy="Choose it on some of the rows: nishimori fit --input probabilities shows the floor that it has chosen.",
         )
-    made = _empty(temperatures, input, known, used)
+    sums = _empty(temperatures, data)
     files = _files.find_files(files)
     _files.check_inputs(files)
     _check_output(output, files, overwrite=force)
-    about = (columns, ignore, (delimiter, decimal), known)
-    roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, ignore_index=ignore_index)
-    with collect_warnings() as told, show_progress(None) as report:
+    with collect_warnings() as warned, show_progress(None) as report:
         for group in _groups(files):
-            _add(made, group, roles, report)
-            made._end_part()  # each file is one, so that its own sketch is noticed later
-        made.check_range("scores", remedy=_WHAT_THEY_ARE)
-    made.save(output, overwrite=force)
-    _show(made, output, told, as_json=as_json)
+            _add(sums, group, data, report)
+            sums._end_part()  # each file is one, so that its own sketch is noticed later
+        sums.check_range("scores", remedy=_WHAT_THEY_ARE)
+    sums.save(output, overwrite=force)
+    _show(sums, output, warned, as_json=as_json)
 
 
 def merge(
-    files: Annotated[list[Path], typer.Argument(help="The sketches to add.", show_default=False, metavar="FILES")],
+    files: Annotated[list[Path], argument("The sketches to add.", "FILES")],
     output: OutputOption,
     allow_repeated: AllowRepeatedOption = False,
     as_json: JsonOption = False,
@@ -168,7 +117,7 @@ def merge(
 def _refuse_repeated(path: Path, more: Sketch, sources: dict[bytes, Path]) -> None:
     """Refuse a file with a part that another one has brought; ``sources`` tell which, and get the new parts."""
     ids = dict.fromkeys(more._end_part().ids)
-    earlier = [sources[each] for each in ids if each in sources]
+    earlier = [sources[part] for part in ids if part in sources]
     if earlier:
         names, number = ", ".join(map(str, dict.fromkeys(earlier))), more.n_parts
         which = "its only part is" if number == 1 else f"{len(earlier)} of its {number} parts are"
@@ -179,15 +128,15 @@ def _refuse_repeated(path: Path, more: Sketch, sources: dict[bytes, Path]) -> No
     sources.update(dict.fromkeys(ids, path))
 
 
-def _empty(temperatures: str | None, input: Input | None, classes: list[str] | None, floor: Floor) -> Sketch:
-    kept: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
+def _empty(temperatures: str | None, data: DataOptions) -> Sketch:
+    options: dict[str, Any] = {"input": data.input, "classes": data.classes, "floor": data.floor_to_fit}
     if temperatures is None:
-        return Sketch(**kept)
+        return Sketch(**options)
     try:
-        wanted: Any = tuple(float(part) for part in split(temperatures))
+        limits: Any = tuple(float(part) for part in split(temperatures))
     except ValueError:
-        wanted = temperatures
-    return Sketch(temperatures=wanted, **kept)
+        limits = temperatures
+    return Sketch(temperatures=limits, **options)
 
 
 def _check_output(output: Path, files: Sequence[Path], *, overwrite: bool) -> None:
@@ -209,37 +158,37 @@ def _groups(files: Sequence[Path]) -> list[list[Path]]:
     return [[path] for path in files]
 
 
-def _add(made: Sketch, files: Sequence[Path], roles: Roles, report: Report) -> None:
+def _add(sums: Sketch, files: Sequence[Path], data: DataOptions, report: Report) -> None:
     """Add the rows of a file; errors name it."""
-    rows = _files.open_files(files, roles, floor=made.floor, notes_columns=False, guard="defer")
+    rows = _files.open_files(files, replace(data, floor=sums.floor), notes_columns=False, guard="defer")
     try:
         if rows.clusters is not None:  # all rows of a cluster are summed together, wherever they are
-            labels = rows.labels if made.classes is None else class_labels(made.classes)[rows.labels]
-            made.update(np.asarray(rows.stored), labels, rows.weights, rows.clusters.codes)
+            labels = rows.labels if sums.classes is None else class_labels(sums.classes)[rows.labels]
+            sums.update(np.asarray(rows.stored), labels, rows.weights, rows.clusters.codes)
             return
-        made.update(Reported(rows, f"Reading {files[0].name}", report))
+        sums.update(Reported(rows, f"Reading {files[0].name}", report))
     except InputError as error:
         argument = "scores" if error.argument == "logits" else error.argument
         raise (error if error.where else rows.place(error.changed(argument=argument))) from None
 
 
-def _show(made: Sketch, output: Path, told: list[str], *, as_json: bool) -> None:
-    low, high = made.temperatures
+def _show(sums: Sketch, output: Path, warned: list[str], *, as_json: bool) -> None:
+    low, high = sums.temperatures
     if as_json:
         print_json(
             {
-                "n_samples": made.n_samples,
-                "n_parts": made.n_parts,
-                "n_classes": made.n_classes if made.n_samples else None,
+                "n_samples": sums.n_samples,
+                "n_parts": sums.n_parts,
+                "n_classes": sums.n_classes if sums.n_samples else None,
                 "temperatures": [low, high],
-                "input": made.input,
-                "floor": made.floor,
-                "classes": made.classes,
+                "input": sums.input,
+                "floor": sums.floor,
+                "classes": sums.classes,
                 "file": str(output),
                 "library_version": nishimori.__version__,
-                "warnings": told,
+                "warnings": warned,
             }
         )
     else:
-        print_text(f"{made.n_samples} samples, T from {low:.3g} to {high:.3g}")
+        print_text(f"{sums.n_samples} samples, T from {low:.3g} to {high:.3g}")
     note(f"Wrote {output}")

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for checks that say no, 4 for checks that cannot be
 judged, and 128 + the number of the signal that ended the program: 129 SIGHUP, 130 SIGINT (Ctrl-C), 143 SIGTERM, and 141 if
-nobody reads the output any more.
+the reader of the output has ended.
 """
 
 import json
@@ -65,38 +65,38 @@ _quiet: ContextVar[bool] = ContextVar("_quiet", default=False)
 
 
 def note(text: str) -> None:
-    """A line about what happened, unless --quiet was typed."""
+    """Print a line about what happened, unless --quiet was typed."""
     if not _quiet.get():
         print_line(text)
 
 
 @contextmanager
-def saying_less(*, quiet: bool, fail_on_warning: bool) -> Iterator[None]:
-    """What --quiet and --fail-on-warning do to a command: neither notes nor progress; code 3 if it has shown a warning."""
+def output_options(*, quiet: bool, fail_on_warning: bool) -> Iterator[None]:
+    """Apply --quiet, neither notes nor progress, and --fail-on-warning, code 3 after a warning, to a command."""
     with ExitStack() as stack:
         if quiet:
             stack.callback(_quiet.reset, _quiet.set(True))
             stack.enter_context(hide_progress())
-        told = stack.enter_context(collect_warnings())
+        warned = stack.enter_context(collect_warnings())
         yield
-    if fail_on_warning and told:
+    if fail_on_warning and warned:
         sys.exit(3)
 
 
 def note_columns(columns: Sequence[str] | None) -> None:
-    """A line about the columns that were taken as scores, where there is one per class."""
+    """Print a line about the columns that were taken as scores, where there is one per class."""
     if columns is not None:
         names = ", ".join(columns) if len(columns) <= _NAMES else f"{columns[0]} to {columns[-1]}"
         note(f"Scores are the {len(columns)} columns {names}")
 
 
 def print_text(text: str) -> None:
-    """A line of the result; where the terminal is narrower, what follows its first line is indented."""
+    """Print a line of the result; where the terminal is narrower, what follows its first line is indented."""
     _print(_console(), Text("\n".join(_lines(text, _width(), indent="  "))))
 
 
 def print_version() -> None:
-    """The version, and which kernel computes."""
+    """Print the version, and which kernel computes."""
     from nishimori._kernels import native  # noqa: PLC0415 - NumPy
 
     print_text(f"{nishimori.__version__} ({native.description()})")
@@ -105,7 +105,7 @@ def print_version() -> None:
 def _lines(text: str, width: float, *, indent: str = "") -> list[str]:
     """Lines that are not wider, unless a word is: broken between words, but not at the signs in "T = 1.5 ± 0.1"."""
     parts = re.split(f"({BREAKS.pattern})", _shown(text))  # every other one is where a line can be broken
-    joined = "".join(each if place % 2 else each.replace(" ", "\N{NO-BREAK SPACE}") for place, each in enumerate(parts))
+    joined = "".join(part if place % 2 else part.replace(" ", "\N{NO-BREAK SPACE}") for place, part in enumerate(parts))
     words_stay = {"break_long_words": False, "break_on_hyphens": False}
     lines = textwrap.wrap(joined, width, subsequent_indent=indent, **words_stay)  # type: ignore[arg-type]
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
@@ -117,7 +117,7 @@ def _shown(text: str) -> str:
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """The result for machines."""
+    """Print the result for machines."""
     with _writing_results():
         sys.stdout.write(json_text(content) + "\n")
 
@@ -160,31 +160,32 @@ def _flush_or_abandon() -> None:
 def _finite(value: Any) -> Any:
     """A value with lists in place of arrays, and None in place of numbers that are not finite."""
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _finite(entry) for name, entry in value.items()}
     if hasattr(value, "tolist"):  # NumPy's arrays and numbers
         return _finite(value.tolist())
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [_finite(entry) for entry in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def as_row(card: "Scorecard") -> dict[str, float | None]:
     """A row of the table, and the standard errors of its numbers."""
-    shown = {name: each for name, each in card.estimates.items() if each.metric.in_tables}
-    values: dict[str, float | None] = {"temperature": card.temperature} | {name: each.value for name, each in shown.items()}
-    return values | {f"{name}_se": each.se for name, each in shown.items()}
+    shown = {name: estimate for name, estimate in card.estimates.items() if estimate.metric.in_tables}
+    row: dict[str, float | None] = {"temperature": card.temperature}
+    row |= {name: estimate.value for name, estimate in shown.items()}
+    return row | {f"{name}_se": estimate.se for name, estimate in shown.items()}
 
 
 def print_table(
     rows: Mapping[str, Mapping[str, float | None]], metrics: "Sequence[Metric] | None" = None, title: str | None = None
 ) -> None:
-    """The result for people: one row for each temperature, and one below it for standard errors, where some are known."""
+    """Print the result for people: one row for each temperature, and one below it for standard errors, where some are known."""
     from nishimori._evaluation.metrics.table import default_metrics, in_tables  # noqa: PLC0415 - NumPy
 
     shown = in_tables(default_metrics() if metrics is None else metrics)
-    shown = [each for each in shown if any(each.label in row for row in rows.values())]
-    percent = {each.label for each in shown if each.in_percent}
-    headers = {"temperature": "T"} | {each.label: each.shown for each in shown}
+    shown = [metric for metric in shown if any(metric.label in row for row in rows.values())]
+    percent = {metric.label for metric in shown if metric.in_percent}
+    headers = {"temperature": "T"} | {metric.label: metric.shown for metric in shown}
     cells = []
     for name, row in rows.items():
         pairs = [_pair(row.get(key), row.get(f"{key}_se"), percent=key in percent) for key in headers]
@@ -207,7 +208,7 @@ def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[s
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
-    """Any table: a column for each key that has a value somewhere; numbers to six digits."""
+    """Print any table: a column for each key that has a value somewhere; numbers to six digits."""
     shown = [name for name in max(rows, key=len) if any(row.get(name) is not None for row in rows)]
     numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in shown]
     cells = [[_cell(row.get(name)) for name in shown] for row in rows]
@@ -221,14 +222,14 @@ def _cell(value: Any) -> str:
 
 
 def print_tabular(table: Tabular) -> None:
-    """A table of results with their errors and an empty line after it; continued below itself on a narrow terminal."""
+    """Print a table of results with their errors and an empty line after it; continued below itself on a narrow terminal."""
     shown = Tabular(list(map(_shown, table.headers)), [list(map(_shown, row)) for row in table.rows])
     print_lines(shown.text(_width()))
     _print(_console(), Text())
 
 
 def print_lines(text: str) -> None:
-    """Lines of the result as they are, however long they are."""
+    """Print lines of the result as they are, however long they are."""
     _print(_console(), Text("\n".join(map(_shown, text.splitlines()))))
 
 
@@ -246,7 +247,7 @@ _STYLES = {
 def _print_cells(
     headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], title: str | None, title_style: str = ""
 ) -> None:
-    """A table, or one line per cell where the terminal is so narrow that the table would cut a number or a word."""
+    """Print a table, or one line per cell where the terminal is so narrow that the table would cut a number or a word."""
     headers, rows = list(map(_shown, headers)), [list(map(_shown, row)) for row in rows]
     table = Table()
     for header, is_number, *column in zip(headers, numeric, *rows, strict=True):
@@ -265,7 +266,7 @@ def _print_cells(
 
 
 def _print_listed(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table as one line per cell."""
+    """Print a table as one line per cell."""
     console, start = _console(), max(map(len, headers)) + 2
     for number, row in enumerate(rows):
         if number:
@@ -362,16 +363,16 @@ def _brief(text: str) -> str:
 
 @contextmanager
 def collect_warnings() -> Iterator[list[str]]:
-    """The texts of the warnings that the block shows; that rows are the same comes first."""
-    told: list[str] = []
+    """Collect the texts of the warnings that the block shows; that rows are the same comes first."""
+    texts: list[str] = []
     shown: Any = warnings.showwarning
 
     def show(message: Warning | str, *rest: Any, **more: Any) -> None:
-        told.insert(0 if isinstance(message, SameRowsWarning) else len(told), _in_one_line(message))
+        texts.insert(0 if isinstance(message, SameRowsWarning) else len(texts), _in_one_line(message))
         shown(message, *rest, **more)
 
     warnings.showwarning = show
     try:
-        yield told
+        yield texts
     finally:
         warnings.showwarning = shown

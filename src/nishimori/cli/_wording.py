@@ -3,10 +3,9 @@
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from nishimori.errors import A_NAME, NAMES, Writer, in_python
+from nishimori.errors import A_NAME, NAMES, in_python
 
 # Options whose names are not those of their arguments; a value is added to those that take one.
 _NAMES = {
@@ -30,40 +29,35 @@ _IN_FILES = {"X": "the file", "y": "the labels", "scores": "the scores", "labels
 _ELSEWHERE = {"--temperatures"}
 
 
-def in_shell(options: Callable[[], set[str]]) -> Writer:
-    """How arguments are written where a command runs that has these options."""
-    return partial(_option, options)
-
-
-def _option(options: Callable[[], set[str]], name: str, *value: Any) -> str:
-    """An argument as an option, with a value if one is given; as in Python if the command does not have it."""
+def option_text(options: Callable[[], set[str]], name: str, *value: Any) -> str:
+    """An argument as an option, with a value if there is one; as in Python if the command does not have it in ``options``."""
     if name in _IN_FILES and not value:
         return _IN_FILES[name]
-    known = options()
-    if name in _PARAMETERS and "--param" in known:
+    typed = options()
+    if name in _PARAMETERS and "--param" in typed:
         return f"--param {name}" if not value else f"--param {name}={_json(value[0])}"
-    found = _NAMES.get(name, f"--{name.replace('_', '-')}")
+    option = _NAMES.get(name, f"--{name.replace('_', '-')}")
     if name == "columns" and value and (value[0] is A_NAME or isinstance(value[0], str)):
-        found = "--scores"  # the option for one name
-    if found not in known | _ELSEWHERE:
+        option = "--scores"  # the option for one name
+    if option not in typed | _ELSEWHERE:
         return in_python(name, *value)
-    return found if not value or value[0] is True or value[0] is A_NAME else _option_with_value(found, value[0])
+    return option if not value or value[0] is True or value[0] is A_NAME else _option_with_value(option, value[0])
 
 
-def _option_with_value(found: str, value: Any) -> str:
+def _option_with_value(option: str, value: Any) -> str:
     """An option with its value as it is typed."""
     if isinstance(value, Mapping):
-        return " ".join(f"{found} {name}={each}" for name, each in value.items())
-    if found in ("--delimiter", "--decimal"):
-        return f"{found} tab" if value == "\t" else f"{found} '{value}'"
+        return " ".join(f"{option} {name}={entry}" for name, entry in value.items())
+    if option in ("--delimiter", "--decimal"):
+        return f"{option} tab" if value == "\t" else f"{option} '{value}'"
     if value is NAMES:
-        return f"{found} NAME,NAME"
+        return f"{option} NAME,NAME"
     if not isinstance(value, Sequence) or isinstance(value, str):
-        return f"{found} {shlex.quote(str(value))}"
-    names = [f"{each:g}" if isinstance(each, float) else str(each) for each in value]
+        return f"{option} {shlex.quote(str(value))}"
+    names = [f"{entry:g}" if isinstance(entry, float) else str(entry) for entry in value]
     if any("," in name or name != " ".join(name.split()) for name in names):  # which would be read as other names
-        return f"{found} with new names: a comma separates names, so rename the columns"
-    return f"{found} {shlex.quote(','.join(names))}"
+        return f"{option} with new names: a comma separates names, so rename the columns"
+    return f"{option} {shlex.quote(','.join(names))}"
 
 
 def _json(value: Any) -> str:

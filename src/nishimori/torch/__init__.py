@@ -15,7 +15,6 @@ from nishimori.torch._calibrated import Calibrated  # noqa: E402
 from nishimori.torch._collect import Collected, collect  # noqa: E402
 from nishimori.torch._fold import fold_temperature  # noqa: E402
 from nishimori.torch._onnx import to_onnx  # noqa: E402
-from nishimori.torch._ranks import across_ranks  # noqa: E402
-from nishimori.torch._reduced import reduced  # noqa: E402
+from nishimori.torch._ranks import across_ranks, reduced  # noqa: E402
 
 __all__ = ["Calibrated", "Collected", "across_ranks", "calibrate", "collect", "fold_temperature", "reduced", "to_onnx"]

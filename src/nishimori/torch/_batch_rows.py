@@ -77,7 +77,7 @@ class BatchRows:
         if len(index) < len(array):
             array = array[torch.from_numpy(index).to(array.device)]
         scores = replace(self.scores, array=array.to("cpu", copy=True), leading=())
-        groups, clusters = (None if each is None else each[index] for each in (self.groups, self.clusters))
+        groups, clusters = (None if names is None else names[index] for names in (self.groups, self.clusters))
         return BatchRows(self.number, scores, self.labels[index], self.weights[index], groups, clusters)
 
     @contextmanager
@@ -138,8 +138,8 @@ def _n_columns(shape: tuple[int, ...]) -> int:
 def _labels_of(target: Any, logits: Tensor, number: int) -> Tensor:
     """Labels of the shape of the logits before the classes."""
     try:
-        found = target if isinstance(target, Tensor) else torch.as_tensor(target, device="cpu")
-        found = found.float() if found.dtype == torch.bfloat16 else found  # which NumPy does not have
+        labels = target if isinstance(target, Tensor) else torch.as_tensor(target, device="cpu")
+        labels = labels.float() if labels.dtype == torch.bfloat16 else labels  # which NumPy does not have
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
             "The labels of each batch",
@@ -147,31 +147,33 @@ def _labels_of(target: Any, logits: Tensor, number: int) -> Tensor:
             got=f"a {type(target).__name__} that is not numeric in batch {number}",
             remedy="Make the loader yield a tensor of integers from 0 to n_classes - 1.",
         ) from None
-    shape, given = tuple(found.shape), tuple(logits.shape)
-    wanted = given[:-1] if logits.ndim > 1 else given
-    if shape == wanted or (is_unit(logits) and shape == given):  # the latter as `BCEWithLogitsLoss` requires for one unit
-        return found.detach()
-    return _refuse_shape(found, wanted, given, number)
+    shape, logits_shape = tuple(labels.shape), tuple(logits.shape)
+    wanted = logits_shape[:-1] if logits.ndim > 1 else logits_shape
+    if shape == wanted or (is_unit(logits) and shape == logits_shape):  # the latter as `BCEWithLogitsLoss` requires it
+        return labels.detach()
+    return _refuse_shape(labels, wanted, logits_shape, number)
 
 
-def _refuse_shape(found: Tensor, wanted: tuple[int, ...], given: tuple[int, ...], number: int) -> Tensor:
+def _refuse_shape(labels: Tensor, wanted: tuple[int, ...], logits_shape: tuple[int, ...], number: int) -> Tensor:
     """Refuse labels of another shape than the logits have before the classes."""
-    shape, n_rows = tuple(found.shape), wanted[0]
+    shape, n_rows = tuple(labels.shape), wanted[0]
     remedy = f"Check that the model returns one row per sample: it returned {n_rows}."
     if len(wanted) > 1:
-        remedy = f"The logits have shape {given}, with the classes last. Make the loader yield one label for each position."
-        if shape == (*given[:1], *given[2:]):
-            remedy = f"If the classes are in dimension 1 of the logits {given}, pass `class_axis=1`."
+        remedy = (
+            f"The logits have shape {logits_shape}, with the classes last. Make the loader yield one label for each position."
+        )
+        if shape == (*logits_shape[:1], *logits_shape[2:]):
+            remedy = f"If the classes are in dimension 1 of the logits {logits_shape}, pass `class_axis=1`."
     elif shape == (n_rows, 1):
         remedy = "Make the loader yield `labels.flatten()`."
-    elif found.ndim == 2 and shape[0] == n_rows:
+    elif labels.ndim == 2 and shape[0] == n_rows:
         remedy = (
             "Make the loader yield one class index per sample. For labels that do not exclude each other use "
             "nishimori.MultilabelCalibrator."
         )
-        if ((found != 0).sum(dim=1) == 1).all():
+        if ((labels != 0).sum(dim=1) == 1).all():
             remedy = "They are one-hot: make the loader yield `labels.argmax(dim=1)`."
-    elif found.ndim == 0:
+    elif labels.ndim == 0:
         remedy = "The loader seems to yield single samples: pass it a `batch_size`."
     raise InputError("The labels of each batch", f"have shape {wanted}", got=f"{shape} in batch {number}", remedy=remedy)
 
@@ -179,22 +181,22 @@ def _refuse_shape(found: Tensor, wanted: tuple[int, ...], given: tuple[int, ...]
 def _names_of(names: Any, scores: Scores, what: str, number: int) -> HostArray:
     """The group or the cluster of each row of a batch, on the CPU."""
     try:
-        given = names.detach().cpu().numpy() if isinstance(names, Tensor) else np.asarray(names)
-        found = scores.per_row(given)
+        values = names.detach().cpu().numpy() if isinstance(names, Tensor) else np.asarray(names)
+        per_row = scores.per_row(values)
     except (TypeError, ValueError):  # rows of different lengths, a dtype that NumPy does not have
-        found = np.empty(0)
-    if found.shape != (scores.n_samples,):
+        per_row = np.empty(0)
+    if per_row.shape != (scores.n_samples,):
         wanted = f"be a flat list or tensor of {scores.n_samples} names or numbers, one per row of the logits"
         if scores.leading:
             wanted = f"have shape {scores.leading[:1]}, one name or number per sequence, or {scores.leading}, one per label"
         raise InputError(f"The {what} of each batch", wanted, got=f"{structure(names)} in batch {number}")
     try:
         encode_values(
-            names if isinstance(names, list | tuple) and not scores.leading else found, len(found), what.removesuffix("s")
+            names if isinstance(names, list | tuple) and not scores.leading else per_row, len(per_row), what.removesuffix("s")
         )
     except InputError as error:
         raise in_batch(number, error) from None
-    return np.array(found)
+    return np.array(per_row)
 
 
 def join_names(parts: list[HostArray]) -> HostArray | None:

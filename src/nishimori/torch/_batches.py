@@ -98,10 +98,10 @@ class Rule(NamedTuple):
     def apply(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
         """The logits that ``model`` returns for batch ``number``, classes last, with labels and groups as they came."""
         if self.forward is None:
-            found = self._usual(model, batch, number, device)
+            output = self._usual(model, batch, number, device)
         else:
-            found = self._call_forward(self.forward, model, batch, number, device)
-        return found._replace(logits=classes_last(found.logits, self.class_axis))
+            output = self._call_forward(self.forward, model, batch, number, device)
+        return output._replace(logits=classes_last(output.logits, self.class_axis))
 
     def _usual(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
         inputs, target, clusters = _split(batch, self.labels, self.clusters, number)
@@ -123,7 +123,7 @@ class Rule(NamedTuple):
         return Returned(logits_of(output, remedy), target, None, clusters)
 
     def warn_if_unshifted(self, batch: Any, labels: Any) -> None:
-        """Warn if the labels of tokens are the tokens themselves, as for causal language models, and nobody shifts them."""
+        """Warn if the labels of tokens are the tokens themselves, as for causal language models, and are not shifted."""
         if self.labelling.shift_labels or not isinstance(labels, Tensor) or labels.ndim < 2:
             return
         for name, tokens in self._inputs(batch):
@@ -140,8 +140,8 @@ class Rule(NamedTuple):
         if self.forward is not None:
             return [("input_ids", batch["input_ids"])] if isinstance(batch, Mapping) and "input_ids" in batch else []
         if isinstance(batch, Mapping):
-            return [(key, each) for key, each in batch.items() if key not in self._taken]
-        return [(f"batch[{i}]", each) for i, each in enumerate(batch[:-1])]
+            return [(key, field) for key, field in batch.items() if key not in self._taken]
+        return [(f"batch[{i}]", field) for i, field in enumerate(batch[:-1])]
 
     @property
     def _taken(self) -> tuple[str | None, ...]:
@@ -166,9 +166,9 @@ class Rule(NamedTuple):
                 remedy=f"The batch is {structure(batch)}.",
             ) from error
         if isinstance(returned, Mapping) and {"logits", LABELS} <= set(returned) <= set(Returned._fields):
-            found = Returned(**returned)
+            fields = Returned(**returned)
         elif isinstance(returned, tuple | list) and len(returned) == parts:
-            found = Returned(*returned)
+            fields = Returned(*returned)
         else:
             raise InputError(
                 "forward",
@@ -176,20 +176,20 @@ class Rule(NamedTuple):
                 got=f"{description(returned)} in batch {number}",
                 remedy=_remedy(returned, parts),
             )
-        if self.needs_groups and found.groups is None:
+        if self.needs_groups and fields.groups is None:
             raise InputError(
                 "forward", f"return the {wanted} of each batch", got=f"{description(returned)} without groups in batch {number}"
             )
-        return found._replace(logits=logits_of(found.logits, "Return the tensor of logits first.", who="forward"))
+        return fields._replace(logits=logits_of(fields.logits, "Return the tensor of logits first.", who="forward"))
 
 
 def _are_tokens(labels: Tensor, tokens: Any, ignored: int | None) -> bool:
     """Whether the labels that count are equal to the tokens at their positions, and are enough to tell."""
     if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.shape != labels.shape:
         return False
-    given = labels.detach().cpu()
-    counted = torch.ones_like(given, dtype=torch.bool) if ignored is None else given != ignored
-    some = given[counted]
+    values = labels.detach().cpu()
+    counted = torch.ones_like(values, dtype=torch.bool) if ignored is None else values != ignored
+    some = values[counted]
     if len(some) < _POSITIONS or not torch.equal(some, tokens.detach().cpu()[counted].to(some.dtype)):
         return False
     return len(set(some.tolist())) >= _VALUES

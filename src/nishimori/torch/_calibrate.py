@@ -1,6 +1,6 @@
 """`calibrate`: a network, calibrated from a validation loader by any method."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,14 @@ import nishimori
 from nishimori._fit.search import match
 from nishimori._fit.temperatures import Temperatures, temperatures_of
 from nishimori._rows.labels import Labelling
-from nishimori._rows.rows import Rows
-from nishimori._sketch.sketch import Sketch
 from nishimori._sums.observables import BUILT_IN
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._exchange import Exchange
-from nishimori.torch._memory import INSTEAD, KEEP_UP_TO, Memory, guard_for
+from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, LoaderReading
+from nishimori.torch._memory import INSTEAD, KEEP_UP_TO, FitData, Memory, guard_for
 from nishimori.torch._ranks import joint, ranks_in
-from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX, LoaderReading
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -74,7 +72,7 @@ def calibrate(
     -------
     Calibrated
         With the network as ``model``, its ``map`` and ``temperature``, the fitted ``calibrator``, and both temperatures and the
-        accuracy in ``found``. If no temperature fits, a `NoTemperatureError` says why.
+        accuracy in ``temperatures``. If no temperature fits, a `NoTemperatureError` says why.
 
     Examples
     --------
@@ -87,70 +85,39 @@ def calibrate(
     >>> print(calibrate(torch.nn.Identity(), (torch.tensor(x), torch.tensor(y))).extra_repr())
     temperature=1.979, method='adaptive'
     """
-    axis = model.class_axis if class_axis == -1 and isinstance(model, Calibrated) else class_axis
-    rule = Rule(labels, forward, clusters=clusters, class_axis=axis)
-    asked = partial(_check_arguments, method, rule, ignore_index, shift_labels, keep_up_to, reread)
-    return _calibrate_network(model, loader, asked, device, progress, across_ranks)
-
-
-def _check_arguments(
-    method: "str | Calibrator",
-    rule: Rule,
-    ignore_index: int | None,
-    shift_labels: bool,
-    keep_up_to: float,
-    reread: bool,
-) -> "tuple[Calibrator, Rule, Memory]":
-    """The arguments of `calibrate`, checked."""
-    chosen, labelling = _new_calibrator(method), Labelling(ignore_index, shift_labels)
-    return chosen, rule._replace(needs_groups=_needs_groups(chosen), labelling=labelling), Memory(keep_up_to, reread)
-
-
-def _calibrate_network(
-    model: nn.Module,
-    loader: Iterable[Any],
-    asked: "Callable[[], tuple[Calibrator, Rule, Memory]]",
-    device: torch.device | str | None,
-    progress: bool | None,
-    across_ranks: "bool | dist.ProcessGroup",
-) -> Calibrated:
-    """``asked`` makes what the caller asked for; where something is wrong with it on one rank, all ranks say so."""
     network = model.model if isinstance(model, Calibrated) else model
+    axis = model.class_axis if class_axis == -1 and isinstance(model, Calibrated) else class_axis
+
+    def check_arguments() -> "tuple[Calibrator, Rule, Memory]":
+        chosen, labelling = _new_calibrator(method), Labelling(ignore_index, shift_labels)
+        return chosen, Rule(labels, forward, _needs_groups(chosen), clusters, labelling, axis), Memory(keep_up_to, reread)
+
     reading = partial(LoaderReading, network, loader, device=device, warns_of_dropout=True)
     if across_ranks is False:
-        chosen, rule, memory = asked()
+        chosen, rule, memory = check_arguments()
         data = memory.data(reading(rule), chosen, progress)
     else:
         ranks = ranks_in(across_ranks)
-        chosen, rule, memory = ranks.here(asked)
-        label = rule.labelling
-        own = f"{chosen!r}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}, class_axis={rule.class_axis}"
-        _refuse_other_calls(ranks, own)
+        chosen, rule, memory = ranks.own_value(check_arguments)  # what is wrong with them on one rank, all ranks say
+        _refuse_other_calls(ranks, chosen, rule)
         guard = guard_for(chosen)
         data = joint(ranks, network, lambda: memory.read(reading(rule), chosen, progress, guard and "defer"), guard)
-        if isinstance(data, Sketch):
-            data.check_range(remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
-    try:
-        fitted, found = _fit(chosen, data)
-    except (InputError, NotConvergedError) as error:
-        if isinstance(data, Sketch) and data.n_clusters != 1:  # one cluster is refused in every other way too
-            if isinstance(error, InputError):
-                raise error.changed(remedy=f"{error.remedy} {INSTEAD}".strip()) from None
-            raise NotConvergedError(f"{error} {INSTEAD}") from None
-        raise
+    fitted, temperatures = _fit(chosen, data)
     calibrated = Calibrated(network, fitted, class_axis=rule.class_axis)
-    calibrated.found = found
-    calibrated.sketch = data if isinstance(data, Sketch) else None
+    calibrated.temperatures = temperatures
+    calibrated.sketch = data.sketch
     return calibrated
 
 
-def _refuse_other_calls(ranks: Exchange, own: str) -> None:
+def _refuse_other_calls(ranks: Exchange, chosen: "Calibrator", rule: Rule) -> None:
     """Refuse another method, or other labels to ignore, on another rank: EC and TS, say, need the same sums."""
-    said = list(ranks.values(lambda: own))
-    other = next((rank for rank, each in enumerate(said) if each != said[0]), None)
+    label = rule.labelling
+    own = f"{chosen!r}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}, class_axis={rule.class_axis}"
+    calls = list(ranks.values(lambda: own))
+    other = next((rank for rank, call in enumerate(calls) if call != calls[0]), None)
     if other is not None:
         raise InputError(
-            "All ranks", "call `calibrate` with the same arguments", got=f"{said[0]} on rank 0; {said[other]} on rank {other}"
+            "All ranks", "call `calibrate` with the same arguments", got=f"{calls[0]} on rank 0; {calls[other]} on rank {other}"
         )
 
 
@@ -181,7 +148,23 @@ def _needs_groups(chosen: "Calibrator") -> bool:
     return getattr(getattr(chosen, "calibrator", chosen), "by", None) == "groups"  # or the one that it finishes
 
 
-def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
+def _fit(chosen: "Calibrator", data: FitData) -> "tuple[Calibrator, Temperatures]":
+    """``chosen``, fitted, and the temperatures of EC and TS; where a sketch is not enough, the error says what to do."""
+    sketch = data.sketch
+    if sketch is None:
+        return _fit_to(data.rows, chosen)
+    sketch.check_range(remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
+    try:
+        return _fit_to(sketch, chosen)
+    except (InputError, NotConvergedError) as error:
+        if sketch.n_clusters == 1:  # which is refused in every other way too
+            raise
+        if isinstance(error, InputError):
+            raise error.changed(remedy=f"{error.remedy} {INSTEAD}".strip()) from None
+        raise NotConvergedError(f"{error} {INSTEAD}") from None
+
+
+def _fit_to(data: Any, chosen: "Calibrator") -> "tuple[Calibrator, Temperatures]":
     """``chosen``, fitted, and the temperatures of EC and TS, which share its passes where they can."""
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415
     from nishimori._fit.adaptive import match_both  # noqa: PLC0415

@@ -18,8 +18,15 @@ from nishimori.errors import InputError, InputWarning
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
-from nishimori.torch._change import change_of
-from nishimori.torch._fold import check_alone, check_calibrated_once, fold_into, folded_copy, register, tell_others
+from nishimori.torch._fold import (
+    change_of,
+    check_alone,
+    check_calibrated_once,
+    fold_into,
+    folded_copy,
+    mark_folded,
+    register,
+)
 from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._logits import (
     check_axis,
@@ -69,7 +76,7 @@ def _with_groups(wrapper: Any, of_model: inspect.Signature) -> inspect.Signature
     if not getattr(wrapper, "needs_groups", False):
         return of_model
     own = inspect.Parameter("groups", inspect.Parameter.KEYWORD_ONLY)
-    before = [each for each in of_model.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    before = [parameter for parameter in of_model.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
     return of_model.replace(parameters=[*before, own, *list(of_model.parameters.values())[len(before) :]])
 
 
@@ -126,7 +133,7 @@ class Calibrated(ExactBuffers):
         As passed. It is part of the state dict if it is not -1.
     method : str
         How the map was chosen; "fixed" if it was passed or loaded.
-    found : Temperatures or None
+    temperatures : Temperatures or None
         What `calibrate` measured: both temperatures, accuracy, number of samples. Not part of the state dict; None after
         loading one.
     calibrator : Calibrator or None
@@ -181,7 +188,7 @@ class Calibrated(ExactBuffers):
         self.calibrator: Calibrator | None = temperature if _is_fitted(temperature) else None
         self.n_classes: int | None = map_.n_classes or getattr(self.calibrator, "n_features_in_", None)
         self.method: str = "fixed" if self.calibrator is None else self.calibrator.method_name
-        self.found: Temperatures | None = None
+        self.temperatures: Temperatures | None = None
         self.sketch: Sketch | None = None
         self.training: bool = model.training
         register(self)
@@ -261,7 +268,7 @@ class Calibrated(ExactBuffers):
         adds_bias = change.adds_bias(head.layer)
         fold_into(self.model, head, change, probe, self.class_axis)
         self._use(Temperature(1.0), _device(self))
-        tell_others(head, map_, by=self)
+        mark_folded(head, map_, by=self)
         T = temperature_of(map_)
         if probe is None and layer is not None and T != 1 and not is_found(self.model, head):
             notice(
@@ -350,8 +357,8 @@ class Calibrated(ExactBuffers):
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         start = f"{prefix}mapping."
-        given = {key.removeprefix(start): each for key, each in state_dict.items() if key.startswith(start)}
-        mapping = module_like(given, _device(self)) if given else None
+        tensors = {key.removeprefix(start): tensor for key, tensor in state_dict.items() if key.startswith(start)}
+        mapping = module_like(tensors, _device(self)) if tensors else None
         has_temperature = f"{prefix}temperature" in state_dict
         if self.mapping is not None and (has_temperature or mapping is not None):
             _check_same(self.mapping, mapping)
@@ -362,32 +369,32 @@ class Calibrated(ExactBuffers):
             key, (*_, unexpected, errors) = f"{prefix}n_classes", args
             self._load_n_classes(state_dict.get(key), unexpected, errors, key)
             self._load_class_axis(state_dict.get(f"{prefix}class_axis"), unexpected, errors, f"{prefix}class_axis")
-            self.method, self.found, self.calibrator, self.sketch = "fixed", None, None, None  # of the previous map
+            self.method, self.temperatures, self.calibrator, self.sketch = "fixed", None, None, None  # of the previous map
             self._folded_outside = None
 
-    def _load_n_classes(self, given: Any, unexpected: list[str], errors: list[str], key: str) -> None:
-        """Take over the number of classes of a state dict; ``given`` is None in one that does not say it."""
+    def _load_n_classes(self, stored: Any, unexpected: list[str], errors: list[str], key: str) -> None:
+        """Take over the number of classes of a state dict; ``stored`` is None in one without it."""
         if key in unexpected:  # it is not a buffer: its value is needed without waiting for a device, and in graphs
             unexpected.remove(key)
         self.n_classes = None if self.mapping is None else self.mapping.n_classes
-        # Somebody who converts all tensors of a state dict to half precision would round a large number.
-        if self.n_classes is not None or given is None or given.is_floating_point() or given.is_meta:
+        # Where all tensors of a state dict were converted to half precision, a large number is rounded.
+        if self.n_classes is not None or stored is None or stored.is_floating_point() or stored.is_meta:
             return
-        if given.numel() != 1 or int(given) < 2:
-            errors.append(f"`{key}` must be one whole number of at least 2, got {given.tolist()!r:.60}.")
+        if stored.numel() != 1 or int(stored) < 2:
+            errors.append(f"`{key}` must be one whole number of at least 2, got {stored.tolist()!r:.60}.")
         else:
-            self.n_classes = int(given)
+            self.n_classes = int(stored)
 
-    def _load_class_axis(self, given: Any, unexpected: list[str], errors: list[str], key: str) -> None:
-        """Take over where the classes are from a state dict; ``given`` is None in one that does not say it."""
+    def _load_class_axis(self, stored: Any, unexpected: list[str], errors: list[str], key: str) -> None:
+        """Take over where the classes are from a state dict; ``stored`` is None in one without it."""
         if key in unexpected:
             unexpected.remove(key)
-        if given is None or given.is_meta:
+        if stored is None or stored.is_meta:
             return
-        if given.numel() != 1 or float(given) % 1:
-            errors.append(f"`{key}` must be one whole number, got {given.tolist()!r:.60}.")
+        if stored.numel() != 1 or float(stored) % 1:
+            errors.append(f"`{key}` must be one whole number, got {stored.tolist()!r:.60}.")
         else:
-            self.class_axis = int(given)
+            self.class_axis = int(stored)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         check_calibrated_once(self)  # whoever loads it could not know
@@ -401,6 +408,7 @@ class Calibrated(ExactBuffers):
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         if "mapping" not in self._modules:  # pickles of earlier versions
             self.__dict__.setdefault("mapping", None)
+        self.__dict__.setdefault("temperatures", self.__dict__.pop("found", None))
         self.__dict__.setdefault("calibrator", None)
         self.__dict__.setdefault("sketch", None)
         self.__dict__.setdefault("class_axis", -1)

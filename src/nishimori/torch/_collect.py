@@ -16,8 +16,8 @@ from nishimori._rows.scores import scores, warn_of_probabilities
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import show_progress
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
+from nishimori.torch._loader import WITHOUT_SOFTMAX, LoaderReading
 from nishimori.torch._memory import join_rows, keep_rows
-from nishimori.torch._reading import WITHOUT_SOFTMAX, LoaderReading
 
 
 class _LogitsAndLabels(NamedTuple):
@@ -111,8 +111,8 @@ def collect(
     reading = LoaderReading(model, loader, rule, device)
     with show_progress(progress) as report, closing(reading.rows()) as batches:
         parts, _ = keep_rows(batches, reading.n_batches, report)
-    found = join_rows(parts)
-    warn_of_probabilities(scores(found.logits), WITHOUT_SOFTMAX, of_sigmoids=True)
-    collected = Collected(found.logits, found.labels)
-    collected.clusters, collected.groups = found.clusters, found.groups
+    kept = join_rows(parts)
+    warn_of_probabilities(scores(kept.logits), WITHOUT_SOFTMAX, of_sigmoids=True)
+    collected = Collected(kept.logits, kept.labels)
+    collected.clusters, collected.groups = kept.clusters, kept.groups
     return collected

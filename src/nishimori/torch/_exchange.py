@@ -61,18 +61,18 @@ class Exchange:
         sizes: list[int] = lengths.tolist()
         failed = next((rank for rank, size in enumerate(sizes) if size < 0), None)
         if failed is not None:
-            found = _unpickle(self._message_of(failed, message, -sizes[failed]))
+            first_error = _unpickle(self._message_of(failed, message, -sizes[failed]))
             if failure is not None and not isinstance(failure, Exception):
                 raise failure
-            raise found from failure
+            raise first_error from failure
         return self._receive(message, sizes)
 
-    def here(self, make: Callable[[], V]) -> V:
+    def own_value(self, make: Callable[[], V]) -> V:
         """What ``make`` returns on this rank, if it fails on none."""
-        made: list[V] = []
-        for _ in self.values(lambda: made.append(make())):
+        values: list[V] = []
+        for _ in self.values(lambda: values.append(make())):
             pass
-        return made[0]
+        return values[0]
 
     def sum_over_ranks(self, numbers: HostArray) -> HostArray:
         """The sum of a flat float64 array over all ranks, the same on each of them to the last bit."""
@@ -80,8 +80,8 @@ class Exchange:
         dist.all_reduce(total, group=self._group)
         # Backends may add in another order on each rank, so that the last bits would differ.
         dist.broadcast(total, self._global(0), group=self._group)
-        found: HostArray = total.cpu().numpy()
-        return found
+        sums: HostArray = total.cpu().numpy()
+        return sums
 
     def _error_of_rank(self, error: BaseException) -> NishimoriError:
         """An error that names this rank; one that is not the library's own becomes an `InputError`.
@@ -129,11 +129,11 @@ def _unpickle(message: bytes) -> Any:
 
 
 def _bytes(tensor: Tensor) -> bytes:
-    found: bytes = tensor.cpu().numpy().tobytes()
-    return found
+    content: bytes = tensor.cpu().numpy().tobytes()
+    return content
 
 
 def _device_of(group: "dist.ProcessGroup | None") -> torch.device:
     """The CPU if the group can send from there, as gloo can, else the current device of its kind, as for NCCL."""
-    kinds = [each.partition(":")[0] for each in dist.get_backend_config(group).split(",")]
+    kinds = [backend.partition(":")[0] for backend in dist.get_backend_config(group).split(",")]
     return torch.device("cpu" if "cpu" in kinds else kinds[0])

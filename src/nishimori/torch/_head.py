@@ -73,10 +73,10 @@ def _part(model: nn.Module, layer: nn.Module | str) -> Head:
         # A `Calibrated` lists the parts of its network with this prefix.
         names = [name for name in (layer, layer.removeprefix("model.")) if name in parts]
     else:
-        names = [name for name, each in parts.items() if each is layer]
+        names = [name for name, part in parts.items() if part is layer]
     if names:
         return Head(names[0], parts[names[0]])
-    linear = [f"`{name}`" for name, each in parts.items() if name and isinstance(each, _LINEAR)]
+    linear = [f"`{name}`" for name, part in parts.items() if name and isinstance(part, _LINEAR)]
     got = repr(layer) if isinstance(layer, str) else f"a {type(layer).__name__} that is not part of it"
     raise InputError(
         "layer",
@@ -94,7 +94,7 @@ def _last(at: Head, model: nn.Module, fold: str) -> Head:
     if isinstance(module, nn.Sequential):
         return _last(_tail(at), model, fold)
     # Quantised layers have no parameters, so they are recognised by their names.
-    named = {name: each for name, each in module.named_children() if name in _NAMES or any(True for _ in each.parameters())}
+    named = {name: child for name, child in module.named_children() if name in _NAMES or any(True for _ in child.parameters())}
     heads = [name for name in named if name in _NAMES and not isinstance(named[name], _TRANSPARENT)]
     if len(named) == 1 and not any(True for _ in module.parameters(recurse=False)):
         heads = list(named)  # a wrapper: DataParallel, a compiled module, a LightningModule
@@ -114,9 +114,9 @@ def _last(at: Head, model: nn.Module, fold: str) -> Head:
 
 def _tail(at: Head) -> Head:
     """The last module of a Sequential that is not transparent."""
-    for name, each in reversed(list(at.layer.named_children())):
-        if not isinstance(each, _TRANSPARENT):
-            return Head(_join(at.name, name), each)
+    for name, module in reversed(list(at.layer.named_children())):
+        if not isinstance(module, _TRANSPARENT):
+            return Head(_join(at.name, name), module)
     raise InputError(
         "The network", "end in a linear layer", got=f"{_kind(at)} without one", remedy=f"Pass the layer itself; or {INSTEAD}."
     )
@@ -126,10 +126,10 @@ def _rivals(chosen: str, named: dict[str, nn.Module]) -> Iterator[str]:
     """Other candidates: parts with linear layers that come later, or share a word of the name, as ``aux_head`` and ``head``."""
     word = chosen.rpartition("_")[2]
     later = False
-    for name, each in named.items():
+    for name, part in named.items():
         words = re.sub(r"\d+", "", name).split("_")
         alike = word in words and "pre" not in words
-        if name != chosen and (later or alike) and any(isinstance(m, _LINEAR) for m in each.modules()):
+        if name != chosen and (later or alike) and any(isinstance(m, _LINEAR) for m in part.modules()):
             yield name
         later = later or name == chosen
 
@@ -168,7 +168,7 @@ def _check_plain(head: Head) -> None:
         raise _refusal(head, "it has no weights yet", "Call the model once before folding")
     if layer.weight.is_meta:
         raise _refusal(head, "its weights are on the meta device", "Load the weights first")
-    kinds = [each for each in _LINEAR if isinstance(layer, each)]
+    kinds = [kind for kind in _LINEAR if isinstance(layer, kind)]
     if type(layer).forward is not kinds[0].forward:
         remedy = "If its output is still its weights times its input plus its bias, change them yourself"
         raise _refusal(head, "its `forward` is not that of a linear layer", remedy)
@@ -194,7 +194,7 @@ def _check_unshared(model: nn.Module, head: Head) -> None:
         mine = getattr(head.layer, name)
         if mine is None:
             continue
-        users = [path for path, each in model.named_parameters(remove_duplicate=False) if _same_memory(each, mine)]
+        users = [path for path, parameter in model.named_parameters(remove_duplicate=False) if _same_memory(parameter, mine)]
         if len(users) > 1:
             raise InputError(
                 "The network",
@@ -209,7 +209,7 @@ def _check_unshared(model: nn.Module, head: Head) -> None:
 
 def _check_uncapped(model: nn.Module, head: Head) -> None:
     """Refuse a language model with a soft cap on its logits; a classifier with the same configuration has none."""
-    configs = [getattr(each, "config", None) for each in model.modules()] if "lm_head" in head.name.split(".") else []
+    configs = [getattr(module, "config", None) for module in model.modules()] if "lm_head" in head.name.split(".") else []
     for config, name in product(configs, _CAPS):
         if cap := getattr(config, name, None):
             raise InputError(
@@ -242,11 +242,11 @@ def _join(path: str, name: str) -> str:
 
 def _candidates(at: Head, model: nn.Module, fold: str) -> str:
     """The linear layers below ``at`` and what to do; none is preferred, because the one that was defined last may be unused."""
-    linear = [Head(_join(at.name, path), each) for path, each in at.layer.named_modules() if isinstance(each, _LINEAR)]
+    linear = [Head(_join(at.name, path), part) for path, part in at.layer.named_modules() if isinstance(part, _LINEAR)]
     if not linear:
         return f"It has no linear layer. Instead, {INSTEAD}."
     _check_unshared(model, linear[-1])  # masked language models: naming another layer would not help
-    names = ", ".join(repr(each.name) for each in linear[-_MOST_CANDIDATES:])
+    names = ", ".join(repr(candidate.name) for candidate in linear[-_MOST_CANDIDATES:])
     if len(linear) > _MOST_CANDIDATES:
         return f"It has {len(linear)} linear layers, and those defined last are {names}. {_name_one(fold)}"
     return f"Its {'linear layers are' if len(linear) > 1 else 'only linear layer is'} {names}. {_name_one(fold)}"

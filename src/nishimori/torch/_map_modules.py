@@ -46,9 +46,9 @@ class ExactBuffers(nn.Module):
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
-        for name, each in self._buffers.items():  # `assign=True` takes over the dtype of the file
-            if each is not None and each.is_floating_point():
-                self._buffers[name] = each.to(torch.float32)
+        for name, buffer in self._buffers.items():  # `assign=True` takes over the dtype of the file
+            if buffer is not None and buffer.is_floating_point():
+                self._buffers[name] = buffer.to(torch.float32)
 
 
 class MapModule(ExactBuffers):
@@ -65,25 +65,25 @@ class MapModule(ExactBuffers):
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
-        for name, each in tensors.items():
-            self.register_buffer(name, each)
+        for name, tensor in tensors.items():
+            self.register_buffer(name, tensor)
 
     @classmethod
     def names(cls) -> frozenset[str]:
         """The parameters that it has; only a fallback may be left out."""
-        return frozenset(each.name for each in fields(cast("Any", cls.kind)) if each.init)
+        return frozenset(parameter.name for parameter in fields(cast("Any", cls.kind)) if parameter.init)
 
     @classmethod
-    def of(cls, map_: Map, device: torch.device | None) -> Self:
+    def from_map(cls, map_: Map, device: torch.device | None) -> Self:
         """The module of a map of its kind, with its parameters on ``device``."""
         values = {name: getattr(map_, name) for name in cls.names()}
-        return cls(single({name: each for name, each in values.items() if each is not None}, device))
+        return cls(single({name: value for name, value in values.items() if value is not None}, device))
 
     @property
     def map(self) -> Map:
         """The map of the module, with its parameters rounded to float32."""
         values = {name: self.get_buffer(name).detach().cpu().double() for name in self._buffers}
-        return self.kind(**{name: each.numpy() if each.ndim else float(each) for name, each in values.items()})
+        return self.kind(**{name: value.numpy() if value.ndim else float(value) for name, value in values.items()})
 
     @property
     def n_classes(self) -> int | None:
@@ -132,7 +132,7 @@ class MapModule(ExactBuffers):
 
 def single(parts: Mapping[str, Any], device: torch.device | None) -> dict[str, Tensor]:
     """Parameters in float32, if it holds them."""
-    found = {}
+    tensors = {}
     for name, values in parts.items():
         exact = torch.tensor(values, dtype=torch.float64, device="cpu")
         rounded = exact.to(torch.float32)
@@ -141,8 +141,8 @@ def single(parts: Mapping[str, Any], device: torch.device | None) -> dict[str, T
             name in ("temperatures", "temperature", "common", "fallback") and not (rounded > 0).all()
         ):
             raise InputError(f"`{name}` of the map", "hold numbers that float32 can hold", got=f"{values!r:.60}")
-        found[name] = rounded.to(device)
-    return found
+        tensors[name] = rounded.to(device)
+    return tensors
 
 
 def _text(content: Any, device: torch.device | None) -> Tensor:
@@ -263,7 +263,7 @@ class MixtureModule(MapModule):
         """The parameters, for ``print``."""
         if self.get_buffer("weights").is_meta:
             return "on meta"
-        weights = ", ".join(f"{each:.4g}" for each in self.get_buffer("weights").tolist())
+        weights = ", ".join(f"{weight:.4g}" for weight in self.get_buffer("weights").tolist())
         return f"temperature={float(self.get_buffer('temperature')):.4g}, weights=({weights})"
 
 
@@ -289,8 +289,8 @@ class GroupTemperaturesModule(MapModule):
         return super().__new__(cls)
 
     @classmethod
-    def of(cls, map_: Map, device: torch.device | None) -> Self:
-        divisors = {name: each for name, each in map_.parameters.items() if name != "groups"}
+    def from_map(cls, map_: Map, device: torch.device | None) -> Self:
+        divisors = {name: value for name, value in map_.parameters.items() if name != "groups"}
         return cls({"groups": _text(map_.parameters["groups"], device), **single(divisors, device)})
 
     @property
@@ -323,14 +323,14 @@ class GroupTemperaturesModule(MapModule):
                 "name the group of each sample, because each group has its own temperature",
                 remedy="Pass them by name after the arguments of the network: `calibrated(x, groups=groups)`.",
             )
-        known, map_ = encode_groups(groups, logits), self.map
-        map_.warn_of_others(known)
+        encoded, map_ = encode_groups(groups, logits), self.map
+        map_.warn_of_others(encoded)
         places = {name: place for place, name in enumerate(map_.groups)}
-        chosen = torch.as_tensor([places.get(name, len(places)) for name in known.names], dtype=torch.int64)
-        at = chosen[torch.as_tensor(known.codes)].to(logits.device)
-        found = torch.cat([self._at("temperatures", logits), self._at("common", logits)[None]])[at]
+        chosen = torch.as_tensor([places.get(name, len(places)) for name in encoded.names], dtype=torch.int64)
+        at = chosen[torch.as_tensor(encoded.codes)].to(logits.device)
+        divisors = torch.cat([self._at("temperatures", logits), self._at("common", logits)[None]])[at]
         shape = logits.shape[:-1] if len(at) > len(logits) else logits.shape[:1]
-        return found.reshape(*shape, *[1] * (logits.ndim - len(shape)))
+        return divisors.reshape(*shape, *[1] * (logits.ndim - len(shape)))
 
     def extra_repr(self) -> str:
         """The number of groups, for ``print``."""
@@ -360,7 +360,7 @@ def encode_groups(groups: Any, logits: Tensor) -> Groups:
 class OwnMapModule(MapModule):
     """A map without a module of its own, computed by its `apply`, which takes tensors as it takes arrays.
 
-    It is a registered map of somebody's own, or one with a temperature after it. Its kind and parameters are a buffer, as text:
+    It is a registered map of the user's own, or one with a temperature after it. Its kind and parameters are a buffer, as text:
     reading it runs no code but the constructor of the class that is registered under that kind.
     """
 
@@ -371,8 +371,8 @@ class OwnMapModule(MapModule):
         return frozenset({"registered_map"})
 
     @classmethod
-    def of(cls, map_: Map, device: torch.device | None) -> Self:
-        content = {name: each for name, each in described(map_).items() if name != "class"}
+    def from_map(cls, map_: Map, device: torch.device | None) -> Self:
+        content = {name: value for name, value in described(map_).items() if name != "class"}
         module = cls({"registered_map": _text(content, device)})
         module._map = map_
         return module
@@ -418,7 +418,8 @@ class OwnMapModule(MapModule):
         """The kind and the parameters, for ``print``."""
         if self._map is None:
             return "not loaded"
-        return ", ".join([f"kind={self._map.kind!r}", *(f"{name}={each!r:.40}" for name, each in self._map.parameters.items())])
+        parameters = (f"{name}={value!r:.40}" for name, value in self._map.parameters.items())
+        return ", ".join([f"kind={self._map.kind!r}", *parameters])
 
 
 def _read_map(text: bytes) -> Map:
@@ -437,8 +438,8 @@ def _read_map(text: bytes) -> Map:
 
 
 _MODULES: dict[type[Map], type[MapModule]] = {
-    each.kind: each
-    for each in (
+    module.kind: module
+    for module in (
         *(ClassTemperaturesModule, GroupTemperaturesModule, AffineModule, LogOddsModule, MixtureModule),
         LogAffineModule,
     )
@@ -449,31 +450,31 @@ def module_for(map_: Map, device: torch.device | None) -> MapModule:
     """A map as a module, with its parameters on ``device``."""
     kind = _MODULES.get(type(map_))
     if isinstance(map_, Tempered) and type(map_.inner) in _MODULES:
-        return OwnMapModule.of(map_, device)
+        return OwnMapModule.from_map(map_, device)
     if kind is None and not is_built_in(map_.inner if isinstance(map_, Tempered) else map_):
         if map_.needs_groups:
             raise InputError("The map", "not need groups, if it is one of your own", got=f"a {type(map_).__name__}")
-        return OwnMapModule.of(map_, device)
+        return OwnMapModule.from_map(map_, device)
     if kind is None:
-        known = ", ".join(each.__name__ for each in _MODULES)
+        names = ", ".join(map_kind.__name__ for map_kind in _MODULES)
         raise InputError(
             "The map",
-            f"be one of Temperature, {known}, or of a registered class of your own",
+            f"be one of Temperature, {names}, or of a registered class of your own",
             got=f"a {type(map_).__name__}, which PyTorch modules cannot apply",
             remedy="Use another method, such as 'matrix', or `nishimori.Best([...])` without 'isotonic'; or use the calibrator "
             "itself on the logits that `collect` returns.",
         )
-    return kind.of(map_, device)
+    return kind.from_map(map_, device)
 
 
 def module_like(tensors: Mapping[str, Tensor], device: torch.device | None) -> MapModule | None:
     """An empty module for the parameters of a state dict; None if they are not those of a map."""
     # Texts are copied, because they say which map it is, and numbers are loaded later.
     empty = {
-        name: torch.empty_like(each, dtype=torch.float32, device=device)
-        if each.is_floating_point()
-        else each.to(device, copy=True)
-        for name, each in tensors.items()
+        name: torch.empty_like(tensor, dtype=torch.float32, device=device)
+        if tensor.is_floating_point()
+        else tensor.to(device, copy=True)
+        for name, tensor in tensors.items()
     }
     modules: tuple[type[MapModule], ...] = (*_MODULES.values(), OwnMapModule)
     for module in modules:

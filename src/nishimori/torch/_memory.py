@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,8 +27,7 @@ from nishimori._support.numbers import between
 from nishimori._support.progress import Report, show_progress
 from nishimori.errors import InputError
 from nishimori.torch._batch_rows import BatchRows, join_names
-from nishimori.torch._loader_rows import LoaderRows
-from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX, READING, LoaderReading
+from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, READING, LoaderReading, LoaderRows
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -75,6 +74,13 @@ class Summed(NamedTuple):
 
     sketch: Sketch
     clusters: list[Any] | None
+
+
+class FitData(NamedTuple):
+    """What a method is fitted to: rows or, if they were not kept, their sketch."""
+
+    rows: Rows | None = None
+    sketch: Sketch | None = None
 
 
 def keep_rows(
@@ -125,17 +131,17 @@ class Memory:
     def __post_init__(self) -> None:
         between("keep_up_to", self.keep_up_to, 0, inf)
 
-    def data(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> Rows:
+    def data(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> "FitData":
         """What ``chosen`` can be fitted to: the rows, a sketch of them, or rows that read the loader again."""
-        found = self.read(reading, chosen, progress, guard_for(chosen))
-        if isinstance(found, Summed):
-            found.sketch.check_range(remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
-            return cast("Rows", found.sketch)
-        return found.rows(found.clusters, guard_for(chosen)) if isinstance(found, KeptLogits) else found
+        guard = guard_for(chosen)
+        content = self.read(reading, chosen, progress, guard)
+        if isinstance(content, Summed):
+            return FitData(sketch=content.sketch)
+        return FitData(content.rows(content.clusters, guard) if isinstance(content, KeptLogits) else content)
 
     def read(
         self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None, guard: Guard
-    ) -> KeptLogits | Summed | Rows:
+    ) -> KeptLogits | Summed | LoaderRows:
         """The logits kept from a loader, a sketch of them, or rows that read it again, with the names of clusters."""
         with show_progress(progress) as report, closing(reading.rows()) as batches:
             parts, beyond = keep_rows(batches, reading.n_batches, report, self.keep_up_to)
@@ -172,9 +178,9 @@ def _observables(chosen: "Calibrator", n_classes: int) -> list[Observable]:
     """What the sketch must hold: the conditions of EC and TS, and that of the method itself, if it is another one."""
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415 - imports scikit-learn
 
-    known = list(BUILT_IN.values())
+    built_in = list(BUILT_IN.values())
     own = chosen._observable(n_classes) if isinstance(chosen, OneTemperature) else None
-    return known if own is None or own in known else [*known, own]
+    return built_in if own is None or own in built_in else [*built_in, own]
 
 
 def guard_for(chosen: "Calibrator") -> Guard:

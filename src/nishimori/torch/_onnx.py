@@ -71,16 +71,16 @@ def to_onnx(
     _check_order(args, path)
     inputs = move_to_device(args, device_of(calibrated))
     named = dict(inputs) if isinstance(inputs, Mapping) else {}
-    given = () if named else tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    positional = () if named else tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     if dynamic_shapes is None:
-        dynamic_shapes = _any_batch(named or given)
+        dynamic_shapes = _any_batch(named or positional)
     with new_file(path, overwrite=overwrite) as temporary, evaluating(calibrated), torch.no_grad(), warnings.catch_warnings():
         for message in _INTERNAL:
             warnings.filterwarnings("ignore", message)
         try:
             torch.onnx.export(
                 _Served(calibrated, output),
-                given,
+                positional,
                 temporary,
                 kwargs=named or None,
                 output_names=[output],
@@ -138,7 +138,7 @@ def _check(calibrated: Any, output: Any) -> None:
             "not have one temperature per group, because an ONNX file cannot look up names of groups",
             remedy="Write one file per group: `to_onnx(Calibrated(model, T), args, path)` with the T of the group.",
         )
-    size = sum(each.nbytes for each in (*calibrated.parameters(), *calibrated.buffers()))
+    size = sum(tensor.nbytes for tensor in (*calibrated.parameters(), *calibrated.buffers()))
     if size > _LARGEST:
         raise InputError(
             "calibrated",
@@ -167,5 +167,5 @@ def _any_batch(value: Any) -> Any:
     if isinstance(value, Tensor):
         return {0: "batch"} if value.ndim else {}
     if isinstance(value, Mapping):
-        return {key: _any_batch(each) for key, each in value.items()}
+        return {key: _any_batch(entry) for key, entry in value.items()}
     return type(value)(map(_any_batch, value)) if isinstance(value, tuple | list) else None

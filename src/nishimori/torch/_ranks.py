@@ -1,4 +1,4 @@
-"""Rows that are spread over the ranks of a distributed job: each rank reads its own, and only sums travel.
+"""Rows and sketches that are spread over the ranks of a distributed job: each rank reads its own, and only sums travel.
 
 A pass is made on every rank with that rank's rows. The sums are exchanged, and every rank adds them in the order of the ranks.
 So the order of additions is fixed, whatever algorithm the backend chooses, and every rank has the same digits. Each decision
@@ -7,10 +7,11 @@ of a search follows from them, so all ranks decide the same.
 
 import re
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from hashlib import sha256
 from math import ceil
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 import numpy as np
 import torch.distributed as dist
@@ -22,14 +23,13 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.options import Guard, ReadOptions, RowOptions, takes_rows
 from nishimori._rows.rows import Rows, T, without_rows
 from nishimori._rows.scores import Input, ScoreRange
+from nishimori._sketch.parts import Parts
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.progress import Report, silent
-from nishimori.errors import InputError, NoRowsError
+from nishimori.errors import InputError, MergeError, NoRowsError
 from nishimori.torch._exchange import Exchange
-from nishimori.torch._loader_rows import LoaderRows
-from nishimori.torch._memory import KeptLogits, Summed
-from nishimori.torch._reading import AS_LOGITS, NO_SOFTMAX
-from nishimori.torch._reduced import sum_of_sketches, without_its_rows
+from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, LoaderRows
+from nishimori.torch._memory import FitData, KeptLogits, Summed
 from nishimori.torch._shared_names import check_apart, share_clusters, share_groups
 
 
@@ -84,8 +84,44 @@ def across_ranks(
     ranks = Exchange(group)
     clusters, own = options.get("clusters"), options.copy()
     own["clusters"] = None  # which are numbered alike on all ranks
-    rows = ranks.here(lambda: _own(logits, labels, own))
+    rows = ranks.own_value(lambda: _own(logits, labels, own))
     return RankRows(ranks, rows, share_clusters(ranks, rows, clusters), share_groups(ranks, rows), ReadOptions(guard="refuse"))
+
+
+def reduced(sketch: Sketch, *, group: "dist.ProcessGroup | None" = None) -> Sketch:
+    """The sketch of the rows of all ranks, by one `all_reduce` of its sums.
+
+    All ranks must call it, also those whose sketch is empty. The sketch that is passed stays as it is.
+
+    Parameters
+    ----------
+    sketch : Sketch
+        That of the rows of this rank.
+    group : torch.distributed.ProcessGroup, optional
+        The ranks that take part; by default all.
+
+    Returns
+    -------
+    Sketch
+        The same on every rank, to the last bit.
+
+    Raises
+    ------
+    MergeError
+        If the sketches of two ranks have other observables, another range of temperatures, or rows of another kind.
+
+    Examples
+    --------
+    >>> import torch.distributed as dist
+    >>> import nishimori
+    >>> from nishimori.torch import reduced
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # `torchrun` says how many
+    >>> mine = nishimori.Sketch().update([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]], [0, 1, 1])
+    >>> reduced(mine).n_samples
+    3
+    >>> dist.destroy_process_group()
+    """
+    return sum_of_sketches(Exchange(group), sketch)
 
 
 def _own(logits: Any, labels: Any, options: RowOptions) -> Rows | None:
@@ -107,13 +143,13 @@ def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
     return Exchange(None if isinstance(group, bool) else group)
 
 
-def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summed | Rows], guard: Guard) -> Rows:
+def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summed | LoaderRows], guard: Guard) -> FitData:
     """What all ranks have together. ``own`` makes what this one has, with ``model``: rows, or a sketch.
 
     If one of them has a sketch, so do all: rows are added to an empty one. A rank without rows takes part.
     """
 
-    def read_own() -> KeptLogits | Summed | Rows | None:
+    def read_own() -> KeptLogits | Summed | LoaderRows | None:
         if isinstance(model, DistributedDataParallel):
             raise InputError(
                 "model",
@@ -124,30 +160,30 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summ
                 remedy="Pass `model.module`.",
             )
         try:
-            found = own()
+            content = own()
         except NoRowsError:
             return None
-        if isinstance(found, LoaderRows) and found.clusters is not None:
+        if isinstance(content, LoaderRows) and content.clusters is not None:
             raise InputError(
                 "`clusters` with `reread=True` cannot be used across ranks. Leave out `reread`, or raise `keep_up_to`."
             )
-        return found
+        return content
 
-    mine = ranks.here(read_own)
+    mine = ranks.own_value(read_own)
     sketches = list(ranks.values(lambda: without_its_rows(mine.sketch) if isinstance(mine, Summed) else None))
-    kind: Sketch | None = next((each for each in sketches if each is not None), None)
+    kind: Sketch | None = next((sketch for sketch in sketches if sketch is not None), None)
     if kind is not None:
-        summed = ranks.here(lambda: _sketch_of_rank(mine, kind))
+        summed = ranks.own_value(lambda: _sketch_of_rank(mine, kind))
         check_apart(ranks, summed.sketch.n_samples, summed.clusters)
-        return cast("Rows", sum_of_sketches(ranks, summed.sketch))
+        return FitData(sketch=sum_of_sketches(ranks, summed.sketch))
     assert not isinstance(mine, Summed), "no rank has a sketch"
-    rows = ranks.here(lambda: mine.rows(None, guard and "defer") if isinstance(mine, KeptLogits) else mine)
+    rows = ranks.own_value(lambda: mine.rows(None, guard and "defer") if isinstance(mine, KeptLogits) else mine)
     clusters = share_clusters(ranks, rows, mine.clusters if isinstance(mine, KeptLogits) else None)
     meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
-    return RankRows(ranks, rows, clusters, share_groups(ranks, rows), meaning)
+    return FitData(RankRows(ranks, rows, clusters, share_groups(ranks, rows), meaning))
 
 
-def _sketch_of_rank(mine: KeptLogits | Summed | Rows | None, kind: Sketch) -> Summed:
+def _sketch_of_rank(mine: KeptLogits | Summed | LoaderRows | None, kind: Sketch) -> Summed:
     """The sketch of this rank, with the names of its clusters; ``kind`` is an empty one."""
     if isinstance(mine, Summed):
         return mine
@@ -176,10 +212,10 @@ class RankRows(Rows):
         self._ranks = ranks
         self._rows = rows
         self._meaning = ReadOptions() if meaning is None else meaning
-        facts = list(ranks.values(lambda: _Facts.of(rows)))
-        self._n_classes = _common_number([each.n_classes for each in facts])
-        self.input = next((each.input for each in facts if each.n_classes is not None), "logits")
-        self._n_rows = _total([each.n_rows for each in facts])
+        facts = list(ranks.values(lambda: _Facts.from_rows(rows)))
+        self._n_classes = _common_number([rank_facts.n_classes for rank_facts in facts])
+        self.input = next((rank_facts.input for rank_facts in facts if rank_facts.n_classes is not None), "logits")
+        self._n_rows = _total([rank_facts.n_rows for rank_facts in facts])
         self.clusters = clusters
         self.groups = groups
 
@@ -231,7 +267,7 @@ class RankRows(Rows):
     def sample(self, size: int) -> "RankRows | None":
         """About ``size`` rows, from each rank as many as are its share; None if some rank cannot give any."""
         share, mine = size / (self._n_rows or 1), self._rows
-        part = self._ranks.here(lambda: None if mine is None else mine.sample(ceil(share * (mine.n_rows or 0))))
+        part = self._ranks.own_value(lambda: None if mine is None else mine.sample(ceil(share * (mine.n_rows or 0))))
         if not all(list(self._ranks.values(lambda: mine is None or part is not None))):
             return None
         return self if all(list(self._ranks.values(lambda: part is mine))) else RankRows(self._ranks, part)
@@ -246,7 +282,7 @@ class _Facts:
     input: Input = "logits"
 
     @classmethod
-    def of(cls, rows: Rows | None) -> "_Facts":
+    def from_rows(cls, rows: Rows | None) -> "_Facts":
         try:
             if rows is not None:
                 return cls(rows.n_classes, rows.n_rows, rows.input)
@@ -257,11 +293,11 @@ class _Facts:
 
 def _common_number(numbers: list[int | None]) -> int:
     """The number of classes, which must be the same on all ranks that have rows."""
-    known = {rank: number for rank, number in enumerate(numbers) if number is not None}
-    if not known:
+    by_rank = {rank: number for rank, number in enumerate(numbers) if number is not None}
+    if not by_rank:
         raise without_rows()
-    first, agreed = next(iter(known.items()))
-    for rank, number in known.items():
+    first, agreed = next(iter(by_rank.items()))
+    for rank, number in by_rank.items():
         if number != agreed:
             raise InputError(
                 "logits",
@@ -274,8 +310,8 @@ def _common_number(numbers: list[int | None]) -> int:
 
 def _total(numbers: list[int | None]) -> int | None:
     """The sum of some numbers, if all of them are known."""
-    known = [each for each in numbers if each is not None]
-    return sum(known) if len(known) == len(numbers) else None
+    sizes = [number for number in numbers if number is not None]
+    return sum(sizes) if len(sizes) == len(numbers) else None
 
 
 def _digest_of_pass(pass_: Any) -> str:
@@ -292,3 +328,45 @@ def _other_pass(rank: int) -> InputError:
 
 def _unseen(what: str, done: int, total: int | None) -> None:
     """Ignore progress, and show no bar: it would be one per rank."""
+
+
+def sum_of_sketches(ranks: Exchange, sketch: Sketch) -> Sketch:
+    """The sketch of the rows of all ranks, summed among ``ranks``."""
+    parts = _check_kinds(ranks, sketch)
+    state = sketch.state
+    total = ranks.sum_over_ranks(np.concatenate(list(state.values())))
+    total_sketch = copy(sketch)
+    ends = np.cumsum([len(sums) for sums in state.values()])[:-1]
+    total_sketch.state = dict(zip(state, np.split(total, ends), strict=True))
+    ranges = list(ranks.values(lambda: sketch._range))
+    total_sketch._range = None if None in ranges else sum(ranges, start=ScoreRange())
+    total_sketch._parts = sum(parts, start=Parts())
+    return total_sketch
+
+
+def without_its_rows(sketch: Sketch) -> Sketch:
+    """A sketch of the same kind, without the rows."""
+    empty = copy(sketch)
+    empty.state = {name: np.zeros_like(array) for name, array in sketch.state.items()}
+    empty._range = None if sketch._range is None else ScoreRange()
+    return empty
+
+
+def _check_kinds(ranks: Exchange, sketch: Sketch) -> list[Parts]:
+    """Refuse sketches that do not add, and return the parts of each."""
+
+    def own() -> tuple[Sketch, int | None, Parts]:
+        if not isinstance(sketch, Sketch):
+            raise InputError("sketch", "be a nishimori.Sketch", got=f"an object of type {type(sketch).__name__}")
+        return without_its_rows(sketch), sketch.n_classes if sketch.n_samples else None, sketch._end_part()
+
+    kinds = list(ranks.values(own))
+    numbers = [number for _, number, _ in kinds if number is not None]
+    for rank, (kind, number, _) in enumerate(kinds):
+        try:
+            kinds[0][0].merge(kind)
+        except MergeError as error:
+            raise MergeError(f"Rank {rank}: {error}") from None
+        if number is not None and number != numbers[0]:
+            raise MergeError(f"Rank {rank}: Sketches merge only if they have the same classes, got {numbers[0]} and {number}.")
+    return [parts for _, _, parts in kinds]

@@ -1,7 +1,7 @@
 """One call of a network: in eval mode, on inputs that are moved to the device of its weights; and its errors in words.
 
 A network that is in eval mode already is not touched, so it can serve from many threads. In a network in training mode the
-modes are switched for as long as somebody computes with it: the first computation switches them and the last one restores
+modes are switched for as long as a computation uses it: the first computation switches them and the last one restores
 them, so that simultaneous ones do not see each other's changes. What the network itself switches meanwhile is restored, too.
 """
 
@@ -36,8 +36,8 @@ def check_module(model: Any, name: str = "model") -> None:
 
 def number(value: float | Tensor, name: str) -> float:
     """A temperature that the user passed as ``name``, if float32 holds it, in which networks divide."""
-    given = temperature(value.detach() if isinstance(value, Tensor) else value, name)
-    return between(name, given, torch.finfo(torch.float32).smallest_normal, torch.finfo(torch.float32).max)
+    T = temperature(value.detach() if isinstance(value, Tensor) else value, name)
+    return between(name, T, torch.finfo(torch.float32).smallest_normal, torch.finfo(torch.float32).max)
 
 
 def device_of(model: nn.Module) -> torch.device | None:
@@ -61,10 +61,10 @@ def move_to_device(value: Any, device: torch.device | None) -> Any:
     if hasattr(value, "to"):  # tensors, encodings, packed sequences, graphs
         return value.to(device)
     if isinstance(value, Mapping):
-        return {key: move_to_device(each, device) for key, each in value.items()}
+        return {key: move_to_device(entry, device) for key, entry in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(move_to_device(each, device) for each in value))
-    return type(value)(move_to_device(each, device) for each in value) if isinstance(value, list | tuple) else value
+        return type(value)(*(move_to_device(entry, device) for entry in value))
+    return type(value)(move_to_device(entry, device) for entry in value) if isinstance(value, list | tuple) else value
 
 
 def description(output: Any) -> str:
@@ -83,9 +83,9 @@ def structure(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array {value.dtype} {value.shape}{_range(value)}"
     if isinstance(value, Mapping):
-        return f"{type(value).__name__} {{{join_entries(f'{key!r}: {structure(each)}' for key, each in value.items())}}}"
+        return f"{type(value).__name__} {{{join_entries(f'{key!r}: {structure(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, tuple | list):
-        if value and all(isinstance(each, str | int | float) for each in value):
+        if value and all(isinstance(entry, str | int | float) for entry in value):
             return f"{type(value).__name__} of {len(value)} {type(value[0]).__name__}"
         return f"{type(value).__name__} ({join_entries(map(structure, value))})"
     return type(value).__name__

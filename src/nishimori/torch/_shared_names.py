@@ -30,18 +30,18 @@ class _Names:
 
 def share_clusters(ranks: Exchange, rows: Rows | None, clusters: Any) -> Clusters | None:
     """Number the clusters of this rank's rows as on all other ranks; returns those of all rows, or None without clusters."""
-    mine = ranks.here(lambda: _encode_clusters(rows, clusters))
+    mine = ranks.own_value(lambda: _encode_clusters(rows, clusters))
     names = list(ranks.values(lambda: _names(rows, mine)))
-    if not _are_given([each.all if each.n_rows else None for each in names], [each.n_rows for each in names], "clusters"):
+    numbers = [rank_names.n_rows for rank_names in names]
+    if not _have_names([rank_names.all if rank_names.n_rows else None for rank_names in names], numbers, "clusters"):
         return None
-    common = _common([each.all for each in names], "clusters")
-    counted = _common([each.counted for each in names], "clusters")
+    common = _common([rank_names.all for rank_names in names], "clusters")
+    counted = _common([rank_names.counted for rank_names in names], "clusters")
     check_number_of_clusters(len(counted))
     if mine is not None:
         assert isinstance(rows, ArrayRows | DeviceRows | StoredRows), "checked when they were numbered"
         rows.clusters = Clusters(np.searchsorted(common, mine[0])[mine[1]], len(common))
-    in_all = sum(each.n_rows for each in names)
-    return Clusters(np.broadcast_to(np.int64(0), (in_all,)), len(common))
+    return Clusters(np.broadcast_to(np.int64(0), (sum(numbers),)), len(common))
 
 
 def _encode_clusters(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostArray] | None:
@@ -62,8 +62,8 @@ def _encode_clusters(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostA
             "batches, add each batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to "
             "`nishimori.torch.reduced`."
         )
-    given = load_array(clusters)
-    flat = given if isinstance(rows, StoredRows) else rows.scores.per_row(given)
+    values = load_array(clusters)
+    flat = values if isinstance(rows, StoredRows) else rows.scores.per_row(values)
     return encode_values(flat, rows.n_rows, "cluster")
 
 
@@ -81,18 +81,18 @@ def _names(rows: Rows | None, mine: tuple[HostArray, HostArray] | None) -> _Name
 def check_apart(ranks: Exchange, n_rows: int, clusters: Sequence[Any] | None) -> None:
     """Refuse a cluster with rows on several ranks where each rank has a sketch, in which the sums of a cluster are squared."""
     parts = list(ranks.values(lambda: (n_rows, clusters)))
-    _are_given([names for _, names in parts], [n for n, _ in parts], "clusters")
-    found: dict[Any, int] = {}
+    _have_names([names for _, names in parts], [n for n, _ in parts], "clusters")
+    codes_of: dict[Any, int] = {}
     for rank, (_, names) in enumerate(parts):
         for name in names or ():
-            if found.setdefault(name, rank) != rank:
+            if codes_of.setdefault(name, rank) != rank:
                 raise InputError(
                     "clusters",
                     "not be spread over ranks where logits take more than `keep_up_to`",
-                    got=f"cluster {name!r} on ranks {found[name]} and {rank}",
+                    got=f"cluster {name!r} on ranks {codes_of[name]} and {rank}",
                     remedy="Give all rows of a cluster to one rank, or raise `keep_up_to`.",
                 )
-    if len({float if isinstance(name, int | float) else type(name) for name in found}) > 1:
+    if len({float if isinstance(name, int | float) else type(name) for name in codes_of}) > 1:
         raise _mixed_types_error("clusters")
 
 
@@ -100,10 +100,10 @@ def share_groups(ranks: Exchange, rows: Rows | None) -> Groups | None:
     """Number the groups of this rank's rows as on all other ranks; returns the names of all, or None without groups."""
     mine = None if rows is None else rows.groups
     names = list(ranks.values(lambda: (rows is not None, None if mine is None else mine.names)))
-    if not _are_given([each for _, each in names], [has_rows for has_rows, _ in names], "groups"):
+    if not _have_names([own for _, own in names], [has_rows for has_rows, _ in names], "groups"):
         return None
     try:
-        common = tuple(sorted({name for _, each in names for name in each or ()}))
+        common = tuple(sorted({name for _, own in names for name in own or ()}))
     except TypeError:
         raise _mixed_types_error("groups") from None
 
@@ -120,27 +120,27 @@ def share_groups(ranks: Exchange, rows: Rows | None) -> Groups | None:
         places = np.array([common.index(name) for name in mine.names], dtype=np.int64)
         rows.groups = Groups(places[mine.codes], common)
 
-    ranks.here(renumber)
+    ranks.own_value(renumber)
     return Groups(np.arange(len(common)), common)
 
 
-def _are_given(names: Sequence[Any], has_rows: Sequence[int], what: str) -> bool:
+def _have_names(names: Sequence[Any], has_rows: Sequence[int], what: str) -> bool:
     """Whether names were given, on all ranks that have rows."""
-    given = [each is not None for each in names]
-    lacking = next((rank for rank, has in enumerate(has_rows) if has and not given[rank]), None)
-    if any(given) and lacking is not None:
+    have_names = [own is not None for own in names]
+    lacking = next((rank for rank, has in enumerate(has_rows) if has and not have_names[rank]), None)
+    if any(have_names) and lacking is not None:
         must = "be given on every rank that has rows, or on none"
         raise InputError(what, must, got="none here", where=f"Rank {lacking}")
-    return any(given)
+    return any(have_names)
 
 
 def _common(names: Sequence[HostArray | None], what: str) -> HostArray:
     """The names on all ranks, in order."""
-    known = [each for each in names if each is not None]
-    if len({"number" if each.dtype.kind in "biuf" else each.dtype.kind for each in known}) > 1:
+    shared = [own for own in names if own is not None]
+    if len({"number" if own.dtype.kind in "biuf" else own.dtype.kind for own in shared}) > 1:
         raise _mixed_types_error(what)
-    found: HostArray = np.unique(np.concatenate(known))
-    return found
+    unique_names: HostArray = np.unique(np.concatenate(shared))
+    return unique_names
 
 
 def _mixed_types_error(what: str) -> InputError:

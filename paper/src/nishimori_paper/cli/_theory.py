@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nishimori.cli._commands import app_of
+from nishimori.cli._app import app_of
 from nishimori.cli._help import JsonOption, epilog
 from nishimori.cli._terminal import print_json, print_table
 from nishimori.errors import InputError

@@ -1,21 +1,29 @@
-"""One reading of a loader, or one after another: its batches, run through a network, as rows.
+"""A loader and a network as rows: those of one reading, and `Rows` that run the network on all batches again in each pass.
 
 The first batch shows dropout that eval mode does not switch off: a network, or a function of the user, that gives other logits
 each time. Whether random numbers were drawn is told by the states of PyTorch's generators before and after the batch, so that
 a network that draws none is not run twice.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nishimori._rows.array_rows import ArrayRows, clusters_of
+from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.fingerprint import Fingerprint
+from nishimori._rows.options import Guard, ReadOptions
+from nishimori._rows.pieces import Pieces
+from nishimori._rows.stream_rows import in_batch
+from nishimori._support.arrays import HostArray
+from nishimori._support.progress import show_progress
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError
-from nishimori.torch._batch_rows import BatchRows, batch_rows
+from nishimori.torch._batch_rows import BatchRows, batch_rows, join_names
 from nishimori.torch._batches import Rule, batches
 from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, evaluating, short, switch_to_eval
 
@@ -58,7 +66,7 @@ class LoaderReading:
         self.batches = batches(loader)
         self.device = device_of(model) if device is None else _move_model(model, device)
         self._warns_of_dropout = warns_of_dropout
-        self._looked_at = False  # whether the first batch looks as it should
+        self._first_is_checked = False  # whether the first batch looks as it should
 
     @property
     def n_batches(self) -> int | None:
@@ -74,18 +82,18 @@ class LoaderReading:
         has_clusters, n_rows, n_counted = False, 0, 0
         with evaluating(self.model):
             for number, batch in enumerate(self.batches):
-                states = [] if self._looked_at else _random_states(self.device)
+                states = [] if self._first_is_checked else _random_states(self.device)
                 returned = self.rule.apply(self.model, batch, number, self.device)
-                found = batch_rows(returned, number, shape, self.rule.labelling)
-                if not self._looked_at and found is not None:
-                    self._look_at(batch, returned.labels, found, has_drawn=_drew_numbers(states, self.device))
+                rows = batch_rows(returned, number, shape, self.rule.labelling)
+                if not self._first_is_checked and rows is not None:
+                    self._check_first(batch, returned.labels, rows, has_drawn=_drew_numbers(states, self.device))
                 switch_to_eval(self.model)  # which a function of the user, or the network itself, may have changed
                 if shape is not None:
                     _check_clusters(has_clusters, returned.clusters, number)
                 shape, has_clusters = shape or tuple(returned.logits.shape), returned.clusters is not None
-                if found is not None:
-                    n_rows, n_counted = n_rows + found.scores.n_samples, n_counted + len(found.counted)
-                    yield found
+                if rows is not None:
+                    n_rows, n_counted = n_rows + rows.scores.n_samples, n_counted + len(rows.counted)
+                    yield rows
         if not n_rows:
             raise NoRowsError(
                 "loader",
@@ -99,9 +107,9 @@ class LoaderReading:
         if not n_counted:
             self.rule.labelling.refuse_no_rows(np.zeros(1), "labels")
 
-    def _look_at(self, batch: Any, labels: Any, rows: BatchRows, *, has_drawn: bool) -> None:
+    def _check_first(self, batch: Any, labels: Any, rows: BatchRows, *, has_drawn: bool) -> None:
         """Warn if the first batch does not look as it should; ``has_drawn`` if random numbers were drawn for it."""
-        self._looked_at = True
+        self._first_is_checked = True
         self.rule.warn_if_unshifted(batch, labels)
         if not self._warns_of_dropout:
             return
@@ -151,7 +159,7 @@ def _random_states(device: torch.device | None) -> list[Tensor]:
 
 
 def _drew_numbers(before: list[Tensor], device: torch.device | None) -> bool:
-    """Whether somebody has drawn random numbers since the states were those."""
+    """Whether random numbers were drawn since the generators had the states ``before``."""
     return not all(map(torch.equal, before, _random_states(device)))
 
 
@@ -194,5 +202,91 @@ def _warn_of_random_logits(model: nn.Module, first: BatchRows, again: Callable[[
 
 def _in_training(model: nn.Module) -> str | None:
     """A module in training mode in words, if possible one of dropout; None if there is none."""
-    names = [f"{name or 'the network'} ({type(each).__name__})" for name, each in model.named_modules() if each.training]
-    return next((each for each in names if "Dropout" in each), names[-1]) if names else None
+    names = [f"{name or 'the network'} ({type(module).__name__})" for name, module in model.named_modules() if module.training]
+    return next((name for name in names if "Dropout" in name), names[-1]) if names else None
+
+
+class LoaderRows(Pieces[BatchRows]):
+    """The rows of a loader, whose logits are computed again in every pass.
+
+    Groups and clusters have their numbers in all the data, so where there are any, all batches are read once to find them.
+    """
+
+    remedy = (
+        "Give the loader fixed transforms, and use no dropout inside `forward`; or leave out `reread=True`, which reads the "
+        "loader once."
+    )
+
+    def __init__(
+        self, reading: LoaderReading, n_classes: int, *, has_names: bool, progress: bool | None, guard: Guard = "refuse"
+    ) -> None:
+        """``has_names`` says whether there are groups or clusters; ``guard`` is that of `ReadOptions`."""
+        if isinstance(reading.batches, Iterator):
+            raise InputError(
+                "loader",
+                "be readable more than once where `reread=True`",
+                got=f"an object of type {type(reading.batches).__name__}, which is used up after one pass",
+                remedy="Pass a DataLoader.",
+            )
+        meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
+        super().__init__(meaning, progress=progress, read_ahead=False)
+        self._loader = reading
+        self._n_classes = n_classes
+        if not has_names:
+            return
+        groups, clusters = self._names(progress)
+        if groups is not None:
+            self.groups = Groups.from_names(groups, len(groups))
+        if clusters is not None:
+            self.clusters = clusters_of(clusters, np.ones(len(clusters)))
+            self._cluster_names = np.unique(clusters).tolist()
+
+    def _names(self, progress: bool | None) -> tuple[HostArray | None, HostArray | None]:
+        """The group and the cluster of each row that counts, from a pass."""
+        groups, clusters = [], []
+        with show_progress(progress) as report, closing(self._loader.rows()) as batches:
+            for rows in batches:
+                report("Reading groups and clusters", rows.number + 1, self._loader.n_batches)
+                groups += [] if rows.groups is None else [rows.groups[rows.counted]]
+                clusters += [] if rows.clusters is None else [rows.clusters[rows.counted]]
+        return join_names(groups), join_names(clusters)
+
+    @property
+    def name(self) -> str:
+        """The argument of `calibrate`."""
+        return "loader"
+
+    def read(self) -> Generator[BatchRows, None, None]:
+        """The batches of one pass, run through the network."""
+        with closing(self._loader.rows()) as batches:
+            yield from batches
+
+    def rows(self, piece: BatchRows) -> ArrayRows:
+        """The rows of a batch, on the device of the network."""
+        groups, clusters = None, None
+        if self.groups is not None and piece.groups is not None:
+            groups = Groups(_encode_names(piece.groups, piece.counted, self.groups.names, "groups"), self.groups.names)
+        if self.clusters is not None and piece.clusters is not None:
+            codes = _encode_names(piece.clusters, piece.counted, self._cluster_names, "clusters")
+            clusters = Clusters(codes, self.clusters.number)
+        return piece.rows(clusters, groups)
+
+    def place(self, error: InputError, piece: BatchRows) -> InputError:
+        """The number of the batch, from 0, before the message."""
+        return in_batch(piece.number, error)
+
+    def no_rows_error(self) -> InputError:
+        """Never raised, because a pass without rows is refused by itself."""
+        raise AssertionError
+
+
+def _encode_names(names: HostArray, counted: HostArray, numbered: Sequence[Any], what: str) -> HostArray:
+    """The place of the name of each row among those that are ``numbered``; 0 where a row does not count."""
+    places = {name: i for i, name in enumerate(numbered)}
+    different, which = np.unique(names[counted], return_inverse=True)
+    others = [name for name in different.tolist() if name not in places]
+    if others:
+        raise InputError(what, "be the same in every pass over the loader", got=f"{others[0]!r}, which was not there before")
+    codes = np.zeros(len(names), dtype=np.int64)
+    codes[counted] = np.array([places[name] for name in different.tolist()], dtype=np.int64)[which]
+    return codes

@@ -7,7 +7,7 @@ import pytest
 import shell
 import typer
 
-from nishimori.cli import _app, _commands
+from nishimori.cli import _app
 
 ABSENT = "error: `nishimori {}` comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`.\n"
 MODULE = """
@@ -33,8 +33,8 @@ def run(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
     def nishimori(words, **added):
-        points = [EntryPoint(name, value, _commands.GROUP) for name, value in added.items()]
-        monkeypatch.setattr(_commands, "entry_points", lambda group: points if group == _commands.GROUP else [])
+        points = [EntryPoint(name, value, _app.GROUP) for name, value in added.items()]
+        monkeypatch.setattr(_app, "entry_points", lambda group: points if group == _app.GROUP else [])
         return shell.nishimori(words, place=tmp_path)
 
     yield nishimori
