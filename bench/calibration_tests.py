@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 import nishimori
 from nishimori import calibration_test, data, temperatures
-from nishimori._evaluation.calibration_statistics import Answer, RedrawnECE
+from nishimori._evaluation.calibration_test import Answer, RedrawnECE
 from nishimori._rows.entry import open_rows
 from nishimori._sums.reliability import uniform_edges
 from nishimori.maps.temperature import Temperature

@@ -9,7 +9,7 @@ from scipy import stats
 
 import nishimori
 from nishimori import ExpectationConsistency, calibration_test
-from nishimori._evaluation.calibration_statistics import RedrawnAnswers, RedrawnECE
+from nishimori._evaluation.calibration_test import RedrawnAnswers, RedrawnECE
 from nishimori.errors import InputError, NoTemperatureError
 
 # Those that ask about one temperature or one calibrator, and among them those that are means over samples, and gaps of a fit.

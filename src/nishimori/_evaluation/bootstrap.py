@@ -220,7 +220,11 @@ def bootstrap(
     n_jobs = None if n_jobs is None else whole("n_jobs", n_jobs, 1)
     if top_n != 1 and method != "ec":
         raise InputError("top_n", f"be 1 for the method {method!r}: only 'ec' has it")
-    chosen = method if isinstance(method, Observable) else _calibrator(method, top_n)
+    chosen: Observable | Calibrator
+    if isinstance(method, Observable):
+        chosen = method
+    else:
+        chosen = calibrator("ec", top_n=top_n) if top_n != 1 else new_calibrator(method, "method")
     if isinstance(chosen, Calibrator) and not is_rows(logits):
         options = _with_meaning(options, chosen)
     options.setdefault("floor", "auto")
@@ -248,11 +252,6 @@ def _run_bootstrap(data: Rows, observable: Observable, n_draws: int, seed: int, 
     found = _ResampledSearch(data, observable, n_draws, seed, n_jobs).roots(-log(temperature), reach)
     draws = {"temperature": np.exp(-found[np.isfinite(found)])}
     return Bootstrap({"temperature": temperature}, draws, int((~np.isfinite(found)).sum()))
-
-
-def _calibrator(method: str | Calibrator, top_n: int) -> Calibrator:
-    """The calibrator that is meant."""
-    return calibrator("ec", top_n=top_n) if top_n != 1 else new_calibrator(method, "method")
 
 
 def _with_meaning(options: RowOptions, chosen: Calibrator) -> RowOptions:

@@ -18,7 +18,7 @@ import numpy as np
 from nishimori._evaluation.betting import KeptLosses
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.limits import limits_of_gaps, shared
-from nishimori._evaluation.metrics.confidence import direction
+from nishimori._evaluation.metrics.accuracy import direction
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import as_metric, find_metric
 from nishimori._evaluation.scorecard import Scorecard

@@ -4,33 +4,33 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from inspect import signature
 from math import isfinite
-from numbers import Real
 from typing import Any, Unpack, cast
 
-from sklearn.base import clone
-
-from nishimori._calibrators.adaptive import AdaptiveConsistency
 from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.fixed import FixedTemperature, Uncalibrated, from_temperature
-from nishimori._calibrators.methods import calibrator, set_common
-from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
+from nishimori._calibrators.fixed import FixedTemperature, Uncalibrated
 from nishimori._evaluation.calibrated import check_groups, warn_of_equal_data, warn_of_same_rows
 from nishimori._evaluation.calibration_test import CalibrationTest, calibration_test, is_rejected, temperatures_test
+from nishimori._evaluation.compared_methods import (
+    ONE_TEMPERATURE,
+    Methods,
+    UsualMethods,
+    calibrators_by_name,
+    fit_methods,
+    fit_usual,
+    is_fitted,
+    with_fitted_meaning,
+)
 from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.differences import MeasuredMaps, measure_maps
 from nishimori._evaluation.metrics.metric import Difference, Metric
-from nishimori._evaluation.metrics.positive import BEYOND_ONE_TEMPERATURE
 from nishimori._evaluation.metrics.table import asked_metrics, suited_metrics
 from nishimori._evaluation.recommendation import join_names, recommend
-from nishimori._evaluation.scorecard import Scorecard, warn_of_one_temperature
-from nishimori._evaluation.usual_methods import ONE_TEMPERATURE, UsualMethods, fit_usual
+from nishimori._evaluation.scorecard import BEYOND_ONE_TEMPERATURE, Scorecard, warn_of_one_temperature
 from nishimori._fit.adaptive import match_both
 from nishimori._fit.floors import MAY_BE_AUTO, choose_floor
 from nishimori._fit.match import Match
-from nishimori._methods.fitted_method import check_constructor, counts_option, fit_checked
 from nishimori._rows.column_names import column_names, refuse_other_order
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
@@ -41,12 +41,9 @@ from nishimori._sums.reliability import Strategy
 from nishimori._support.formatting import format_p_value
 from nishimori._support.numbers import between
 from nishimori._support.progress import begin_step
-from nishimori.errors import InputError, NishimoriError, NoTemperatureError
+from nishimori.errors import InputError, NishimoriError
 from nishimori.maps.floored import Floored
 from nishimori.maps.map import Map
-
-Methods = Sequence[str | float | Calibrator] | Mapping[str, str | float | Calibrator]
-"""What `compare` compares; a float is a temperature."""
 
 FLATTERS = "All methods were measured on the data that they were fitted to, which flatters them."
 """The first verdict where it is so."""
@@ -138,7 +135,7 @@ def compare(
     """
     wanted = asked_metrics(metrics)
     if not is_rows(logits):  # rows know what their numbers mean
-        options = _with_meaning(options, methods)
+        options = with_fitted_meaning(options, methods)
     measured_on = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
     validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, measured_on)
     kind = options.get("input") or validation.input
@@ -146,7 +143,7 @@ def compare(
     listed = (ONE_TEMPERATURE[-1], *ONE_TEMPERATURE[:-1]) if methods is None else methods
     by_groups = validation.groups is not None
     chosen = calibrators_by_name(listed, meaning, by_groups=by_groups, of_rows=is_rows(logits))
-    for each in filter(_is_fitted, chosen.values()):
+    for each in filter(is_fitted, chosen.values()):
         each.check_columns(validation, "logits")
     how = _How(wanted, n_bins, strategy, (validation.counts or bool(options.get("counts"))))
     found = _compare_methods(chosen, validation, test, how, level, with_usual=None if methods is not None else meaning)
@@ -180,7 +177,7 @@ def _compare_methods(
     counts = how.counts
     level = between("level", level, 0, 1)
     equal = [] if test is None else warn_of_equal_data(validation, test)
-    same = warn_of_same_rows(test or validation, {name: each for name, each in methods.items() if _is_fitted(each)})
+    same = warn_of_same_rows(test or validation, {name: each for name, each in methods.items() if is_fitted(each)})
     begin_step("Fitting ec and ts")
     matched = match_both(validation, counts=counts)
     for data in (validation, test or validation):
@@ -189,8 +186,8 @@ def _compare_methods(
     if with_usual is not None:
         usual = fit_usual(validation, test, with_usual, counts=counts)
         methods = {**methods, **usual.fitted}
-    flatters = test is None and not all(_is_fitted(each) or isinstance(each, Uncalibrated) for each in methods.values())
-    fitted, why = _fit_methods(methods, validation, matched, counts=counts)
+    flatters = test is None and not all(is_fitted(each) or isinstance(each, Uncalibrated) for each in methods.values())
+    fitted, why = fit_methods(methods, validation, matched, counts=counts)
     data = without_chosen_floor(test or validation)
     maps = {name: each.map_ for name, each in fitted.items()}
     if data is not (test or validation):
@@ -270,81 +267,6 @@ def _about_choice(name: str, best: Best) -> str:
     return f"The method {name} chose {best.chosen_}, by its losses on folds of the validation data."
 
 
-def calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool, of_rows: bool) -> dict[str, Calibrator]:
-    """Calibrators by names: the user's, else those of their methods, with their parameters if two have the same one.
-
-    ``by_groups`` if the data name the group of each row, which the method "group" then uses. ``of_rows`` if they are `Rows`.
-    """
-    if not isinstance(methods, Sequence | Mapping) or isinstance(methods, str) or not methods:
-        raise InputError("methods", "be a list of names or calibrators, such as ('none', 'ec')", got=repr(methods))
-    given = _listed_methods(methods)
-    made = [_to_calibrator(each, meaning, by_groups=by_groups) for each in given]
-    for each in made:
-        if not (of_rows and _is_fitted(each)):  # rows know what their numbers mean
-            _refuse_other_scores(each, meaning)
-    if isinstance(methods, Mapping):
-        return {str(name): each for name, each in zip(methods, made, strict=True)}
-    plain = [f"T={each:g}" if _is_temperature(each) else its.method_name for each, its in zip(given, made, strict=True)]
-    # scikit-learn writes the parameters that are not the usual ones in brackets.
-    full = [f"{each.method_name}({str(_as_asked(each)).partition('(')[2]}".removesuffix("()") for each in made]
-    names = [short if plain.count(short) == 1 else long for short, long in zip(plain, full, strict=True)]
-    if len(set(names)) < len(names):
-        raise InputError("methods", "be different from each other", got=", ".join(names))
-    return dict(zip(names, made, strict=True))
-
-
-def _as_asked(method: Calibrator) -> Calibrator:
-    """A calibrator without what it was told about the data that are compared, for its name."""
-    usual = {name: each.default for name, each in signature(type(method)).parameters.items() if name in ("input", "floor")}
-    return set_common(clone(method), **usual)
-
-
-def _with_meaning(options: RowOptions, methods: Any) -> RowOptions:
-    """The options, with what they leave open about the scores as the first calibrator that has been fitted says it."""
-    if not isinstance(methods, Sequence | Mapping):  # refused later
-        return options
-    for each in _listed_methods(methods):
-        if isinstance(each, Calibrator) and _is_fitted(each):
-            known: RowOptions = {"input": each.input_, "classes": each.classes, "floor": each.floor_}
-            said = {name: value for name, value in options.items() if value is not None}
-            return cast("RowOptions", {**known, **said})
-    return options
-
-
-def _listed_methods(methods: Methods) -> list[Any]:
-    return list(methods.values() if isinstance(methods, Mapping) else methods)
-
-
-def _is_temperature(method: Any) -> bool:
-    return isinstance(method, Real) and not isinstance(method, bool)
-
-
-def _to_calibrator(method: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> Calibrator:
-    """The calibrator that a name, a temperature or a calibrator stands for; one that has been fitted is kept as it is."""
-    if _is_temperature(method):
-        return from_temperature(method, **meaning)
-    if isinstance(method, Calibrator):
-        check_constructor(method)
-        return method if _is_fitted(method) else clone(method)
-    return calibrator(method, **meaning, **({"by": "groups"} if by_groups and method == "group" else {}))
-
-
-def _is_fitted(method: Calibrator) -> bool:
-    return hasattr(method, "map_")
-
-
-def _refuse_other_scores(each: Calibrator, meaning: Mapping[str, Any]) -> None:
-    """Refuse a calibrator that was made for other scores than those that are compared."""
-    for name, value in meaning.items():
-        own: Any = getattr(each, name)
-        if name != "classes" and _is_fitted(each):
-            own = getattr(each, f"{name}_")
-        elif name != "classes" and own in (None, "auto"):  # which means that of the data
-            continue
-        if own is not None and value is not None and list(own) != list(value) if name == "classes" else own != value:
-            raise InputError("methods", f"hold calibrators with `{name}` as it is for the data, {value!r}", got=repr(own))
-
-
 def data_sets(
     validation: tuple[Any, Any], test: tuple[Any, Any], options: RowOptions, test_options: Mapping[str, Any]
 ) -> tuple[Rows, Rows | None, float | None]:
@@ -405,39 +327,6 @@ def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str])
 def _columns(logits: Any, opened: Rows) -> list[str] | None:
     """The names of the columns of scores of a table or of a data frame."""
     return opened.column_names or column_names(logits)
-
-
-def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Calibrator:
-    """Fit one method, unless it is fitted; those that need no more than the temperatures of EC and TS share one search."""
-    if _is_fitted(method):
-        return method
-    if type(method) is AdaptiveConsistency:
-        return method.adopt(data, data, matched)
-    if type(method) is TemperatureScaling and not method.smooth_labels:
-        return method.adopt(data, data, matched, 1)
-    if type(method) is ExpectationConsistency and method.top_n == 1 and not method.smooth_labels:
-        return method.adopt(data, data, matched, 0)
-    return fit_checked(method, data, **counts_option(method, counts=counts))
-
-
-def _fit_methods(
-    methods: Mapping[str, Calibrator], data: Rows, matched: Match, *, counts: bool
-) -> tuple[dict[str, Calibrator], dict[str, str]]:
-    """The calibrators that could be fitted, and why the others could not, by name."""
-    fitted: dict[str, Calibrator] = {}
-    why: dict[str, NishimoriError] = {}
-    for name, each in methods.items():
-        begin_step(f"Fitting {name}")
-        try:
-            fitted[name] = _fit(each, data, matched, counts=counts)
-        except NishimoriError as error:
-            why[name] = error
-    if fitted:
-        return fitted, {name: str(error) for name, error in why.items()}
-    # What is wrong with the data themselves is wrong for every method.
-    if not any(isinstance(error, NoTemperatureError) for error in why.values()):
-        raise next(iter(why.values()))
-    raise NoTemperatureError(" ".join(f"{name}: {error}" for name, error in why.items()), end="flat")
 
 
 def _check_groups(data: Rows, maps: Mapping[str, Map], name: str) -> None:

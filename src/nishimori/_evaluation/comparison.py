@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
 from nishimori._evaluation.metrics.table import in_tables
@@ -287,7 +289,7 @@ class Comparison(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
-        plain: dict[str, Any] = _plain(
+        plain: dict[str, Any] = to_plain(
             {
                 "n_validation": self.n_validation,
                 "n_test": self.n_test,
@@ -378,13 +380,19 @@ def _test_in_files(name: str, test: Any) -> Any:
     return test
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
+    """Turn a value into JSON: dictionaries with texts as keys, lists, texts, and None for numbers that are not finite.
+
+    Halves of surrogate pairs, which the names of files may hold and no file of text can, are escaped.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, str) or not isinstance(value, Sequence | float):
-        return value
-    if isinstance(value, float):
-        return float(value) if isfinite(value) else None
-    return [_plain(each) for each in value]
+        return {str(name): to_plain(entry) for name, entry in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return to_plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [to_plain(entry) for entry in value]
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    return None if isinstance(value, float) and not isfinite(value) else value

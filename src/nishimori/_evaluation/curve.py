@@ -7,9 +7,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from nishimori._evaluation.metric_sums import MeasureScores, MetricPlan
 from nishimori._evaluation.metrics.table import default_metrics, suited_metrics
-from nishimori._evaluation.scorecard import Scorecard, card_of, scorecards
+from nishimori._evaluation.scorecard import MeasureScores, MetricPlan, Scorecard, cards_of, scorecards
 from nishimori._fit.temperatures import Temperatures, temperatures_of
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
@@ -154,7 +153,7 @@ def cards_around(data: Rows, chosen: Sequence[float], *, n_bins: int, counts: bo
     temperatures = _grid_around(chosen, (data.n_rows or 0) * data.n_classes)
     maps, plan = tuple(Temperature(each) for each in temperatures), MetricPlan(suited_metrics(default_metrics(), data))
     sums = data.gather(MeasureScores(maps, (uniform_edges(n_bins),) * len(maps), plan, counts)).items
-    return [card_of(each, temperature, plan) for each, temperature in zip(sums, temperatures, strict=True)]
+    return cards_of(sums, maps, plan)
 
 
 def _grid_around(chosen: Sequence[float], n_logits: int) -> list[float]:

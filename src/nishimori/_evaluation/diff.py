@@ -47,15 +47,16 @@ _ROWS = {
     "nll": _Row("NLL", in_percent=False),
     "positive_gap": _Row("positive gap", in_percent=True),
     "positive_ece": _Row("bias-corrected positive ECE", in_percent=True),
-    "gap_after": _Row("gap after calibration", in_percent=True),
-    "ece_after": _Row("bias-corrected ECE after calibration", in_percent=True),
-    "nll_after": _Row("NLL after calibration", in_percent=False),
-    "positive_gap_after": _Row("positive gap after calibration", in_percent=True),
-    "positive_ece_after": _Row("bias-corrected positive ECE after calibration", in_percent=True),
+}
+# Neither T nor the accuracy is another one after calibration.
+_ROWS |= {
+    f"{name}_after": row._replace(title=f"{row.title} after calibration")
+    for name, row in _ROWS.items()
+    if name not in ("temperature", "accuracy")
 }
 
 # Means over samples.
-_MEANS = ("accuracy", "gap", "nll", "positive_gap", "gap_after", "nll_after", "positive_gap_after")
+_MEANS = ("accuracy", "gap", "nll", "positive_gap")
 
 _SAME_ROWS = (
     "`old` and `new` are about the same rows, but their samples must be independent: p-values mean nothing here. To compare "
@@ -257,7 +258,10 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
     if not pairs:
         raise InputError("`old` and `new`", "have a metric in common", remedy=_without_common(first, second))
     sizes = (first.n_samples, second.n_samples)
-    known = {name: _difference(*pair, sizes if name in _MEANS else (None, None)) for name, pair in pairs.items()}
+    known = {}
+    for name, pair in pairs.items():
+        is_mean = name.removesuffix("_after") in _MEANS
+        known[name] = _difference(*pair, sizes if is_mean else (None, None))
     tested = [name for name, each in known.items() if each.p_value is not None]
     adjusted = dict(zip(tested, holm([known[name].p_value or 0.0 for name in tested]).tolist(), strict=True))
     changes = []
@@ -387,7 +391,7 @@ def _of_card(content: Mapping[str, Any]) -> Measured | None:
 
 def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> dict[str, _Value]:
     """The metrics of a flat mapping of values and standard errors, such as nll and nll_se; ``level`` is that of intervals."""
-    found = {name: (numbers.get(name), numbers.get(f"{name}_se")) for name in ("accuracy", "gap", "nll", "positive_gap")}
+    found = {name: (numbers.get(name), numbers.get(f"{name}_se")) for name in _MEANS}
     if found["accuracy"][0] is None and numbers.get("error") is not None:
         found["accuracy"] = (1 - numbers["error"], numbers.get("error_se"))
     if end:

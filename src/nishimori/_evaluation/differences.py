@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
-from nishimori._evaluation.metric_sums import MetricPlan, ScoreSums
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import checked_metrics, default_metrics
-from nishimori._evaluation.scorecard import Scorecard, card_of, edges_for
+from nishimori._evaluation.scorecard import MetricPlan, Scorecard, ScoreSums, cards_of, edges_for
 from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes
 from nishimori._rows.question import question
@@ -30,7 +29,6 @@ from nishimori._sums.reliability import Strategy, check_bins
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
-from nishimori.maps.floored import temperature_after_floor
 from nishimori.maps.map import Map
 
 MOST_BINS = 1000
@@ -76,6 +74,12 @@ def measure_maps(data: Rows, /, maps: Sequence[Map], classes: Classes, level: fl
     return MeasuredMaps(cards, found, gaps)
 
 
+@question("has no report")
+def absent_parts(data: Rows) -> list[dict[str, str]]:  # noqa: ARG001 - rows have all parts
+    """List what a report does not have of these data, as ``what``, and ``why``."""
+    return []
+
+
 @question("does not tell how two calibrations vary together")
 def differences_of(
     data: Rows,
@@ -103,7 +107,7 @@ def differences_of(
     sums, together, changed, groups = (each.items for each in found.items)
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     plan = plan.suited(data.n_classes)
-    cards = [card_of(each, temperature_after_floor(map_), plan) for map_, each in zip(maps, sums, strict=True)]
+    cards = cards_of(sums, maps, plan)
     shares = [weight / own.weight for weight, own in zip(changed, sums, strict=True)]
     return cards, Differences(plan, sums, dict(zip(pairs, together, strict=True)), shares, [each.items for each in groups])
 

@@ -25,7 +25,7 @@ from nishimori._evaluation.checks import (
 )
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.limits import shared
-from nishimori._evaluation.metrics.nll import Nll
+from nishimori._evaluation.metrics.losses import Nll
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.batch import Batch

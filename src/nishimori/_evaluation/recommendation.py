@@ -11,7 +11,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
 from nishimori._evaluation.metrics.metric import Difference
-from nishimori._evaluation.metrics.positive import is_off
+from nishimori._evaluation.scorecard import is_second_off
 from nishimori._support.formatting import format_p_value, signed, value_with_error
 from nishimori._support.intervals import normal_quantile
 
@@ -274,8 +274,7 @@ class _Choice:
     def _is_second_off(self, name: str) -> bool:
         """Whether a method leaves the mean probability of the second of two classes off."""
         card = self.rows[name].scorecard
-        gap = None if card is None else card.estimates.get("positive_gap")
-        return gap is not None and is_off(gap)
+        return card is not None and is_second_off(card)
 
     def advice(self, name: str, reference: str) -> RecommendedMethod:
         """What a method changes compared with the reference."""

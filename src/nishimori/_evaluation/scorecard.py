@@ -6,21 +6,33 @@ reads the data once, or twice if bins of equal weight need the quantiles of the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isnan
 from typing import Any, Unpack
 
+import numpy as np
+
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
-from nishimori._evaluation.metric_sums import MeasureScores, MetricPlan, ScoreSums
-from nishimori._evaluation.metrics.metric import Estimate, Metric
-from nishimori._evaluation.metrics.positive import BEYOND_ONE_TEMPERATURE, about_one_temperature
+from nishimori._evaluation.metrics.metric import Estimate, MeanOfRows, Metric
 from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics, default_metrics
+from nishimori._kernels.scores import SCORES, ScoreTotals, score_totals, sums_blocks, sums_scores
+from nishimori._rows.batch import Batch
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
-from nishimori._sums.census import verdict_on_zeros, warn_of_zeros
-from nishimori._sums.predictions import CollectClaims
-from nishimori._sums.reliability import Reliability, Strategy, check_bins, uniform_edges
-from nishimori._support.arrays import HostArray
+from nishimori._sums.census import at_zeros, verdict_on_zeros, warn_of_zeros
+from nishimori._sums.passes import Sums
+from nishimori._sums.predictions import (
+    POSITIVE_EDGES,
+    BinSums,
+    CollectClaims,
+    Predictions,
+    inverse_temperatures,
+    predictions_after,
+)
+from nishimori._sums.reliability import Reliability, Strategy, check_bins, inner_edges, uniform_edges
+from nishimori._sums.spread import ClusterSpread, Spread, spread
+from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import (
     interval_text,
@@ -36,6 +48,16 @@ from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.floored import temperature_after_floor
 from nishimori.maps.map import Map
+
+ONE_SAMPLE = "there is only one sample."
+"""Why nothing of one sample has a standard error."""
+
+BEYOND_ONE_TEMPERATURE = "Use the method best or platt."
+"""What to do where one temperature leaves the second of two classes off."""
+
+# The gap of the second class is off if it exceeds this many standard errors, and a point or this part of the share of the rarer
+# class: of a million samples smaller ones are significant, too, and do not matter.
+_REACH, _POINT, _PART = 3.29, 0.01, 0.1
 
 # Quantiles need one number per row and map. More maps than this many numbers allow are measured in several passes: 64 MiB.
 _CLAIMS_AT_ONCE = 2**23
@@ -344,11 +366,211 @@ def evaluate(
 
 def warn_of_one_temperature(cards: Mapping[str, Scorecard]) -> str:
     """Warn where calibrators of one temperature, by their names, leave the second of two classes off; gives that sentence."""
-    known = {name: each for name, each in cards.items() if each.temperature is not None and "positive_gap" in each.estimates}
-    said = about_one_temperature({name: each["positive_gap"] for name, each in known.items()})
-    if said:
-        notice(f"{said} {BEYOND_ONE_TEMPERATURE}", InputWarning)
-    return said
+    off = {name: card["positive_gap"] for name, card in cards.items() if card.temperature is not None and is_second_off(card)}
+    if not off:
+        return ""
+    worst = max(off.values(), key=lambda gap: abs(gap.value))
+    assert worst.gaps is not None, "which is made of bins"
+    share = worst.gaps.true_share
+    sentence = (
+        f"After {', '.join(off)} the mean probability of the second class is {100 * (share + worst.value):.3g} %, but its "
+        f"share of the samples is {100 * share:.3g} %: one temperature cannot correct that."
+    )
+    notice(f"{sentence} {BEYOND_ONE_TEMPERATURE}", InputWarning)
+    return sentence
+
+
+def is_second_off(card: Scorecard) -> bool:
+    """Say whether the second of two classes has a mean probability off its share: significantly, and enough to matter."""
+    gap = card.estimates.get("positive_gap")
+    if gap is None or not gap.se:
+        return False
+    assert gap.gaps is not None, "which is made of bins"
+    share = gap.gaps.true_share
+    return abs(gap.value) > _REACH * gap.se and abs(gap.value) > min(_POINT, _PART * min(share, 1 - share))
+
+
+# What is summed, and the pass that sums it
+
+
+@dataclass(frozen=True, eq=False)
+class MetricPlan:
+    """Which metrics are measured, and from which sums: numbers per row are summed once for all metrics that have the same."""
+
+    metrics: tuple[Metric, ...]
+
+    @cached_property
+    def _by_classes(self) -> "dict[int, MetricPlan]":
+        return {}
+
+    def suited(self, n_classes: int) -> "MetricPlan":
+        """The plan without metrics for another number of classes, which is known once rows are read."""
+        if n_classes not in self._by_classes:
+            left = tuple(each for each in self.metrics if each.suits(n_classes))
+            self._by_classes[n_classes] = self if left == self.metrics else MetricPlan(left)
+        return self._by_classes[n_classes]
+
+    @cached_property
+    def columns(self) -> dict[Any, Metric]:
+        """A metric for each number per row, by what tells these apart."""
+        return self._by_key([each for each in self.metrics if each.form.is_mean])
+
+    @cached_property
+    def others(self) -> dict[Any, Metric]:
+        """A metric for all other sums, but not those per bin, which every scorecard has."""
+        return self._by_key([each for each in self.metrics if not each.form.is_mean and each.of_bins is None])
+
+    @staticmethod
+    def _by_key(metrics: list[Metric]) -> dict[Any, Metric]:
+        found: dict[Any, Metric] = {}
+        for each in metrics:
+            found.setdefault(each.form.key(each), each)
+        return found
+
+    @cached_property
+    def has_positive(self) -> bool:
+        """Whether some metric is made of bins of the probability of the second of two classes."""
+        return any(each.of_bins == "positive" for each in self.metrics)
+
+    @cached_property
+    def score_places(self) -> list[int] | None:
+        """The places of the numbers per row among a kernel's `SCORES`; None if these are not all that is measured."""
+        known = [each.score for each in self.columns.values() if each.score is not None]
+        return None if len(known) < len(self.columns) or self.others else [SCORES.index(each) for each in known]
+
+    def rows(self, predictions: Predictions) -> list[Array]:
+        """The numbers per row."""
+        return [each.rows(predictions) for each in self.columns.values()]
+
+
+@dataclass(frozen=True)
+class ScoreSums:
+    """The sums of some rows after a map; those of other rows add."""
+
+    n_rows: int
+    n_at_zeros: int
+    weight: float
+    totals: HostArray
+    spread: Spread | ClusterSpread
+    binned: BinSums
+    positive: Sums  # those per bin of the second of two classes, where some metric needs them
+    own: Sums
+
+    @classmethod
+    def of(cls, predictions: Predictions, rows: Sequence[Array], plan: MetricPlan, n_at_zeros: int) -> "ScoreSums":
+        """The sums of a batch after a map; ``n_at_zeros`` rows gave probability zero to their true class."""
+        batch = predictions.batch
+        totals = batch.totals(rows)
+        for metric, total in zip(plan.columns.values(), totals.tolist(), strict=True):
+            if isnan(total):
+                name = f"{type(metric).__name__}.of_rows"
+                raise InputError(name, "return numbers for all rows", got="NaN, or infinities of both signs")
+        return cls(
+            n_rows=batch.n_rows,
+            n_at_zeros=n_at_zeros,
+            weight=batch.weight,
+            totals=totals,
+            spread=spread(batch, rows, counts=predictions.counts),
+            binned=predictions.binned,
+            positive=Sums((predictions.positive.binned,) if plan.has_positive else ()),
+            own=Sums(tuple(each.form.gather(each, predictions) for each in plan.others.values())),
+        )
+
+    @classmethod
+    def of_totals(cls, found: ScoreTotals, edges: HostArray, places: list[int]) -> "ScoreSums":
+        """From the sums of a kernel over independent rows; ``places`` are those of the scores that are measured."""
+        positive = [] if found.positive is None else [BinSums.of_totals(POSITIVE_EDGES, found.positive, found.units)]
+        return cls(
+            n_rows=found.n_rows,
+            n_at_zeros=0,
+            weight=found.weight,
+            totals=found.totals[places],
+            spread=Spread(found.units, found.means[places], found.scatter[places]),
+            binned=BinSums.of_totals(edges, found.bins, found.units),
+            positive=Sums(tuple(positive)),
+            own=Sums(()),
+        )
+
+    def __add__(self, other: "ScoreSums") -> "ScoreSums":
+        return ScoreSums(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+    @property
+    def means(self) -> HostArray:
+        return self.totals / self.weight
+
+    def by_metric(self, plan: MetricPlan) -> dict[Metric, Any]:
+        """What each metric is made of."""
+        means = self.means
+        with np.errstate(invalid="ignore"):  # of an infinite mean
+            errors = np.sqrt(self.spread.around(means)) / self.weight
+        found = dict(zip(plan.columns, map(MeanOfRows, means.tolist(), errors.tolist()), strict=True))
+        found |= zip(plan.others, self.own.items, strict=True)
+        bins = {"top": self.binned} | dict(zip(["positive"], self.positive.items, strict=False))
+        return {each: found[each.form.key(each)] if each.of_bins is None else bins[each.of_bins] for each in plan.metrics}
+
+    def estimates(self, plan: MetricPlan) -> dict[str, Estimate]:
+        """Each metric with its standard error, by name."""
+        squares = self.spread.squares / self.weight**2
+        found = {}
+        for metric, sums in self.by_metric(plan).items():
+            value, error, why = metric.form.with_error(metric, sums)
+            if self.n_rows == 1:
+                error, why = None, ONE_SAMPLE
+            metric.check_value(float(value))
+            gaps = sums.gaps if metric.of_bins is not None else None
+            found[metric.label] = Estimate(metric, float(value), error, why, squares, gaps, sums if metric.keeps_sums else None)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class MeasureScores:
+    """The pass that sums what metrics are made of after several maps, one distribution at a time."""
+
+    maps: tuple[Map, ...]
+    edges: tuple[HostArray, ...]
+    plan: MetricPlan
+    counts: bool = False
+
+    def __call__(self, batch: Batch) -> Sums:
+        if sums_blocks(batch) and self.reads_unchecked(batch) and (totals := self.of_unchecked(batch)) is not None:
+            return totals
+        zeros = at_zeros(batch)
+        found, plan = predictions_after(self.maps, self.edges, batch, counts=self.counts), self.plan.suited(batch.n_classes)
+        return Sums(tuple(ScoreSums.of(each, plan.rows(each), plan, zeros) for each in found))
+
+    def reads_unchecked(self, batch: Batch) -> bool:
+        """Whether a kernel sums all that is measured, and notices what a check would refuse."""
+        if batch.logits.ndim == 1:  # one number for two classes, which a kernel does not read
+            return False
+        plan = self.plan.suited(batch.n_classes)
+        if batch.clusters is not None or plan.score_places is None:
+            return False
+        betas = inverse_temperatures(self.maps)
+        if len(betas) < len(self.maps):
+            return False
+        n_bins = max((own.shape[1] - 1 for own in self.edges), default=0)
+        return sums_scores(batch, betas, n_bins, positive=plan.has_positive)
+
+    @property
+    def n_sums(self) -> int:
+        """How many times a kernel reads each row, so that progress is told as often as of other passes."""
+        return len(self.maps)
+
+    def of_unchecked(self, batch: Batch) -> Sums | None:
+        """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
+        plan, found = self.plan.suited(batch.n_classes), []
+        places = plan.score_places
+        assert places is not None, "which is asked before"
+        positive = inner_edges(POSITIVE_EDGES, batch)[0] if plan.has_positive else None
+        for beta, edges in zip(inverse_temperatures(self.maps), self.edges, strict=True):
+            totals = score_totals(batch, beta, inner_edges(edges, batch)[0], positive, counts=self.counts)
+            if totals is None:
+                return None
+            found.append(ScoreSums.of_totals(totals, edges, places))
+        return Sums(tuple(found))
+
+
+# Scorecards from these sums
 
 
 @question("has no rows to measure")
@@ -364,22 +586,17 @@ def scorecards(
     """A scorecard for each map, all from the same passes; ``metrics`` are the usual ones by default."""
     check_bins(n_bins, strategy)
     wanted = checked_metrics(default_metrics() if metrics is None else metrics, data)
-    if strategy == "quantile" and (n_rows := data.n_rows) is not None:
-        step = max(1, _CLAIMS_AT_ONCE // n_rows)
-        groups = [tuple(maps[start : start + step]) for start in range(0, len(maps), step)]
-    else:
-        groups = [tuple(maps)]
-    plan = MetricPlan(wanted)
-    return [card for group in groups for card in _from_shared_readings(data, group, plan, n_bins, strategy, counts=counts)]
-
-
-def _from_shared_readings(
-    data: Rows, maps: tuple[Map, ...], plan: MetricPlan, n_bins: int, strategy: Strategy, *, counts: bool
-) -> list[Scorecard]:
-    sums = data.gather(MeasureScores(maps, edges_for(data, maps, n_bins, strategy), plan, counts)).items
-    warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
-    plan = plan.suited(data.n_classes)
-    return [card_of(each, temperature_after_floor(map_), plan) for map_, each in zip(maps, sums, strict=True)]
+    plan, n_rows = MetricPlan(wanted), data.n_rows
+    at_once = len(maps)
+    if strategy == "quantile" and n_rows is not None:
+        at_once = max(1, _CLAIMS_AT_ONCE // n_rows)
+    cards = []
+    for start in range(0, len(maps), at_once):
+        group = tuple(maps[start : start + at_once])
+        sums = data.gather(MeasureScores(group, edges_for(data, group, n_bins, strategy), plan, counts)).items
+        warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
+        cards += cards_of(sums, group, plan.suited(data.n_classes))
+    return cards
 
 
 def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy) -> tuple[HostArray, ...]:
@@ -389,14 +606,17 @@ def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy
     return tuple(each.edges(n_bins) for each in data.gather(CollectClaims(maps)).items)
 
 
-def card_of(sums: ScoreSums, temperature: float | None, plan: MetricPlan) -> Scorecard:
-    """Metrics and their errors from sums."""
-    return Scorecard(
-        n_samples=sums.n_rows,
-        temperature=temperature,
-        estimates=sums.estimates(plan),
-        reliability=sums.binned.curve,
-        n_at_zeros=sums.n_at_zeros,
-        n_clusters=sums.binned.n_clusters,
-        positive_reliability=next((each.curve for each in sums.positive.items), None),
-    )
+def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], plan: MetricPlan) -> list[Scorecard]:
+    """Metrics and their errors after each map, from the sums after it."""
+    return [
+        Scorecard(
+            n_samples=own.n_rows,
+            temperature=temperature_after_floor(map_),
+            estimates=own.estimates(plan),
+            reliability=own.binned.curve,
+            n_at_zeros=own.n_at_zeros,
+            n_clusters=own.binned.n_clusters,
+            positive_reliability=next((bins.curve for bins in own.positive.items), None),
+        )
+        for own, map_ in zip(sums, maps, strict=True)
+    ]

@@ -5,10 +5,10 @@ from dataclasses import replace
 from math import nan
 from typing import Any
 
+from nishimori._evaluation.compared_methods import names_for
 from nishimori._evaluation.metrics.metric import Estimate, Metric
 from nishimori._evaluation.metrics.table import tells
 from nishimori._evaluation.scorecard import Scorecard, scorecards
-from nishimori._evaluation.usual_methods import names_for
 from nishimori._top_k.rows import TopKRows
 from nishimori.errors import InputError
 from nishimori.maps.map import Map

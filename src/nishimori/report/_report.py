@@ -4,15 +4,13 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from math import isfinite
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-import numpy as np
-
 import nishimori
-from nishimori._evaluation.compare import Methods, data_sets, floor_verdicts
-from nishimori._evaluation.usual_methods import CHANGING, ONE_TEMPERATURE
+from nishimori._evaluation.compare import data_sets, floor_verdicts
+from nishimori._evaluation.compared_methods import CHANGING, ONE_TEMPERATURE, Methods
+from nishimori._evaluation.comparison import to_plain
 from nishimori._fit.floors import MAY_BE_AUTO
 from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_options
 from nishimori._rows.rows import Rows
@@ -118,7 +116,7 @@ class Report:
         found = results_of(validation, test, ids, asked)
         found["verdict"]["sentences"] += floor_verdicts(logits, options, used)
         names = (_arguments(validation), _arguments(validation) if test is None else _arguments(test, "test_"))
-        self._results: dict[str, Any] = plain(
+        self._results: dict[str, Any] = to_plain(
             {"title": str(title), **found}
             | {
                 "n_bins": n_bins,
@@ -148,7 +146,7 @@ class Report:
             raise InputError("results", f"be what `to_dict` of a report gave, of format {FORMAT}", got=brief(results))
         check_results(results)
         made = cls.__new__(cls)
-        made._results = with_present_names(plain(results))
+        made._results = with_present_names(to_plain(results))
         return made
 
     @property
@@ -213,22 +211,6 @@ def method_of_code(recommended: str | None) -> str:
 
 
 Report.__doc__ = with_options(Report.__doc__ or "", OPTIONS)
-
-
-def plain(value: Any) -> Any:
-    """A value with lists in place of arrays and tuples, texts as keys, and None in place of numbers that are not finite.
-
-    Halves of surrogate pairs, which the names of files may hold and no file of text can, are escaped.
-    """
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _arguments(data: Rows, prefix: str = "") -> str:

@@ -12,15 +12,21 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.groups import GroupConsistency
-from nishimori._evaluation.absent import absent_parts
-from nishimori._evaluation.compare import Methods, calibrators_by_name, compare
+from nishimori._evaluation.compare import compare
+from nishimori._evaluation.compared_methods import (
+    BY_GROUP,
+    ONE_TEMPERATURE,
+    Methods,
+    calibrators_by_name,
+    fit_usual,
+)
 from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.curve import cards_around
+from nishimori._evaluation.differences import absent_parts
 from nishimori._evaluation.gate import Wanted, judge
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
-from nishimori._evaluation.usual_methods import BY_GROUP, ONE_TEMPERATURE, UsualMethods, fit_usual
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows, without_chosen_floor
 from nishimori._sums.groups import By
@@ -28,17 +34,13 @@ from nishimori._sums.reliability import Reliability
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
-from nishimori.report._errors import ErrorsPass
-from nishimori.report._group_classes import groups_of_one_class
-from nishimori.report._mistakes import rows_with_zeros
-from nishimori.report._rows import confusion_rows, group_table, method_rows, mistake_rows
-from nishimori.report._verdict import second_share, verdict_of
+from nishimori.maps.map import Map
+from nishimori.report._errors import errors_of
+from nishimori.report._groups import class_table, group_table, worst_group
+from nishimori.report._verdict import TITLES, second_share, verdict_of
 
 FORMAT = 1
 """The version of the dictionary."""
-
-_MISTAKES = 20
-_CONFUSIONS = 10
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
     assert advised is not None, "which every comparison has"
     one = found[advised.choice or "none"]
     chosen = [each.temperature for each in found if each.temperature is not None and each.method != "none"]
-    methods = method_rows(found)
+    methods = [_method_row(each, found.level) for each in found]
     names = class_labels(asked.classes, data.n_classes).tolist()
     return {
         "format": FORMAT,
@@ -88,15 +90,15 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
         "metrics": [_about_metric(each) for each in _shown(found.methods[0].metrics, error=found.predictions_differ)],
         "methods": methods,
         "slider": _slider(data, found, chosen, one, asked),
-        "classes": None if absent else _classes(found, one.method, fitted),
-        "groups": None if absent else _groups(data, found, one.method, fitted),
+        "classes": None if absent else class_table(found, one.method, fitted.get("class temperatures")),
+        "groups": None if absent else group_table(data, found, one.method, fitted.get("group temperatures")),
         **(
             {"mistakes": None, "confusions": None, "risk_coverage": None}
             if absent
-            else _errors(without_chosen_floor(data), one, ids, names)
+            else errors_of(without_chosen_floor(data), _map_of(one), ids, names)
         ),
         "gate": None if wanted is None else _gate(found, without_chosen_floor(data), wanted, asked),
-        "absent": [*absent, *_not_compared(usual)],
+        "absent": [*absent, *({"what": f"The method {name}", "why": why} for name, why in usual.left_out.items())],
         "tests": found.to_dict()["tests"],
         "warnings": list(filter(None, [found.same_rows])),
     }
@@ -136,6 +138,19 @@ def _about_metric(metric: Metric) -> dict[str, Any]:
     return {**names, "in_percent": metric.in_percent, "is_signed": metric.is_signed}
 
 
+def _method_row(method: Compared, level: float) -> dict[str, Any]:
+    """A method with all its numbers, intervals and differences from the model as it is."""
+    numbers = method.numbers(level)
+    for name, difference in method.differences.items():
+        low, high = (None, None) if difference.se is None else difference.interval(level)
+        numbers |= {f"{name}_difference_low": low, f"{name}_difference_high": high}
+    card = method.scorecard
+    numbers |= {"ece_corrected": None} if card is None else card.corrected
+    numbers |= {"gap": None, "gap_se": None} if card is None else {"gap": card.gap, "gap_se": card.gap_se}
+    numbers |= {"worst_class": worst_group(method.by_class), "worst_group": worst_group(method.by_group)}
+    return {"title": TITLES.get(method.method, method.method), **numbers}
+
+
 def _gate(found: Comparison, data: Rows, wanted: Wanted, asked: Asked) -> dict[str, Any]:
     """What `gate` says about the model as it is, and after the methods to use unless they were fitted to the same data."""
     assert found.recommendation is not None, "which every comparison has"
@@ -143,16 +158,19 @@ def _gate(found: Comparison, data: Rows, wanted: Wanted, asked: Asked) -> dict[s
     by: By = "prediction" if data.groups is None else "groups"
     judged = []
     for name in ("none", *([] if found.flatters else used)):
-        map_ = found[name].map
-        assert map_ is not None, "which every method to use has"
         with collect_notices():  # the comparison has said what there is to say
-            made = judge(data, map_, wanted, by, asked.classes, counts=asked.counts)
+            made = judge(data, _map_of(found[name]), wanted, by, asked.classes, counts=asked.counts)
         checks = [
             {**numbers, "title": each.title, "limits": each.reason or each.cells[3]}
             for each, numbers in zip(made.checks, made.to_dict()["checks"], strict=True)
         ]
         judged.append({"method": name, "verdict": made.verdict, "checks": checks})
     return {"methods": judged, "unjudged": used if found.flatters else []}
+
+
+def _map_of(method: Compared) -> Map:
+    assert method.map is not None, "which every method to use has"
+    return method.map
 
 
 def _about(found: Comparison, data: Rows, second: str) -> dict[str, Any]:
@@ -219,51 +237,3 @@ def _bins(curve: Reliability, level: float) -> list[list[float]]:
     # Eight digits: what a picture shows, and a file that stays small.
     rounded: list[list[float]] = np.round(np.stack(columns, axis=1), 8).tolist()
     return rounded
-
-
-def _classes(found: Comparison, one: str, fitted: Mapping[str, GroupConsistency]) -> dict[str, Any]:
-    """The table of predicted classes."""
-    names = {"before": "none", "one": one, "several": "class temperatures"}
-    rows = {each.method: each.by_class for each in found}
-    return group_table({key: rows.get(name) for key, name in names.items()}, fitted.get("class temperatures"))
-
-
-def _groups(data: Rows, found: Comparison, one: str, fitted: Mapping[str, GroupConsistency]) -> dict[str, Any] | None:
-    """The table of groups, if groups are named."""
-    if data.groups is None:
-        return None
-    names = {"before": "none", "one": one, "several": "group temperatures"}
-    rows = {each.method: each.by_group for each in found}
-    table = group_table({key: rows.get(name) for key, name in names.items()}, fitted.get("group temperatures"))
-    return {**table, "of_one_class": groups_of_one_class(data)}
-
-
-def _errors(data: Rows, one: Compared, ids: Any, names: Sequence[Any]) -> dict[str, Any]:
-    """The most confident errors, the classes that are confused most, and the error of the most confident answers.
-
-    All are found in one pass.
-    """
-    checked = _checked_ids(ids, data.n_rows)
-    assert one.map is not None, "which every method to use has"
-    mistakes, confusions, before, after = data.gather(ErrorsPass(_MISTAKES, one.map, data.n_classes)).items
-    return {
-        "mistakes": mistake_rows(rows_with_zeros(mistakes, data), names, checked),
-        "confusions": confusion_rows(confusions, names, _CONFUSIONS),
-        "risk_coverage": {"before": before.curve(), "one": after.curve()},
-    }
-
-
-def _checked_ids(ids: Any, n_rows: int | None) -> list[Any] | None:
-    """The id of each row."""
-    if ids is None:
-        return None
-    listed = np.asarray(ids)
-    if listed.ndim != 1 or len(listed) != n_rows:
-        raise InputError("ids", f"hold one id per sample that is measured, {n_rows} in all", got=f"shape {listed.shape}")
-    found: list[Any] = listed.tolist()
-    return found
-
-
-def _not_compared(usual: UsualMethods) -> list[dict[str, str]]:
-    """The usual methods that the page does not have, and why."""
-    return [{"what": f"The method {name}", "why": why} for name, why in usual.left_out.items()]

@@ -86,54 +86,34 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
 
 
-def _text(value: Any, place: str) -> None:
-    if not isinstance(value, str):
-        _refuse(place, "text", value)
+def _must(wanted: str, is_right: Callable[[Any], bool]) -> Rule:
+    """The rule that a value is right; ``wanted`` says what is."""
+
+    def rule(value: Any, place: str) -> None:
+        if not is_right(value):
+            _refuse(place, wanted, value)
+
+    return rule
 
 
-def _flag(value: Any, place: str) -> None:
-    if not isinstance(value, bool):
-        _refuse(place, "true or false", value)
-
-
-def _none(value: Any, place: str) -> None:
-    if value is not None:
-        _refuse(place, "None", value)
-
-
-def _number(value: Any, place: str) -> None:
-    if not _is_number(value):
-        _refuse(place, "a finite number", value)
-
-
-def _positive(value: Any, place: str) -> None:
-    if not (_is_number(value) and value > 0):
-        _refuse(place, "a positive finite number", value)
+_TEXT = _must("text", lambda value: isinstance(value, str))
+_FLAG = _must("true or false", lambda value: isinstance(value, bool))
+_NONE = _must("None", lambda value: value is None)
+_NUMBER = _must("a finite number", _is_number)
+_POSITIVE = _must("a positive finite number", lambda value: _is_number(value) and value > 0)
 
 
 def _whole(least: int, most: float = _LARGEST) -> Rule:
-    def rule(value: Any, place: str) -> None:
-        if not (_is_number(value) and isinstance(value, int) and least <= value <= most):
-            limits = f"of at least {least}" if most == _LARGEST else f"from {least} to {most:g}"
-            _refuse(place, f"a whole number {limits}", value)
-
-    return rule
+    limits = f"of at least {least}" if most == _LARGEST else f"from {least} to {most:g}"
+    return _must(f"a whole number {limits}", lambda n: _is_number(n) and isinstance(n, int) and least <= n <= most)
 
 
 def _between(low: float, high: float) -> Rule:
-    def rule(value: Any, place: str) -> None:
-        if not (_is_number(value) and low <= value <= high):
-            _refuse(place, f"a number from {low:g} to {high:g}", value)
-
-    return rule
+    return _must(f"a number from {low:g} to {high:g}", lambda value: _is_number(value) and low <= value <= high)
 
 
 def _one_of(*values: str) -> Rule:
-    def rule(value: Any, place: str) -> None:
-        if value not in values:
-            _refuse(place, f"one of {', '.join(map(repr, values))}", value)
-
-    return rule
+    return _must(f"one of {', '.join(map(repr, values))}", lambda value: value in values)
 
 
 def _or_none(rule: Rule) -> Rule:
@@ -174,9 +154,9 @@ def _same(names: str, rule: Rule) -> dict[str, Rule]:
     return dict.fromkeys(names.split(), rule)
 
 
-_UNKNOWN = _or_none(_number)
+_UNKNOWN = _or_none(_NUMBER)
 _COUNT = _whole(0)
-_FITTED = _same("method title", _text) | {"temperature": _or_none(_positive), "why": _or_none(_text)}
+_FITTED = _same("method title", _TEXT) | {"temperature": _or_none(_POSITIVE), "why": _or_none(_TEXT)}
 _FITTED |= _same("temperature_se temperature_low temperature_high", _UNKNOWN)
 
 
@@ -213,11 +193,11 @@ def _check_metrics(results: Mapping[str, Any]) -> None:
 def _gaps(value: Any, place: str) -> None:
     """The table of classes or of groups; ``several`` is there for all rows or for none."""
     kinds = ["before", "one", *(["several"] if isinstance(value, dict) and "several" in value else [])]
-    total = _record(_same("mean_abs_gap low high", _number) | _same("n_off n", _COUNT))
-    gap = _record({"confidence": _number, "gap": _number, "se": _UNKNOWN, "off": _flag})
-    row: dict[str, Rule] = {"name": _text, "n": _COUNT, "accuracy": _number, **dict.fromkeys(kinds, gap)}
-    row |= {"temperature": _or_none(_positive), "temperature_se": _UNKNOWN}
-    _record({"rows": _list(_record(row)), **dict.fromkeys(kinds, total)}, {"of_one_class": _list(_text)})(value, place)
+    total = _record(_same("mean_abs_gap low high", _NUMBER) | _same("n_off n", _COUNT))
+    gap = _record({"confidence": _NUMBER, "gap": _NUMBER, "se": _UNKNOWN, "off": _FLAG})
+    row: dict[str, Rule] = {"name": _TEXT, "n": _COUNT, "accuracy": _NUMBER, **dict.fromkeys(kinds, gap)}
+    row |= {"temperature": _or_none(_POSITIVE), "temperature_se": _UNKNOWN}
+    _record({"rows": _list(_record(row)), **dict.fromkeys(kinds, total)}, {"of_one_class": _list(_TEXT)})(value, place)
 
 
 _BINS = _list(_list(_UNKNOWN, _PER_BIN - 1, _PER_BIN))
@@ -225,92 +205,92 @@ _SCORES = {
     **_same("confidence ece nll", _UNKNOWN),  # which the charts show
     "bins": _BINS,
 }
-_PLACE = _record({"temperature": _positive, "names": _list(_text), **_SCORES}, {"positive_bins": _BINS})
+_PLACE = _record({"temperature": _POSITIVE, "names": _list(_TEXT), **_SCORES}, {"positive_bins": _BINS})
 _OTHER_PLACE = _record(
-    {"temperature": _none, "names": _list(_text, 1), "accuracy": _number, **_SCORES}, {"positive_bins": _BINS}
+    {"temperature": _NONE, "names": _list(_TEXT, 1), "accuracy": _NUMBER, **_SCORES}, {"positive_bins": _BINS}
 )
 _MISTAKE = _record(
     {
         "row": _COUNT,
-        "id": _or_none(_text),
-        **_same("predicted label", _text),
-        **_same("confidence confidence_after true_probability", _number),
+        "id": _or_none(_TEXT),
+        **_same("predicted label", _TEXT),
+        **_same("confidence confidence_after true_probability", _NUMBER),
     }
 )
-_CONFUSION = _record({**_same("predicted label", _text), "n": _COUNT, **_same("share confidence", _between(0, 1))})
+_CONFUSION = _record({**_same("predicted label", _TEXT), "n": _COUNT, **_same("share confidence", _between(0, 1))})
 _CURVE = _list(_list(_between(0, 1), 2, 2))
 _METRIC = _record(
-    {**_same("name title", _text), "in_percent": _flag, "direction": _or_none(_one_of("lower", "higher"))}, {"is_signed": _flag}
+    {**_same("name title", _TEXT), "in_percent": _FLAG, "direction": _or_none(_one_of("lower", "higher"))}, {"is_signed": _FLAG}
 )
 _CHOSEN = _record(
     {
-        "method": _text,
-        "temperature": _or_none(_positive),
+        "method": _TEXT,
+        "temperature": _or_none(_POSITIVE),
         **_same("temperature_se nll_percent nll_p_value error_points error_p_value ece_points ece_p_value", _UNKNOWN),
         "changed_predictions": _between(0, 1),
     }
 )
 _WORST = _record(
-    {"name": _text, **_same("n n_off n_all", _COUNT), **_same("confidence accuracy gap", _number), "se": _UNKNOWN, "off": _flag}
+    {"name": _TEXT, **_same("n n_off n_all", _COUNT), **_same("confidence accuracy gap", _NUMBER), "se": _UNKNOWN, "off": _FLAG}
 )
-_HEADLINE = _record({**_same("now after", _text), **_same("off off_after", _flag)})
+_HEADLINE = _record({**_same("now after", _TEXT), **_same("off off_after", _FLAG)})
 _VERDICT = _one_of("pass", "inconclusive", "cannot be judged", "fail")
 _JUDGED = _record(
-    {"method": _text, "verdict": _VERDICT, "checks": _list(_record({**_same("title limits", _text), "verdict": _VERDICT}), 1)}
+    {"method": _TEXT, "verdict": _VERDICT, "checks": _list(_record({**_same("title limits", _TEXT), "verdict": _VERDICT}), 1)}
 )
 _RECOMMENDATION = _record(
     {
-        "reference": _text,
-        "as_is": _or_none(_text),
+        "reference": _TEXT,
+        "as_is": _or_none(_TEXT),
         **_same("simplest best", _or_none(_CHOSEN)),
         "p_value": _UNKNOWN,
         "action": _or_none(_one_of("calibrate", "nothing", "leave", "open")),
-        "sentences": _list(_text),
+        "sentences": _list(_TEXT),
     },
-    _same("choice other", _or_none(_text)),
+    _same("choice other", _or_none(_TEXT)),
 )
 _REPORT = _record(
     {
-        **_same("title code", _text),
+        **_same("title code", _TEXT),
         "verdict": _record(
-            {**_same("status headline summary advice classes", _text), "sentences": _list(_text)},
-            {**_same("groups caveats", _text), "headlines": _list(_HEADLINE, 1)},
+            {**_same("status headline summary advice classes", _TEXT), "sentences": _list(_TEXT)},
+            {**_same("groups caveats", _TEXT), "headlines": _list(_HEADLINE, 1)},
         ),
         "data": _record(
             {
                 **_same("n_validation n_measured n_classes", _COUNT),
                 "measured_on": _one_of("test", "validation"),
-                "is_sketch": _flag,
-                "accuracy": _number,
+                "is_sketch": _FLAG,
+                "accuracy": _NUMBER,
             },
-            {"data_digest": _or_none(_text), "positive": _or_none(_record({"name": _text, "share": _between(0, 1)}))},
+            {"data_digest": _or_none(_TEXT), "positive": _or_none(_record({"name": _TEXT, "share": _between(0, 1)}))},
         ),
         "level": _between(0, 1),
         "n_bins": _whole(1),
-        "recommended": _or_none(_text),
+        "recommended": _or_none(_TEXT),
         "temperatures": _list(_record(_FITTED | {"method": _one_of("ts", "ec", "adaptive", "auto")})),
         "methods": _list(_method, 1),
         "slider": _record({"places": _list(_PLACE, 1), "start": _COUNT}, {"methods": _list(_OTHER_PLACE)}),
         "classes": _or_none(_gaps),
         "groups": _or_none(_gaps),
         "mistakes": _or_none(_list(_MISTAKE)),
-        "absent": _list(_record(_same("what why", _text))),
+        "absent": _list(_record(_same("what why", _TEXT))),
         "tests": _record({}),
         "provenance": _record(
             {
-                **_same("made_on library_version command", _text),
-                "files": _list(_record({**_same("role name sha256", _text), "bytes": _COUNT})),
+                **_same("made_on library_version command", _TEXT),
+                "files": _list(_record({**_same("role name sha256", _TEXT), "bytes": _COUNT})),
             }
         ),
-        "warnings": _list(_text),
+        "warnings": _list(_TEXT),
     },
     {
         "confusions": _or_none(_list(_CONFUSION)),
         "risk_coverage": _or_none(_record(_same("before one", _CURVE))),
         "metrics": _list(_METRIC),
-        "best": _or_none(_text),
+        "best": _or_none(_TEXT),
         "recommendation": _RECOMMENDATION,
-        "gate": _or_none(_record({"methods": _list(_JUDGED, 1), "unjudged": _list(_text)})),
+        "gate": _or_none(_record({"methods": _list(_JUDGED, 1), "unjudged": _list(_TEXT)})),
     },
 )
 
@@ -342,7 +322,7 @@ def _check_recommended(results: Mapping[str, Any]) -> None:
 
 def _check_second_class(results: Mapping[str, Any]) -> None:
     """Of two classes, methods have numbers of the second one, and all places have its bins."""
-    needed = _record(_same("positive_gap positive_ece", _number) | {"positive_gap_se": _UNKNOWN})
+    needed = _record(_same("positive_gap positive_ece", _NUMBER) | {"positive_gap_se": _UNKNOWN})
     for number, each in enumerate(results["methods"]):
         if each["confidence"] is not None:
             needed(each, f"methods[{number}]")

@@ -59,7 +59,7 @@ def verdict_of(found: Comparison, second: str) -> dict[str, Any]:
         "status": _status(found),
         "headline": ". ".join(["Zeros at true classes"] * bool(found.caveat) + [str(each) for each in headlines]),
         "headlines": [asdict(each) for each in headlines],
-        "caveats": " ".join(filter(None, (_first_of_all(found), found.caveat))),
+        "caveats": " ".join(filter(None, (found.same_rows or FLATTERS * found.flatters, found.caveat))),
         "summary": _summary(card),
         "advice": advice,
         "classes": found.about_classes,
@@ -68,11 +68,6 @@ def verdict_of(found: Comparison, second: str) -> dict[str, Any]:
         "gap": card.gap,
         "gap_se": card.gap_se,
     }
-
-
-def _first_of_all(found: Comparison) -> str:
-    """That methods were measured on what they were fitted to, if so."""
-    return found.same_rows or (FLATTERS if found.flatters else "")
 
 
 def _status(found: Comparison) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nishimori._evaluation.limits import limits_of_ece
-from nishimori._evaluation.metrics.confidence import limits_of_size
+from nishimori._evaluation.metrics.accuracy import limits_of_size
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
 from nishimori._rows.rows import Rows
 from nishimori._sums.binned_gaps import BinnedGaps

@@ -4,7 +4,6 @@ Confidence can equal accuracy while the probability of the positive class is far
 gives it too much is not right less often than it says. So every scorecard of two classes has both.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from math import sqrt
 from typing import TYPE_CHECKING
@@ -17,10 +16,6 @@ from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, M
 from nishimori._sums.predictions import BinSums, Predictions
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.intervals import Interval
-
-# A gap is off if it exceeds this many standard errors, and a point or this part of the share of the rarer class: of a million
-# samples smaller ones are significant, too, and matter to nobody.
-_REACH, _POINT, _PART = 3.29, 0.01, 0.1
 
 if TYPE_CHECKING:
     from nishimori._evaluation.scorecard import Scorecard
@@ -123,35 +118,6 @@ class PositiveEce(Metric):
     def difference(self, first: BinSums, second: BinSums, pair: PairedGaps, *, alone: bool) -> Difference:
         """The difference, whose limits are not symmetric."""
         return Ece().difference(first, second, pair, alone=alone)
-
-
-BEYOND_ONE_TEMPERATURE = "Use the method best or platt."
-"""What to do where one temperature leaves the second class off."""
-
-
-def about_one_temperature(gaps: Mapping[str, Estimate]) -> str:
-    """That one temperature leaves the second class off; empty if not. The `PositiveGap` are given by the names of methods."""
-    names = [name for name, each in gaps.items() if is_off(each)]
-    if not names:
-        return ""
-    worst = max((gaps[name] for name in names), key=lambda each: abs(each.value))
-    assert worst.gaps is not None, "which is made of bins"
-    share = worst.gaps.true_share
-    return (
-        f"After {', '.join(names)} the mean probability of the second class is {100 * (share + worst.value):.3g} %, but its "
-        f"share of the samples is {100 * share:.3g} %: one temperature cannot correct that."
-    )
-
-
-def is_off(gap: Estimate) -> bool:
-    """Whether the gap is significant, p < 0.001, and large enough to matter."""
-    assert gap.gaps is not None, "which is made of bins"
-    share = gap.gaps.true_share
-    return (
-        bool(gap.se)
-        and abs(gap.value) > _REACH * (gap.se or 0.0)
-        and abs(gap.value) > min(_POINT, _PART * min(share, 1 - share))
-    )
 
 
 def _limits_of_size(gap: Estimate, level: float) -> tuple[float, float]:

@@ -1,14 +1,103 @@
-"""Mean confidence, and how far it is from the accuracy."""
+"""Accuracy and mean confidence: the shares of right and of wrong answers, the mean confidence, and the gap between the two."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nishimori._evaluation.limits import limits_of_gap
 from nishimori._evaluation.metrics.metric import Estimate, Limits, Metric, StandardError
+from nishimori._rows.rows import Rows
+from nishimori._sums.observables import Confidence, TopN
 from nishimori._sums.predictions import BinSums, Predictions
 from nishimori._support.arrays import Array
+from nishimori._support.numbers import whole
 
 if TYPE_CHECKING:
     from nishimori._evaluation.scorecard import Scorecard
+
+
+class WrongAnswers(Metric):
+    """Share of samples whose largest logit is not at the true class: one minus `accuracy`.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> metrics.error([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [3.0, 0.0]], [0, 0, 0, 0])
+    0.25
+    """
+
+    name = "error"
+    bounds = (0.0, 1.0)
+    in_percent = is_share = of_predictions = by_default = True
+    needs = "top"
+    score = "wrong"
+    order = 1
+
+    def of_rows(self, predictions: Predictions) -> Array:
+        """One where the answer is wrong."""
+        return -Confidence().observed(predictions.gibbs)
+
+    def of_mean(self, mean: float) -> float:
+        """The share, which sums of weights exceed by their rounding."""
+        return min(mean, 1.0)
+
+
+class Accuracy(WrongAnswers):
+    """Share of samples whose largest logit is at the true class; of equal largest logits the first counts.
+
+    No temperature changes it; the keyword is there so that all metrics take the same arguments.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> metrics.accuracy([[2.0, 0.0], [0.0, 2.0]], [0, 0])
+    0.5
+    """
+
+    name = "accuracy"
+    direction = "higher"
+    in_tables = False
+    order = 2
+
+    def of_mean(self, mean: float) -> float:
+        """One minus the share of wrong answers."""
+        return 1 - min(mean, 1.0)
+
+
+@dataclass(frozen=True)
+class TopNAccuracy(Metric):
+    """Share of samples whose true class is among the ``top_n`` largest logits; of equal logits the first come first.
+
+    Parameters
+    ----------
+    top_n : int
+        How many of the largest logits count.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> metrics.top_n_accuracy([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], [1, 2], top_n=2)
+    0.5
+    """
+
+    name = "top_n_accuracy"
+    title = "top-N accuracy"
+    direction = "higher"
+    bounds = (0.0, 1.0)
+    in_percent = is_share = True
+
+    top_n: int = 5
+
+    def check(self, data: Rows) -> None:
+        """Refuse more classes than there are."""
+        whole("top_n", self.top_n, 1, data.n_classes, which_is="the number of classes")
+
+    def of_rows(self, predictions: Predictions) -> Array:
+        """One where the true class is not among them: what is rare is summed with all its digits."""
+        return -TopN(self.top_n).observed(predictions.gibbs)
+
+    def of_mean(self, mean: float) -> float:
+        """One minus the share of samples that miss it."""
+        return max(1 - mean, 0.0)
 
 
 class MeanConfidence(Metric):
