@@ -162,10 +162,10 @@ class CalibrationTest(Displayed):
             return self._sentence_about_temperatures(level)
         hypothesis = "Calibration" if self.temperature is None else f"T = {self.temperature:.4g}"
         side = "above" if self.value >= 0 else "below"
-        found = _SENTENCES[self.statistic].format(size=abs(self.value), side=side, expected=self.expected)
+        finding = _SENTENCES[self.statistic].format(size=abs(self.value), side=side, expected=self.expected)
         source = " (standard error from the sample)" if self.se_from == "sample" else ""
         rejected = "rejected" if is_rejected(self.p_value, level) else "not rejected"
-        return f"{hypothesis} is {rejected} ({format_p_value(self.p_value)}): {found}{source}."
+        return f"{hypothesis} is {rejected} ({format_p_value(self.p_value)}): {finding}{source}."
 
     def _sentence_about_temperatures(self, level: float) -> str:
         rejected = is_rejected(self.p_value, level)
@@ -315,7 +315,7 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
             got="one that does more",
             remedy="Use 'confidence' or 'spiegelhalter'.",
         )
-    found, census = deviation(data, _SCORES[statistic], used, counts=counts)
+    measured, census = deviation(data, _SCORES[statistic], used, counts=counts)
     if statistic == "energy" and census.n_at_masks:
         raise InputError(
             "labels",
@@ -325,12 +325,12 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
         )
     return CalibrationTest(
         statistic=statistic,
-        value=found.mean,
+        value=measured.mean,
         expected=0.0,
-        se=found.se,
-        se_from=found.se_from,
-        z=found.statistic,
-        p_value=two_sided(found.statistic),
+        se=measured.se,
+        se_from=measured.se_from,
+        z=measured.statistic,
+        p_value=two_sided(measured.statistic),
         temperature=temperature,
         n_samples=census.n_rows,
     )
@@ -516,7 +516,7 @@ class RedrawnECE:
 
     def __init__(self, answers: RedrawnAnswers, n_bins: int) -> None:
         parts = zip(*answers.parts, strict=True)
-        self.index, self.doubt, self.weights, self.right = (np.concatenate(each) for each in parts)
+        self.index, self.doubt, self.weights, self.right = (np.concatenate(column) for column in parts)
         self.n_bins = n_bins
         self.variance = self._per_bin(self.weights**2 * self.doubt * (1 - self.doubt))
         heaviest = np.zeros(n_bins)
@@ -572,7 +572,7 @@ def gaps_at_temperature(data: Rows, observables: Sequence[Observable], log_beta:
     samples of svhn/resnet20 in 8.0 % instead of 5 % of cases with labels that are drawn from softmax(z/T), and in 9.2 % with
     real labels that are reweighted so that both temperatures are equal (bench/results/temperature_test.md).
     """
-    return gaps_at(data, [(each, exp(log_beta)) for each in observables], counts=counts)
+    return gaps_at(data, [(observable, exp(log_beta)) for observable in observables], counts=counts)
 
 
 def _logs(matched: Match) -> list[float]:
@@ -586,9 +586,9 @@ def _from_gaps(matched: Match, gaps: GapSums) -> CalibrationTest:
     With two conditions and one parameter, J is the square of the one combination of gaps that does not move with T, over its
     variance.
     """
-    slopes = np.array([each.slope[0] * each.betas[0] for each in gaps.items])
+    slopes = np.array([gap.slope[0] * gap.betas[0] for gap in gaps.items])
     still = np.array([slopes[1], -slopes[0]])
-    total, variance = still @ [each.excess[0] for each in gaps.items], still @ gaps.square_products @ still
+    total, variance = still @ [gap.excess[0] for gap in gaps.items], still @ gaps.square_products @ still
     j = float(total**2 / variance) if variance > 0 else 0.0
     covariance = gaps.square_products / np.outer(slopes, slopes)  # of the logarithms of both temperatures
     log_ec, log_ts = _logs(matched)

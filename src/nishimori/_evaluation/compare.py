@@ -120,16 +120,17 @@ def compare(
     --------
     >>> import nishimori
     >>> network = nishimori.data.load("cifar10/resnet20")
-    >>> validation, test = ((each.logits, each.labels) for each in (network.validation, network.test))
-    >>> found = nishimori.compare(*validation, *test, methods=("none", "ec"))
-    >>> print(f"T {found['ec'].temperature:.2f}, ECE {found['none'].scorecard.ece:.3f} to {found['ec'].scorecard.ece:.3f}")
+    >>> validation, test = ((part.logits, part.labels) for part in (network.validation, network.test))
+    >>> comparison = nishimori.compare(*validation, *test, methods=("none", "ec"))
+    >>> before, after = (comparison[name].scorecard for name in ("none", "ec"))
+    >>> print(f"T {after.temperature:.2f}, ECE {before.ece:.3f} to {after.ece:.3f}")
     T 1.61, ECE 0.070 to 0.010
 
     What a calibrator changes on new data, and whether that is significant:
 
     >>> calibrator = nishimori.ExpectationConsistency().fit(*validation)
-    >>> found = nishimori.compare(*test, methods=(1.0, calibrator))
-    >>> change = found["ec"].differences["nll"]
+    >>> comparison = nishimori.compare(*test, methods=(1.0, calibrator))
+    >>> change = comparison["ec"].differences["nll"]
     >>> print(f"NLL {change.value:.3f} ± {change.se:.3f}, p < 0.001: {change.p_value < 0.001}")
     NLL -0.069 ± 0.005, p < 0.001: True
     """
@@ -143,11 +144,11 @@ def compare(
     listed = (ONE_TEMPERATURE[-1], *ONE_TEMPERATURE[:-1]) if methods is None else methods
     by_groups = validation.groups is not None
     chosen = calibrators_by_name(listed, meaning, by_groups=by_groups, of_rows=is_rows(logits))
-    for each in filter(is_fitted, chosen.values()):
-        each.check_columns(validation, "logits")
+    for fitted in filter(is_fitted, chosen.values()):
+        fitted.check_columns(validation, "logits")
     how = _How(wanted, n_bins, strategy, (validation.counts or bool(options.get("counts"))))
-    found = _compare_methods(chosen, validation, test, how, level, with_usual=None if methods is not None else meaning)
-    return replace(found, verdicts=(*found.verdicts, *floor_verdicts(logits, options, used)))
+    comparison = _compare_methods(chosen, validation, test, how, level, with_usual=None if methods is not None else meaning)
+    return replace(comparison, verdicts=(*comparison.verdicts, *floor_verdicts(logits, options, used)))
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _compare_methods(
     counts = how.counts
     level = between("level", level, 0, 1)
     equal = [] if test is None else warn_of_equal_data(validation, test)
-    same = warn_of_same_rows(test or validation, {name: each for name, each in methods.items() if is_fitted(each)})
+    same = warn_of_same_rows(test or validation, {name: method for name, method in methods.items() if is_fitted(method)})
     begin_step("Fitting ec and ts")
     matched = match_both(validation, counts=counts)
     for data in (validation, test or validation):
@@ -186,13 +187,13 @@ def _compare_methods(
     if with_usual is not None:
         usual = fit_usual(validation, test, with_usual, counts=counts)
         methods = {**methods, **usual.fitted}
-    flatters = test is None and not all(is_fitted(each) or isinstance(each, Uncalibrated) for each in methods.values())
+    flatters = test is None and not all(is_fitted(method) or isinstance(method, Uncalibrated) for method in methods.values())
     fitted, why = fit_methods(methods, validation, matched, counts=counts)
     data = without_chosen_floor(test or validation)
-    maps = {name: each.map_ for name, each in fitted.items()}
+    maps = {name: method.map_ for name, method in fitted.items()}
     if data is not (test or validation):
         how = replace(how, zero=(test or validation).floor)
-        maps = {name: _floored(each, how.zero) for name, each in fitted.items()}
+        maps = {name: _floored(method, how.zero) for name, method in fitted.items()}
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
     begin_step("Measuring")
     _check_groups(data, maps, groups_name)
@@ -200,7 +201,7 @@ def _compare_methods(
     tests = _tests(validation, matched, counts=counts)
     flatters = flatters or bool(equal)
     caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
-    off = warn_of_one_temperature({name: measured.cards[name] for name, each in fitted.items() if not each.is_fixed})
+    off = warn_of_one_temperature({name: measured.cards[name] for name, method in fitted.items() if not method.is_fixed})
     rows = [
         measured.row(name, fitted[name], level)
         if name in fitted
@@ -208,7 +209,7 @@ def _compare_methods(
         for name in methods
     ]
     score_test = tests.get("score_test")
-    found = Comparison(
+    comparison = Comparison(
         methods=tuple(rows),
         n_validation=matched.census.n_rows,
         n_test=next(iter(measured.cards.values())).n_samples,
@@ -222,7 +223,7 @@ def _compare_methods(
         left_out=usual.left_out,
         same_rows=" ".join((*equal, *same)),
         recommendation=recommend(
-            [each for each in rows if each.scorecard is not None],
+            [row for row in rows if row.scorecard is not None],
             measured.difference,
             level,
             off_in_validation=score_test is not None and is_rejected(score_test.p_value, level),
@@ -231,17 +232,17 @@ def _compare_methods(
     )
     of_several = len(measured.cards) > 1
     return replace(
-        found,
+        comparison,
         verdicts=(
-            *([found.same_rows] if found.same_rows else [FLATTERS] if flatters and of_several else []),
+            *([comparison.same_rows] if comparison.same_rows else [FLATTERS] if flatters and of_several else []),
             *filter(None, [caveat]),
-            *filter(None, [measured.found.untold] if of_several else []),
-            *(found.recommendation.sentences if found.recommendation else ()),
-            *filter(None, [_with_remedy(off, found)]),
-            *(_about_choice(name, each) for name, each in fitted.items() if isinstance(each, Best)),
-            *filter(None, [found.about_classes, found.about_groups] if of_several else []),
+            *filter(None, [measured.measurements.caveat] if of_several else []),
+            *(comparison.recommendation.sentences if comparison.recommendation else ()),
+            *filter(None, [_with_remedy(off, comparison)]),
+            *(_about_choice(name, method) for name, method in fitted.items() if isinstance(method, Best)),
+            *filter(None, [comparison.about_classes, comparison.about_groups] if of_several else []),
             *(measured.about_scores(level) if of_several else []),
-            *(_about_test(each, level) for each in tests.values()),
+            *(_about_test(result, level) for result in tests.values()),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
             *(f"{name} was not compared: {text}." for name, text in usual.left_out.items()),
         ),
@@ -255,10 +256,10 @@ def _floored(method: Calibrator, floor: float | None) -> Map:
     return Floored(method.map_, floor)
 
 
-def _with_remedy(off: str, found: Comparison) -> str:
+def _with_remedy(off: str, comparison: Comparison) -> str:
     """That one temperature leaves the second class off, with what helps unless that is what is recommended."""
-    choice = None if found.recommendation is None else found.recommendation.choice
-    is_solved = choice is not None and found[choice].temperature is None
+    choice = None if comparison.recommendation is None else comparison.recommendation.choice
+    is_solved = choice is not None and comparison[choice].temperature is None
     return off if is_solved or not off else f"{off} {BEYOND_ONE_TEMPERATURE}"
 
 
@@ -342,28 +343,28 @@ class _MeasuredMethods:
     """What was measured after each method, and what they differ by."""
 
     maps: Mapping[str, Map]
-    found: MeasuredMaps
+    measurements: MeasuredMaps
     metrics: tuple[Metric, ...]
 
     @cached_property
     def cards(self) -> dict[str, Scorecard]:
-        return dict(zip(self.maps, self.found.cards, strict=True))
+        return dict(zip(self.maps, self.measurements.cards, strict=True))
 
     @cached_property
     def differences(self) -> dict[str, dict[str, Difference]]:
         """What all other methods differ by from the first one; nothing where that is not known."""
-        pairs, (_, *others) = self.found.differences, self.maps
+        pairs, (_, *others) = self.measurements.differences, self.maps
         return {} if pairs is None else {name: pairs.between(0, place) for place, name in enumerate(others, 1)}
 
     def difference(self, first: str, second: str, metric: str) -> Difference | None:
         """What the second method differs by from the first in one metric; None where that is not known."""
-        names, pairs = list(self.maps), self.found.differences
+        names, pairs = list(self.maps), self.measurements.differences
         return None if pairs is None else pairs.in_metric(names.index(first), names.index(second), metric)
 
     def row(self, name: str, fitted: Calibrator, level: float) -> Compared:
         """All that a comparison has about one method."""
-        place, pairs = list(self.maps).index(name), self.found.differences
-        gaps = {by: each[place] for by, each in self.found.gaps.items()}
+        place, pairs = list(self.maps).index(name), self.measurements.differences
+        gaps = {by: own[place] for by, own in self.measurements.gaps.items()}
         error = getattr(fitted, "temperature_se_", None)
         return Compared(
             method=name,
@@ -381,40 +382,44 @@ class _MeasuredMethods:
 
     def about_scores(self, level: float) -> list[str]:
         """Which method has the lowest NLL and the lowest ECE, which ones have a significantly higher one, and the error."""
-        said = []
+        sentences = []
         for metric, title in (("nll", "NLL"), ("ece", "ECE")):
             values = {name: card[metric].value for name, card in self.cards.items() if isfinite(card[metric].value)}
             if not values:  # as of losses where a true class is masked
                 continue
             best = min(values, key=lambda name: values[name])
             others = {name: self.difference(best, name, metric) for name in self.cards if name != best}
-            known = {name: each.p_value for name, each in others.items() if each is not None and each.p_value is not None}
-            worse = [name for name, p in known.items() if p < 1 - level]
-            as_good = [name for name, p in known.items() if p >= 1 - level]
+            p_values = {
+                name: difference.p_value
+                for name, difference in others.items()
+                if difference is not None and difference.p_value is not None
+            }
+            worse = [name for name, p in p_values.items() if p < 1 - level]
+            as_good = [name for name, p in p_values.items() if p >= 1 - level]
             parts = [f"after {join_names(worse)} it is significantly higher"] if worse else []
             parts += [f"after {join_names(as_good)} it is not significantly higher"] if as_good else []
-            said.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
-        return said + self._about_error(level)
+            sentences.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
+        return sentences + self._about_error(level)
 
     def _about_error(self, level: float) -> list[str]:
         """Whether the error is another one where predictions are not those of the first method."""
-        first, said = next(iter(self.maps)), []
+        first, sentences = next(iter(self.maps)), []
         sure: dict[str, list[str]] = {"lower": [], "higher": []}
         unsure: list[str] = []
         for name, differences in self.differences.items():
-            found = differences["error"]
-            if not found.se or found.p_value is None:  # no error, because no prediction differs, or it is not known
+            difference = differences["error"]
+            if not difference.se or difference.p_value is None:  # no error, because no prediction differs, or it is not known
                 continue
-            if found.p_value >= 1 - level:
+            if difference.p_value >= 1 - level:
                 unsure.append(name)
             else:
-                sure["lower" if found.value < 0 else "higher"].append(f"{name} ({100 * abs(found.value):.2f} points)")
+                sure["lower" if difference.value < 0 else "higher"].append(f"{name} ({100 * abs(difference.value):.2f} points)")
         for word, names in sure.items():
-            said += [f"After {join_names(names)} the error is significantly {word} than after {first}."] if names else []
+            sentences += [f"After {join_names(names)} the error is significantly {word} than after {first}."] if names else []
         if unsure:
             differ = f"After {join_names(unsure)} some predictions differ from those after {first}"
-            said.append(f"{differ}, but the error does not differ significantly.")
-        return said
+            sentences.append(f"{differ}, but the error does not differ significantly.")
+        return sentences
 
 
 def _about_zeros(matched: Match, card: Scorecard | None) -> str:
@@ -422,12 +427,12 @@ def _about_zeros(matched: Match, card: Scorecard | None) -> str:
     numbers = {"validation samples": (matched.census.n_at_zeros, matched.census.n_rows)}
     if card is not None:
         numbers["test samples"] = (card.n_at_zeros, card.n_samples)
-    found = [f"{zeros} of {n} {name}" for name, (zeros, n) in numbers.items() if zeros]
-    if not found:
+    counts = [f"{zeros} of {n} {name}" for name, (zeros, n) in numbers.items() if zeros]
+    if not counts:
         return ""
     fitted, measured = matched.census.n_at_zeros > 0, card is None or card.n_at_zeros > 0
     what = " and ".join(["the T of ts and adaptive"] * fitted + ["every NLL"] * measured)
-    return verdict_on_zeros(join_names(found), what, fits=True)
+    return verdict_on_zeros(join_names(counts), what, fits=True)
 
 
 def _about_test(test: CalibrationTest, level: float) -> str:
@@ -448,9 +453,9 @@ def _about_test(test: CalibrationTest, level: float) -> str:
 
 def _tests(data: Rows, matched: Match, *, counts: bool) -> dict[str, CalibrationTest]:
     """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
-    found: dict[str, CalibrationTest] = {}
+    tests: dict[str, CalibrationTest] = {}
     with suppress(NishimoriError):
-        found["score_test"] = calibration_test(without_chosen_floor(data), statistic="confidence", counts=counts)
+        tests["score_test"] = calibration_test(without_chosen_floor(data), statistic="confidence", counts=counts)
     with suppress(NishimoriError):
-        found["temperature_test"] = temperatures_test(data, matched, counts=counts)
-    return found
+        tests["temperature_test"] = temperatures_test(data, matched, counts=counts)
+    return tests

@@ -73,16 +73,16 @@ def fit_usual(
         elif name in names_for(validation):
             left_out[name] = "the test data do not name the group of each sample"
     wanted |= {name: calibrator(name, **meaning) for name in CHANGING if name in tried and candidate(name).is_for(n_classes)}
-    for name, each in wanted.items():
+    for name, method in wanted.items():
         if name in without:
             continue
-        seconds = candidate(each.method_name).seconds(n_samples, n_classes)
+        seconds = candidate(method.method_name).seconds(n_samples, n_classes)
         if seconds > MOST_SECONDS:
             left_out[name] = f"its fit would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f} s; name it to try it"
             continue
         begin_step(f"Fitting {name}")
         try:
-            fitted[name] = _fit_unasked(each, validation, counts=counts)
+            fitted[name] = _fit_quietly(method, validation, counts=counts)
         except NishimoriError as error:
             left_out[name] = str(error).removesuffix(".")
     return UsualMethods(fitted, left_out)
@@ -95,7 +95,7 @@ def names_for(data: Rows) -> tuple[str, ...]:
     return (*by_group, *CHANGING)
 
 
-def _fit_unasked(method: Calibrator, validation: Rows, *, counts: bool) -> Calibrator:
+def _fit_quietly(method: Calibrator, validation: Rows, *, counts: bool) -> Calibrator:
     """Fit without warnings, such as those of small classes, which are for those who asked for the method."""
     later = validation.defer_probability_check()
     with later, collect_notices():
@@ -114,25 +114,31 @@ def calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: 
     """
     if not isinstance(methods, Sequence | Mapping) or isinstance(methods, str) or not methods:
         raise InputError("methods", "be a list of names or calibrators, such as ('none', 'ec')", got=repr(methods))
-    given = list(methods.values() if isinstance(methods, Mapping) else methods)
-    made = [_to_calibrator(each, meaning, by_groups=by_groups) for each in given]
-    for each in made:
-        if not (of_rows and is_fitted(each)):  # rows know what their numbers mean
-            _refuse_other_scores(each, meaning)
+    listed = list(methods.values() if isinstance(methods, Mapping) else methods)
+    calibrators = [_to_calibrator(method, meaning, by_groups=by_groups) for method in listed]
+    for method in calibrators:
+        if not (of_rows and is_fitted(method)):  # rows know what their numbers mean
+            _refuse_other_scores(method, meaning)
     if isinstance(methods, Mapping):
-        return {str(name): each for name, each in zip(methods, made, strict=True)}
-    plain = [f"T={each:g}" if _is_temperature(each) else its.method_name for each, its in zip(given, made, strict=True)]
+        return {str(name): method for name, method in zip(methods, calibrators, strict=True)}
+    plain = [
+        f"T={method:g}" if _is_temperature(method) else its.method_name for method, its in zip(listed, calibrators, strict=True)
+    ]
     # scikit-learn writes the parameters that are not the usual ones in brackets.
-    full = [f"{each.method_name}({str(_as_asked(each)).partition('(')[2]}".removesuffix("()") for each in made]
+    full = [
+        f"{method.method_name}({str(_without_meaning(method)).partition('(')[2]}".removesuffix("()") for method in calibrators
+    ]
     names = [short if plain.count(short) == 1 else long for short, long in zip(plain, full, strict=True)]
     if len(set(names)) < len(names):
         raise InputError("methods", "be different from each other", got=", ".join(names))
-    return dict(zip(names, made, strict=True))
+    return dict(zip(names, calibrators, strict=True))
 
 
-def _as_asked(method: Calibrator) -> Calibrator:
-    """A calibrator without what it was told about the data that are compared, for its name."""
-    usual = {name: each.default for name, each in signature(type(method)).parameters.items() if name in ("input", "floor")}
+def _without_meaning(method: Calibrator) -> Calibrator:
+    """A copy of a calibrator without what it takes from the data that are compared, for its name."""
+    usual = {
+        name: parameter.default for name, parameter in signature(type(method)).parameters.items() if name in ("input", "floor")
+    }
     return set_common(clone(method), **usual)
 
 
@@ -140,11 +146,11 @@ def with_fitted_meaning(options: RowOptions, methods: Any) -> RowOptions:
     """The options, with what they leave open about the scores as the first calibrator that has been fitted says it."""
     if not isinstance(methods, Sequence | Mapping):  # refused later
         return options
-    for each in methods.values() if isinstance(methods, Mapping) else methods:
-        if isinstance(each, Calibrator) and is_fitted(each):
-            known: RowOptions = {"input": each.input_, "classes": each.classes, "floor": each.floor_}
-            said = {name: value for name, value in options.items() if value is not None}
-            return cast("RowOptions", {**known, **said})
+    for method in methods.values() if isinstance(methods, Mapping) else methods:
+        if isinstance(method, Calibrator) and is_fitted(method):
+            meaning: RowOptions = {"input": method.input_, "classes": method.classes, "floor": method.floor_}
+            passed = {name: value for name, value in options.items() if value is not None}
+            return cast("RowOptions", {**meaning, **passed})
     return options
 
 
@@ -167,12 +173,12 @@ def is_fitted(method: Calibrator) -> bool:
     return hasattr(method, "map_")
 
 
-def _refuse_other_scores(each: Calibrator, meaning: Mapping[str, Any]) -> None:
+def _refuse_other_scores(method: Calibrator, meaning: Mapping[str, Any]) -> None:
     """Refuse a calibrator that was made for other scores than those that are compared."""
     for name, value in meaning.items():
-        own: Any = getattr(each, name)
-        if name != "classes" and is_fitted(each):
-            own = getattr(each, f"{name}_")
+        own: Any = getattr(method, name)
+        if name != "classes" and is_fitted(method):
+            own = getattr(method, f"{name}_")
         elif name != "classes" and own in (None, "auto"):  # which means that of the data
             continue
         if own is not None and value is not None and list(own) != list(value) if name == "classes" else own != value:
@@ -198,10 +204,10 @@ def fit_methods(
     """The calibrators that could be fitted, and why the others could not, by name."""
     fitted: dict[str, Calibrator] = {}
     why: dict[str, NishimoriError] = {}
-    for name, each in methods.items():
+    for name, method in methods.items():
         begin_step(f"Fitting {name}")
         try:
-            fitted[name] = _fit(each, data, matched, counts=counts)
+            fitted[name] = _fit(method, data, matched, counts=counts)
         except NishimoriError as error:
             why[name] = error
     if fitted:

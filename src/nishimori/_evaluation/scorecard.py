@@ -125,11 +125,11 @@ class Scorecard(Displayed):
     positive_reliability: Reliability | None = None
 
     def __getattr__(self, name: str) -> Any:
-        known = self.__dict__.get("estimates", {})  # which a copy does not have yet
-        if name in known:
-            return known[name].value
-        if name.endswith("_se") and name.removesuffix("_se") in known:
-            return known[name.removesuffix("_se")].se
+        estimates = self.__dict__.get("estimates", {})  # which a copy does not have yet
+        if name in estimates:
+            return estimates[name].value
+        if name.endswith("_se") and name.removesuffix("_se") in estimates:
+            return estimates[name.removesuffix("_se")].se
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
@@ -142,8 +142,8 @@ class Scorecard(Displayed):
         return self.estimates[name]
 
     def __repr__(self) -> str:
-        known = {name: self.estimates[name].value for name in _MAIN if name in self.estimates}
-        return short_repr(self, n_samples=self.n_samples, temperature=self.temperature, **known)
+        main = {name: self.estimates[name].value for name in _MAIN if name in self.estimates}
+        return short_repr(self, n_samples=self.n_samples, temperature=self.temperature, **main)
 
     @property
     def _display(self) -> Display:
@@ -156,13 +156,13 @@ class Scorecard(Displayed):
     def table(self) -> Tabular:
         """The metrics as they are shown, with 95 % intervals; without the error, which is one minus the accuracy."""
         rows = []
-        for name, each in self.estimates.items():
+        for name, estimate in self.estimates.items():
             if name == "error" and "accuracy" in self.estimates:
                 continue
-            title = f"{each.metric.shown} in points" if each.metric.is_signed else each.metric.shown
-            rows.append((title, _value_of(each), _interval_of(each)))
+            title = f"{estimate.metric.shown} in points" if estimate.metric.is_signed else estimate.metric.shown
+            rows.append((title, _value_of(estimate), _interval_of(estimate)))
             if (corrected := self._corrected(name)) is not None:
-                rows.append((f"bias-corrected {each.metric.shown}", percent(corrected), ""))
+                rows.append((f"bias-corrected {estimate.metric.shown}", percent(corrected), ""))
         return Tabular(("metric", "value", "95 % interval"), rows)
 
     @property
@@ -176,9 +176,9 @@ class Scorecard(Displayed):
             of = "of equal width" if bins.strategy == "uniform" else "of equal weight"
             notes.append(f"The ECE has {plural(bins.n_bins, 'bin')} {of}.")
         why: dict[str, list[str]] = {}
-        for name, each in self.why_no_se.items():
+        for name, reason in self.why_no_se.items():
             if not (name == "error" and "accuracy" in self.estimates):
-                why.setdefault(each, []).append(self.estimates[name].metric.shown)
+                why.setdefault(reason, []).append(self.estimates[name].metric.shown)
         notes += [f"No standard error of {', '.join(names)}: {reason}" for reason, names in why.items()]
         return tuple(notes)
 
@@ -194,19 +194,21 @@ class Scorecard(Displayed):
     @property
     def corrected(self) -> dict[str, float | None]:
         """The bias-corrected calibration errors, such as ``ece_corrected``; None where the standard error is not known."""
-        eces = [name for name, each in self.estimates.items() if each.gaps is not None and not each.metric.is_signed]
+        eces = [
+            name for name, estimate in self.estimates.items() if estimate.gaps is not None and not estimate.metric.is_signed
+        ]
         return {f"{name}_corrected": self._corrected(name) for name in eces}
 
     def _corrected(self, name: str) -> float | None:
         """A calibration error without its bias; None of other metrics, and where its standard error is not known."""
-        found = self.estimates[name]
-        if found.gaps is None or found.why_no_se or found.metric.is_signed:
+        estimate = self.estimates[name]
+        if estimate.gaps is None or estimate.why_no_se or estimate.metric.is_signed:
             return None
-        return found.gaps.corrected
+        return estimate.gaps.corrected
 
     @property
     def why_no_se(self) -> dict[str, str]:
-        return {name: each.why_no_se for name, each in self.estimates.items() if each.why_no_se}
+        return {name: estimate.why_no_se for name, estimate in self.estimates.items() if estimate.why_no_se}
 
     def to_dict(self) -> dict[str, float]:
         """All numbers by name, in one level, as trackers of experiments log them.
@@ -224,11 +226,11 @@ class Scorecard(Displayed):
         >>> {name: round(numbers[name], 3) for name in ("n_samples", "accuracy", "confidence", "gap", "nll")}
         {'n_samples': 2, 'accuracy': 0.5, 'confidence': 0.881, 'gap': 0.381, 'nll': 1.127}
         """
-        found: dict[str, float | None] = {"n_samples": self.n_samples, "temperature": self.temperature}
-        for name, each in self.estimates.items():
-            found |= {name: each.value, f"{name}_se": each.se}
-        found |= self.corrected
-        return {name: value for name, value in found.items() if value is not None and not isnan(value)}
+        numbers: dict[str, float | None] = {"n_samples": self.n_samples, "temperature": self.temperature}
+        for name, estimate in self.estimates.items():
+            numbers |= {name: estimate.value, f"{name}_se": estimate.se}
+        numbers |= self.corrected
+        return {name: value for name, value in numbers.items() if value is not None and not isnan(value)}
 
     def interval(self, name: str, level: float = 0.95) -> Interval:
         """The range of a metric that the data leave possible.
@@ -266,23 +268,23 @@ class Scorecard(Displayed):
         return self[name].interval(level)
 
 
-def _value_of(each: Estimate) -> str:
+def _value_of(estimate: Estimate) -> str:
     """A metric with its standard error, as it is shown."""
-    if each.metric.is_signed:
-        return points_with_error(each.value, each.se)
-    if each.metric.in_percent:
-        return percent_with_error(each.value, each.se)
-    return number_text(each.value) if each.se is None else value_with_error(each.value, each.se)
+    if estimate.metric.is_signed:
+        return points_with_error(estimate.value, estimate.se)
+    if estimate.metric.in_percent:
+        return percent_with_error(estimate.value, estimate.se)
+    return number_text(estimate.value) if estimate.se is None else value_with_error(estimate.value, estimate.se)
 
 
-def _interval_of(each: Estimate) -> str:
+def _interval_of(estimate: Estimate) -> str:
     """The 95 % interval of a metric, as it is shown; empty if it is not known."""
-    if not each.se:
+    if not estimate.se:
         return ""
-    scale = 100 if each.metric.in_percent else 1
-    low, high = (scale * end for end in each.interval())
-    unit = " %" if each.metric.in_percent and not each.metric.is_signed else ""
-    return f"{interval_text(low, high, scale * each.se)}{unit}"
+    scale = 100 if estimate.metric.in_percent else 1
+    low, high = (scale * end for end in estimate.interval())
+    unit = " %" if estimate.metric.in_percent and not estimate.metric.is_signed else ""
+    return f"{interval_text(low, high, scale * estimate.se)}{unit}"
 
 
 @takes_rows(words=CALIBRATORS_WORD)
@@ -406,41 +408,41 @@ class MetricPlan:
     def suited(self, n_classes: int) -> "MetricPlan":
         """The plan without metrics for another number of classes, which is known once rows are read."""
         if n_classes not in self._by_classes:
-            left = tuple(each for each in self.metrics if each.suits(n_classes))
+            left = tuple(metric for metric in self.metrics if metric.suits(n_classes))
             self._by_classes[n_classes] = self if left == self.metrics else MetricPlan(left)
         return self._by_classes[n_classes]
 
     @cached_property
     def columns(self) -> dict[Any, Metric]:
         """A metric for each number per row, by what tells these apart."""
-        return self._by_key([each for each in self.metrics if each.form.is_mean])
+        return self._by_key([metric for metric in self.metrics if metric.form.is_mean])
 
     @cached_property
     def others(self) -> dict[Any, Metric]:
         """A metric for all other sums, but not those per bin, which every scorecard has."""
-        return self._by_key([each for each in self.metrics if not each.form.is_mean and each.of_bins is None])
+        return self._by_key([metric for metric in self.metrics if not metric.form.is_mean and metric.of_bins is None])
 
     @staticmethod
     def _by_key(metrics: list[Metric]) -> dict[Any, Metric]:
-        found: dict[Any, Metric] = {}
-        for each in metrics:
-            found.setdefault(each.form.key(each), each)
-        return found
+        by_key: dict[Any, Metric] = {}
+        for metric in metrics:
+            by_key.setdefault(metric.form.key(metric), metric)
+        return by_key
 
     @cached_property
     def has_positive(self) -> bool:
         """Whether some metric is made of bins of the probability of the second of two classes."""
-        return any(each.of_bins == "positive" for each in self.metrics)
+        return any(metric.of_bins == "positive" for metric in self.metrics)
 
     @cached_property
     def score_places(self) -> list[int] | None:
         """The places of the numbers per row among a kernel's `SCORES`; None if these are not all that is measured."""
-        known = [each.score for each in self.columns.values() if each.score is not None]
-        return None if len(known) < len(self.columns) or self.others else [SCORES.index(each) for each in known]
+        scores = [metric.score for metric in self.columns.values() if metric.score is not None]
+        return None if len(scores) < len(self.columns) or self.others else [SCORES.index(score) for score in scores]
 
     def rows(self, predictions: Predictions) -> list[Array]:
         """The numbers per row."""
-        return [each.rows(predictions) for each in self.columns.values()]
+        return [metric.rows(predictions) for metric in self.columns.values()]
 
 
 @dataclass(frozen=True)
@@ -457,7 +459,9 @@ class ScoreSums:
     own: Sums
 
     @classmethod
-    def of(cls, predictions: Predictions, rows: Sequence[Array], plan: MetricPlan, n_at_zeros: int) -> "ScoreSums":
+    def from_predictions(
+        cls, predictions: Predictions, rows: Sequence[Array], plan: MetricPlan, n_at_zeros: int
+    ) -> "ScoreSums":
         """The sums of a batch after a map; ``n_at_zeros`` rows gave probability zero to their true class."""
         batch = predictions.batch
         totals = batch.totals(rows)
@@ -473,20 +477,20 @@ class ScoreSums:
             spread=spread(batch, rows, counts=predictions.counts),
             binned=predictions.binned,
             positive=Sums((predictions.positive.binned,) if plan.has_positive else ()),
-            own=Sums(tuple(each.form.gather(each, predictions) for each in plan.others.values())),
+            own=Sums(tuple(metric.form.gather(metric, predictions) for metric in plan.others.values())),
         )
 
     @classmethod
-    def of_totals(cls, found: ScoreTotals, edges: HostArray, places: list[int]) -> "ScoreSums":
+    def from_totals(cls, totals: ScoreTotals, edges: HostArray, places: list[int]) -> "ScoreSums":
         """From the sums of a kernel over independent rows; ``places`` are those of the scores that are measured."""
-        positive = [] if found.positive is None else [BinSums.of_totals(POSITIVE_EDGES, found.positive, found.units)]
+        positive = [] if totals.positive is None else [BinSums.of_totals(POSITIVE_EDGES, totals.positive, totals.units)]
         return cls(
-            n_rows=found.n_rows,
+            n_rows=totals.n_rows,
             n_at_zeros=0,
-            weight=found.weight,
-            totals=found.totals[places],
-            spread=Spread(found.units, found.means[places], found.scatter[places]),
-            binned=BinSums.of_totals(edges, found.bins, found.units),
+            weight=totals.weight,
+            totals=totals.totals[places],
+            spread=Spread(totals.units, totals.means[places], totals.scatter[places]),
+            binned=BinSums.of_totals(edges, totals.bins, totals.units),
             positive=Sums(tuple(positive)),
             own=Sums(()),
         )
@@ -503,23 +507,27 @@ class ScoreSums:
         means = self.means
         with np.errstate(invalid="ignore"):  # of an infinite mean
             errors = np.sqrt(self.spread.around(means)) / self.weight
-        found = dict(zip(plan.columns, map(MeanOfRows, means.tolist(), errors.tolist()), strict=True))
-        found |= zip(plan.others, self.own.items, strict=True)
+        sums = dict(zip(plan.columns, map(MeanOfRows, means.tolist(), errors.tolist()), strict=True))
+        sums |= zip(plan.others, self.own.items, strict=True)
         bins = {"top": self.binned} | dict(zip(["positive"], self.positive.items, strict=False))
-        return {each: found[each.form.key(each)] if each.of_bins is None else bins[each.of_bins] for each in plan.metrics}
+        return {
+            metric: sums[metric.form.key(metric)] if metric.of_bins is None else bins[metric.of_bins] for metric in plan.metrics
+        }
 
     def estimates(self, plan: MetricPlan) -> dict[str, Estimate]:
         """Each metric with its standard error, by name."""
         squares = self.spread.squares / self.weight**2
-        found = {}
+        estimates = {}
         for metric, sums in self.by_metric(plan).items():
             value, error, why = metric.form.with_error(metric, sums)
             if self.n_rows == 1:
                 error, why = None, ONE_SAMPLE
             metric.check_value(float(value))
             gaps = sums.gaps if metric.of_bins is not None else None
-            found[metric.label] = Estimate(metric, float(value), error, why, squares, gaps, sums if metric.keeps_sums else None)
-        return found
+            estimates[metric.label] = Estimate(
+                metric, float(value), error, why, squares, gaps, sums if metric.keeps_sums else None
+            )
+        return estimates
 
 
 @dataclass(frozen=True, eq=False)
@@ -535,8 +543,9 @@ class MeasureScores:
         if sums_blocks(batch) and self.reads_unchecked(batch) and (totals := self.of_unchecked(batch)) is not None:
             return totals
         zeros = at_zeros(batch)
-        found, plan = predictions_after(self.maps, self.edges, batch, counts=self.counts), self.plan.suited(batch.n_classes)
-        return Sums(tuple(ScoreSums.of(each, plan.rows(each), plan, zeros) for each in found))
+        plan = self.plan.suited(batch.n_classes)
+        predictions = predictions_after(self.maps, self.edges, batch, counts=self.counts)
+        return Sums(tuple(ScoreSums.from_predictions(after, plan.rows(after), plan, zeros) for after in predictions))
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether a kernel sums all that is measured, and notices what a check would refuse."""
@@ -558,7 +567,7 @@ class MeasureScores:
 
     def of_unchecked(self, batch: Batch) -> Sums | None:
         """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
-        plan, found = self.plan.suited(batch.n_classes), []
+        plan, sums = self.plan.suited(batch.n_classes), []
         places = plan.score_places
         assert places is not None, "which is asked before"
         positive = inner_edges(POSITIVE_EDGES, batch)[0] if plan.has_positive else None
@@ -566,8 +575,8 @@ class MeasureScores:
             totals = score_totals(batch, beta, inner_edges(edges, batch)[0], positive, counts=self.counts)
             if totals is None:
                 return None
-            found.append(ScoreSums.of_totals(totals, edges, places))
-        return Sums(tuple(found))
+            sums.append(ScoreSums.from_totals(totals, edges, places))
+        return Sums(tuple(sums))
 
 
 # Scorecards from these sums
@@ -603,7 +612,7 @@ def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy
     """The edges of the bins after each map; quantiles take a pass of their own."""
     if strategy == "uniform":
         return (uniform_edges(n_bins),) * len(maps)
-    return tuple(each.edges(n_bins) for each in data.gather(CollectClaims(maps)).items)
+    return tuple(claims.edges(n_bins) for claims in data.gather(CollectClaims(maps)).items)
 
 
 def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], plan: MetricPlan) -> list[Scorecard]:

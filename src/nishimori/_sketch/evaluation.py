@@ -28,7 +28,7 @@ from nishimori._evaluation.metrics.accuracy import MeanConfidence, OverallGap, W
 from nishimori._evaluation.metrics.ece import Ece
 from nishimori._evaluation.metrics.losses import Brier, Nll
 from nishimori._evaluation.metrics.metric import Estimate, Metric
-from nishimori._evaluation.metrics.table import checked_metrics, default_metrics, tells
+from nishimori._evaluation.metrics.table import can_measure, checked_metrics, default_metrics
 from nishimori._evaluation.scorecard import ONE_SAMPLE, Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
 from nishimori._rows.labels import Classes
@@ -113,7 +113,7 @@ def _binned_gaps(scores: NodeScores) -> BinnedGaps:
     return BinnedGaps(gaps, scores.misses / weight**2, gaps * mean_weights / weight, scores.squares / weight**2)
 
 
-@tells.register(Sketch)
+@can_measure.register(Sketch)
 def _(data: Sketch, metric: Metric) -> bool:  # noqa: ARG001 - all sketches keep the same
     return _estimate.dispatch(type(metric)) is not _estimate.dispatch(object)
 
@@ -181,7 +181,7 @@ def _(
     zero: float | None = None,  # noqa: ARG001 - sums are made once, with their own floor
     **how: Any,
 ) -> MeasuredMaps:
-    return MeasuredMaps(scorecards(data, maps, **how), untold=_NO_ERRORS)
+    return MeasuredMaps(scorecards(data, maps, **how), caveat=_NO_ERRORS)
 
 
 @is_constant.register(Sketch)

@@ -74,11 +74,11 @@ class FindErrors:
 
     def __call__(self, batch: Batch) -> Sums:
         mapped, beta = apply_map(self.map, batch)
-        known = row_sums(batch, (1.0, beta), 0)
-        before = Gibbs(batch, 1.0, known)
-        after = Gibbs(mapped, beta, known if mapped is batch else row_sums(mapped, (beta,), 0))
+        sums = row_sums(batch, (1.0, beta), 0)
+        before = Gibbs(batch, 1.0, sums)
+        after = Gibbs(mapped, beta, sums if mapped is batch else row_sums(mapped, (beta,), 0))
         return Sums(
-            (mistakes_of(known, before, after), confusions_of(known, before, self.n_classes), risk_of(before), risk_of(after))
+            (mistakes_of(sums, before, after), confusions_of(sums, before, self.n_classes), risk_of(before), risk_of(after))
         )
 
 
@@ -132,13 +132,13 @@ class Mistakes:
         return rows
 
 
-def mistakes_of(known: RowSums, before: Gibbs, after: Gibbs) -> Mistakes:
+def mistakes_of(sums: RowSums, before: Gibbs, after: Gibbs) -> Mistakes:
     """The most confident mistakes of a batch, with their confidence after calibration beside them."""
-    batch = known.batch
-    true = batch.xp.exp(known.label_drops) * before.top
+    batch = sums.batch
+    true = batch.xp.exp(sums.label_drops) * before.top
     numbers = arrays.on_host(batch.xp.stack([before.doubt, before.top, true, after.top]))
-    (wrong,) = np.nonzero(~arrays.on_host(known.right))
-    places = [wrong, *(arrays.on_host(each)[wrong] for each in (known.top, batch.labels))]
+    (wrong,) = np.nonzero(~arrays.on_host(sums.right))
+    places = [wrong, *(arrays.on_host(column)[wrong] for column in (sums.top, batch.labels))]
     return Mistakes(batch.n_rows, np.stack(places), numbers[:, wrong]).worst()
 
 
@@ -179,15 +179,15 @@ class Confusions:
         return rows
 
 
-def confusions_of(known: RowSums, before: Gibbs, n_classes: int) -> Confusions:
+def confusions_of(sums: RowSums, before: Gibbs, n_classes: int) -> Confusions:
     """The errors of a batch by pairs of classes."""
-    batch = known.batch
-    (wrong,) = np.nonzero(~arrays.on_host(known.right))
-    predicted, labels = (arrays.on_host(each)[wrong].astype(np.int64) for each in (known.top, batch.labels))
+    batch = sums.batch
+    (wrong,) = np.nonzero(~arrays.on_host(sums.right))
+    predicted, labels = (arrays.on_host(column)[wrong].astype(np.int64) for column in (sums.top, batch.labels))
     confidence = arrays.on_host(before.top)[wrong]
     weights = arrays.on_host(batch.weights)[wrong]
-    sums = np.stack([np.ones_like(weights), weights, weights * confidence])
-    return sum_by_pair(labels * n_classes + predicted, sums)
+    totals = np.stack([np.ones_like(weights), weights, weights * confidence])
+    return sum_by_pair(labels * n_classes + predicted, totals)
 
 
 def sum_by_pair(pairs: HostArray, sums: HostArray) -> Confusions:

@@ -44,7 +44,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What the user said about the data, and about the numbers to make from them."""
 
     classes: Any
@@ -63,74 +63,76 @@ class Asked:
         return {"input": self.input, "classes": self.classes, "floor": self.floor}
 
 
-def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> dict[str, Any]:
+def results_of(validation: Rows, test: Rows | None, ids: Any, request: Request) -> dict[str, Any]:
     """The dictionary: fits to the validation data, and what they do to the test data or, without these, to the same data."""
-    wanted = None if asked.bounds is None else Wanted(asked.bounds, asked.level, n_bins=asked.n_bins)
+    wanted = None if request.bounds is None else Wanted(request.bounds, request.level, n_bins=request.n_bins)
     data = validation if test is None else test
     absent = absent_parts(validation) or absent_parts(data)
-    further = _further_methods(asked, by_groups=validation.groups is not None)
-    usual = fit_usual(validation, test, asked.meaning, counts=asked.counts, without=further)
-    found = _compare(validation, test, usual.fitted, further, asked)
-    fitted = {name: each for name, each in usual.fitted.items() if isinstance(each, GroupConsistency)}
-    advised = found.recommendation
+    further = _further_methods(request, by_groups=validation.groups is not None)
+    usual = fit_usual(validation, test, request.meaning, counts=request.counts, without=further)
+    comparison = _compare(validation, test, usual.fitted, further, request)
+    fitted = {name: method for name, method in usual.fitted.items() if isinstance(method, GroupConsistency)}
+    advised = comparison.recommendation
     assert advised is not None, "which every comparison has"
-    one = found[advised.choice or "none"]
-    chosen = [each.temperature for each in found if each.temperature is not None and each.method != "none"]
-    methods = [_method_row(each, found.level) for each in found]
-    names = class_labels(asked.classes, data.n_classes).tolist()
+    one = comparison[advised.choice or "none"]
+    chosen = [row.temperature for row in comparison if row.temperature is not None and row.method != "none"]
+    methods = [_method_row(row, comparison.level) for row in comparison]
+    names = class_labels(request.classes, data.n_classes).tolist()
     return {
         "format": FORMAT,
-        "verdict": verdict_of(found, str(names[-1])),
-        "data": _about(found, data, str(names[-1])),
-        "level": asked.level,
+        "verdict": verdict_of(comparison, str(names[-1])),
+        "data": _about(comparison, data, str(names[-1])),
+        "level": request.level,
         "recommended": None if one.method == "none" else one.method,
         "best": None if advised.best is None else advised.best.method,
         "recommendation": asdict(advised),
-        "temperatures": [_temperature(each) for each in methods if each["method"] in ONE_TEMPERATURE[1:]],
-        "metrics": [_about_metric(each) for each in _shown(found.methods[0].metrics, error=found.predictions_differ)],
+        "temperatures": [_temperature(method) for method in methods if method["method"] in ONE_TEMPERATURE[1:]],
+        "metrics": [
+            _about_metric(metric) for metric in _shown(comparison.methods[0].metrics, error=comparison.predictions_differ)
+        ],
         "methods": methods,
-        "slider": _slider(data, found, chosen, one, asked),
-        "classes": None if absent else class_table(found, one.method, fitted.get("class temperatures")),
-        "groups": None if absent else group_table(data, found, one.method, fitted.get("group temperatures")),
+        "slider": _slider(data, comparison, chosen, one, request),
+        "classes": None if absent else class_table(comparison, one.method, fitted.get("class temperatures")),
+        "groups": None if absent else group_table(data, comparison, one.method, fitted.get("group temperatures")),
         **(
             {"mistakes": None, "confusions": None, "risk_coverage": None}
             if absent
             else errors_of(without_chosen_floor(data), _map_of(one), ids, names)
         ),
-        "gate": None if wanted is None else _gate(found, without_chosen_floor(data), wanted, asked),
+        "gate": None if wanted is None else _gate(comparison, without_chosen_floor(data), wanted, request),
         "absent": [*absent, *({"what": f"The method {name}", "why": why} for name, why in usual.left_out.items())],
-        "tests": found.to_dict()["tests"],
-        "warnings": list(filter(None, [found.same_rows])),
+        "tests": comparison.to_dict()["tests"],
+        "warnings": list(filter(None, [comparison.same_rows])),
     }
 
 
 def _compare(
-    validation: Any, test: Any, usual: Mapping[str, Calibrator], further: "Mapping[str, str | Calibrator]", asked: Asked
+    validation: Any, test: Any, usual: Mapping[str, Calibrator], further: "Mapping[str, str | Calibrator]", request: Request
 ) -> Comparison:
-    meaning = asked.meaning
+    meaning = request.meaning
     methods: dict[str, str | Calibrator] = {name: name for name in ONE_TEMPERATURE}
     methods |= {**usual, **further}
-    options: dict[str, Any] = {"level": asked.level, "n_bins": asked.n_bins, "metrics": asked.metrics}
+    options: dict[str, Any] = {"level": request.level, "n_bins": request.n_bins, "metrics": request.metrics}
     return compare(validation, test_logits=test, methods=methods, **meaning, **options)
 
 
-def _further_methods(asked: Asked, *, by_groups: bool) -> "Mapping[str, str | Calibrator]":
+def _further_methods(request: Request, *, by_groups: bool) -> "Mapping[str, str | Calibrator]":
     """Calibrators that the user asks for, besides those that every page has."""
-    given: Any = asked.methods
-    if not given:
+    named: Any = request.methods
+    if not named:
         return {}
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        given = [each for each in given if each not in ONE_TEMPERATURE]
-    found = calibrators_by_name(given, asked.meaning, by_groups=by_groups, of_rows=True) if given else {}
-    for name in found:
+    if isinstance(named, Sequence) and not isinstance(named, str):
+        named = [method for method in named if method not in ONE_TEMPERATURE]
+    calibrators = calibrators_by_name(named, request.meaning, by_groups=by_groups, of_rows=True) if named else {}
+    for name in calibrators:
         if name in (*ONE_TEMPERATURE, *BY_GROUP):
             raise InputError("methods", "have names that no other method of the page has", got=repr(name))
-    return found
+    return calibrators
 
 
 def _shown(metrics: Sequence[Metric], *, error: bool = False) -> list[Metric]:
     """The metrics that depend on T, and those that were asked for; the ``error`` where predictions differ between methods."""
-    return [each for each in in_tables(metrics) if error or not (each.of_predictions and each.by_default)]
+    return [metric for metric in in_tables(metrics) if error or not (metric.of_predictions and metric.by_default)]
 
 
 def _about_metric(metric: Metric) -> dict[str, Any]:
@@ -151,21 +153,21 @@ def _method_row(method: Compared, level: float) -> dict[str, Any]:
     return {"title": TITLES.get(method.method, method.method), **numbers}
 
 
-def _gate(found: Comparison, data: Rows, wanted: Wanted, asked: Asked) -> dict[str, Any]:
+def _gate(comparison: Comparison, data: Rows, wanted: Wanted, request: Request) -> dict[str, Any]:
     """What `gate` says about the model as it is, and after the methods to use unless they were fitted to the same data."""
-    assert found.recommendation is not None, "which every comparison has"
-    used = [each for each in found.recommendation.methods if each != "none"]
+    assert comparison.recommendation is not None, "which every comparison has"
+    used = [method for method in comparison.recommendation.methods if method != "none"]
     by: By = "prediction" if data.groups is None else "groups"
     judged = []
-    for name in ("none", *([] if found.flatters else used)):
+    for name in ("none", *([] if comparison.flatters else used)):
         with collect_notices():  # the comparison has said what there is to say
-            made = judge(data, _map_of(found[name]), wanted, by, asked.classes, counts=asked.counts)
+            gate = judge(data, _map_of(comparison[name]), wanted, by, request.classes, counts=request.counts)
         checks = [
-            {**numbers, "title": each.title, "limits": each.reason or each.cells[3]}
-            for each, numbers in zip(made.checks, made.to_dict()["checks"], strict=True)
+            {**numbers, "title": check.title, "limits": check.reason or check.cells[3]}
+            for check, numbers in zip(gate.checks, gate.to_dict()["checks"], strict=True)
         ]
-        judged.append({"method": name, "verdict": made.verdict, "checks": checks})
-    return {"methods": judged, "unjudged": used if found.flatters else []}
+        judged.append({"method": name, "verdict": gate.verdict, "checks": checks})
+    return {"methods": judged, "unjudged": used if comparison.flatters else []}
 
 
 def _map_of(method: Compared) -> Map:
@@ -173,13 +175,13 @@ def _map_of(method: Compared) -> Map:
     return method.map
 
 
-def _about(found: Comparison, data: Rows, second: str) -> dict[str, Any]:
-    card = found["none"].scorecard
+def _about(comparison: Comparison, data: Rows, second: str) -> dict[str, Any]:
+    card = comparison["none"].scorecard
     assert card is not None, "the model as it is needs no fit"
     return {
-        "n_validation": found.n_validation,
-        "n_measured": found.n_test,
-        "measured_on": "test" if found.is_test else "validation",
+        "n_validation": comparison.n_validation,
+        "n_measured": comparison.n_test,
+        "measured_on": "test" if comparison.is_test else "validation",
         "n_classes": data.n_classes,
         "is_sketch": bool(absent_parts(data)),
         "data_digest": data.digest,
@@ -194,39 +196,41 @@ def _temperature(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in names}
 
 
-def _slider(data: Rows, found: Comparison, chosen: Sequence[float], one: Compared, asked: Asked) -> dict[str, Any]:
+def _slider(data: Rows, comparison: Comparison, chosen: Sequence[float], one: Compared, request: Request) -> dict[str, Any]:
     """The scores at each place of the slider in order of T, then those of methods to use that have no T; it starts at ``one``.
 
     The places of methods have names.
     """
     cards: dict[float, Scorecard] = {}
-    for card in cards_around(data, chosen, n_bins=asked.n_bins, counts=asked.counts):
+    for card in cards_around(data, chosen, n_bins=request.n_bins, counts=request.counts):
         cards[float(card.temperature or 1.0)] = card
     names: dict[float, list[str]] = {}
-    for each in found:
-        if each.temperature is not None and each.scorecard is not None:
-            cards[each.temperature] = each.scorecard
-            names.setdefault(each.temperature, []).append(each.method)
-    places = [_place(cards[T], names.get(T, []), asked.level) for T in sorted(cards)]
-    assert found.recommendation is not None, "which every comparison has"
-    cards_of_methods = {name: found[name].scorecard for name in found.recommendation.methods if found[name].temperature is None}
+    for row in comparison:
+        if row.temperature is not None and row.scorecard is not None:
+            cards[row.temperature] = row.scorecard
+            names.setdefault(row.temperature, []).append(row.method)
+    places = [_place(cards[T], names.get(T, []), request.level) for T in sorted(cards)]
+    assert comparison.recommendation is not None, "which every comparison has"
+    cards_of_methods = {
+        name: comparison[name].scorecard for name in comparison.recommendation.methods if comparison[name].temperature is None
+    }
     methods = [
-        _place(card, [name], asked.level) | {"accuracy": card.accuracy}
+        _place(card, [name], request.level) | {"accuracy": card.accuracy}
         for name, card in cards_of_methods.items()
         if card is not None
     ]
-    start = next(i for i, each in enumerate([*places, *methods]) if one.method in each["names"])
+    start = next(i for i, place in enumerate([*places, *methods]) if one.method in place["names"])
     return {"places": places, "methods": methods, "start": start}
 
 
 def _place(card: Scorecard, names: list[str], level: float) -> dict[str, Any]:
-    found = {
+    place = {
         "temperature": card.temperature,
         "names": names,
-        **{each.name: card[each.name].value for each in _shown(default_metrics()) if each.name in card.estimates},
+        **{metric.name: card[metric.name].value for metric in _shown(default_metrics()) if metric.name in card.estimates},
         "bins": _bins(card.reliability, level),
     }
-    return found if card.positive_reliability is None else found | {"positive_bins": _bins(card.positive_reliability, level)}
+    return place if card.positive_reliability is None else place | {"positive_bins": _bins(card.positive_reliability, level)}
 
 
 def _bins(curve: Reliability, level: float) -> list[list[float]]:

@@ -31,9 +31,9 @@ _PER_BIN = 8
 def with_present_names(value: Any, key: str = "") -> Any:
     """The results with methods as they are called now; earlier reports have other names for some."""
     if isinstance(value, dict):
-        return {name: with_present_names(each, name) for name, each in value.items()}
+        return {name: with_present_names(entry, name) for name, entry in value.items()}
     if isinstance(value, list):
-        return [with_present_names(each, key) for each in value]
+        return [with_present_names(entry, key) for entry in value]
     return present_name(value) if key in ("method", "recommended", "best", "choice", "other", "names", "unjudged") else value
 
 
@@ -67,13 +67,13 @@ def _check_json(value: Any, place: str, depth: int) -> None:
     if depth > _DEEPEST:
         raise FormatError(f"`results` is damaged: {place[:40]}... is nested too deeply. {_REMEDY}")
     if isinstance(value, dict):
-        for name, each in value.items():
+        for name, entry in value.items():
             if not isinstance(name, str):
                 _refuse(place or "`results`", "a dictionary with texts as keys", value)
-            _check_json(each, _inside(place, name), depth + 1)
+            _check_json(entry, _inside(place, name), depth + 1)
     elif isinstance(value, list):
-        for number, each in enumerate(value):
-            _check_json(each, f"{place}[{number}]", depth + 1)
+        for number, entry in enumerate(value):
+            _check_json(entry, f"{place}[{number}]", depth + 1)
     elif not (value is None or isinstance(value, str | bool) or _is_number(value)):
         _refuse(place, "a finite number, text, None, a list or a dictionary", value)
 
@@ -126,8 +126,8 @@ def _list(rule: Rule, least: int = 0, most: float = inf) -> Rule:
             length = f"{least}" if least == most else f"{least} to {most:g}"
             wanted = {(0, inf): "a list", (1, inf): "a list that is not empty"}.get((least, most), f"a list of {length} values")
             _refuse(place, wanted, value)
-        for number, each in enumerate(value):
-            rule(each, f"{place}[{number}]")
+        for number, entry in enumerate(value):
+            rule(entry, f"{place}[{number}]")
 
     return check_list
 
@@ -171,23 +171,23 @@ def _check_metrics(results: Mapping[str, Any]) -> None:
     """Each method has each metric that the report lists, and perhaps differences from the model as it is."""
     listed = metrics_of(results)
     for number, metric in enumerate(listed):
-        if not any(metric["name"] in each for each in results["methods"]):
+        if not any(metric["name"] in method for method in results["methods"]):
             _refuse(f"metrics[{number}].name", "the name of a metric that the methods have", metric["name"])
-    for number, each in enumerate(results["methods"]):
+    for number, method in enumerate(results["methods"]):
         place = f"methods[{number}]"
-        known = [(metric["name"], "") for metric in listed]
-        if each.get("nll_difference") is not None:
-            known += [(metric["name"], "_difference") for metric in listed if metric["direction"] is not None]
-        for name, what in known:
+        needed_metrics = [(metric["name"], "") for metric in listed]
+        if method.get("nll_difference") is not None:
+            needed_metrics += [(metric["name"], "_difference") for metric in listed if metric["direction"] is not None]
+        for name, what in needed_metrics:
             numbers = {f"{name}{what}": _UNKNOWN}
             limits = _same(f"{name}{what}_low {name}{what}_high", _UNKNOWN)
             in_percent = next(metric["in_percent"] for metric in listed if metric["name"] == name)
             needed = numbers if in_percent else numbers | {f"{name}{what}_se": _UNKNOWN}
-            _record(needed, limits)(each, place)
+            _record(needed, limits)(method, place)
     scores = _record({metric["name"]: _UNKNOWN for metric in scores_of_slider(results)})
     for key in ("places", "methods"):
-        for number, each in enumerate(results["slider"].get(key, [])):
-            scores(each, f"slider.{key}[{number}]")
+        for number, place in enumerate(results["slider"].get(key, [])):
+            scores(place, f"slider.{key}[{number}]")
 
 
 def _gaps(value: Any, place: str) -> None:
@@ -299,46 +299,46 @@ def _check_slider(slider: Mapping[str, Any]) -> None:
     """The slider starts at one of its places, and one of them is the model as it is."""
     places = slider["places"]
     _whole(0, len(places) + len(slider.get("methods", [])) - 1)(slider["start"], "slider.start")
-    if all(each["temperature"] != 1 for each in places):
-        temperatures = [each["temperature"] for each in places]
+    if all(place["temperature"] != 1 for place in places):
+        temperatures = [place["temperature"] for place in places]
         _refuse("slider.places", "a list of which one has the temperature 1", temperatures)
 
 
 def _check_recommended(results: Mapping[str, Any]) -> None:
     """The model as it is and the methods to use are among the methods that have numbers."""
-    fitted = [each["method"] for each in results["methods"] if each["confidence"] is not None]
+    fitted = [method["method"] for method in results["methods"] if method["confidence"] is not None]
     if "none" not in fitted:
         _refuse("methods", "a list of which one has the method 'none' and its numbers", fitted)
-    known = [name for name in fitted if name != "none"]
-    wanted = f"None or one of the methods that have numbers{''.join(f', {name!r}' for name in known)}"
-    if results["recommended"] is not None and results["recommended"] not in known:
+    names = [name for name in fitted if name != "none"]
+    wanted = f"None or one of the methods that have numbers{''.join(f', {name!r}' for name in names)}"
+    if results["recommended"] is not None and results["recommended"] not in names:
         _refuse("recommended", wanted, results["recommended"])
-    if results.get("best") is not None and results["best"] not in known:
+    if results.get("best") is not None and results["best"] not in names:
         _refuse("best", wanted, results["best"])
     other = (results.get("recommendation") or {}).get("other")
-    if other is not None and other not in known:
+    if other is not None and other not in names:
         _refuse("recommendation.other", wanted, other)
 
 
 def _check_second_class(results: Mapping[str, Any]) -> None:
     """Of two classes, methods have numbers of the second one, and all places have its bins."""
     needed = _record(_same("positive_gap positive_ece", _NUMBER) | {"positive_gap_se": _UNKNOWN})
-    for number, each in enumerate(results["methods"]):
-        if each["confidence"] is not None:
-            needed(each, f"methods[{number}]")
+    for number, method in enumerate(results["methods"]):
+        if method["confidence"] is not None:
+            needed(method, f"methods[{number}]")
     for key in ("places", "methods"):
-        for number, each in enumerate(results["slider"].get(key, [])):
-            _record({"positive_bins": _BINS})(each, f"slider.{key}[{number}]")
+        for number, place in enumerate(results["slider"].get(key, [])):
+            _record({"positive_bins": _BINS})(place, f"slider.{key}[{number}]")
 
 
-def _check_gate(found: Mapping[str, Any], recommended: str | None) -> None:
+def _check_gate(gate: Mapping[str, Any], recommended: str | None) -> None:
     """The model as it is was judged, and the method to use was or says that it was not, all by the same bounds."""
-    judged = [each["method"] for each in found["methods"]]
+    judged = [method["method"] for method in gate["methods"]]
     for name in ("none", *filter(None, [recommended])):
-        if name not in (*judged, *found["unjudged"]):
+        if name not in (*judged, *gate["unjudged"]):
             _refuse("gate.methods", f"a list of which one has the method {name!r}", judged)
     if "none" not in judged:
         _refuse("gate.methods", "a list of which one has the method 'none'", judged)
-    for number, each in enumerate(found["methods"]):
-        if len(each["checks"]) != len(found["methods"][0]["checks"]):
-            _refuse(f"gate.methods[{number}].checks", "as many checks as those of the first method", len(each["checks"]))
+    for number, method in enumerate(gate["methods"]):
+        if len(method["checks"]) != len(gate["methods"][0]["checks"]):
+            _refuse(f"gate.methods[{number}].checks", "as many checks as those of the first method", len(method["checks"]))

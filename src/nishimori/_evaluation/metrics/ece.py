@@ -130,12 +130,12 @@ class Ece(Metric):
 
     def difference(self, first: BinSums, second: BinSums, pair: "PairedGaps", *, alone: bool) -> Difference:
         """The difference, whose limits are not symmetric."""
-        found = EceDifference(first.gaps, second.gaps, pair.covariance(first, second))
+        difference = EceDifference(first.gaps, second.gaps, pair.covariance(first, second))
         if alone:
-            return Difference(found.value, None, None)
+            return Difference(difference.value, None, None)
         if np.array_equal(first.gaps.gaps, second.gaps.gaps) and pair.is_of_equals(first, second):  # the maps do the same
             return Difference(0.0, 0.0, 1.0)
-        return Difference(found.value, found.se, found.p_value, found)
+        return Difference(difference.value, difference.se, difference.p_value, difference)
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,8 @@ class PairedGaps:
         if isinstance(first.spread, ClusterGapSpread) and isinstance(second.spread, ClusterGapSpread):
             return np.array_equal(first.spread.gaps.values, second.spread.gaps.values)
         assert self.products is not None, "which rows without clusters have"
-        own = [np.diag(each.spread.products) for each in (first, second) if isinstance(each.spread, GapSpread)]
-        return all(np.array_equal(each, self.products) for each in own)
+        own = [np.diag(sums.spread.products) for sums in (first, second) if isinstance(sums.spread, GapSpread)]
+        return all(np.array_equal(diagonal, self.products) for diagonal in own)
 
     def covariance(self, first: BinSums, second: BinSums) -> HostArray:
         """The covariance of the gaps of both."""
@@ -164,8 +164,8 @@ class PairedGaps:
             assert isinstance(second.spread, ClusterGapSpread), "which rows without clusters do not have"
             products = first.spread.gaps.values @ second.spread.gaps.values.T
         mixed = np.outer(mine.gaps, theirs.crossed) + np.outer(mine.crossed, theirs.gaps)
-        found: HostArray = products / weight**2 - mixed + mine.squares * np.outer(mine.gaps, theirs.gaps)
-        return found
+        covariance: HostArray = products / weight**2 - mixed + mine.squares * np.outer(mine.gaps, theirs.gaps)
+        return covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ class EceDifference:
     @cached_property
     def se(self) -> float:
         """The standard error of the difference."""
-        first, second = self._draw_eces([each.scaled for each in self._both])
+        first, second = self._draw_eces([gaps.scaled for gaps in self._both])
         return float(np.std(second - first))
 
     @cached_property
@@ -211,20 +211,20 @@ class EceDifference:
 
     def _limits(self, reach: HostArray) -> tuple[HostArray, HostArray]:
         """Lower and upper limits at some numbers of standard errors."""
-        first, second = (each.limits(reach) for each in self._both)
+        first, second = (gaps.limits(reach) for gaps in self._both)
         mine, theirs = self.first.corrected, self.second.corrected
         below = self._combine(theirs - second[0], first[1] - mine)
         above = self._combine(mine - first[0], second[1] - theirs)
         return theirs - mine - below, theirs - mine + above
 
     def _combine(self, a: HostArray, b: HostArray) -> HostArray:
-        found: HostArray = np.sqrt(np.maximum(a**2 + b**2 - 2 * self._correlation * a * b, 0))
-        return found
+        distance: HostArray = np.sqrt(np.maximum(a**2 + b**2 - 2 * self._correlation * a * b, 0))
+        return distance
 
     @cached_property
     def _correlation(self) -> float:
-        possible = [each.scaled * (not each.is_explained_by_calibration(_REACH)) for each in self._both]
-        guesses = ([each.scaled for each in self._both], [each.clear for each in self._both], possible)
+        possible = [gaps.scaled * (not gaps.is_explained_by_calibration(_REACH)) for gaps in self._both]
+        guesses = ([gaps.scaled for gaps in self._both], [gaps.clear for gaps in self._both], possible)
         return min(_correlation_of(*self._draw_eces(gaps)) for gaps in guesses)
 
     @property
