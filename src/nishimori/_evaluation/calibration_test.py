@@ -404,30 +404,14 @@ class Deviation:
 
 
 @dataclass(frozen=True)
-class _DeviationSums:
-    """Σwg, Σw²v and Σwv."""
-
-    total: float
-    square_variance: float
-    variance: float
-
-    def __add__(self, other: "_DeviationSums") -> "_DeviationSums":
-        return _DeviationSums(
-            self.total + other.total,
-            self.square_variance + other.square_variance,
-            self.variance + other.variance,
-        )
-
-
-@dataclass(frozen=True)
-class _Deviate(KernelPass[_DeviationSums | ClusterSums]):
-    """The pass that sums the numbers of all rows, or these and the weights over each cluster."""
+class _Deviate(KernelPass[HostArray | ClusterSums]):
+    """The pass that sums wg, w²v and wv over rows, of numbers g with variances v, or wg and w over each cluster."""
 
     score: RowScore
     map_: Map
     in_clusters: bool
 
-    def with_found(self, batch: Batch) -> tuple[_DeviationSums | ClusterSums, Findings]:
+    def with_found(self, batch: Batch) -> tuple[HostArray | ClusterSums, Findings]:
         """The sums of a batch, and its distribution, unless the map gives other logits."""
         gibbs = Gibbs(*apply_map(self.map_, batch))
         rows = self.score(gibbs)
@@ -436,7 +420,7 @@ class _Deviate(KernelPass[_DeviationSums | ClusterSums]):
             return cluster_sums(batch, [rows.value, batch.xp.ones_like(rows.value)]), findings
         (square_variance,) = batch.totals([rows.variance], squared=True).tolist()
         total, variance = batch.totals(rows).tolist()
-        return _DeviationSums(total, square_variance, variance), findings
+        return np.array([total, square_variance, variance]), findings
 
 
 @question("has no rows to sum over")
@@ -451,7 +435,8 @@ def deviation(data: Rows, score: RowScore, map_: Map, *, counts: bool) -> tuple[
         values, weights = sums.values
         total, weight = float(values.sum()), float(weights.sum())
         return Deviation(total, float(((values - total / weight * weights) ** 2).sum()), weight, "sample"), census
-    return Deviation(sums.total, sums.variance if counts else sums.square_variance, census.weight, "model"), census
+    total, square_variance, variance = sums.tolist()
+    return Deviation(total, variance if counts else square_variance, census.weight, "model"), census
 
 
 # "ece": labels that are redrawn from the model. Confidences stay as they are, and with them the bins; each answer is drawn
@@ -464,7 +449,7 @@ def _by_redrawing(data: Rows, used: Map, n_bins: int, strategy: Strategy, n_draw
     check_bins(n_bins, strategy)
     number, seed = whole("n_draws", n_draws, 1, _MOST_DRAWS), whole("seed", seed, 0)
     (edges,) = edges_for(data, (used,), n_bins, strategy)
-    answers = RedrawnECE(data.gather(Answer(edges, used)), n_bins)
+    answers = RedrawnECE(data.gather(KeepAnswers(edges, used)), n_bins)
     ece, drawn = answers.observed, answers.draw_eces(number, seed)
     expected, se = float(drawn.mean()), float(drawn.std())
     reached = int((drawn >= ece * (1 - _EQUAL)).sum())
@@ -489,34 +474,28 @@ def _distance(difference: float, error: float) -> float:
     return copysign(inf, difference) if difference else 0.0
 
 
-@dataclass(frozen=True)
-class RedrawnAnswers:
-    """The bin, the doubt 1 − c, the weight and the correctness of each row: it grows with the rows, 25 bytes each."""
-
-    parts: tuple[tuple[HostArray, HostArray, HostArray, HostArray], ...]
-
-    def __add__(self, other: "RedrawnAnswers") -> "RedrawnAnswers":
-        return RedrawnAnswers(self.parts + other.parts)
+KeptAnswers = tuple[tuple[HostArray, HostArray, HostArray, HostArray], ...]
+"""The bin, the doubt 1 − c, the weight and the correctness of each row of some batches: 25 bytes per row."""
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class KeepAnswers:
     """The pass that keeps the bin, the doubt, the weight and the correctness of each row after a map."""
 
     edges: HostArray
     map_: Map
 
-    def __call__(self, batch: Batch) -> RedrawnAnswers:
+    def __call__(self, batch: Batch) -> KeptAnswers:
         claims = sort_claims(Gibbs(*apply_map(self.map_, batch)), self.edges)
-        return RedrawnAnswers(((claims.places[:, 0], 1 - claims.claimed[:, 0], claims.weights[:, 0], claims.true[:, 0]),))
+        return ((claims.places[:, 0], 1 - claims.claimed[:, 0], claims.weights[:, 0], claims.true[:, 0]),)
 
 
 class RedrawnECE:
     """The ECE of some answers, and that of answers drawn from the model with the same confidences."""
 
-    def __init__(self, answers: RedrawnAnswers, n_bins: int) -> None:
-        parts = zip(*answers.parts, strict=True)
-        self.index, self.doubt, self.weights, self.right = (np.concatenate(column) for column in parts)
+    def __init__(self, answers: KeptAnswers, n_bins: int) -> None:
+        columns = zip(*answers, strict=True)
+        self.index, self.doubt, self.weights, self.right = (np.concatenate(column) for column in columns)
         self.n_bins = n_bins
         self.variance = self._per_bin(self.weights**2 * self.doubt * (1 - self.doubt))
         heaviest = np.zeros(n_bins)

@@ -237,7 +237,7 @@ def _compare_methods(
             *([comparison.same_rows] if comparison.same_rows else [FLATTERS] if flatters and of_several else []),
             *filter(None, [caveat]),
             *filter(None, [measured.measurements.caveat] if of_several else []),
-            *(comparison.recommendation.sentences if comparison.recommendation else ()),
+            *comparison.recommendation.sentences,
             *filter(None, [_with_remedy(off, comparison)]),
             *(_about_choice(name, method) for name, method in fitted.items() if isinstance(method, Best)),
             *filter(None, [comparison.about_classes, comparison.about_groups] if of_several else []),
@@ -258,7 +258,7 @@ def _floored(method: Calibrator, floor: float | None) -> Map:
 
 def _with_remedy(off: str, comparison: Comparison) -> str:
     """That one temperature leaves the second class off, with what helps unless that is what is recommended."""
-    choice = None if comparison.recommendation is None else comparison.recommendation.choice
+    choice = comparison.recommendation.choice
     is_solved = choice is not None and comparison[choice].temperature is None
     return off if is_solved or not off else f"{off} {BEYOND_ONE_TEMPERATURE}"
 

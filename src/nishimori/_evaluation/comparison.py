@@ -11,7 +11,7 @@ import numpy as np
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
 from nishimori._evaluation.metrics.table import in_tables
-from nishimori._evaluation.recommendation import Recommendation, is_as_is
+from nishimori._evaluation.recommendation import Recommendation
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import percent, percent_with_error, points_with_error, two_decimals, value_with_error
@@ -64,6 +64,17 @@ class Compared:
     changed_predictions: float | None = None
     metrics: tuple[Metric, ...] = ()
     map: Map | None = None
+
+    @property
+    def card(self) -> Scorecard:
+        """Every metric after calibration, of a method that could be fitted."""
+        assert self.scorecard is not None, "which every fitted method has"
+        return self.scorecard
+
+    @property
+    def is_as_is(self) -> bool:
+        """Whether the method leaves the model as it is, whatever it is called."""
+        return self.temperature == 1 and self.temperature_se is None
 
     def numbers(self, level: float) -> dict[str, Any]:
         """Everything in one flat dictionary; what is not known is None."""
@@ -130,7 +141,7 @@ class Comparison(Displayed):
     same_rows : str
         Which data are the same rows although they were passed as different ones, or which calibrator was fitted to the rows
         that it is measured on. It is then the first of the verdicts, and a warning; empty otherwise.
-    recommendation : Recommendation or None
+    recommendation : Recommendation
         Which method to use, and what it changes: what the first verdicts say in words.
     left_out : dict of str to str
         Which of the usual methods were not compared, where the user named none, and why.
@@ -143,11 +154,11 @@ class Comparison(Displayed):
     level: float
     verdicts: tuple[str, ...]
     tests: Mapping[str, Any]
+    recommendation: Recommendation
     floor: float | None = None
     caveat: str = ""
     flatters: bool = False
     same_rows: str = ""
-    recommendation: Recommendation | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, method: str) -> Compared:
@@ -181,7 +192,7 @@ class Comparison(Displayed):
 
     @property
     def _recommended(self) -> list[Compared]:
-        return [] if self.recommendation is None else [self[name] for name in self.recommendation.methods]
+        return [self[name] for name in self.recommendation.methods]
 
     def _about_gaps(self, title: str, noun: str, measured: Sequence[tuple[Compared, GroupGaps]], remedy: str) -> str:
         """How many gaps are significant after each of some methods, and the largest of them.
@@ -192,7 +203,7 @@ class Comparison(Displayed):
             return ""
         parts = []
         for row, gaps in measured:
-            when = "as it is" if is_as_is(row) else f"after {row.method}"
+            when = "as it is" if row.is_as_is else f"after {row.method}"
             worst, number = gaps.worst_first[0], f"{len(gaps.off) or 'none'} of {len(gaps)} gap{'s' * (len(gaps) > 1)}"
             are = "are" if len(gaps.off) > 1 else "is"
             side = "above" if worst.gap >= 0 else "below"

@@ -30,35 +30,27 @@ from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, SameRowsWarning
 
-
-class _Row(NamedTuple):
-    """How a metric is called and shown."""
-
-    title: str
-    in_percent: bool
-
-
 # In the order in which they are shown. Few of them, because each one more makes it harder for all to be significant.
-_ROWS = {
-    "temperature": _Row("T", in_percent=False),
-    "accuracy": _Row("accuracy", in_percent=True),
-    "gap": _Row("gap", in_percent=True),
-    "ece": _Row("bias-corrected ECE", in_percent=True),
-    "nll": _Row("NLL", in_percent=False),
-    "positive_gap": _Row("positive gap", in_percent=True),
-    "positive_ece": _Row("bias-corrected positive ECE", in_percent=True),
+_TITLES = {
+    "temperature": "T",
+    "accuracy": "accuracy",
+    "gap": "gap",
+    "ece": "bias-corrected ECE",
+    "nll": "NLL",
+    "positive_gap": "positive gap",
+    "positive_ece": "bias-corrected positive ECE",
 }
 # Neither T nor the accuracy is another one after calibration.
-_ROWS |= {
-    f"{name}_after": row._replace(title=f"{row.title} after calibration")
-    for name, row in _ROWS.items()
-    if name not in ("temperature", "accuracy")
-}
+_AFTER = [name for name in _TITLES if name not in ("temperature", "accuracy")]
+_TITLES |= {f"{name}_after": f"{_TITLES[name]} after calibration" for name in _AFTER}
+
+# What is no share, and not shown in percent.
+_NO_SHARES = ("temperature", "nll", "nll_after")
 
 # Means over samples.
 _MEANS = ("accuracy", "gap", "nll", "positive_gap")
 
-_SAME_ROWS = (
+_SAME_TITLES = (
     "`old` and `new` are about the same rows, but their samples must be independent: p-values mean nothing here. To compare "
     "methods on the same samples use compare."
 )
@@ -119,7 +111,7 @@ class MetricChange:
     @property
     def title(self) -> str:
         """What tables call the metric."""
-        return _ROWS[self.name].title
+        return _TITLES[self.name]
 
 
 @dataclass(frozen=True, repr=False)
@@ -243,11 +235,11 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
             got="two reports about the same file",
             remedy="To compare methods on the same samples use compare.",
         )
-    caveat = _SAME_ROWS if first.data_digest is not None and first.data_digest == second.data_digest else ""
+    caveat = _SAME_TITLES if first.data_digest is not None and first.data_digest == second.data_digest else ""
     if caveat:
         notice(caveat, SameRowsWarning)
     pairs = {
-        name: (first.values[name], second.values[name]) for name in _ROWS if name in first.values and name in second.values
+        name: (first.values[name], second.values[name]) for name in _TITLES if name in first.values and name in second.values
     }
     # Methods have different temperatures for the same data.
     both = [
@@ -408,7 +400,7 @@ def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> 
         below = max(ece.value - low, 0.0) / z if _is_number(low) else None
         above = max(high - ece.value, 0.0) / z if _is_number(high) else None
         values[name] = ece._replace(below=below, above=above)
-    return {f"{name}{end}": values[name] for name in _ROWS if name in values}
+    return {f"{name}{end}": values[name] for name in _TITLES if name in values}
 
 
 def values_with_errors(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, _Value]:
@@ -422,7 +414,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _cells(change: MetricChange) -> tuple[str, ...]:
-    scale = 100 if _ROWS[change.name].in_percent else 1
+    scale = 1 if change.name in _NO_SHARES else 100
     unit = " %" if scale == 100 else ""
     sides = ((change.old, change.old_se), (change.new, change.new_se))
     old, new = (f"{_scaled(value, error, scale)}{unit}" for value, error in sides)

@@ -149,9 +149,9 @@ def recommend(
     # Many parameters lower the NLL of the data that they are fitted to, as if beyond chance; one lowers it by about 1/(2n).
     comparable = [row for row in rows if not in_sample or row.temperature is not None]
     choices = _Choice({row.method: row for row in comparable}, difference, level, is_complete=len(comparable) == len(rows))
-    as_is = next((row.method for row in rows if is_as_is(row)), None)
-    others = [row for row in comparable if not is_as_is(row)]
-    candidates = [row for row in others if as_is is None or not _nll(row) > _nll(choices.rows[as_is])]
+    as_is = next((row.method for row in rows if row.is_as_is), None)
+    others = [row for row in comparable if not row.is_as_is]
+    candidates = [row for row in others if as_is is None or not row.card.nll > choices.rows[as_is].card.nll]
     simple = _simplest([row for row in candidates if row.temperature is not None])
     reference = next(iter(choices.rows), rows[0].method) if as_is is None else as_is
     simplest = None if simple is None else choices.advice(simple, reference)
@@ -168,11 +168,6 @@ def recommend(
     return replace(recommendation, sentences=tuple(_sentences(recommendation, choices))) if len(rows) > 1 else recommendation
 
 
-def is_as_is(row: "Compared") -> bool:
-    """Whether a method leaves the model as it is, whatever it is called."""
-    return row.temperature == 1 and row.temperature_se is None
-
-
 OFF_IN_WORDS = {
     "gap": "mean confidence differs significantly from accuracy",
     "positive_gap": "the mean probability of the second class differs significantly from its share of the samples",
@@ -185,9 +180,7 @@ OFF_IN_WORDS = {
 
 def what_is_off(row: "Compared", level: float) -> str:
     """What is significantly wrong with the confidence after a method: a key of `OFF_IN_WORDS`, or empty if nothing is."""
-    card = row.scorecard
-    assert card is not None, "which every fitted method has"
-    z = normal_quantile(level)
+    card, z = row.card, normal_quantile(level)
     for name in ("gap", "positive_gap"):
         gap = card.estimates.get(name)
         if gap is not None and gap.se is not None and abs(gap.value) > z * gap.se:
@@ -197,11 +190,6 @@ def what_is_off(row: "Compared", level: float) -> str:
     if row.by_class is not None and row.by_class.off:
         return "classes"
     return "groups" if row.by_group is not None and row.by_group.off else ""
-
-
-def _nll(row: "Compared") -> float:
-    assert row.scorecard is not None, "which every fitted method has"
-    return float(row.scorecard.nll)
 
 
 def _simplest(rows: "Sequence[Compared]") -> str | None:
@@ -222,7 +210,7 @@ class _Choice:
     @property
     def names(self) -> list[str]:
         """The methods in the order of sentences, whatever the order of the table: as it is, one temperature, others."""
-        first = [name for name, row in self.rows.items() if is_as_is(row)]
+        first = [name for name, row in self.rows.items() if row.is_as_is]
         first += [name for name in SIMPLEST_FIRST if name in self.rows]
         return list(dict.fromkeys((*first, *self.rows)))
 
@@ -267,21 +255,15 @@ class _Choice:
         if simplest is None or best is None or best.method == simplest.method:
             only = simplest or best
             return None if only is None else only.method, None
-        if not best.changed_predictions or (self._is_second_off(simplest.method) and not self._is_second_off(best.method)):
+        corrects = is_second_off(self.rows[simplest.method].card) and not is_second_off(self.rows[best.method].card)
+        if corrects or not best.changed_predictions:
             return best.method, None
         return simplest.method, best.method
 
-    def _is_second_off(self, name: str) -> bool:
-        """Whether a method leaves the mean probability of the second of two classes off."""
-        card = self.rows[name].scorecard
-        return card is not None and is_second_off(card)
-
     def advice(self, name: str, reference: str) -> RecommendedMethod:
         """What a method changes compared with the reference."""
-        row, before = self.rows[name], self.rows[reference].scorecard
-        after = row.scorecard
-        assert after is not None, "which every fitted method has"
-        assert before is not None, "which every fitted method has"
+        row, before = self.rows[name], self.rows[reference].card
+        after = row.card
         is_other = name != reference
         nll = 100 * (after.nll / before.nll - 1) if is_other and before.nll > 0 and isfinite(before.nll) else None
         error, ece = (100 * (after[metric].value - before[metric].value) if is_other else None for metric in ("error", "ece"))

@@ -45,7 +45,7 @@ def errors_of(data: Rows, map_: Map, ids: Any, names: Sequence[Any]) -> dict[str
     return {
         "mistakes": mistakes.table(_rows_of_weight(data), names, checked),
         "confusions": confusions.table(names),
-        "risk_coverage": {"before": before.curve(), "one": after.curve()},
+        "risk_coverage": {"before": risk_curve(*before), "one": risk_curve(*after)},
     }
 
 
@@ -67,7 +67,7 @@ def _rows_of_weight(data: Rows) -> HostArray | None:
 
 @dataclass(frozen=True)
 class FindErrors:
-    """The pass that finds `Mistakes`, `Confusions`, and `Risk` before and after calibration."""
+    """The pass that finds `Mistakes`, `Confusions`, and risks before and after calibration."""
 
     map: Map
     n_classes: int
@@ -197,31 +197,24 @@ def sum_by_pair(pairs: HostArray, sums: HostArray) -> Confusions:
     return Confusions(different, np.stack(totals))
 
 
-@dataclass(frozen=True)
-class Risk:
-    """Weight of all samples and of wrong ones in bins of confidence, the most confident first; those of further rows add."""
+def risk_curve(weight: HostArray, wrong: HostArray) -> list[list[float]]:
+    """Pairs of coverage and error, from few samples to all; samples of equal confidence are answered together.
 
-    weight: HostArray
-    wrong: HostArray
-
-    def __add__(self, other: "Risk") -> "Risk":
-        return Risk(self.weight + other.weight, self.wrong + other.wrong)
-
-    def curve(self) -> list[list[float]]:
-        """Pairs of coverage and error, from few samples to all; samples of equal confidence are answered together."""
-        full = self.weight > 0
-        weight, wrong = np.cumsum(self.weight[full]), np.cumsum(self.wrong[full])
-        coverage, error = weight / weight[-1], wrong / weight
-        # One point for each hundredth of the samples, at the first bin that reaches it.
-        places = np.unique(np.searchsorted(coverage, np.arange(1, _POINTS + 1) / _POINTS - 1e-12).clip(max=len(coverage) - 1))
-        return np.round(np.stack([coverage, error], axis=1)[places], 6).tolist()  # type: ignore[no-any-return]
+    Both are weights in bins of confidence, the most confident first: those of all samples, and of wrong ones.
+    """
+    full = weight > 0
+    answered, errors = np.cumsum(weight[full]), np.cumsum(wrong[full])
+    coverage, error = answered / answered[-1], errors / answered
+    # One point for each hundredth of the samples, at the first bin that reaches it.
+    places = np.unique(np.searchsorted(coverage, np.arange(1, _POINTS + 1) / _POINTS - 1e-12).clip(max=len(coverage) - 1))
+    return np.round(np.stack([coverage, error], axis=1)[places], 6).tolist()  # type: ignore[no-any-return]
 
 
-def risk_of(at: Gibbs) -> Risk:
-    """Right and wrong answers of a batch by their confidence."""
+def risk_of(at: Gibbs) -> HostArray:
+    """The weights of all and of wrong answers of a batch by their confidence, which add."""
     doubt = arrays.on_host(at.doubt)
     with np.errstate(divide="ignore"):
         places = np.floor((np.log(doubt).clip(_LOWEST, 0) - _LOWEST) * _PER_E).astype(np.int64)
     weights = arrays.on_host(at.batch.weights)
     wrong = ~arrays.on_host(at.right)
-    return Risk(*(np.bincount(places, counted, _N_BINS) for counted in (weights, weights * wrong)))
+    return np.stack([np.bincount(places, counted, _N_BINS) for counted in (weights, weights * wrong)])

@@ -73,7 +73,6 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, request: Request) 
     comparison = _compare(validation, test, usual.fitted, further, request)
     fitted = {name: method for name, method in usual.fitted.items() if isinstance(method, GroupConsistency)}
     advised = comparison.recommendation
-    assert advised is not None, "which every comparison has"
     one = comparison[advised.choice or "none"]
     chosen = [row.temperature for row in comparison if row.temperature is not None and row.method != "none"]
     methods = [_method_row(row, comparison.level) for row in comparison]
@@ -155,7 +154,6 @@ def _method_row(method: Compared, level: float) -> dict[str, Any]:
 
 def _gate(comparison: Comparison, data: Rows, wanted: Wanted, request: Request) -> dict[str, Any]:
     """What `gate` says about the model as it is, and after the methods to use unless they were fitted to the same data."""
-    assert comparison.recommendation is not None, "which every comparison has"
     used = [method for method in comparison.recommendation.methods if method != "none"]
     by: By = "prediction" if data.groups is None else "groups"
     judged = []
@@ -176,8 +174,7 @@ def _map_of(method: Compared) -> Map:
 
 
 def _about(comparison: Comparison, data: Rows, second: str) -> dict[str, Any]:
-    card = comparison["none"].scorecard
-    assert card is not None, "the model as it is needs no fit"
+    card = comparison["none"].card
     return {
         "n_validation": comparison.n_validation,
         "n_measured": comparison.n_test,
@@ -206,18 +203,15 @@ def _slider(data: Rows, comparison: Comparison, chosen: Sequence[float], one: Co
         cards[float(card.temperature or 1.0)] = card
     names: dict[float, list[str]] = {}
     for row in comparison:
-        if row.temperature is not None and row.scorecard is not None:
-            cards[row.temperature] = row.scorecard
+        if row.temperature is not None:
+            cards[row.temperature] = row.card
             names.setdefault(row.temperature, []).append(row.method)
     places = [_place(cards[T], names.get(T, []), request.level) for T in sorted(cards)]
-    assert comparison.recommendation is not None, "which every comparison has"
-    cards_of_methods = {
-        name: comparison[name].scorecard for name in comparison.recommendation.methods if comparison[name].temperature is None
-    }
+    used = [comparison[name] for name in comparison.recommendation.methods]
     methods = [
-        _place(card, [name], request.level) | {"accuracy": card.accuracy}
-        for name, card in cards_of_methods.items()
-        if card is not None
+        _place(row.card, [row.method], request.level) | {"accuracy": row.card.accuracy}
+        for row in used
+        if row.temperature is None
     ]
     start = next(i for i, place in enumerate([*places, *methods]) if one.method in place["names"])
     return {"places": places, "methods": methods, "start": start}

@@ -46,9 +46,7 @@ class Headline:
 
 def verdict_of(comparison: Comparison, second: str) -> dict[str, Any]:
     """A status, headlines, what to do, and further sentences; ``second`` is the name of the last class."""
-    card, advised = comparison["none"].scorecard, comparison.recommendation
-    assert card is not None, "the model as it is needs no fit"
-    assert advised is not None, "which every comparison has"
+    card, advised = comparison["none"].card, comparison.recommendation
     headlines = _headlines(comparison, second)
     advice = " ".join(advised.sentences)
     if not any(row.temperature is not None for row in comparison if row.method != "none"):
@@ -72,14 +70,13 @@ def verdict_of(comparison: Comparison, second: str) -> dict[str, Any]:
 
 def _status(comparison: Comparison) -> str:
     """What the model as it is shows, in agreement with what is recommended."""
-    card, advised = comparison["none"].scorecard, comparison.recommendation
-    assert card is not None, "the model as it is needs no fit"
+    card = comparison["none"].card
     if card.gap_se is None:
         return "unknown"
     off = what_is_off(comparison["none"], comparison.level)
     if off == "gap":
         return "overconfident" if card.gap > 0 else "underconfident"
-    return "uneven" if off or (advised is not None and advised.action == "calibrate") else "calibrated"
+    return "uneven" if off or comparison.recommendation.action == "calibrate" else "calibrated"
 
 
 def second_share(card: Scorecard) -> float | None:
@@ -102,10 +99,9 @@ def _headlines(comparison: Comparison, second: str) -> list[Headline]:
 
 
 def _about_confidence(comparison: Comparison) -> Headline:
-    card, status = comparison["none"].scorecard, _status(comparison)
-    assert card is not None, "the model as it is needs no fit"
+    card, status = comparison["none"].card, _status(comparison)
     if status == "calibrated":
-        is_open = comparison.recommendation is not None and comparison.recommendation.action == "open"
+        is_open = comparison.recommendation.action == "open"
         return Headline("No miscalibration found" + " on the test data" * is_open, off=False)
     if status == "uneven":
         return _about_places(comparison)
@@ -116,8 +112,7 @@ def _about_confidence(comparison: Comparison) -> Headline:
         now = f"Confidence {size:.{digits}f} points {'above' if card.gap >= 0 else 'below'} accuracy, without error bars"
 
     def left(row: Compared) -> tuple[str, bool]:
-        assert row.scorecard is not None, "which every method to use has"
-        gap, error = row.scorecard.gap, row.scorecard.gap_se
+        gap, error = row.card.gap, row.card.gap_se
         off = error is not None and abs(gap) > normal_quantile(comparison.level) * error
         turned = off and gap * card.gap < 0
         return f"{('overconfident by ' if gap > 0 else 'underconfident by ') * turned}{100 * abs(gap):.{digits}f}", off
@@ -136,14 +131,13 @@ def _about_places(comparison: Comparison) -> Headline:
     if off == "ece":
 
         def left(row: Compared) -> tuple[str, bool]:
-            card = row.scorecard
-            assert card is not None, "which every method to use has"
+            card = row.card
             return f"{100 * card.ece:.1f} %", card.ece_se is not None and card.interval("ece", comparison.level).low > 0
 
         return _headline(comparison, f"Wrong in places: ECE {left(comparison['none'])[0]}", left)
 
     def loss(row: Compared) -> tuple[str, bool]:
-        return number_text(row.scorecard.nll if row.scorecard is not None else 0.0), False
+        return number_text(row.card.nll), False
 
     return _headline(comparison, f"Wrong in places: NLL {loss(comparison['none'])[0]}", loss)
 
@@ -153,12 +147,11 @@ def _about_second(comparison: Comparison, name: str) -> Headline | None:
     z = normal_quantile(comparison.level)
 
     def left(row: Compared) -> tuple[str, bool]:
-        assert row.scorecard is not None, "which every method to use has"
-        gap, share = row.scorecard["positive_gap"], second_share(row.scorecard)
+        gap, share = row.card["positive_gap"], second_share(row.card)
         return f"{100 * (gap.value + (share or 0)):.3g} %", gap.se is not None and abs(gap.value) > z * gap.se
 
-    card = comparison["none"].scorecard
-    if card is None or (share := second_share(card)) is None:
+    card = comparison["none"].card
+    if (share := second_share(card)) is None:
         return None
     mean, off = left(comparison["none"])
     start = f"P(class {name}) is too {'high' if card.positive_gap > 0 else 'low'}: mean" if off else f"Mean P(class {name})"
@@ -167,7 +160,7 @@ def _about_second(comparison: Comparison, name: str) -> Headline | None:
 
 def _headline(comparison: Comparison, now: str, left: Callable[[Compared], tuple[str, bool]], *, off: bool = True) -> Headline:
     """What is wrong now and, if a method is to be used, what it leaves of that: as text, and whether that is significant."""
-    choice = None if comparison.recommendation is None else comparison.recommendation.choice
+    choice = comparison.recommendation.choice
     if choice in (None, "none"):
         return Headline(now, off)
     text, is_off = left(comparison[choice])

@@ -129,7 +129,19 @@ class MeanConfidence(Metric):
         return min(mean, 1.0)
 
 
-class OverallGap(Metric):
+class GapOfBins:
+    """What gaps have in common that are made of sums per bin, whatever is claimed."""
+
+    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
+        """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
+        return float(sums.gaps.gaps.sum()), sums.gaps.total_se
+
+    def for_gate(self, estimate: Estimate) -> float:
+        """The size of the gap, on which a bound is one."""
+        return abs(estimate.value)
+
+
+class OverallGap(GapOfBins, Metric):
     """Mean confidence minus accuracy: positive where a model is overconfident.
 
     Examples
@@ -152,17 +164,9 @@ class OverallGap(Metric):
         """Sums per bin."""
         return predictions.binned
 
-    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
-        """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
-        return float(sums.gaps.gaps.sum()), sums.gaps.total_se
-
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
         """The limits of its size, and its sign in words."""
         return Limits(*limits_of_size(card, level), direction(estimate.value))
-
-    def for_gate(self, estimate: Estimate) -> float:
-        """The size of the gap, on which a bound is one."""
-        return abs(estimate.value)
 
 
 def limits_of_size(card: "Scorecard", level: float) -> tuple[float, float]:

@@ -43,8 +43,35 @@ _REACH = normal_quantile(0.95)
 _MOST_REACH, _PARTS = 6, 10
 
 
+class MeanAbsoluteGap:
+    """What calibration errors have in common that are the mean of abs(gap) over bins, whatever is claimed."""
+
+    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
+        """The mean of abs(gap) over bins, for bins with fixed edges."""
+        return sums.curve.error(), partial(getattr, sums.gaps, "se")  # which takes a search
+
+    def interval(self, estimate: Estimate, level: float) -> Interval:
+        """The interval for bins with fixed edges; its lower limit is 0 unless the ECE exceeds what a calibrated model has."""
+        assert estimate.gaps is not None, "whose absence has a reason"
+        return estimate.gaps.interval(level)
+
+    def for_gate(self, estimate: Estimate) -> float:
+        """The bias-corrected ECE."""
+        assert estimate.gaps is not None, "whose absence has a reason"
+        return estimate.gaps.corrected
+
+    def difference(self, first: BinSums, second: BinSums, pair: "PairedGaps", *, alone: bool) -> Difference:
+        """The difference, whose limits are not symmetric."""
+        difference = EceDifference(first.gaps, second.gaps, pair.covariance(first, second))
+        if alone:
+            return Difference(difference.value, None, None)
+        if np.array_equal(first.gaps.gaps, second.gaps.gaps) and pair.is_of_equals(first, second):  # the maps do the same
+            return Difference(0.0, 0.0, 1.0)
+        return Difference(difference.value, difference.se, difference.p_value, difference)
+
+
 @dataclass(frozen=True)
-class Ece(Metric):
+class Ece(MeanAbsoluteGap, Metric):
     """Expected calibration error: how far confidence is from accuracy, bin by bin.
 
     Parameters
@@ -98,25 +125,11 @@ class Ece(Metric):
         """Sums per bin."""
         return predictions.binned
 
-    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
-        """The mean of abs(gap) over bins, for bins with fixed edges."""
-        return sums.curve.error(), partial(getattr, sums.gaps, "se")  # which takes a search
-
-    def interval(self, estimate: Estimate, level: float) -> Interval:
-        """The interval for bins with fixed edges; its lower limit is 0 unless the ECE exceeds what a calibrated model has."""
-        assert estimate.gaps is not None, "whose absence has a reason"
-        return estimate.gaps.interval(level)
-
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
         """The limits of the ECE, which know what hardly any wrong answers leave open."""
         assert estimate.gaps is not None, "whose absence has a reason"
         ends = limits_of_ece(estimate.gaps, limits_of_size(card, level), card.accuracy, level)
         return Limits(*ends, f"{100 * estimate.value:.2f} % as measured")
-
-    def for_gate(self, estimate: Estimate) -> float:
-        """The bias-corrected ECE."""
-        assert estimate.gaps is not None, "whose absence has a reason"
-        return estimate.gaps.corrected
 
     def pair(self, first: Predictions, second: Predictions) -> "PairedGaps":
         """Products of the gaps of both calibrations, per pair of bins."""
@@ -127,15 +140,6 @@ class Ece(Metric):
         places = first.claims.places[:, 0] * n_bins + second.claims.places[:, 0]
         products = unit_weights(batch, counts=first.counts) * first.misses * second.misses
         return PairedGaps(np.bincount(places, products, n_bins**2).reshape(n_bins, n_bins))
-
-    def difference(self, first: BinSums, second: BinSums, pair: "PairedGaps", *, alone: bool) -> Difference:
-        """The difference, whose limits are not symmetric."""
-        difference = EceDifference(first.gaps, second.gaps, pair.covariance(first, second))
-        if alone:
-            return Difference(difference.value, None, None)
-        if np.array_equal(first.gaps.gaps, second.gaps.gaps) and pair.is_of_equals(first, second):  # the maps do the same
-            return Difference(0.0, 0.0, 1.0)
-        return Difference(difference.value, difference.se, difference.p_value, difference)
 
 
 @dataclass(frozen=True)

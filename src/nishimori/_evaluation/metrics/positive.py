@@ -4,24 +4,23 @@ Confidence can equal accuracy while the probability of the positive class is far
 gives it too much is not right less often than it says. So every scorecard of two classes has both.
 """
 
-from functools import partial
 from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nishimori._evaluation.limits import limits_of_ece, limits_of_gap
-from nishimori._evaluation.metrics.ece import Ece, PairedGaps
-from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
+from nishimori._evaluation.metrics.accuracy import GapOfBins
+from nishimori._evaluation.metrics.ece import Ece, MeanAbsoluteGap, PairedGaps
+from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric
 from nishimori._sums.predictions import BinSums, Predictions
 from nishimori._sums.spread import ClusterSpread, Spread, spread
-from nishimori._support.intervals import Interval
 
 if TYPE_CHECKING:
     from nishimori._evaluation.scorecard import Scorecard
 
 
-class PositiveGap(Metric):
+class PositiveGap(GapOfBins, Metric):
     """Mean probability of the positive class, the second of two, minus its share of the samples.
 
     Examples
@@ -44,10 +43,6 @@ class PositiveGap(Metric):
         """Sums per bin of the probability of the positive class."""
         return predictions.positive.binned
 
-    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
-        """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
-        return float(sums.gaps.gaps.sum()), sums.gaps.total_se
-
     def pair(self, first: Predictions, second: Predictions) -> Spread | ClusterSpread:
         """How the differences of the probabilities of both calibrations vary from sample to sample."""
         return spread(first.batch, [second.positive.misses - first.positive.misses], counts=first.counts)
@@ -63,12 +58,8 @@ class PositiveGap(Metric):
         side = "above" if estimate.value > 0 else "below"
         return Limits(*_limits_of_size(estimate, level), f"mean p(1) is {side} the share of class 1")
 
-    def for_gate(self, estimate: Estimate) -> float:
-        """The size of the gap, on which a bound is one."""
-        return abs(estimate.value)
 
-
-class PositiveEce(Metric):
+class PositiveEce(MeanAbsoluteGap, Metric):
     """Expected calibration error of the positive class, the second of two: how far its probability is from its frequency.
 
     It has 15 bins of equal width, as ``ece(of="positive")`` has.
@@ -92,14 +83,6 @@ class PositiveEce(Metric):
         """Sums per bin of the probability of the positive class."""
         return predictions.positive.binned
 
-    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
-        """The mean of abs(gap) over bins, for bins with fixed edges."""
-        return sums.curve.error(), partial(getattr, sums.gaps, "se")  # which takes a search
-
-    def interval(self, estimate: Estimate, level: float) -> Interval:
-        """The interval for bins with fixed edges, as that of the ECE."""
-        return Ece().interval(estimate, level)
-
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
         """The limits of the ECE, which know what hardly any samples of a class leave open."""
         gap = card["positive_gap"]
@@ -107,17 +90,9 @@ class PositiveEce(Metric):
         ends = limits_of_ece(gap.gaps, _limits_of_size(gap, level), gap.gaps.true_share, level)
         return Limits(*ends, f"{100 * estimate.value:.2f} % as measured")
 
-    def for_gate(self, estimate: Estimate) -> float:
-        """The bias-corrected ECE."""
-        return Ece().for_gate(estimate)
-
     def pair(self, first: Predictions, second: Predictions) -> PairedGaps:
         """Products of the gaps of both calibrations, per pair of bins."""
         return Ece().pair(first.positive, second.positive)
-
-    def difference(self, first: BinSums, second: BinSums, pair: PairedGaps, *, alone: bool) -> Difference:
-        """The difference, whose limits are not symmetric."""
-        return Ece().difference(first, second, pair, alone=alone)
 
 
 def _limits_of_size(gap: Estimate, level: float) -> tuple[float, float]:
