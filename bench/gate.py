@@ -86,7 +86,7 @@ LOSSES = ("heavy tails", "ResNet-20, calibrated")
 
 def disproved(draws: list[np.ndarray], mean: float, sign: float, most: float) -> np.ndarray:
     """Whether bets on each of some data sets of one size disprove a mean: what `Losses` does for one, for all at once."""
-    games = [Game.of(Losses.of(each, np.ones(len(each)), counts=False)) for each in draws]
+    games = [Game.in_random_orders(Losses.from_values(each, np.ones(len(each)), counts=False)) for each in draws]
     first = games[0]
     columns = ("values", "weights", "squares")
     stacked = {name: np.concatenate([getattr(each, name) for each in games]) for name in columns}
@@ -113,7 +113,7 @@ def nll_cell(name: str, n: int, draws: int, size: int) -> str:
         failed += disproved(drawn, population.mean(), 1.0, LARGEST_RISK / population.mean()).sum()
         normal += sum(each.mean() + REACH * each.std() / n**0.5 <= population.mean() for each in drawn)
         if len(excess) < 100:
-            losses = [Losses.of(each, np.ones(n), counts=False) for each in cut[:100]]
+            losses = [Losses.from_values(each, np.ones(n), counts=False) for each in cut[:100]]
             excess += [each.upper_limit(NLL_CAP, LEVEL, capped.mean()) - each.mean for each in losses]
     shares = [f"{100 * each / draws:.2f}" for each in (passed, failed, normal)]
     return f"| {name} | {n:,} | " + " | ".join(shares) + f" | {np.mean(excess):.3f} |"

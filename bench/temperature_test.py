@@ -26,7 +26,8 @@ from scipy.stats import chi2
 import nishimori
 from nishimori import calibration_test, data, temperatures
 from nishimori.errors import NoTemperatureError
-from nishimori.plot._style import OTHER_COLORS, TEACHER_COLORS
+from nishimori.plot._style import OTHER_COLORS
+from nishimori_paper._style import TEACHER_COLORS
 from nishimori_paper.theory import state_evolution
 
 SIZES = (100, 300, 1000, 5000)

@@ -65,10 +65,10 @@ top_n_accuracy: MetricFunction
 def __getattr__(name: str) -> Any:
     if name.startswith("_") or name not in table.names():
         raise AttributeError(f"module 'nishimori.metrics' has no attribute {name!r}")
-    made = _function_of(table.find_metric(name))
+    function = _function_of(table.find_metric(name))
     if name in table.built_in():
-        globals()[name] = made
-    return made
+        globals()[name] = function
+    return function
 
 
 def __dir__() -> list[str]:
@@ -92,7 +92,7 @@ def _function_of(metric: Metric) -> Callable[..., float]:
 
     It knows its metric as ``metric``, so that `evaluate` and others take the function as well.
     """
-    own: dict[str, Any] = {each.name: each.default for each in fields(metric)} if is_dataclass(metric) else {}
+    own: dict[str, Any] = {field.name: field.default for field in fields(metric)} if is_dataclass(metric) else {}
 
     def function(logits: Any, labels: Any = None, *, temperature: float = 1.0, **options: Any) -> float:
         chosen = {name: options.pop(name) for name in own if name in options}
@@ -117,9 +117,9 @@ def _function_of(metric: Metric) -> Callable[..., float]:
         ],
         return_annotation=float,
     )
-    made = takes_rows(refuses=ONE_NUMBER)(function)
-    made.metric = metric  # type: ignore[attr-defined]
-    return made
+    checked = takes_rows(refuses=ONE_NUMBER)(function)
+    checked.metric = metric  # type: ignore[attr-defined]
+    return checked
 
 
 def _docstring(text: str) -> str:
@@ -128,7 +128,7 @@ def _docstring(text: str) -> str:
     if head in text:
         # Its own parameters end where the next section begins, or at the end.
         begin = text.index(head) + len(head)
-        end = next((found.start() for found in re.finditer(r"\n\n(?=\w[^\n]*\n-+\n)|\Z", text[begin:])), 0) + begin
+        end = next((match.start() for match in re.finditer(r"\n\n(?=\w[^\n]*\n-+\n)|\Z", text[begin:])), 0) + begin
         return f"{text[:begin]}{_BEFORE}{text[begin:end]}\n{_AFTER.rstrip()}{text[end:]}"
     section = re.search(r"^\w[^\n]*\n-{3,}$", text, re.MULTILINE)
     place = section.start() if section else len(text)

@@ -1,4 +1,4 @@
-"""What functions return: classes to annotate with and to recognise. Functions make them; nobody else needs to."""
+"""What functions return: classes to annotate with and to recognise. Functions make them; other code need not."""
 
 from typing import TYPE_CHECKING
 

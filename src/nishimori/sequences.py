@@ -49,8 +49,8 @@ class Answers:
     @property
     def means(self) -> HostArray:
         """The mean log-probability of the tokens of each answer: the logarithm of the geometric mean of their probabilities."""
-        found: HostArray = self.log_probabilities / self.n_tokens
-        return found
+        means: HostArray = self.log_probabilities / self.n_tokens
+        return means
 
     def __repr__(self) -> str:
         return f"Answers({len(self.ids)} answers, {int(self.n_tokens.sum())} tokens)"
@@ -128,8 +128,8 @@ def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any =
     --------
     >>> import numpy as np
     >>> from nishimori import sequences
-    >>> found = sequences.answers([np.log([0.5, 0.5]), np.log([0.9])])
-    >>> np.exp(found.log_probabilities).round(3), found.n_tokens, np.exp(found.means).round(3)
+    >>> whole = sequences.answers([np.log([0.5, 0.5]), np.log([0.9])])
+    >>> np.exp(whole.log_probabilities).round(3), whole.n_tokens, np.exp(whole.means).round(3)
     (array([0.25, 0.9 ]), array([2, 1]), array([0.5, 0.9]))
     """
     name = "token_log_probabilities"
@@ -186,12 +186,12 @@ def log_odds(log_probabilities: Any, *, floor: float | None = None) -> HostArray
     with np.errstate(divide="ignore"):  # p = 1 is refused below, or raised to the floor
         near_one = -np.log(np.expm1(np.minimum(surprise, log(2))))
     far = np.maximum(surprise, log(2))
-    found: HostArray = np.where(surprise < log(2), near_one, -far - np.log1p(-np.exp(-far)))
+    odds: HostArray = np.where(surprise < log(2), near_one, -far - np.log1p(-np.exp(-far)))
     if floor is not None:
         most = log(1 / between("floor", floor, np.finfo(float).smallest_normal, 0.5) - 1)
-        return np.clip(found, -most, most)
-    if not np.isfinite(found).all():
-        first = int(np.argmin(np.isfinite(found)))
+        return np.clip(odds, -most, most)
+    if not np.isfinite(odds).all():
+        first = int(np.argmin(np.isfinite(odds)))
         raise InputError(
             name,
             "be finite and below 0",
@@ -200,7 +200,7 @@ def log_odds(log_probabilities: Any, *, floor: float | None = None) -> HostArray
                 "Pass `floor`, the smallest probability that you consider possible: 6e-8 is the rounding error of float32."
             ),
         )
-    return found
+    return odds
 
 
 def choices(log_probabilities: Any, question_ids: Any) -> Choices:
@@ -223,11 +223,11 @@ def choices(log_probabilities: Any, question_ids: Any) -> Choices:
     Examples
     --------
     >>> from nishimori import sequences
-    >>> found = sequences.choices([-1.0, -2.0, -0.5, -3.0, -4.0], ["a", "a", "b", "b", "b"])
-    >>> found.logits
+    >>> questions = sequences.choices([-1.0, -2.0, -0.5, -3.0, -4.0], ["a", "a", "b", "b", "b"])
+    >>> questions.logits
     array([[-1. , -2. , -inf],
            [-0.5, -3. , -4. ]])
-    >>> found.labels([True, False, False, False, True])
+    >>> questions.labels([True, False, False, False, True])
     array([0, 2])
     """
     name = "log_probabilities"
@@ -252,7 +252,7 @@ def choices(log_probabilities: Any, question_ids: Any) -> Choices:
 
 def _of_lists(lists: list[Any] | tuple[Any, ...], name: str) -> Answers:
     """Answers of any lengths, one list or array of log-probabilities per answer."""
-    parts = [arrays.on_host(numeric(each, f"{name}[{number}]")) for number, each in enumerate(lists)]
+    parts = [arrays.on_host(numeric(tokens, f"{name}[{number}]")) for number, tokens in enumerate(lists)]
     for number, part in enumerate(parts):
         if part.ndim != 1:
             raise InputError(
@@ -295,15 +295,15 @@ def _checked_logs(values: HostArray, name: str) -> HostArray:
 
 
 def _checked_mask(mask: Any, shape: tuple[int, ...]) -> HostArray:
-    found = arrays.on_host(numeric(mask, "mask"))
-    if found.shape != shape or not np.isin(found, (0, 1)).all():
+    marks = arrays.on_host(numeric(mask, "mask"))
+    if marks.shape != shape or not np.isin(marks, (0, 1)).all():
         raise InputError(
             "mask",
             f"be True or False (1 or 0) for each token, of shape {shape}",
-            got=_description(found),
+            got=_description(marks),
             remedy="True marks the tokens of the answer.",
         )
-    kept: HostArray = found != 0
+    kept: HostArray = marks != 0
     return kept
 
 
@@ -320,12 +320,12 @@ def _refuse_empty(n_tokens: HostArray) -> None:
 def _codes(ids: Any, length: int, name: str, per: str) -> tuple[HostArray, HostArray]:
     """The names in the order in which they first came, and the number of the name of each entry."""
     try:
-        found = as_given(ids)
+        names_ = as_given(ids)
     except ValueError:
         raise InputError(name, "be a flat list", got="rows of different lengths") from None
-    if found.shape != (length,):
-        raise InputError(name, f"have shape ({length},), one entry per {per}", got=found.shape)
-    values = found.tolist()
+    if names_.shape != (length,):
+        raise InputError(name, f"have shape ({length},), one entry per {per}", got=names_.shape)
+    values = names_.tolist()
     missing = next((place for place, value in enumerate(values) if is_absent(value)), None)
     if missing is not None:
         raise InputError(name, "not be missing", got=f"{values[missing]} in entry {missing}", remedy=f"Drop that {per}.")
@@ -333,7 +333,7 @@ def _codes(ids: Any, length: int, name: str, per: str) -> tuple[HostArray, HostA
     if len({isinstance(value, str) for value in values}) > 1:
         raise several
     try:
-        names, first, codes = np.unique(found, return_index=True, return_inverse=True)
+        names, first, codes = np.unique(names_, return_index=True, return_inverse=True)
     except TypeError:  # they cannot be sorted
         raise several from None
     if isinstance(values[0], str):

@@ -67,7 +67,7 @@ def assert_calibrated(
     """
     __tracebackhide__ = True  # pytest then shows the line of the test
     wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
-    found = gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
-    if not found.passed:
-        number = f"{len(found.failed)} of {len(found.checks)} checks"
-        raise AssertionError("\n".join([f"{number} did not pass on {found.n_samples} samples.", *map(str, found.failed)]))
+    gate = gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
+    if not gate.passed:
+        number = f"{len(gate.failed)} of {len(gate.checks)} checks"
+        raise AssertionError("\n".join([f"{number} did not pass on {gate.n_samples} samples.", *map(str, gate.failed)]))

@@ -13,7 +13,7 @@ SKEWED = np.minimum(RNG.exponential(size=700) ** 2, 10.0)
 
 
 def equal(values):
-    return Losses.of(values, np.ones(len(values)), counts=False)
+    return Losses.from_values(values, np.ones(len(values)), counts=False)
 
 
 def slow_capital(values, weights, mean, sign, most, goal):
@@ -33,8 +33,8 @@ def slow_capital(values, weights, mean, sign, most, goal):
 @pytest.mark.parametrize(("mean", "sign"), [(2.5, -1.0), (1.5, 1.0)])
 @pytest.mark.parametrize("weights", [np.ones(700), RNG.exponential(size=700)], ids=["equal", "weights"])
 def test_the_capital_is_what_bets_on_one_loss_after_the_other_win(mean, sign, weights):
-    losses = Losses.of(SKEWED, weights, counts=False)
-    game = Game.of(losses)
+    losses = Losses.from_values(SKEWED, weights, counts=False)
+    game = Game.in_random_orders(losses)
     found = game.capital(mean, sign, 0.02, 0.9)
     assert losses.weights.mean() == pytest.approx(1)
     for order in range(2):
@@ -44,7 +44,7 @@ def test_the_capital_is_what_bets_on_one_loss_after_the_other_win(mean, sign, we
 
 
 def test_every_order_holds_every_loss():
-    orders = Game.of(equal(SKEWED)).values
+    orders = Game.in_random_orders(equal(SKEWED)).values
     assert len(np.unique(orders, axis=0)) == 32
     for order in orders:
         np.testing.assert_array_equal(np.sort(order), np.sort(SKEWED))
@@ -53,7 +53,7 @@ def test_every_order_holds_every_loss():
 @pytest.mark.parametrize("bound", [1.0, 1.8, 2.0, 2.2, 3.0])
 def test_a_limit_is_on_that_side_of_the_bound_that_the_bets_prove(bound):
     losses = equal(SKEWED)
-    game = Game.of(losses)
+    game = Game.in_random_orders(losses)
     passes = game.excess(bound, -1.0, 0.1, 0.95) >= 0
     fails = game.excess(bound, 1.0, LARGEST_RISK / bound, 0.95) >= 0
     assert (losses.upper_limit(10.0, 0.95, bound) <= bound) == passes
@@ -86,12 +86,12 @@ def test_the_limits_of_equal_losses_come_closer_with_more_of_them():
 
 def test_counts_are_as_many_samples_and_weights_are_not():
     counts = RNG.integers(1, 4, size=700).astype(float)
-    found = Losses.of(SKEWED, counts, counts=True)
+    found = Losses.from_values(SKEWED, counts, counts=True)
     repeated = equal(np.repeat(SKEWED, counts.astype(int)))
     assert found.mean == pytest.approx(repeated.mean)
     assert found.upper_limit(10.0, 0.95, 5.0) == pytest.approx(repeated.upper_limit(10.0, 0.95, 5.0), rel=1e-12)
-    scaled = Losses.of(SKEWED, 7 * counts, counts=False)
-    assert scaled.upper_limit(10.0, 0.95, 5.0) == Losses.of(SKEWED, counts, counts=False).upper_limit(10.0, 0.95, 5.0)
+    scaled = Losses.from_values(SKEWED, 7 * counts, counts=False)
+    assert scaled.upper_limit(10.0, 0.95, 5.0) == Losses.from_values(SKEWED, counts, counts=False).upper_limit(10.0, 0.95, 5.0)
 
 
 @pytest.mark.parametrize("factor", [10**4, 10**10, 10**14])
@@ -99,7 +99,7 @@ def test_counts_beyond_memory_have_the_limits_of_as_many_samples_as_it_holds(fac
     """The counts sum to so much that no array could hold the samples; 70,000 that are spread evenly have their mean."""
     monkeypatch.setattr(betting, "_MOST_SAMPLES", 70_000)
     counts = np.arange(700) % 3 + 1.0
-    found = Losses.of(SKEWED, factor * counts, counts=True)
+    found = Losses.from_values(SKEWED, factor * counts, counts=True)
     mean = counts @ SKEWED / counts.sum()
     error = np.sqrt(counts @ (SKEWED - mean) ** 2 / counts.sum() / 70_000)
     assert len(found.values) == 70_000
@@ -109,10 +109,10 @@ def test_counts_beyond_memory_have_the_limits_of_as_many_samples_as_it_holds(fac
 
 
 def test_fractional_counts_are_as_many_samples_as_they_sum_to():
-    found = Losses.of(SKEWED, np.full(700, 0.3), counts=True)
+    found = Losses.from_values(SKEWED, np.full(700, 0.3), counts=True)
     assert len(found.values) == 210
     assert found.mean == pytest.approx(SKEWED.mean(), rel=0.02)
-    assert len(Losses.of(SKEWED, np.full(700, 1e-4), counts=True).values) == 1
+    assert len(Losses.from_values(SKEWED, np.full(700, 1e-4), counts=True).values) == 1
     widths = [each.upper_limit(10.0, 0.95, 5.0) - each.mean for each in (found, equal(SKEWED))]
     assert 1.4 < widths[0] / widths[1] < 2.4, "0.3 of the samples have limits that are about 1.8 times as far away"
 

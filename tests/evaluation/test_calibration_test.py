@@ -9,7 +9,7 @@ from scipy import stats
 
 import nishimori
 from nishimori import ExpectationConsistency, calibration_test
-from nishimori._evaluation.calibration_statistics import RedrawnAnswers, RedrawnECE
+from nishimori._evaluation.calibration_test import RedrawnECE
 from nishimori.errors import InputError, NoTemperatureError
 
 # Those that ask about one temperature or one calibrator, and among them those that are means over samples, and gaps of a fit.
@@ -300,7 +300,7 @@ def test_bins_with_many_wrong_answers_are_drawn_as_the_exact_ones_are():
     rng = np.random.default_rng(0)
     doubt = rng.uniform(0.1, 0.5, 20_000)
     index = (doubt * 10).astype(int) - 1
-    made = RedrawnECE(RedrawnAnswers(((index, doubt, np.ones(20_000), rng.random(20_000) >= doubt),)), 4)
+    made = RedrawnECE(((index, doubt, np.ones(20_000), rng.random(20_000) >= doubt),), 4)
     assert made.is_normal.all()
     right = (rng.random((300, 20_000)) >= doubt).astype(float)
     gaps = np.stack([(right + doubt - 1)[:, index == each].sum(axis=1) for each in range(4)])
@@ -312,7 +312,7 @@ def test_bins_with_many_wrong_answers_are_drawn_as_the_exact_ones_are():
 def test_an_answer_is_drawn_wrong_with_the_probability_of_its_doubt():
     doubt = np.array([0.9, 0.5, 0.01, 0.0])
     rows = (np.arange(4), doubt, np.array([1.0, 2.0, 1.0, 1.0]), np.ones(4, dtype=bool))
-    drawn = RedrawnECE(RedrawnAnswers((rows,)), 4).draw_eces(20_000, 1)
+    drawn = RedrawnECE((rows,), 4).draw_eces(20_000, 1)
     # One row per bin: the mean of |w(wrong − q)| is 2wq(1 − q).
     assert drawn.mean() == pytest.approx((2 * 0.09 + 4 * 0.25 + 2 * 0.0099) / 5, rel=0.01)
 

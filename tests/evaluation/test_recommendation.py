@@ -13,6 +13,7 @@ from small_calibrators import Shifted
 
 import nishimori
 from nishimori import Report, compare
+from nishimori._evaluation.comparison import Compared
 from nishimori._evaluation.metrics.metric import Difference
 from nishimori._evaluation.recommendation import recommend
 
@@ -349,8 +350,8 @@ def stub(method, nll, temperature=None, se=0.1, gap=0.0):
     metric = SimpleNamespace(value=0.1)
     estimates = {"gap": SimpleNamespace(value=gap, se=0.01)}
     numbers = {"nll": nll, "ece_se": None, "estimates": estimates, "__getitem__": lambda self, name: metric}
-    row = {"method": method, "temperature": temperature, "temperature_se": se, "changed_predictions": 0.0}
-    return SimpleNamespace(**row, scorecard=type("Card", (), numbers)(), by_class=None, by_group=None)
+    card = type("Card", (), numbers)()
+    return Compared(method, temperature, se, interval=None, scorecard=card, differences={}, changed_predictions=0.0)
 
 
 def test_the_best_is_reached_over_methods_that_are_surely_better():

@@ -81,11 +81,11 @@ def test_a_result_with_other_groups_is_drawn_with_them(ax):
 
 def test_other_things_are_refused():
     with pytest.raises(
-        InputError, match=r"^`found` must be a GroupGaps, or several by name, got list\. Pass `nishimori\.group_gaps"
+        InputError, match=r"^`gaps` must be a GroupGaps, or several by name, got list\. Pass `nishimori\.group_gaps"
     ):
         plot.group_gaps([BEFORE])
-    with pytest.raises(InputError, match=r"^`found` must hold at least one result, got an empty dict\.$"):
+    with pytest.raises(InputError, match=r"^`gaps` must hold at least one result, got an empty dict\.$"):
         plot.group_gaps({})
     named = group_gaps(LOGITS, LABELS, by="groups", groups=np.arange(900) % 3)
-    with pytest.raises(InputError, match=r"^`found` must hold results of the same `by`, got 'prediction' and 'groups'\.$"):
+    with pytest.raises(InputError, match=r"^`gaps` must hold results of the same `by`, got 'prediction' and 'groups'\.$"):
         plot.group_gaps({"one": BEFORE, "two": named})

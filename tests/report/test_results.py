@@ -158,7 +158,7 @@ def test_data_that_methods_were_fitted_to_are_mentioned_first():
 
 def test_methods_that_would_take_long_are_left_out_by_name_unless_they_are_asked_for(monkeypatch):
     assert {"bias", "vector"} <= {each["method"] for each in made().to_dict()["methods"]}
-    monkeypatch.setattr("nishimori._evaluation.usual_methods.MOST_SECONDS", 5e-4)
+    monkeypatch.setattr("nishimori._evaluation.compared_methods.MOST_SECONDS", 5e-4)
     told = made().to_dict()
     assert not {"bias", "vector"} & {each["method"] for each in told["methods"]}
     assert [each["what"] for each in told["absent"]] == ["The method bias", "The method vector"]

@@ -12,8 +12,15 @@ from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels, first_names
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
-from nishimori._sums.class_bins import TallyClasses, cluster_squares, quantile_edges
-from nishimori._sums.class_claims import ClassWeights, claims_by_class, curve_columns, sum_by_class
+from nishimori._sums.class_claims import (
+    ClassWeights,
+    TallyClasses,
+    claims_by_class,
+    cluster_squares,
+    curve_columns,
+    quantile_edges,
+    sum_by_class,
+)
 from nishimori._sums.outcomes import Levels
 from nishimori._sums.passes import together
 from nishimori._sums.reliability import Bins, Strategy, check_bins, uniform_edges

@@ -24,20 +24,20 @@ class CheckOutcome(NamedTuple):
 
 def junit(suite: str, outcomes: Sequence[CheckOutcome]) -> str:
     """A JUnit file: one test case per check; what is doubtful counts as skipped, so that it is seen and does not fail."""
-    states = [each.state for each in outcomes]
+    states = [outcome.state for outcome in outcomes]
     columns: dict[str, State] = {"failures": "failed", "errors": "error", "skipped": "doubtful"}
     numbers = {"tests": str(len(states)), **{name: str(states.count(state)) for name, state in columns.items()}}
     root = ElementTree.Element("testsuites", numbers)
     inside = ElementTree.SubElement(root, "testsuite", {"name": xml_text(suite), **numbers, "time": "0"})
-    for each in outcomes:
+    for outcome in outcomes:
         case = ElementTree.SubElement(
-            inside, "testcase", {"classname": xml_text(suite), "name": xml_text(each.title), "time": "0"}
+            inside, "testcase", {"classname": xml_text(suite), "name": xml_text(outcome.title), "time": "0"}
         )
-        message = xml_text(each.message)
-        if each.state in _ELEMENTS:
-            ElementTree.SubElement(case, _ELEMENTS[each.state], {"message": message, "type": each.kind}).text = message
-        elif each.state == "doubtful":
-            ElementTree.SubElement(case, "skipped", {"message": f"{each.kind}: {message}"})
+        message = xml_text(outcome.message)
+        if outcome.state in _ELEMENTS:
+            ElementTree.SubElement(case, _ELEMENTS[outcome.state], {"message": message, "type": outcome.kind}).text = message
+        elif outcome.state == "doubtful":
+            ElementTree.SubElement(case, "skipped", {"message": f"{outcome.kind}: {message}"})
         else:
             ElementTree.SubElement(case, "system-out").text = message
     ElementTree.indent(root)

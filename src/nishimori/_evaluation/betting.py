@@ -90,10 +90,10 @@ class KeptLosses:
         values = np.clip(values, 0.0, min(cap, _LARGEST))
         codes = [part[2] for part in self.parts if part[2] is not None]
         if not codes:
-            return Losses.of(values, weights, counts=self.counts)
+            return Losses.from_values(values, weights, counts=self.counts)
         places = np.unique(np.concatenate(codes), return_inverse=True)[1]
         totals = np.bincount(places, weights)
-        return Losses.of(np.bincount(places, weights * values) / totals, totals, counts=False)
+        return Losses.from_values(np.bincount(places, weights * values) / totals, totals, counts=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class Losses:
     weights: HostArray
 
     @classmethod
-    def of(cls, values: HostArray, weights: HostArray, *, counts: bool) -> "Losses":
+    def from_values(cls, values: HostArray, weights: HostArray, *, counts: bool) -> "Losses":
         """Losses in any order with weights, of which only ratios matter unless they are ``counts`` of samples."""
         order = np.lexsort((weights, values))
         values, weights = values[order], weights[order]
@@ -129,25 +129,25 @@ class Losses:
 
     def upper_limit(self, cap: float, level: float, bound: float) -> float:
         """An upper limit of the mean of losses of at most ``cap``; it is at most ``bound`` if the bets disprove that mean."""
-        game, most = Game.of(self), 1 / (cap * self.weights.max())
+        game, most = Game.in_random_orders(self), 1 / (cap * self.weights.max())
 
         def excess(mean: float) -> float:
             return float(game.excess(mean, -1.0, most, level))
 
-        found = _crossing(excess, self.mean, cap, self._se)
-        return min(found, bound) if excess(bound) >= 0 else max(found, float(np.nextafter(bound, inf)))
+        limit = _crossing(excess, self.mean, cap, self._se)
+        return min(limit, bound) if excess(bound) >= 0 else max(limit, float(np.nextafter(bound, inf)))
 
     def lower_limit(self, level: float, bound: float) -> float:
         """A lower limit of the mean; it is above ``bound`` if the bets disprove that mean."""
-        game, most = Game.of(self), LARGEST_RISK / self.weights.max()
+        game, most = Game.in_random_orders(self), LARGEST_RISK / self.weights.max()
 
         def excess(mean: float) -> float:
             return float(game.excess(mean, 1.0, most / mean, level)) if mean > 0 else inf
 
         if self.mean == 0:
             return 0.0
-        found = _crossing(excess, self.mean, 0.0, self._se)
-        return max(found, float(np.nextafter(bound, inf))) if excess(bound) >= 0 else min(found, bound)
+        limit = _crossing(excess, self.mean, 0.0, self._se)
+        return max(limit, float(np.nextafter(bound, inf))) if excess(bound) >= 0 else min(limit, bound)
 
     @property
     def _se(self) -> float:
@@ -165,15 +165,15 @@ class Game:
     squares: HostArray  # (orders, rounds + 1): their Σ(w(x - mean))²
 
     @classmethod
-    def of(cls, losses: Losses) -> "Game":
+    def in_random_orders(cls, losses: Losses) -> "Game":
         """The losses in random orders."""
         values, weights = losses.values[losses._orders], losses.weights[losses._orders]
         edges = np.unique(np.linspace(0, values.shape[1], _ROUNDS + 1).round().astype(int))
 
-        def before(each: HostArray) -> HostArray:
-            found = np.zeros((len(each), len(edges)))
-            found[:, 1:] = np.add.reduceat(each, edges[:-1], axis=1).cumsum(axis=1)
-            return found
+        def before(summands: HostArray) -> HostArray:
+            totals = np.zeros((len(summands), len(edges)))
+            totals[:, 1:] = np.add.reduceat(summands, edges[:-1], axis=1).cumsum(axis=1)
+            return totals
 
         # Around one middle, squares of losses that are almost equal keep their digits.
         apart, squared = values - losses.mean, weights**2
@@ -211,8 +211,8 @@ def _samples(values: HostArray, counts: HostArray) -> HostArray:
     ends = counts.cumsum()
     number = int(min(max(round(float(ends[-1])), 1), _MOST_SAMPLES))
     places = np.searchsorted(ends, (np.arange(number) + 0.5) * (ends[-1] / number), side="right")
-    found: HostArray = values[np.minimum(places, len(values) - 1)]
-    return found
+    samples: HostArray = values[np.minimum(places, len(values) - 1)]
+    return samples
 
 
 def _crossing(excess: Callable[[float], float], estimate: float, end: float, se: float) -> float:

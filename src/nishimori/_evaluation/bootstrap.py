@@ -97,7 +97,7 @@ class Bootstrap(Displayed):
         That of a temperature is T times the standard deviation of log T.
         """
         if self.temperature is None:
-            return {name: self._spread(each) for name, each in self.draws.items()}
+            return {name: self._spread(draws) for name, draws in self.draws.items()}
         return {"temperature": self.temperature * self._spread(np.log(self.draws["temperature"]))}
 
     @staticmethod
@@ -150,7 +150,7 @@ class Bootstrap(Displayed):
 
     def _rows(self, name: str) -> list[tuple[str, str, str]]:
         """A row of the table for each number of a parameter."""
-        values, errors = (np.asarray(each[name], dtype=float) for each in (self.parameters, self.errors))
+        values, errors = (np.asarray(by_name[name], dtype=float) for by_name in (self.parameters, self.errors))
         low, high = map(np.asarray, self.interval(parameter=name)) if self.n_draws else (errors * nan, errors * nan)
         rows = []
         for place in np.ndindex(values.shape):
@@ -212,15 +212,19 @@ def bootstrap(
     >>> rng = np.random.default_rng(0)
     >>> logits = 3 * rng.normal(size=(2000, 5))
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
-    >>> found = nishimori.bootstrap(logits, labels, method="ts")
-    >>> print(f"{found.se:.2f} {nishimori.temperatures(logits, labels).ts_se:.2f}")
+    >>> resamples = nishimori.bootstrap(logits, labels, method="ts")
+    >>> print(f"{resamples.se:.2f} {nishimori.temperatures(logits, labels).ts_se:.2f}")
     0.05 0.05
     """
     n_draws, seed = whole("n_draws", n_draws, 10), whole("seed", seed, 0)
     n_jobs = None if n_jobs is None else whole("n_jobs", n_jobs, 1)
     if top_n != 1 and method != "ec":
         raise InputError("top_n", f"be 1 for the method {method!r}: only 'ec' has it")
-    chosen = method if isinstance(method, Observable) else _calibrator(method, top_n)
+    chosen: Observable | Calibrator
+    if isinstance(method, Observable):
+        chosen = method
+    else:
+        chosen = calibrator("ec", top_n=top_n) if top_n != 1 else new_calibrator(method, "method")
     if isinstance(chosen, Calibrator) and not is_rows(logits):
         options = _with_meaning(options, chosen)
     options.setdefault("floor", "auto")
@@ -245,24 +249,19 @@ def _run_bootstrap(data: Rows, observable: Observable, n_draws: int, seed: int, 
     matched = find_roots(data, observable, right=observable if isinstance(observable, TopN) else None)
     temperature, fit_info = matched.solution(0)
     reach = min(max(_REACH * (fit_info.temperature_se or 0.0) / temperature, _NARROWEST), _WIDEST)
-    found = _ResampledSearch(data, observable, n_draws, seed, n_jobs).roots(-log(temperature), reach)
-    draws = {"temperature": np.exp(-found[np.isfinite(found)])}
-    return Bootstrap({"temperature": temperature}, draws, int((~np.isfinite(found)).sum()))
-
-
-def _calibrator(method: str | Calibrator, top_n: int) -> Calibrator:
-    """The calibrator that is meant."""
-    return calibrator("ec", top_n=top_n) if top_n != 1 else new_calibrator(method, "method")
+    roots = _ResampledSearch(data, observable, n_draws, seed, n_jobs).roots(-log(temperature), reach)
+    draws = {"temperature": np.exp(-roots[np.isfinite(roots)])}
+    return Bootstrap({"temperature": temperature}, draws, int((~np.isfinite(roots)).sum()))
 
 
 def _with_meaning(options: RowOptions, chosen: Calibrator) -> RowOptions:
     """The options, with what they leave open about the scores as the calibrator says it."""
     own = {name: value for name, value in chosen.get_params(deep=False).items() if name in ("input", "classes", "floor")}
-    said = {name: value for name, value in options.items() if value is not None or name == "floor"}
+    passed = {name: value for name, value in options.items() if value is not None or name == "floor"}
     floor = own.get("floor", "auto")
-    if "floor" in said and floor not in (None, "auto", said["floor"]):
-        raise InputError("floor", "be passed once", got=f"{said['floor']!r}, and {floor!r} of `method`")
-    return cast("RowOptions", {**own, **said})
+    if "floor" in passed and floor not in (None, "auto", passed["floor"]):
+        raise InputError("floor", "be passed once", got=f"{passed['floor']!r}, and {floor!r} of `method`")
+    return cast("RowOptions", {**own, **passed})
 
 
 def _refit(data: Rows, chosen: Calibrator, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
@@ -280,35 +279,35 @@ def _refit(data: Rows, chosen: Calibrator, n_draws: int, seed: int, n_jobs: int 
     # Batches of a loader or a database may not move to another thread.
     n_threads = n_jobs or ((os.cpu_count() or 1) if isinstance(data, ArrayRows) else 1)
     with ThreadPoolExecutor(n_threads) as pool:
-        found = list((pool.map if n_threads > 1 else map)(of_draw, range(n_draws)))
-    own, kept = _parameters(fitted), [each for each in found if each is not None]
-    for each in kept:
-        if {name: value.shape for name, value in each.items()} != {name: value.shape for name, value in own.items()}:
+        fits = list((pool.map if n_threads > 1 else map)(of_draw, range(n_draws)))
+    own, kept = _parameters(fitted), [fit for fit in fits if fit is not None]
+    for fit in kept:
+        if {name: value.shape for name, value in fit.items()} != {name: value.shape for name, value in own.items()}:
             raise InputError(
                 "method",
                 "be one whose parameters are as many in each resample",
                 got=f"{chosen.method_name!r}",
                 remedy="Resample the metric that you need instead.",
             )
-    draws = {name: np.array([each[name] for each in kept]).reshape(len(kept), *value.shape) for name, value in own.items()}
+    draws = {name: np.array([fit[name] for fit in kept]).reshape(len(kept), *value.shape) for name, value in own.items()}
     parameters = {name: value if value.ndim else float(value) for name, value in own.items()}
     return Bootstrap(parameters, draws, n_draws - len(kept))
 
 
 def _parameters(fitted: Any) -> dict[str, HostArray]:
     """The numbers that a calibrator has fitted, by name."""
-    given = getattr(fitted, "parameters_", None) or fitted.map_.parameters
-    found = {}
-    for name, value in given.items():
+    parameters = getattr(fitted, "parameters_", None) or fitted.map_.parameters
+    fitted_numbers = {}
+    for name, value in parameters.items():
         try:
             numbers = np.asarray(value)
         except ValueError:  # lists of different lengths
             continue
         if numbers.dtype.kind in "iuf":
-            found[name] = numbers.astype(np.float64)
-    if not found:
+            fitted_numbers[name] = numbers.astype(np.float64)
+    if not fitted_numbers:
         raise InputError("method", "be one whose map has numbers as parameters", got=f"{fitted.method_name!r}")
-    return found
+    return fitted_numbers
 
 
 class _ResampledSearch:
@@ -317,7 +316,7 @@ class _ResampledSearch:
     def __init__(self, data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> None:
         self.data, self.observable = data, observable
         self.n_draws, self.seed, self.n_jobs = n_draws, seed, n_jobs
-        self.found = np.full(n_draws, np.nan)
+        self.log_betas = np.full(n_draws, np.nan)
 
     def roots(self, middle: float, reach: float) -> HostArray:
         """One per resample, NaN if there is none; most lie within ``reach`` of ``middle``."""
@@ -326,14 +325,14 @@ class _ResampledSearch:
         ends, sizes, gaps = sums[:, :2], sums[:, 2:4], sums[:, 4:]
         exists = (ends[:, 0] < -_ROUNDING * sizes[:, 0]) & (ends[:, 1] > _ROUNDING * sizes[:, 1])
         inside = exists & (gaps[:, 0] < 0) & (gaps[:, -1] >= 0)
-        self.found[inside] = _zeros(gaps[inside], middle - reach, middle + reach)
+        self.log_betas[inside] = _zeros(gaps[inside], middle - reach, middle + reach)
         colder = everyone[exists & (gaps[:, -1] < 0)]
         hotter = everyone[exists & (gaps[:, 0] >= 0)]
         low, high, width = middle - reach, middle + reach, 2 * reach
         while len(colder) + len(hotter) and high < middle + _FARTHEST:
             hotter, colder = self._beyond(hotter, colder, low, high, width)
             low, high, width = low - width, high + width, min(2 * width, _LARGEST_STEP)
-        return self.found
+        return self.log_betas
 
     def _beyond(self, hotter: HostArray, colder: HostArray, low: float, high: float, width: float) -> tuple[HostArray, ...]:
         """Look in one more panel at each side, from one pass; those resamples are left whose root lies still further out."""
@@ -342,8 +341,8 @@ class _ResampledSearch:
         half = sums.shape[1] // 2
         below, above = sums[: len(hotter), :half], sums[len(hotter) :, half:]
         inside, outside = below[:, 0] < 0, above[:, -1] < 0
-        self.found[hotter[inside]] = _zeros(below[inside], low - width, low)
-        self.found[colder[~outside]] = _zeros(above[~outside], high, high + width)
+        self.log_betas[hotter[inside]] = _zeros(below[inside], low - width, low)
+        self.log_betas[colder[~outside]] = _zeros(above[~outside], high, high + width)
         return hotter[~inside], colder[outside]
 
     def _sums(self, draws: HostArray, panels: list[HostArray], *, ends: bool) -> HostArray:
@@ -364,10 +363,10 @@ class _Gaps:
         rows = self.observable._on(batch)
         inner, ends = (self._distributions(batch, rows, betas) for betas in (self.betas, (0.0, inf) if self.ends else ()))
         observed = rows.observed(inner[0])
-        found = [rows.value(predictions, observed) for predictions in ends]
-        found += [batch.xp.abs(each) + batch.xp.abs(observed) for each in found]
-        found += [rows.value(predictions, observed) for predictions in inner]
-        return on_host(found, batch.weights)
+        columns = [rows.value(predictions, observed) for predictions in ends]
+        columns += [batch.xp.abs(column) + batch.xp.abs(observed) for column in columns]
+        columns += [rows.value(predictions, observed) for predictions in inner]
+        return on_host(columns, batch.weights)
 
     @staticmethod
     def _distributions(batch: Batch, rows: RowObservable, betas: tuple[float, ...]) -> list[Predictions]:

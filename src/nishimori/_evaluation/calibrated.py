@@ -40,8 +40,8 @@ def open_calibrated(used: Mapping[str, Any], logits: Any, labels: Any, options: 
     open about the scores, the calibrators say.
     """
     refuse_auto(options.get("floor"))
-    fitted = {name: each for name, each in used.items() if not isinstance(each, Map)}
-    maps = [each if isinstance(each, Map) else _map_of(each, name) for name, each in used.items()]
+    fitted = {name: calibrator for name, calibrator in used.items() if not isinstance(calibrator, Map)}
+    maps = [calibrator if isinstance(calibrator, Map) else _map_of(calibrator, name) for name, calibrator in used.items()]
     pieces = in_pieces(logits, labels)
     for calibrator in fitted.values():
         _refuse_contradictions(calibrator, options)
@@ -56,7 +56,7 @@ def open_calibrated(used: Mapping[str, Any], logits: Any, labels: Any, options: 
         remedy = FIT_AGAIN if guard == "warn" else FITTED_TO_PROBABILITIES
         options = options | common
     data = open_rows(logits, labels, guard=guard, probability_remedy=remedy, **options)
-    warn_of_same_rows(data, {f"`{name}`": each for name, each in fitted.items()})
+    warn_of_same_rows(data, {f"`{name}`": calibrator for name, calibrator in fitted.items()})
     check_groups(data, maps)
     if pieces:
         for calibrator in fitted.values():
@@ -69,39 +69,41 @@ def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
 
     ``fitted`` holds calibrators by their names, perhaps some without a digest. What was said is in the list that is returned.
     """
-    said: list[str] = []
-    known = {name: found for name, each in fitted.items() if (found := getattr(each, "data_digest_", None)) is not None}
-    if not known:
-        return said
+    warned: list[str] = []
+    digests = {
+        name: own for name, calibrator in fitted.items() if (own := getattr(calibrator, "data_digest_", None)) is not None
+    }
+    if not digests:
+        return warned
 
-    def tell(digest: str) -> None:
-        same = [name for name, each in known.items() if each == digest]
+    def compare_digest(digest: str) -> None:
+        same = [name for name, own in digests.items() if own == digest]
         if same:
             verb = "was" if len(same) == 1 else "were"
-            warn_first(said, f"{' and '.join(same)} {verb} fitted to the rows that are measured here, {_FLATTERED}")
+            warn_first(warned, f"{' and '.join(same)} {verb} fitted to the rows that are measured here, {_FLATTERED}")
 
-    data.on_digest(tell)
-    return said
+    data.on_digest(compare_digest)
+    return warned
 
 
 def warn_of_equal_data(fitted: Any, measured: Any) -> list[str]:
     """Warn if validation and test data are the same rows, as soon as that is known; says what was said."""
-    said: list[str] = []
-    known: list[str] = []
+    warned: list[str] = []
+    digests: list[str] = []
 
-    def tell(digest: str) -> None:
-        if digest in known:
-            warn_first(said, f"The test data are the rows of the validation data, {_FLATTERED}")
-        known.append(digest)
+    def compare_digest(digest: str) -> None:
+        if digest in digests:
+            warn_first(warned, f"The test data are the rows of the validation data, {_FLATTERED}")
+        digests.append(digest)
 
-    for each in (fitted, measured):
-        each.on_digest(tell)
-    return said
+    for data in (fitted, measured):
+        data.on_digest(compare_digest)
+    return warned
 
 
-def warn_first(said: list[str], text: str) -> None:
+def warn_first(warned: list[str], text: str) -> None:
     """Warn, and keep what was said."""
-    said.append(text)
+    warned.append(text)
     notice(text, SameRowsWarning)
 
 
@@ -159,9 +161,9 @@ def _refuse_contradictions(calibrator: Any, options: RowOptions) -> None:
         if kind != calibrator.input_:
             raise InputError("input", f"be {calibrator.input_!r}, which the calibrator was fitted to", got=repr(kind))
     if classes is not None:
-        given, known = class_labels(classes).tolist(), getattr(calibrator, "classes_", None)
-        if known is None or given != known.tolist():
-            shown = "which has none" if known is None else known.tolist()
-            raise InputError("classes", f"be those of the calibrator, {shown}", got=given)
+        passed, own = class_labels(classes).tolist(), getattr(calibrator, "classes_", None)
+        if own is None or passed != own.tolist():
+            shown = "which has none" if own is None else own.tolist()
+            raise InputError("classes", f"be those of the calibrator, {shown}", got=passed)
     if floor is not None and floor != calibrator.floor_:
         raise InputError("floor", f"be that of the calibrator, {calibrator.floor_!r}", got=repr(floor))

@@ -7,38 +7,37 @@ instead of 5 % for 8 wrong answers of 100 (bench/results/calibration_tests.md). 
 on average. Nothing is fitted for these four, so they exist where no temperature fits.
 
 "temperatures" asks whether any temperature calibrates the model: the conditions of EC and TS must then hold at the same T.
+
+Labels of one cluster need not be independent: where there are clusters, the spread of their sums takes the place of the
+variance under the model. It is the spread around the mean deviation. Squares of the sums themselves would grow with a deviation
+that all clusters share, and the statistic could never exceed the square root of the number of clusters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import copysign, exp, inf, sqrt
-from typing import Any, Literal, Unpack, get_args
+from typing import Any, Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
-from nishimori._evaluation.calibration_statistics import (
-    Answer,
-    BrierExcess,
-    ConfidenceGap,
-    EnergyGap,
-    RedrawnECE,
-    RowScore,
-    SeFrom,
-    deviation,
-)
 from nishimori._evaluation.scorecard import edges_for
 from nishimori._fit.match import Match, gaps_at
 from nishimori._fit.roots import Root
 from nishimori._fit.search import match
+from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, counts_of_clusters
+from nishimori._sums.census import Census, Count
 from nishimori._sums.moments import GapSums
-from nishimori._sums.observables import BUILT_IN, Observable
+from nishimori._sums.observables import BUILT_IN, Confidence, Energy, Observable
+from nishimori._sums.passes import Findings, KernelPass, together
+from nishimori._sums.predictions import Predictions, apply_map
 from nishimori._sums.reliability import Strategy, check_bins
-from nishimori._support.arrays import HostArray
+from nishimori._sums.spread import ClusterSums, cluster_sums
+from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import format_p_value, number_text, p_value_text, value_with_error
 from nishimori._support.intervals import two_sided
@@ -50,7 +49,8 @@ from nishimori.maps.temperature import temperature_of
 
 Statistic = Literal["confidence", "energy", "spiegelhalter", "ece", "temperatures"]
 
-_SCORES: dict[str, RowScore] = {"confidence": ConfidenceGap(), "energy": EnergyGap(), "spiegelhalter": BrierExcess()}
+SeFrom = Literal["model", "sample"]
+"""Whether a standard error is that of labels drawn from the model, or follows from the sample."""
 
 _SENTENCES = {
     "confidence": "mean confidence is {size:.2g} {side} accuracy",
@@ -72,10 +72,20 @@ _LONG_NAMES = {"ec": "Expectation consistency", "ts": "Temperature scaling"}
 _MOST_DRAWS = 1_000_000
 
 # An ECE of redrawn labels that is smaller by this relative amount counts as equal: sums of the same numbers round differently.
-_ROUNDING = 1e-9
+_EQUAL = 1e-9
 
 # If the variance of log(ec / ts) is a smaller part of the variances of both, it is rounding: the conditions are the same.
 _SAME = 1e-12
+
+# A mean deviation below this is rounding.
+_ROUNDING = 64 * 2.0**-52
+
+# A bin whose sum has a variance of at least this many squares of its largest weight gets a normal sum. The skewness of the sum
+# is then at most 1/20. With normal sums in all bins, the size for 100 samples is 6 % (bench/results/calibration_tests.md).
+_NORMAL_FROM = 400.0
+
+# This many random numbers are held at once: 8 MiB.
+_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,10 +161,10 @@ class CalibrationTest(Displayed):
             return self._sentence_about_temperatures(level)
         hypothesis = "Calibration" if self.temperature is None else f"T = {self.temperature:.4g}"
         side = "above" if self.value >= 0 else "below"
-        found = _SENTENCES[self.statistic].format(size=abs(self.value), side=side, expected=self.expected)
+        finding = _SENTENCES[self.statistic].format(size=abs(self.value), side=side, expected=self.expected)
         source = " (standard error from the sample)" if self.se_from == "sample" else ""
         rejected = "rejected" if is_rejected(self.p_value, level) else "not rejected"
-        return f"{hypothesis} is {rejected} ({format_p_value(self.p_value)}): {found}{source}."
+        return f"{hypothesis} is {rejected} ({format_p_value(self.p_value)}): {finding}{source}."
 
     def _sentence_about_temperatures(self, level: float) -> str:
         rejected = is_rejected(self.p_value, level)
@@ -266,7 +276,9 @@ def calibration_test(
     if statistic in ("energy", "temperatures") and options.get("groups") is not None:
         raise InputError("groups", f"be left out for {statistic!r}, which treats all groups alike")
     if statistic == "temperatures":
-        _refuse_given(temperature=temperature, calibrator=calibrator)
+        for name, value in (("temperature", temperature), ("calibrator", calibrator)):
+            if value is not None:
+                raise InputError(name, "be left out for 'temperatures', which compares the temperatures of EC and TS")
         data = open_rows(logits, labels, **options)
         counts = data.counts or bool(options.get("counts"))
         matched = match(data, *BUILT_IN.values(), counts=counts)
@@ -275,7 +287,12 @@ def calibration_test(
     data, (used,) = open_calibrated({"calibrator": calibrator_or_map(temperature, calibrator)}, logits, labels, options)
     counts = data.counts or bool(options.get("counts"))
     if statistic == "ece":
-        _refuse_dependence(data, counts)
+        if data.clusters is not None:
+            remedy = "Use 'spiegelhalter'."
+            raise InputError("clusters", "be left out for 'ece', which redraws each label by itself", remedy=remedy)
+        if counts:
+            remedy = "Repeat the samples instead."
+            raise InputError("counts", "be False for 'ece', which redraws each label once", remedy=remedy)
         return _by_redrawing(data, used, n_bins, strategy, n_draws, seed)
     return _by_deviation(data, used, statistic, counts=counts)
 
@@ -297,7 +314,7 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
             got="one that does more",
             remedy="Use 'confidence' or 'spiegelhalter'.",
         )
-    found, census = deviation(data, _SCORES[statistic], used, counts=counts)
+    measured, census = deviation(data, _SCORES[statistic], used, counts=counts)
     if statistic == "energy" and census.n_at_masks:
         raise InputError(
             "labels",
@@ -307,25 +324,123 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
         )
     return CalibrationTest(
         statistic=statistic,
-        value=found.mean,
+        value=measured.mean,
         expected=0.0,
-        se=found.se,
-        se_from=found.se_from,
-        z=found.statistic,
-        p_value=two_sided(found.statistic),
+        se=measured.se,
+        se_from=measured.se_from,
+        z=measured.statistic,
+        p_value=two_sided(measured.statistic),
         temperature=temperature,
         n_samples=census.n_rows,
     )
 
 
-# "ece": labels that are redrawn from the model
+class ScoredRows(NamedTuple):
+    """One number per row, and its variance if labels are drawn from the model."""
+
+    value: Array
+    variance: Array
 
 
-def _refuse_dependence(data: Rows, counts: bool) -> None:
-    if data.clusters is not None:
-        raise InputError("clusters", "be left out for 'ece', which redraws each label by itself", remedy="Use 'spiegelhalter'.")
-    if counts:
-        raise InputError("counts", "be False for 'ece', which redraws each label once", remedy="Repeat the samples instead.")
+RowScore = Callable[[Predictions], ScoredRows]
+"""The number of each row that is summed."""
+
+
+def confidence_gap(predictions: Predictions) -> ScoredRows:
+    """Confidence minus correctness, the gap of expectation consistency, with variance c(1 − c)."""
+    gap = Confidence().gap(predictions, Confidence().observed(predictions))
+    return ScoredRows(gap.value, predictions.top_probability * predictions.doubt)
+
+
+def energy_gap(predictions: Predictions) -> ScoredRows:
+    """Expected logit minus that of the true class, the gap of temperature scaling; the variance is its slope in β."""
+    gap = Energy().gap(predictions, Energy().observed(predictions))
+    return ScoredRows(gap.value, gap.slope)
+
+
+def brier_excess(predictions: Predictions) -> ScoredRows:
+    """The Brier score minus its mean under the model, 2(Σp² − p_y).
+
+    The variance is 4(Σp³ − (Σp²)²) = 4Σp(p − Σp²)², from p/p_top − 1, which keeps its digits near 0.
+    """
+    batch, xp = predictions.batch, predictions.batch.xp
+    ratio = xp.expm1(predictions.beta * batch.drops)  # p/p_top − 1
+    if batch.live is not None:
+        ratio = xp.where(batch.live, ratio, -xp.ones_like(ratio))
+    p = predictions.class_probabilities
+    above = predictions.top_probability[:, None] * (ratio - predictions.over_classes(p * ratio)[:, None])  # p − Σp²
+    return ScoredRows(-2 * batch.at(above, batch.labels), 4 * predictions.over_classes(p * above**2))
+
+
+_SCORES: dict[str, RowScore] = {"confidence": confidence_gap, "energy": energy_gap, "spiegelhalter": brier_excess}
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """The sum over all rows, and its variance under the hypothesis."""
+
+    total: float
+    variance: float
+    weight: float
+    se_from: SeFrom
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.weight
+
+    @property
+    def se(self) -> float:
+        """The standard error of the mean."""
+        return sqrt(max(self.variance, 0.0)) / self.weight
+
+    @property
+    def statistic(self) -> float:
+        """The sum over its standard deviation; infinite where labels contradict what the model is certain of."""
+        if self.variance > 0:
+            return self.total / sqrt(self.variance)
+        is_rounding = abs(self.total) <= _ROUNDING * self.weight
+        return 0.0 if is_rounding else copysign(inf, self.total)
+
+
+@dataclass(frozen=True)
+class _Deviate(KernelPass[HostArray | ClusterSums]):
+    """The pass that sums wg, w²v and wv over rows, of numbers g with variances v, or wg and w over each cluster."""
+
+    score: RowScore
+    map_: Map
+    in_clusters: bool
+
+    def with_findings(self, batch: Batch) -> tuple[HostArray | ClusterSums, Findings]:
+        """The sums of a batch, and its distribution, unless the map gives other logits."""
+        predictions = Predictions(*apply_map(self.map_, batch))
+        rows = self.score(predictions)
+        findings = predictions if predictions.batch is batch else Predictions(batch, 1.0)
+        if self.in_clusters:
+            return cluster_sums(batch, [rows.value, batch.xp.ones_like(rows.value)]), findings
+        (square_variance,) = batch.totals([rows.variance], squared=True).tolist()
+        total, variance = batch.totals(rows).tolist()
+        return np.array([total, square_variance, variance]), findings
+
+
+@question("has no rows to sum over")
+def deviation(data: Rows, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
+    """The sum over all rows after a map, from one pass; with ``counts`` a weight of w stands for w independent rows."""
+    in_clusters = data.clusters is not None
+    if in_clusters and counts:
+        raise counts_of_clusters()
+    sums, census = data.gather(together(_Deviate(score, map_, in_clusters), Count(Confidence()))).items
+    if in_clusters:
+        # Sums s and weights w of clusters: Σ(s − mean·w)².
+        values, weights = sums.values
+        total, weight = float(values.sum()), float(weights.sum())
+        return Deviation(total, float(((values - total / weight * weights) ** 2).sum()), weight, "sample"), census
+    total, square_variance, variance = sums.tolist()
+    return Deviation(total, variance if counts else square_variance, census.weight, "model"), census
+
+
+# "ece": labels that are redrawn from the model. Confidences stay as they are, and with them the bins; each answer is drawn
+# right with probability c. In a bin with many wrong answers only their weighted sum is drawn, as a normal number, so that large
+# data sets take no longer than small ones.
 
 
 @question("has no labels to redraw")
@@ -333,10 +448,10 @@ def _by_redrawing(data: Rows, used: Map, n_bins: int, strategy: Strategy, n_draw
     check_bins(n_bins, strategy)
     number, seed = whole("n_draws", n_draws, 1, _MOST_DRAWS), whole("seed", seed, 0)
     (edges,) = edges_for(data, (used,), n_bins, strategy)
-    answers = RedrawnECE(data.gather(Answer(edges, used)), n_bins)
+    answers = RedrawnECE(data.gather(KeepAnswers(edges, used)), n_bins)
     ece, drawn = answers.observed, answers.draw_eces(number, seed)
     expected, se = float(drawn.mean()), float(drawn.std())
-    reached = int((drawn >= ece * (1 - _ROUNDING)).sum())
+    reached = int((drawn >= ece * (1 - _EQUAL)).sum())
     return CalibrationTest(
         statistic="ece",
         value=ece,
@@ -358,13 +473,62 @@ def _distance(difference: float, error: float) -> float:
     return copysign(inf, difference) if difference else 0.0
 
 
+KeptAnswers = tuple[tuple[HostArray, HostArray, HostArray, HostArray], ...]
+"""The bin, the doubt 1 − c, the weight and the correctness of each row of some batches: 25 bytes per row."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeepAnswers:
+    """The pass that keeps the bin, the doubt, the weight and the correctness of each row after a map."""
+
+    edges: HostArray
+    map_: Map
+
+    def __call__(self, batch: Batch) -> KeptAnswers:
+        claims = Predictions(*apply_map(self.map_, batch)).bin_claims(self.edges)
+        return ((claims.places[:, 0], 1 - claims.claimed[:, 0], claims.weights[:, 0], claims.true[:, 0]),)
+
+
+class RedrawnECE:
+    """The ECE of some answers, and that of answers drawn from the model with the same confidences."""
+
+    def __init__(self, answers: KeptAnswers, n_bins: int) -> None:
+        columns = zip(*answers, strict=True)
+        self.index, self.doubt, self.weights, self.right = (np.concatenate(column) for column in columns)
+        self.n_bins = n_bins
+        self.variance = self._per_bin(self.weights**2 * self.doubt * (1 - self.doubt))
+        heaviest = np.zeros(n_bins)
+        np.maximum.at(heaviest, self.index, self.weights)
+        self.is_normal = (self.variance >= _NORMAL_FROM * heaviest**2) & (heaviest > 0)
+
+    def _per_bin(self, values: HostArray) -> HostArray:
+        return np.bincount(self.index, values, self.n_bins)
+
+    @property
+    def observed(self) -> float:
+        """The ECE of the labels."""
+        return float(np.abs(self._per_bin(self.weights * (~self.right - self.doubt))).sum() / self.weights.sum())
+
+    def draw_eces(self, n_draws: int, seed: int) -> HostArray:
+        """The ECE of each of some draws."""
+        rng = np.random.default_rng(seed)
+        rows = np.flatnonzero(~self.is_normal[self.index])
+        at_once = max(1, _AT_ONCE // max(self.n_bins, len(rows)))
+        parts = [self._draw(rng, rows, min(at_once, n_draws - start)) for start in range(0, n_draws, at_once)]
+        return np.concatenate(parts)
+
+    def _draw(self, rng: np.random.Generator, rows: HostArray, number: int) -> HostArray:
+        draw, place = np.nonzero(rng.random((number, len(rows))) < self.doubt[rows])
+        row = rows[place]
+        sums = np.bincount(draw * self.n_bins + self.index[row], self.weights[row], number * self.n_bins)
+        expected = np.bincount(self.index[rows], (self.weights * self.doubt)[rows], self.n_bins)
+        normal = rng.normal(size=(number, self.n_bins)) * np.sqrt(self.variance * self.is_normal)
+        gaps = sums.reshape(number, self.n_bins) - expected + normal
+        ece: HostArray = np.abs(gaps).sum(axis=1) / self.weights.sum()
+        return ece
+
+
 # "temperatures": two conditions for one number
-
-
-def _refuse_given(**arguments: Any) -> None:
-    for name, value in arguments.items():
-        if value is not None:
-            raise InputError(name, "be left out for 'temperatures', which compares the temperatures of EC and TS")
 
 
 def temperatures_test(data: Rows, matched: Match, *, counts: bool) -> CalibrationTest:
@@ -386,7 +550,7 @@ def gaps_at_temperature(data: Rows, observables: Sequence[Observable], log_beta:
     samples of svhn/resnet20 in 8.0 % instead of 5 % of cases with labels that are drawn from softmax(z/T), and in 9.2 % with
     real labels that are reweighted so that both temperatures are equal (bench/results/temperature_test.md).
     """
-    return gaps_at(data, [(each, exp(log_beta)) for each in observables], counts=counts)
+    return gaps_at(data, [(observable, exp(log_beta)) for observable in observables], counts=counts)
 
 
 def _logs(matched: Match) -> list[float]:
@@ -400,15 +564,11 @@ def _from_gaps(matched: Match, gaps: GapSums) -> CalibrationTest:
     With two conditions and one parameter, J is the square of the one combination of gaps that does not move with T, over its
     variance.
     """
-    slopes = np.array([each.slope[0] * each.betas[0] for each in gaps.items])
+    slopes = np.array([gap.slope[0] * gap.betas[0] for gap in gaps.items])
     still = np.array([slopes[1], -slopes[0]])
-    total, variance = still @ [each.excess[0] for each in gaps.items], still @ gaps.square_products @ still
+    total, variance = still @ [gap.excess[0] for gap in gaps.items], still @ gaps.square_products @ still
     j = float(total**2 / variance) if variance > 0 else 0.0
-    return _from_covariance(matched, gaps.square_products / np.outer(slopes, slopes), j)
-
-
-def _from_covariance(matched: Match, covariance: HostArray, j: float) -> CalibrationTest:
-    """The test from both temperatures and the covariance of their logarithms."""
+    covariance = gaps.square_products / np.outer(slopes, slopes)  # of the logarithms of both temperatures
     log_ec, log_ts = _logs(matched)
     both = float(covariance[0, 0] + covariance[1, 1])
     variance = both - 2 * float(covariance[0, 1])

@@ -18,7 +18,7 @@ import numpy as np
 from nishimori._evaluation.betting import KeptLosses
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.limits import limits_of_gaps, shared
-from nishimori._evaluation.metrics.confidence import direction
+from nishimori._evaluation.metrics.accuracy import direction
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import as_metric, find_metric
 from nishimori._evaluation.scorecard import Scorecard
@@ -147,8 +147,8 @@ class Check:
         end = self.high if self._is_kept != self.limit.is_lowest else self.low
         best = self.of_pass if self._is_kept and isfinite(self.of_pass) else self.value
         room, width = abs(self.bound - best), abs(end - best)
-        found = self.n_samples * (width / room) ** 2
-        return _two_digits(max(found, self.n_samples + 1)) if isfinite(found) else None
+        number = self.n_samples * (width / room) ** 2
+        return _two_digits(max(number, self.n_samples + 1)) if isfinite(number) else None
 
     @property
     def title(self) -> str:
@@ -159,14 +159,14 @@ class Check:
     @property
     def message(self) -> str:
         """What was found, in one sentence, after the caveat if there is one."""
-        return " ".join(filter(None, (self.caveat, self._found)))
+        return " ".join(filter(None, (self.caveat, self._sentence)))
 
     @property
-    def _found(self) -> str:
+    def _sentence(self) -> str:
         if self.reason:
             return f"{self.title}: {self.reason}"
         title, bound = self.limit.shown, self._text(self.bound, exact=True)
-        value, low, high = (self._text(each) for each in (self.value, self.low, self.high))
+        value, low, high = (self._text(number) for number in (self.value, self.low, self.high))
         about = f" ({self.about})" if self.about else ""
         cap = "" if self.cap is None else f" of min({title}, {self.cap:g})"
         upper, lower = f"upper bound {high}{cap}", f"lower bound {low}"
@@ -205,8 +205,8 @@ class Check:
         """What the row of a table leaves out, as a sentence; may be empty."""
         name = self.limit.shown
         cap = "" if self.cap is None else f"the upper bound is that of min({name}, {self.cap:g})"
-        said = self.reason or "; ".join(filter(None, (self.about, cap)))
-        return " ".join(filter(None, (self.caveat, f"{name}: {said}." if said else "")))
+        more = self.reason or "; ".join(filter(None, (self.about, cap)))
+        return " ".join(filter(None, (self.caveat, f"{name}: {more}." if more else "")))
 
     def _text(self, value: float, *, exact: bool = False) -> str:
         """A number as people read it; a bound is shown as it was given."""
@@ -220,20 +220,20 @@ def checked_bounds(bounds: Any) -> tuple[MetricBound, ...]:
     such_as = "such as " + setting("bounds", {"ece": 0.02})
     if not isinstance(bounds, Mapping):
         raise InputError("bounds", f"be a dictionary of metrics and numbers, {such_as}", got=f"{bounds!r:.60}")
-    given = {each: value for each, value in bounds.items() if value is not None}
-    if not given:
+    numbers = {key: value for key, value in bounds.items() if value is not None}
+    if not numbers:
         raise InputError("bounds", f"have at least one bound, {such_as}", got="none")
-    return tuple(_checked_bound(each, value) for each, value in given.items())
+    return tuple(_checked_bound(key, value) for key, value in numbers.items())
 
 
-def _checked_bound(given: Any, bound: Any) -> MetricBound:
+def _checked_bound(key: Any, bound: Any) -> MetricBound:
     """A bound as a number; one that was meant in percent is refused with the share to pass instead."""
-    if isinstance(given, str):
-        metric = None if given == GROUP_GAP else find_metric(given, "bounds")
+    if isinstance(key, str):
+        metric = None if key == GROUP_GAP else find_metric(key, "bounds")
     else:
-        metric = as_metric(given)
+        metric = as_metric(key)
         if metric is None:
-            raise InputError("bounds", "have metrics or their names as keys", got=f"{given!r:.60}")
+            raise InputError("bounds", "have metrics or their names as keys", got=f"{key!r:.60}")
     if metric is not None and metric.direction is None:
         raise InputError("bounds", "be for metrics of which lower or higher values are better", got=repr(metric.label))
     low, high = (0.0, 1.0) if metric is None else metric.bound_range or metric.bounds
@@ -253,7 +253,7 @@ def is_in_percent(limit: MetricBound, bound: Any) -> bool:
 
 def worst(checks: Sequence[Check]) -> Verdict:
     """The verdict that decides about all of them."""
-    return max((each.verdict for each in checks), key=get_args(Verdict).index)
+    return max((check.verdict for check in checks), key=get_args(Verdict).index)
 
 
 def _two_digits(number: float) -> float:
@@ -298,20 +298,20 @@ def check_of_losses(
     return Check(limit, value, low, high, level, fail_level, n_samples, caveat=card.caveat, cap=cap, of_pass=capped.mean)
 
 
-def check_of_groups(limit: MetricBound, found: GroupGaps, n_samples: int, level: float, fail_level: float) -> Check:
+def check_of_groups(limit: MetricBound, gaps: GroupGaps, n_samples: int, level: float, fail_level: float) -> Check:
     """The largest gap of any group against its bound.
 
     The lower limits share the probability 1 - ``fail_level`` between all groups, so that a calibrated model with many groups is
     not called a failure by chance. That every group is within the bound is proven group by group, which needs no such share.
     """
-    groups, bound = found.groups, limit.value
+    groups, bound = gaps.groups, limit.value
     columns = ("confidence", "accuracy", "se", "n")
-    measured = np.array([[getattr(each, name) for each in groups] for name in columns], dtype=float)
+    measured = np.array([[getattr(group, name) for group in groups] for name in columns], dtype=float)
     low, high = limits_of_gaps(measured, shared(fail_level, len(groups)), level)
-    sizes = np.abs([each.gap for each in groups])
+    sizes = np.abs([group.gap for group in groups])
     largest, fails = int(sizes.argmax()), bool(low.max() > bound)
     decides = int(low.argmax() if fails else high.argmax())
-    what = "class" if found.by == "prediction" else "group"
+    what = "class" if gaps.by == "prediction" else "group"
 
     def name(place: int) -> str:
         return f"{what} {printable(str(groups[place].name))}, n = {groups[place].n}"
@@ -329,5 +329,5 @@ def check_of_groups(limit: MetricBound, found: GroupGaps, n_samples: int, level:
 def to_dicts(checks: Sequence[Check]) -> list[dict[str, Any]]:
     """The checks as plain dictionaries; a number that is not finite is None."""
     names = ("name", "verdict", "value", "bound", "low", "high", "level", "fail_level", "cap", "needed_samples", "message")
-    found = [{name: getattr(each, name) for name in names} for each in checks]
-    return [{name: None if isinstance(x, float) and not isfinite(x) else x for name, x in each.items()} for each in found]
+    rows = [{name: getattr(check, name) for name in names} for check in checks]
+    return [{name: None if isinstance(x, float) and not isfinite(x) else x for name, x in row.items()} for row in rows]

@@ -4,33 +4,33 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from inspect import signature
 from math import isfinite
-from numbers import Real
 from typing import Any, Unpack, cast
-
-from sklearn.base import clone
 
 from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.fixed import FixedTemperature, Uncalibrated, from_temperature
-from nishimori._calibrators.methods import calibrator, set_common
-from nishimori._calibrators.one_temperature import AdaptiveConsistency, ExpectationConsistency, TemperatureScaling
+from nishimori._calibrators.fixed import FixedTemperature, Uncalibrated
 from nishimori._evaluation.calibrated import check_groups, warn_of_equal_data, warn_of_same_rows
 from nishimori._evaluation.calibration_test import CalibrationTest, calibration_test, is_rejected, temperatures_test
+from nishimori._evaluation.compared_methods import (
+    ONE_TEMPERATURE,
+    Methods,
+    UsualMethods,
+    calibrators_by_name,
+    fit_methods,
+    fit_usual,
+    is_fitted,
+    with_fitted_meaning,
+)
 from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.differences import MeasuredMaps, measure_maps
 from nishimori._evaluation.metrics.metric import Difference, Metric
-from nishimori._evaluation.metrics.positive import BEYOND_ONE_TEMPERATURE
 from nishimori._evaluation.metrics.table import asked_metrics, suited_metrics
 from nishimori._evaluation.recommendation import join_names, recommend
-from nishimori._evaluation.scorecard import Scorecard, warn_of_one_temperature
-from nishimori._evaluation.usual_methods import ONE_TEMPERATURE, UsualMethods, fit_usual
+from nishimori._evaluation.scorecard import BEYOND_ONE_TEMPERATURE, Scorecard, warn_of_one_temperature
 from nishimori._fit.adaptive import match_both
 from nishimori._fit.floors import MAY_BE_AUTO, choose_floor
 from nishimori._fit.match import Match
-from nishimori._methods.fitted_method import check_constructor, counts_option, fit_checked
-from nishimori._methods.one_temperature import solution_of
 from nishimori._rows.column_names import column_names, refuse_other_order
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
@@ -41,12 +41,9 @@ from nishimori._sums.reliability import Strategy
 from nishimori._support.formatting import format_p_value
 from nishimori._support.numbers import between
 from nishimori._support.progress import begin_step
-from nishimori.errors import InputError, NishimoriError, NoTemperatureError
+from nishimori.errors import InputError, NishimoriError
 from nishimori.maps.floored import Floored
 from nishimori.maps.map import Map
-
-Methods = Sequence[str | float | Calibrator] | Mapping[str, str | float | Calibrator]
-"""What `compare` compares; a float is a temperature."""
 
 FLATTERS = "All methods were measured on the data that they were fitted to, which flatters them."
 """The first verdict where it is so."""
@@ -123,22 +120,23 @@ def compare(
     --------
     >>> import nishimori
     >>> network = nishimori.data.load("cifar10/resnet20")
-    >>> validation, test = ((each.logits, each.labels) for each in (network.validation, network.test))
-    >>> found = nishimori.compare(*validation, *test, methods=("none", "ec"))
-    >>> print(f"T {found['ec'].temperature:.2f}, ECE {found['none'].scorecard.ece:.3f} to {found['ec'].scorecard.ece:.3f}")
+    >>> validation, test = ((part.logits, part.labels) for part in (network.validation, network.test))
+    >>> comparison = nishimori.compare(*validation, *test, methods=("none", "ec"))
+    >>> before, after = (comparison[name].scorecard for name in ("none", "ec"))
+    >>> print(f"T {after.temperature:.2f}, ECE {before.ece:.3f} to {after.ece:.3f}")
     T 1.61, ECE 0.070 to 0.010
 
     What a calibrator changes on new data, and whether that is significant:
 
     >>> calibrator = nishimori.ExpectationConsistency().fit(*validation)
-    >>> found = nishimori.compare(*test, methods=(1.0, calibrator))
-    >>> change = found["ec"].differences["nll"]
+    >>> comparison = nishimori.compare(*test, methods=(1.0, calibrator))
+    >>> change = comparison["ec"].differences["nll"]
     >>> print(f"NLL {change.value:.3f} ± {change.se:.3f}, p < 0.001: {change.p_value < 0.001}")
     NLL -0.069 ± 0.005, p < 0.001: True
     """
     wanted = asked_metrics(metrics)
     if not is_rows(logits):  # rows know what their numbers mean
-        options = _with_meaning(options, methods)
+        options = with_fitted_meaning(options, methods)
     measured_on = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
     validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, measured_on)
     kind = options.get("input") or validation.input
@@ -146,11 +144,11 @@ def compare(
     listed = (ONE_TEMPERATURE[-1], *ONE_TEMPERATURE[:-1]) if methods is None else methods
     by_groups = validation.groups is not None
     chosen = calibrators_by_name(listed, meaning, by_groups=by_groups, of_rows=is_rows(logits))
-    for each in filter(_is_fitted, chosen.values()):
-        each._check_columns(validation, "logits")
+    for fitted in filter(is_fitted, chosen.values()):
+        fitted._check_columns(validation, "logits")
     how = _How(wanted, n_bins, strategy, (validation.counts or bool(options.get("counts"))))
-    found = _compare_methods(chosen, validation, test, how, level, with_usual=None if methods is not None else meaning)
-    return replace(found, verdicts=(*found.verdicts, *floor_verdicts(logits, options, used)))
+    comparison = _compare_methods(chosen, validation, test, how, level, with_usual=None if methods is not None else meaning)
+    return replace(comparison, verdicts=(*comparison.verdicts, *floor_verdicts(logits, options, used)))
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ def _compare_methods(
     counts = how.counts
     level = between("level", level, 0, 1)
     equal = [] if test is None else warn_of_equal_data(validation, test)
-    same = warn_of_same_rows(test or validation, {name: each for name, each in methods.items() if _is_fitted(each)})
+    same = warn_of_same_rows(test or validation, {name: method for name, method in methods.items() if is_fitted(method)})
     begin_step("Fitting ec and ts")
     matched = match_both(validation, counts=counts)
     for data in (validation, test or validation):
@@ -189,13 +187,13 @@ def _compare_methods(
     if with_usual is not None:
         usual = fit_usual(validation, test, with_usual, counts=counts)
         methods = {**methods, **usual.fitted}
-    flatters = test is None and not all(_is_fitted(each) or isinstance(each, Uncalibrated) for each in methods.values())
-    fitted, why = _fit_methods(methods, validation, matched, counts=counts)
+    flatters = test is None and not all(is_fitted(method) or isinstance(method, Uncalibrated) for method in methods.values())
+    fitted, why = fit_methods(methods, validation, matched, counts=counts)
     data = without_chosen_floor(test or validation)
-    maps = {name: each.map_ for name, each in fitted.items()}
+    maps = {name: method.map_ for name, method in fitted.items()}
     if data is not (test or validation):
         how = replace(how, zero=(test or validation).floor)
-        maps = {name: _floored(each, how.zero) for name, each in fitted.items()}
+        maps = {name: _floored(method, how.zero) for name, method in fitted.items()}
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
     begin_step("Measuring")
     _check_groups(data, maps, groups_name)
@@ -203,7 +201,7 @@ def _compare_methods(
     tests = _tests(validation, matched, counts=counts)
     flatters = flatters or bool(equal)
     caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
-    off = warn_of_one_temperature({name: measured.cards[name] for name, each in fitted.items() if not each.is_fixed})
+    off = warn_of_one_temperature({name: measured.cards[name] for name, method in fitted.items() if not method.is_fixed})
     rows = [
         measured.row(name, fitted[name], level)
         if name in fitted
@@ -211,7 +209,7 @@ def _compare_methods(
         for name in methods
     ]
     score_test = tests.get("score_test")
-    found = Comparison(
+    comparison = Comparison(
         methods=tuple(rows),
         n_validation=matched.census.n_rows,
         n_test=next(iter(measured.cards.values())).n_samples,
@@ -225,7 +223,7 @@ def _compare_methods(
         left_out=usual.left_out,
         same_rows=" ".join((*equal, *same)),
         recommendation=recommend(
-            [each for each in rows if each.scorecard is not None],
+            [row for row in rows if row.scorecard is not None],
             measured.difference,
             level,
             off_in_validation=score_test is not None and is_rejected(score_test.p_value, level),
@@ -234,17 +232,17 @@ def _compare_methods(
     )
     of_several = len(measured.cards) > 1
     return replace(
-        found,
+        comparison,
         verdicts=(
-            *([found.same_rows] if found.same_rows else [FLATTERS] if flatters and of_several else []),
+            *([comparison.same_rows] if comparison.same_rows else [FLATTERS] if flatters and of_several else []),
             *filter(None, [caveat]),
-            *filter(None, [measured.found.untold] if of_several else []),
-            *(found.recommendation.sentences if found.recommendation else ()),
-            *filter(None, [_with_remedy(off, found)]),
-            *(_about_choice(name, each) for name, each in fitted.items() if isinstance(each, Best)),
-            *filter(None, [found.about_classes, found.about_groups] if of_several else []),
+            *filter(None, [measured.measurements.caveat] if of_several else []),
+            *comparison.recommendation.sentences,
+            *filter(None, [_with_remedy(off, comparison)]),
+            *(_about_choice(name, method) for name, method in fitted.items() if isinstance(method, Best)),
+            *filter(None, [comparison.about_classes, comparison.about_groups] if of_several else []),
             *(measured.about_scores(level) if of_several else []),
-            *(_about_test(each, level) for each in tests.values()),
+            *(_about_test(result, level) for result in tests.values()),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
             *(f"{name} was not compared: {text}." for name, text in usual.left_out.items()),
         ),
@@ -258,91 +256,16 @@ def _floored(method: Calibrator, floor: float | None) -> Map:
     return Floored(method.map_, floor)
 
 
-def _with_remedy(off: str, found: Comparison) -> str:
+def _with_remedy(off: str, comparison: Comparison) -> str:
     """That one temperature leaves the second class off, with what helps unless that is what is recommended."""
-    choice = None if found.recommendation is None else found.recommendation.choice
-    is_solved = choice is not None and found[choice].temperature is None
+    choice = comparison.recommendation.choice
+    is_solved = choice is not None and comparison[choice].temperature is None
     return off if is_solved or not off else f"{off} {BEYOND_ONE_TEMPERATURE}"
 
 
 def _about_choice(name: str, best: Best) -> str:
     """Which method `Best` has chosen."""
     return f"The method {name} chose {best.chosen_}, by its losses on folds of the validation data."
-
-
-def calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool, of_rows: bool) -> dict[str, Calibrator]:
-    """Calibrators by names: the user's, else those of their methods, with their parameters if two have the same one.
-
-    ``by_groups`` if the data name the group of each row, which the method "group" then uses. ``of_rows`` if they are `Rows`.
-    """
-    if not isinstance(methods, Sequence | Mapping) or isinstance(methods, str) or not methods:
-        raise InputError("methods", "be a list of names or calibrators, such as ('none', 'ec')", got=repr(methods))
-    given = _listed_methods(methods)
-    made = [_to_calibrator(each, meaning, by_groups=by_groups) for each in given]
-    for each in made:
-        if not (of_rows and _is_fitted(each)):  # rows know what their numbers mean
-            _refuse_other_scores(each, meaning)
-    if isinstance(methods, Mapping):
-        return {str(name): each for name, each in zip(methods, made, strict=True)}
-    plain = [f"T={each:g}" if _is_temperature(each) else its.method_name for each, its in zip(given, made, strict=True)]
-    # scikit-learn writes the parameters that are not the usual ones in brackets.
-    full = [f"{each.method_name}({str(_as_asked(each)).partition('(')[2]}".removesuffix("()") for each in made]
-    names = [short if plain.count(short) == 1 else long for short, long in zip(plain, full, strict=True)]
-    if len(set(names)) < len(names):
-        raise InputError("methods", "be different from each other", got=", ".join(names))
-    return dict(zip(names, made, strict=True))
-
-
-def _as_asked(method: Calibrator) -> Calibrator:
-    """A calibrator without what it was told about the data that are compared, for its name."""
-    usual = {name: each.default for name, each in signature(type(method)).parameters.items() if name in ("input", "floor")}
-    return set_common(clone(method), **usual)
-
-
-def _with_meaning(options: RowOptions, methods: Any) -> RowOptions:
-    """The options, with what they leave open about the scores as the first calibrator that has been fitted says it."""
-    if not isinstance(methods, Sequence | Mapping):  # refused later
-        return options
-    for each in _listed_methods(methods):
-        if isinstance(each, Calibrator) and _is_fitted(each):
-            known: RowOptions = {"input": each.input_, "classes": each.classes, "floor": each.floor_}
-            said = {name: value for name, value in options.items() if value is not None}
-            return cast("RowOptions", {**known, **said})
-    return options
-
-
-def _listed_methods(methods: Methods) -> list[Any]:
-    return list(methods.values() if isinstance(methods, Mapping) else methods)
-
-
-def _is_temperature(method: Any) -> bool:
-    return isinstance(method, Real) and not isinstance(method, bool)
-
-
-def _to_calibrator(method: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> Calibrator:
-    """The calibrator that a name, a temperature or a calibrator stands for; one that has been fitted is kept as it is."""
-    if _is_temperature(method):
-        return from_temperature(method, **meaning)
-    if isinstance(method, Calibrator):
-        check_constructor(method)
-        return method if _is_fitted(method) else clone(method)
-    return calibrator(method, **meaning, **({"by": "groups"} if by_groups and method == "group" else {}))
-
-
-def _is_fitted(method: Calibrator) -> bool:
-    return hasattr(method, "map_")
-
-
-def _refuse_other_scores(each: Calibrator, meaning: Mapping[str, Any]) -> None:
-    """Refuse a calibrator that was made for other scores than those that are compared."""
-    for name, value in meaning.items():
-        own: Any = getattr(each, name)
-        if name != "classes" and _is_fitted(each):
-            own = getattr(each, f"{name}_")
-        elif name != "classes" and own in (None, "auto"):  # which means that of the data
-            continue
-        if own is not None and value is not None and list(own) != list(value) if name == "classes" else own != value:
-            raise InputError("methods", f"hold calibrators with `{name}` as it is for the data, {value!r}", got=repr(own))
 
 
 def data_sets(
@@ -407,39 +330,6 @@ def _columns(logits: Any, opened: Rows) -> list[str] | None:
     return opened.column_names or column_names(logits)
 
 
-def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Calibrator:
-    """Fit one method, unless it is fitted; those that need no more than the temperatures of EC and TS share one search."""
-    if _is_fitted(method):
-        return method
-    if type(method) is AdaptiveConsistency:
-        return method._adopt(data, data, method._method().choose(matched))
-    if type(method) is TemperatureScaling and not method.smooth_labels:
-        return method._adopt(data, data, solution_of(matched, 1))
-    if type(method) is ExpectationConsistency and method.top_n == 1 and not method.smooth_labels:
-        return method._adopt(data, data, solution_of(matched, 0))
-    return fit_checked(method, data, **counts_option(method, counts=counts))
-
-
-def _fit_methods(
-    methods: Mapping[str, Calibrator], data: Rows, matched: Match, *, counts: bool
-) -> tuple[dict[str, Calibrator], dict[str, str]]:
-    """The calibrators that could be fitted, and why the others could not, by name."""
-    fitted: dict[str, Calibrator] = {}
-    why: dict[str, NishimoriError] = {}
-    for name, each in methods.items():
-        begin_step(f"Fitting {name}")
-        try:
-            fitted[name] = _fit(each, data, matched, counts=counts)
-        except NishimoriError as error:
-            why[name] = error
-    if fitted:
-        return fitted, {name: str(error) for name, error in why.items()}
-    # What is wrong with the data themselves is wrong for every method.
-    if not any(isinstance(error, NoTemperatureError) for error in why.values()):
-        raise next(iter(why.values()))
-    raise NoTemperatureError(" ".join(f"{name}: {error}" for name, error in why.items()), end="flat")
-
-
 def _check_groups(data: Rows, maps: Mapping[str, Map], name: str) -> None:
     """Refuse data that do not say to which group a row belongs, if a method needs that; ``name`` is the argument's."""
     needy = [method for method, map_ in maps.items() if map_.needs_groups]
@@ -453,28 +343,28 @@ class _MeasuredMethods:
     """What was measured after each method, and what they differ by."""
 
     maps: Mapping[str, Map]
-    found: MeasuredMaps
+    measurements: MeasuredMaps
     metrics: tuple[Metric, ...]
 
     @cached_property
     def cards(self) -> dict[str, Scorecard]:
-        return dict(zip(self.maps, self.found.cards, strict=True))
+        return dict(zip(self.maps, self.measurements.cards, strict=True))
 
     @cached_property
     def differences(self) -> dict[str, dict[str, Difference]]:
         """What all other methods differ by from the first one; nothing where that is not known."""
-        pairs, (_, *others) = self.found.differences, self.maps
+        pairs, (_, *others) = self.measurements.differences, self.maps
         return {} if pairs is None else {name: pairs.between(0, place) for place, name in enumerate(others, 1)}
 
     def difference(self, first: str, second: str, metric: str) -> Difference | None:
         """What the second method differs by from the first in one metric; None where that is not known."""
-        names, pairs = list(self.maps), self.found.differences
+        names, pairs = list(self.maps), self.measurements.differences
         return None if pairs is None else pairs.in_metric(names.index(first), names.index(second), metric)
 
     def row(self, name: str, fitted: Calibrator, level: float) -> Compared:
         """All that a comparison has about one method."""
-        place, pairs = list(self.maps).index(name), self.found.differences
-        gaps = {by: each[place] for by, each in self.found.gaps.items()}
+        place, pairs = list(self.maps).index(name), self.measurements.differences
+        gaps = {by: own[place] for by, own in self.measurements.gaps.items()}
         error = getattr(fitted, "temperature_se_", None)
         return Compared(
             method=name,
@@ -492,40 +382,44 @@ class _MeasuredMethods:
 
     def about_scores(self, level: float) -> list[str]:
         """Which method has the lowest NLL and the lowest ECE, which ones have a significantly higher one, and the error."""
-        said = []
+        sentences = []
         for metric, title in (("nll", "NLL"), ("ece", "ECE")):
             values = {name: card[metric].value for name, card in self.cards.items() if isfinite(card[metric].value)}
             if not values:  # as of losses where a true class is masked
                 continue
             best = min(values, key=lambda name: values[name])
             others = {name: self.difference(best, name, metric) for name in self.cards if name != best}
-            known = {name: each.p_value for name, each in others.items() if each is not None and each.p_value is not None}
-            worse = [name for name, p in known.items() if p < 1 - level]
-            as_good = [name for name, p in known.items() if p >= 1 - level]
+            p_values = {
+                name: difference.p_value
+                for name, difference in others.items()
+                if difference is not None and difference.p_value is not None
+            }
+            worse = [name for name, p in p_values.items() if p < 1 - level]
+            as_good = [name for name, p in p_values.items() if p >= 1 - level]
             parts = [f"after {join_names(worse)} it is significantly higher"] if worse else []
             parts += [f"after {join_names(as_good)} it is not significantly higher"] if as_good else []
-            said.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
-        return said + self._about_error(level)
+            sentences.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
+        return sentences + self._about_error(level)
 
     def _about_error(self, level: float) -> list[str]:
         """Whether the error is another one where predictions are not those of the first method."""
-        first, said = next(iter(self.maps)), []
+        first, sentences = next(iter(self.maps)), []
         sure: dict[str, list[str]] = {"lower": [], "higher": []}
         unsure: list[str] = []
         for name, differences in self.differences.items():
-            found = differences["error"]
-            if not found.se or found.p_value is None:  # no error, because no prediction differs, or it is not known
+            difference = differences["error"]
+            if not difference.se or difference.p_value is None:  # no error, because no prediction differs, or it is not known
                 continue
-            if found.p_value >= 1 - level:
+            if difference.p_value >= 1 - level:
                 unsure.append(name)
             else:
-                sure["lower" if found.value < 0 else "higher"].append(f"{name} ({100 * abs(found.value):.2f} points)")
+                sure["lower" if difference.value < 0 else "higher"].append(f"{name} ({100 * abs(difference.value):.2f} points)")
         for word, names in sure.items():
-            said += [f"After {join_names(names)} the error is significantly {word} than after {first}."] if names else []
+            sentences += [f"After {join_names(names)} the error is significantly {word} than after {first}."] if names else []
         if unsure:
             differ = f"After {join_names(unsure)} some predictions differ from those after {first}"
-            said.append(f"{differ}, but the error does not differ significantly.")
-        return said
+            sentences.append(f"{differ}, but the error does not differ significantly.")
+        return sentences
 
 
 def _about_zeros(matched: Match, card: Scorecard | None) -> str:
@@ -533,12 +427,12 @@ def _about_zeros(matched: Match, card: Scorecard | None) -> str:
     numbers = {"validation samples": (matched.census.n_at_zeros, matched.census.n_rows)}
     if card is not None:
         numbers["test samples"] = (card.n_at_zeros, card.n_samples)
-    found = [f"{zeros} of {n} {name}" for name, (zeros, n) in numbers.items() if zeros]
-    if not found:
+    counts = [f"{zeros} of {n} {name}" for name, (zeros, n) in numbers.items() if zeros]
+    if not counts:
         return ""
     fitted, measured = matched.census.n_at_zeros > 0, card is None or card.n_at_zeros > 0
     what = " and ".join(["the T of ts and adaptive"] * fitted + ["every NLL"] * measured)
-    return verdict_on_zeros(join_names(found), what, fits=True)
+    return verdict_on_zeros(join_names(counts), what, fits=True)
 
 
 def _about_test(test: CalibrationTest, level: float) -> str:
@@ -559,9 +453,9 @@ def _about_test(test: CalibrationTest, level: float) -> str:
 
 def _tests(data: Rows, matched: Match, *, counts: bool) -> dict[str, CalibrationTest]:
     """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
-    found: dict[str, CalibrationTest] = {}
+    tests: dict[str, CalibrationTest] = {}
     with suppress(NishimoriError):
-        found["score_test"] = calibration_test(without_chosen_floor(data), statistic="confidence", counts=counts)
+        tests["score_test"] = calibration_test(without_chosen_floor(data), statistic="confidence", counts=counts)
     with suppress(NishimoriError):
-        found["temperature_test"] = temperatures_test(data, matched, counts=counts)
-    return found
+        tests["temperature_test"] = temperatures_test(data, matched, counts=counts)
+    return tests

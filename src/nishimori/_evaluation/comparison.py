@@ -6,10 +6,12 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
 from nishimori._evaluation.metrics.table import in_tables
-from nishimori._evaluation.recommendation import Recommendation, is_as_is
+from nishimori._evaluation.recommendation import Recommendation
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import percent, percent_with_error, points_with_error, two_decimals, value_with_error
@@ -63,24 +65,39 @@ class Compared:
     metrics: tuple[Metric, ...] = ()
     map: Map | None = None
 
+    @property
+    def card(self) -> Scorecard:
+        """Every metric after calibration, of a method that could be fitted."""
+        assert self.scorecard is not None, "which every fitted method has"
+        return self.scorecard
+
+    @property
+    def is_as_is(self) -> bool:
+        """Whether the method leaves the model as it is, whatever it is called."""
+        return self.temperature == 1 and self.temperature_se is None
+
     def numbers(self, level: float) -> dict[str, Any]:
         """Everything in one flat dictionary; what is not known is None."""
-        found: dict[str, Any] = {"method": self.method, "temperature": self.temperature, "temperature_se": self.temperature_se}
-        found |= {"temperature_low": None, "temperature_high": None}
+        numbers: dict[str, Any] = {
+            "method": self.method,
+            "temperature": self.temperature,
+            "temperature_se": self.temperature_se,
+        }
+        numbers |= {"temperature_low": None, "temperature_high": None}
         if self.interval is not None:
-            found |= {"temperature_low": self.interval.low, "temperature_high": self.interval.high}
-        for each in in_tables(self.metrics):
-            estimate = None if self.scorecard is None else self.scorecard[each.label]
+            numbers |= {"temperature_low": self.interval.low, "temperature_high": self.interval.high}
+        for metric in in_tables(self.metrics):
+            estimate = None if self.scorecard is None else self.scorecard[metric.label]
             error = None if estimate is None else estimate.se
             low, high = (None, None) if estimate is None or error is None else estimate.interval(level)
-            found |= {each.label: None if estimate is None else estimate.value, f"{each.label}_se": error}
-            found |= {f"{each.label}_low": low, f"{each.label}_high": high}
-        found |= _gap_numbers("class_gap", self.by_class)
-        found |= {} if self.by_group is None else _gap_numbers("group_gap", self.by_group)
-        found["changed_predictions"] = self.changed_predictions
+            numbers |= {metric.label: None if estimate is None else estimate.value, f"{metric.label}_se": error}
+            numbers |= {f"{metric.label}_low": low, f"{metric.label}_high": high}
+        numbers |= _gap_numbers("class_gap", self.by_class)
+        numbers |= {} if self.by_group is None else _gap_numbers("group_gap", self.by_group)
+        numbers["changed_predictions"] = self.changed_predictions
         for name, its in self.differences.items():
-            found |= {f"{name}_difference": its.value, f"{name}_difference_se": its.se, f"{name}_difference_p": its.p_value}
-        return found | {"why": self.why}
+            numbers |= {f"{name}_difference": its.value, f"{name}_difference_se": its.se, f"{name}_difference_p": its.p_value}
+        return numbers | {"why": self.why}
 
 
 def _gap_numbers(name: str, gaps: GroupGaps | None) -> dict[str, float | None]:
@@ -124,7 +141,7 @@ class Comparison(Displayed):
     same_rows : str
         Which data are the same rows although they were passed as different ones, or which calibrator was fitted to the rows
         that it is measured on. It is then the first of the verdicts, and a warning; empty otherwise.
-    recommendation : Recommendation or None
+    recommendation : Recommendation
         Which method to use, and what it changes: what the first verdicts say in words.
     left_out : dict of str to str
         Which of the usual methods were not compared, where the user named none, and why.
@@ -137,18 +154,18 @@ class Comparison(Displayed):
     level: float
     verdicts: tuple[str, ...]
     tests: Mapping[str, Any]
+    recommendation: Recommendation
     floor: float | None = None
     caveat: str = ""
     flatters: bool = False
     same_rows: str = ""
-    recommendation: Recommendation | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, method: str) -> Compared:
-        for each in self.methods:
-            if each.method == method:
-                return each
-        raise InputError("The method", f"be one of {', '.join(each.method for each in self.methods)}", got=repr(method))
+        for row in self.methods:
+            if row.method == method:
+                return row
+        raise InputError("The method", f"be one of {', '.join(row.method for row in self.methods)}", got=repr(method))
 
     def __iter__(self) -> Iterator[Compared]:
         return iter(self.methods)
@@ -156,43 +173,43 @@ class Comparison(Displayed):
     @property
     def predictions_differ(self) -> bool:
         """Whether some method predicts other classes than the first one."""
-        errors = [each.differences["error"] for each in self.methods if each.differences]
-        return any(each.value != 0 or each.se not in (None, 0) for each in errors)
+        errors = [row.differences["error"] for row in self.methods if row.differences]
+        return any(difference.value != 0 or difference.se not in (None, 0) for difference in errors)
 
     @property
     def about_classes(self) -> str:
         """The worst predicted class after the recommended methods, as a sentence; empty if it is not known."""
-        found = [(each, each.by_class) for each in self._recommended if each.by_class is not None]
+        gaps = [(row, row.by_class) for row in self._recommended if row.by_class is not None]
         return self._about_gaps(
-            "Predicted classes", "class", found, "The methods group, bias and vector correct single classes."
+            "Predicted classes", "class", gaps, "The methods group, bias and vector correct single classes."
         )
 
     @property
     def about_groups(self) -> str:
         """The worst named group after the recommended methods, as a sentence; empty if no groups were named."""
-        found = [(each, each.by_group) for each in self._recommended if each.by_group is not None]
-        return self._about_gaps("Groups", "group", found, "The method group gives each group a temperature of its own.")
+        gaps = [(row, row.by_group) for row in self._recommended if row.by_group is not None]
+        return self._about_gaps("Groups", "group", gaps, "The method group gives each group a temperature of its own.")
 
     @property
     def _recommended(self) -> list[Compared]:
-        return [] if self.recommendation is None else [self[name] for name in self.recommendation.methods]
+        return [self[name] for name in self.recommendation.methods]
 
-    def _about_gaps(self, title: str, noun: str, found: Sequence[tuple[Compared, GroupGaps]], remedy: str) -> str:
+    def _about_gaps(self, title: str, noun: str, measured: Sequence[tuple[Compared, GroupGaps]], remedy: str) -> str:
         """How many gaps are significant after each of some methods, and the largest of them.
 
         The remedy is named where gaps are left, and no method has more than one temperature.
         """
-        if not found:
+        if not measured:
             return ""
         parts = []
-        for row, gaps in found:
-            when = "as it is" if is_as_is(row) else f"after {row.method}"
+        for row, gaps in measured:
+            when = "as it is" if row.is_as_is else f"after {row.method}"
             worst, number = gaps.worst_first[0], f"{len(gaps.off) or 'none'} of {len(gaps)} gap{'s' * (len(gaps) > 1)}"
             are = "are" if len(gaps.off) > 1 else "is"
             side = "above" if worst.gap >= 0 else "below"
             largest = f"{noun} {worst.name}: confidence {100 * abs(worst.gap):.1f} points {side} accuracy"
             parts.append(f"{when} {number} {are} significant (the largest, {largest})")
-        left = found[-1][1].off and all(each.temperature is not None or each.why for each in self.methods)
+        left = measured[-1][1].off and all(row.temperature is not None or row.why for row in self.methods)
         return f"{title}, with Holm's correction: {'; '.join(parts)}." + (f" {remedy}" if left else "")
 
     @property
@@ -211,57 +228,59 @@ class Comparison(Displayed):
     def _calibration(self) -> Tabular:
         ece = self._metrics_about("calibration")
         rows = []
-        for each in self.methods:
-            card = each.scorecard
+        for row in self.methods:
+            card = row.scorecard
             if card is None:
-                rows.append((each.method, "-", *[""] * (len(ece) + 1)))
+                rows.append((row.method, "-", *[""] * (len(ece) + 1)))
                 continue
-            temperature = "" if each.temperature is None else value_with_error(each.temperature, each.temperature_se)
+            temperature = "" if row.temperature is None else value_with_error(row.temperature, row.temperature_se)
             gap = _signed_percent(card.gap, card.gap_se)
-            rows.append((each.method, temperature, gap, *(self._cell(card[metric.label]) for metric in ece)))
+            rows.append((row.method, temperature, gap, *(self._cell(card[metric.label]) for metric in ece)))
         return Tabular(("calibration", "T", "gap", *map(self._header, ece)), rows)
 
     @property
     def _scores(self) -> Tabular:
         metrics = self._metrics_about("scores")
-        rows = [(each.method, *(self._cell(card[metric.label]) for metric in metrics)) for each, card in self._measured]
+        rows = [(row.method, *(self._cell(card[metric.label]) for metric in metrics)) for row, card in self._measured]
         return Tabular(("scores", *map(self._header, metrics)), rows)
 
     @property
     def _classes(self) -> dict[str, Tabular]:
         metrics, rows = self._metrics_about("classes"), []
-        for each, card in self._measured:
-            if (gaps := each.by_class) is not None:
+        for row, card in self._measured:
+            if (gaps := row.by_class) is not None:
                 mean, off = percent_with_error(gaps.mean_abs_gap, gaps.mean_abs_gap_se), f"{len(gaps.off)} of {len(gaps)}"
                 more = [self._cell(card[metric.label]) for metric in metrics] or [off]
-                rows.append((each.method, mean, *more))
-        headers = ("classes", "class gap", *([self._header(each) for each in metrics] or ["significant"]))
+                rows.append((row.method, mean, *more))
+        headers = ("classes", "class gap", *([self._header(metric) for metric in metrics] or ["significant"]))
         return {"classes": Tabular(headers, rows)} if rows else {}
 
     @property
     def _differences(self) -> dict[str, Tabular]:
         """Of all that has better values, but not of the Brier score, which is another loss, and of the positive class."""
-        metrics = [each for each in self._metrics if each.name != "brier" and _question(each) != "classes"]
+        metrics = [metric for metric in self._metrics if metric.name != "brier" and _question(metric) != "classes"]
         rows = [
-            (each.method, *(self._difference(each.differences[metric.label], metric) for metric in metrics))
-            for each in self.methods
-            if each.differences
+            (row.method, *(self._difference(row.differences[metric.label], metric) for metric in metrics))
+            for row in self.methods
+            if row.differences
         ]
-        names = (self._header(each, is_difference=True) for each in metrics)
+        names = (self._header(metric, is_difference=True) for metric in metrics)
         return {"differences": Tabular((f"minus {self._measured[0][0].method}", *names), rows)} if rows else {}
 
     @property
     def _measured(self) -> list[tuple[Compared, Scorecard]]:
-        return [(each, each.scorecard) for each in self.methods if each.scorecard is not None]
+        return [(row, row.scorecard) for row in self.methods if row.scorecard is not None]
 
     def _metrics_about(self, question: str) -> list[Metric]:
-        return [each for each in self._metrics if _question(each) == question]
+        return [metric for metric in self._metrics if _question(metric) == question]
 
     @property
     def _metrics(self) -> list[Metric]:
         """What was asked for, and what has better values; of predictions only where these differ."""
-        usual = [each for each in in_tables(self.methods[0].metrics) if each.direction is not None or not each.by_default]
-        return [each for each in usual if self.predictions_differ or not (each.of_predictions and each.by_default)]
+        usual = [
+            metric for metric in in_tables(self.methods[0].metrics) if metric.direction is not None or not metric.by_default
+        ]
+        return [metric for metric in usual if self.predictions_differ or not (metric.of_predictions and metric.by_default)]
 
     def _header(self, metric: Metric, *, is_difference: bool = False) -> str:
         """What a column is called; the ECE has an interval, which is not symmetric, in place of a standard error."""
@@ -269,33 +288,33 @@ class Comparison(Displayed):
         interval = f", {100 * self.level:g} %" + ("" if is_difference else " interval")
         return f"{metric.shown}{unit}{interval if _is_ece(metric) else ''}"
 
-    def _cell(self, each: Estimate) -> str:
+    def _cell(self, estimate: Estimate) -> str:
         """A metric with its error."""
-        if _is_ece(each.metric):
-            interval = "" if each.se is None else f" ({_in_points(each.interval(self.level))})"
-            return f"{percent(each.value)}{interval}"
-        if not each.metric.in_percent:
-            return value_with_error(each.value, each.se)
-        return (_signed_percent if each.metric.is_signed else percent_with_error)(each.value, each.se)
+        if _is_ece(estimate.metric):
+            interval = "" if estimate.se is None else f" ({_in_points(estimate.interval(self.level))})"
+            return f"{percent(estimate.value)}{interval}"
+        if not estimate.metric.in_percent:
+            return value_with_error(estimate.value, estimate.se)
+        return (_signed_percent if estimate.metric.is_signed else percent_with_error)(estimate.value, estimate.se)
 
-    def _difference(self, each: Difference, metric: Metric) -> str:
-        if each.ece is None or each.se is None:
+    def _difference(self, difference: Difference, metric: Metric) -> str:
+        if difference.ece is None or difference.se is None:
             scale = 100 if metric.in_percent else 1
-            return value_with_error(scale * each.value, None if each.se is None else scale * each.se)
+            return value_with_error(scale * difference.value, None if difference.se is None else scale * difference.se)
         # That of the ECE is not symmetric, and wider than its standard error says: how large each ECE is, is open.
-        return f"{two_decimals(100 * each.value)} ({_in_points(each.interval(self.level))})"
+        return f"{two_decimals(100 * difference.value)} ({_in_points(difference.interval(self.level))})"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
-        plain: dict[str, Any] = _plain(
+        plain: dict[str, Any] = to_plain(
             {
                 "n_validation": self.n_validation,
                 "n_test": self.n_test,
                 "is_test": self.is_test,
                 "level": self.level,
                 "floor": self.floor,
-                "methods": [each.numbers(self.level) for each in self.methods],
-                "tests": {name: _test_in_files(name, each) for name, each in self.tests.items()},
+                "methods": [row.numbers(self.level) for row in self.methods],
+                "tests": {name: _test_in_files(name, test) for name, test in self.tests.items()},
                 "recommendation": self.recommendation,
                 "left_out": dict(self.left_out),
                 "verdicts": list(self.verdicts),
@@ -310,7 +329,7 @@ class Comparison(Displayed):
     def to_pandas(self) -> Any:
         """A data frame with one row per method."""
         pandas = require("pandas", extra="tables", for_="Comparison.to_pandas")
-        return pandas.DataFrame([each.numbers(self.level) for each in self.methods]).set_index("method")
+        return pandas.DataFrame([row.numbers(self.level) for row in self.methods]).set_index("method")
 
     @property
     def _display(self) -> Display:
@@ -319,7 +338,7 @@ class Comparison(Displayed):
         return Display(title, tuple(self.tables.values()), self.verdicts)
 
     def __repr__(self) -> str:
-        names = tuple(each.method for each in self.methods)
+        names = tuple(row.method for row in self.methods)
         return short_repr(self, methods=names, n_validation=self.n_validation, n_test=self.n_test, is_test=self.is_test)
 
     def to_markdown(self) -> str:
@@ -328,7 +347,7 @@ class Comparison(Displayed):
 
     def to_latex(self) -> str:
         """The tables as LaTeX, with the rules of the package booktabs."""
-        return "\n\n".join(each.latex() for each in self.tables.values())
+        return "\n\n".join(table.latex() for table in self.tables.values())
 
 
 def _question(metric: Metric) -> str:
@@ -378,13 +397,19 @@ def _test_in_files(name: str, test: Any) -> Any:
     return test
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
+    """Turn a value into JSON: dictionaries with texts as keys, lists, texts, and None for numbers that are not finite.
+
+    Halves of surrogate pairs, which the names of files may hold and no file of text can, are escaped.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, str) or not isinstance(value, Sequence | float):
-        return value
-    if isinstance(value, float):
-        return float(value) if isfinite(value) else None
-    return [_plain(each) for each in value]
+        return {str(name): to_plain(entry) for name, entry in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return to_plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [to_plain(entry) for entry in value]
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -7,9 +7,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from nishimori._evaluation.metric_sums import MeasureScores, MetricPlan
 from nishimori._evaluation.metrics.table import default_metrics, suited_metrics
-from nishimori._evaluation.scorecard import Scorecard, card_of, scorecards
+from nishimori._evaluation.scorecard import MeasureScores, MetricPlan, Scorecard, cards_of, scorecards
 from nishimori._fit.temperatures import Temperatures, temperatures_of
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
@@ -62,7 +61,7 @@ class TemperatureCurve(Displayed):
     chosen: Temperatures
 
     def __repr__(self) -> str:
-        ends = tuple(float(each) for each in (self.temperature.min(), self.temperature.max()))
+        ends = tuple(float(end) for end in (self.temperature.min(), self.temperature.max()))
         return short_repr(self, n_temperatures=len(self.temperature), temperatures=ends, ec=self.chosen.ec, ts=self.chosen.ts)
 
     @property
@@ -71,12 +70,14 @@ class TemperatureCurve(Displayed):
         rows = [
             (number_text(T), number_text(loss), percent(confidence), percent(ece))
             for T, loss, confidence, ece in zip(
-                *(each[chosen].tolist() for each in (self.temperature, self.loss, self.confidence, self.ece)), strict=True
+                *(column[chosen].tolist() for column in (self.temperature, self.loss, self.confidence, self.ece)), strict=True
             )
         ]
         left = len(self.temperature) - len(chosen)
-        found = [f"{name} {number_text(T)}" for name, T in (("EC", self.chosen.ec), ("TS", self.chosen.ts)) if T is not None]
-        notes = [f"Chosen temperatures: {', '.join(found)}. Accuracy {percent(self.accuracy)}."]
+        temperatures = [
+            f"{name} {number_text(T)}" for name, T in (("EC", self.chosen.ec), ("TS", self.chosen.ts)) if T is not None
+        ]
+        notes = [f"Chosen temperatures: {', '.join(temperatures)}. Accuracy {percent(self.accuracy)}."]
         notes += [f"{left} of {len(self.temperature)} temperatures are not shown."] if left else []
         return Display("", (Tabular(("T", "NLL", "confidence", "ECE"), rows),), tuple(notes))
 
@@ -152,9 +153,10 @@ def cards_around(data: Rows, chosen: Sequence[float], *, n_bins: int, counts: bo
     temperatures.
     """
     temperatures = _grid_around(chosen, (data.n_rows or 0) * data.n_classes)
-    maps, plan = tuple(Temperature(each) for each in temperatures), MetricPlan(suited_metrics(default_metrics(), data))
+    maps = tuple(map(Temperature, temperatures))
+    plan = MetricPlan(suited_metrics(default_metrics(), data))
     sums = data.gather(MeasureScores(maps, (uniform_edges(n_bins),) * len(maps), plan, counts)).items
-    return [card_of(each, temperature, plan) for each, temperature in zip(sums, temperatures, strict=True)]
+    return cards_of(sums, maps, plan)
 
 
 def _grid_around(chosen: Sequence[float], n_logits: int) -> list[float]:

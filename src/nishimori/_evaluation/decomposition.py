@@ -180,8 +180,8 @@ def _top_nll(predictions: Predictions) -> Array:
     """Minus the logarithm of the confidence of right answers, and of one minus the confidence of wrong ones."""
     xp, rest = predictions.batch.xp, predictions.rest
     # Kernels raise smaller weights to the edge of float64's range. The weight of the true class then stands for all wrong ones.
-    known = rest > _LEAST_WEIGHT
-    logs = xp.where(known, xp.log(xp.where(known, rest, xp.ones_like(rest))), predictions.beta * predictions.label_drops)
+    is_exact = rest > _LEAST_WEIGHT
+    logs = xp.where(is_exact, xp.log(xp.where(is_exact, rest, xp.ones_like(rest))), predictions.beta * predictions.label_drops)
     return xp.log1p(rest) - xp.where(predictions.right, xp.zeros_like(logs), logs)
 
 
@@ -224,8 +224,10 @@ def _held_out_score(score: Score, outcomes: Outcomes, cv: int) -> float:
             one = weights[~inside].mean()
             values = (values * steps.weights + one / 2) / (steps.weights + one)
         probabilities = np.repeat(values, steps.sizes)
-        here = Levels(claimed[inside], weights[inside], weights[inside] * true[inside])
-        total += here.weight.sum() * _mean_score(score, here, np.interp(here.claimed, others.claimed, probabilities))
+        held_out = Levels(claimed[inside], weights[inside], weights[inside] * true[inside])
+        total += held_out.weight.sum() * _mean_score(
+            score, held_out, np.interp(held_out.claimed, others.claimed, probabilities)
+        )
     return float(total / weights.sum())
 
 
@@ -252,7 +254,7 @@ class _ScoreAt:
     temperatures: tuple[float, ...]
 
     def __call__(self, batch: Batch) -> Sums:
-        return Sums(tuple(self._mean(Predictions(batch, 1 / each)) for each in self.temperatures))
+        return Sums(tuple(self._mean(Predictions(batch, 1 / temperature)) for temperature in self.temperatures))
 
     def _mean(self, predictions: Predictions) -> Mean:
         return Mean(
@@ -274,7 +276,7 @@ def _of_all_classes(score: Score, data: Rows, temperature: float) -> Decompositi
     at_each, frequencies, zeros = data.gather(together(_ScoreAt(score, tuple(tried)), _Frequencies(), CountZeros())).items
     if score == "nll":
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
-    values = np.array([each.value for each in at_each.items])
+    values = np.array([mean.value for mean in at_each.items])
     best, refinement = _least(score, data, tried[1:], values[1:])
     if not refinement < values[0]:  # the search ends close to the best temperature, not exactly there
         best, refinement = temperature, values[0]
@@ -296,7 +298,7 @@ def _least(score: Score, data: Rows, tried: HostArray, values: HostArray) -> tup
         low, high = max(best - 1, 0), min(best + 1, len(tried) - 1)
         between = np.geomspace(tried[low], tried[high], _POINTS + 2)
         inner = data.gather(_ScoreAt(score, tuple(between[1:-1]))).items
-        values = np.concatenate([[values[low]], [each.value for each in inner], [values[high]]])
+        values = np.concatenate([[values[low]], [mean.value for mean in inner], [values[high]]])
         tried = between
     best = int(np.argmin(values))
     if 0 < best < len(tried) - 1:

@@ -30,34 +30,27 @@ from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, SameRowsWarning
 
-
-class _Row(NamedTuple):
-    """How a metric is called and shown."""
-
-    title: str
-    in_percent: bool
-
-
 # In the order in which they are shown. Few of them, because each one more makes it harder for all to be significant.
-_ROWS = {
-    "temperature": _Row("T", in_percent=False),
-    "accuracy": _Row("accuracy", in_percent=True),
-    "gap": _Row("gap", in_percent=True),
-    "ece": _Row("bias-corrected ECE", in_percent=True),
-    "nll": _Row("NLL", in_percent=False),
-    "positive_gap": _Row("positive gap", in_percent=True),
-    "positive_ece": _Row("bias-corrected positive ECE", in_percent=True),
-    "gap_after": _Row("gap after calibration", in_percent=True),
-    "ece_after": _Row("bias-corrected ECE after calibration", in_percent=True),
-    "nll_after": _Row("NLL after calibration", in_percent=False),
-    "positive_gap_after": _Row("positive gap after calibration", in_percent=True),
-    "positive_ece_after": _Row("bias-corrected positive ECE after calibration", in_percent=True),
+_TITLES = {
+    "temperature": "T",
+    "accuracy": "accuracy",
+    "gap": "gap",
+    "ece": "bias-corrected ECE",
+    "nll": "NLL",
+    "positive_gap": "positive gap",
+    "positive_ece": "bias-corrected positive ECE",
 }
+# Neither T nor the accuracy is another one after calibration.
+_AFTER = [name for name in _TITLES if name not in ("temperature", "accuracy")]
+_TITLES |= {f"{name}_after": f"{_TITLES[name]} after calibration" for name in _AFTER}
+
+# What is no share, and not shown in percent.
+_NO_SHARES = ("temperature", "nll", "nll_after")
 
 # Means over samples.
-_MEANS = ("accuracy", "gap", "nll", "positive_gap", "gap_after", "nll_after", "positive_gap_after")
+_MEANS = ("accuracy", "gap", "nll", "positive_gap")
 
-_SAME_ROWS = (
+_SAME_TITLES = (
     "`old` and `new` are about the same rows, but their samples must be independent: p-values mean nothing here. To compare "
     "methods on the same samples use compare."
 )
@@ -118,7 +111,7 @@ class MetricChange:
     @property
     def title(self) -> str:
         """What tables call the metric."""
-        return _ROWS[self.name].title
+        return _TITLES[self.name]
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,25 +137,25 @@ class MetricChanges(Displayed):
     caveat: str = ""
 
     def __getitem__(self, name: str) -> MetricChange:
-        for each in self.changes:
-            if each.name == name:
-                return each
-        raise InputError("name", f"be one of {', '.join(repr(each.name) for each in self.changes)}", got=repr(name))
+        for change in self.changes:
+            if change.name == name:
+                return change
+        raise InputError("name", f"be one of {', '.join(repr(change.name) for change in self.changes)}", got=repr(name))
 
     @property
     def different(self) -> tuple[str, ...]:
         """The names of the metrics that differ significantly."""
-        return tuple(each.name for each in self.changes if each.is_different)
+        return tuple(change.name for change in self.changes if change.is_different)
 
     @property
     def table(self) -> Tabular:
         """All metrics as they are shown; shares in percent, and their differences in percentage points."""
-        return Tabular(("", "old", "new", "new − old", "p", ""), [_cells(each) for each in self.changes])
+        return Tabular(("", "old", "new", "new − old", "p", ""), [_cells(change) for change in self.changes])
 
     @property
     def summary(self) -> str:
         """How many metrics differ significantly, as a sentence."""
-        tested = [each for each in self.changes if each.p_value is not None]
+        tested = [change for change in self.changes if change.p_value is not None]
         alpha = f"{100 * (1 - self.level):.3g} %"
         if not tested:
             return "No metric has a standard error on both sides, so that no difference can be judged."
@@ -170,7 +163,7 @@ class MetricChanges(Displayed):
             if len(tested) == 1:
                 return f"{tested[0].title} does not differ significantly (level {alpha})."
             return f"None of {len(tested)} metrics differs significantly (level {alpha}, Holm's correction)."
-        names = ", ".join(each.title for each in self.changes if each.is_different)
+        names = ", ".join(change.title for change in self.changes if change.is_different)
         differ = "differs" if len(self.different) == 1 else "differ"
         number = f"{len(self.different)} of {len(tested)} metrics {differ} significantly"
         return f"{number} (level {alpha}, Holm's correction): {names}."
@@ -178,7 +171,7 @@ class MetricChanges(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
         return {
-            "changes": [asdict(each) for each in self.changes],
+            "changes": [asdict(change) for change in self.changes],
             "different": list(self.different),
             "level": self.level,
             "n_old": self.n_old,
@@ -234,7 +227,7 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
     None of 4 metrics differs significantly (level 5 %, Holm's correction).
     """
     between("level", level, 0, 1)
-    first, second = (measured_in(each, name) for each, name in ((old, "old"), (new, "new")))
+    first, second = (measured_in(source, name) for source, name in ((old, "old"), (new, "new")))
     if first.measured_files and first.measured_files == second.measured_files:
         raise InputError(
             "`old` and `new`",
@@ -242,14 +235,16 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
             got="two reports about the same file",
             remedy="To compare methods on the same samples use compare.",
         )
-    caveat = _SAME_ROWS if first.data_digest is not None and first.data_digest == second.data_digest else ""
+    caveat = _SAME_TITLES if first.data_digest is not None and first.data_digest == second.data_digest else ""
     if caveat:
         notice(caveat, SameRowsWarning)
     pairs = {
-        name: (first.values[name], second.values[name]) for name in _ROWS if name in first.values and name in second.values
+        name: (first.values[name], second.values[name]) for name in _TITLES if name in first.values and name in second.values
     }
     # Methods have different temperatures for the same data.
-    both = [each for each in (*_METHODS, *first.temperatures) if each in first.temperatures and each in second.temperatures]
+    both = [
+        method for method in (*_METHODS, *first.temperatures) if method in first.temperatures and method in second.temperatures
+    ]
     method = both[0] if both else None
     # Two reports may share their validation data, and then have the same T.
     if method is not None and not (first.fitted_files and first.fitted_files == second.fitted_files):
@@ -257,21 +252,24 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
     if not pairs:
         raise InputError("`old` and `new`", "have a metric in common", remedy=_without_common(first, second))
     sizes = (first.n_samples, second.n_samples)
-    known = {name: _difference(*pair, sizes if name in _MEANS else (None, None)) for name, pair in pairs.items()}
-    tested = [name for name, each in known.items() if each.p_value is not None]
-    adjusted = dict(zip(tested, holm([known[name].p_value or 0.0 for name in tested]).tolist(), strict=True))
+    differences = {}
+    for name, pair in pairs.items():
+        is_mean = name.removesuffix("_after") in _MEANS
+        differences[name] = _difference(*pair, sizes if is_mean else (None, None))
+    tested = [name for name, difference in differences.items() if difference.p_value is not None]
+    adjusted = dict(zip(tested, holm([differences[name].p_value or 0.0 for name in tested]).tolist(), strict=True))
     changes = []
     for name, (before, after) in pairs.items():
-        found, p = known[name], adjusted.get(name)
+        difference, p = differences[name], adjusted.get(name)
         different = p is not None and p < 1 - level
         sides = (before.value, before.se, after.value, after.se)
-        changes.append(MetricChange(name, *sides, found.value, found.se, p, different))
+        changes.append(MetricChange(name, *sides, difference.value, difference.se, p, different))
     return MetricChanges(tuple(changes), float(level), first.n_samples, second.n_samples, caveat)
 
 
 def _without_common(first: "Measured", second: "Measured") -> str:
     """What to do where two sides have no metric in common."""
-    names = [", ".join(each.temperatures) for each in (first, second)]
+    names = [", ".join(side.temperatures) for side in (first, second)]
     if not all(names):
         return "Pass two files of the same kind."
     return f"T is that of {names[0]} in one and of {names[1]} in the other: use the same method for both."
@@ -286,13 +284,13 @@ def _difference(old: _Value, new: _Value, sizes: tuple[int | None, int | None]) 
     errors = (old.above, new.below) if value > 0 else (old.below, new.above)
     if errors[0] is None or errors[1] is None:
         return Difference(value, None, None)
-    found = Difference.normal(value, hypot(errors[0], errors[1]))
+    difference = Difference.normal(value, hypot(errors[0], errors[1]))
     n, m = sizes
-    if found.se is None or not n or not m:
-        return found
+    if difference.se is None or not n or not m:
+        return difference
     variance = (n * (n * errors[0] ** 2) + m * (m * errors[1] ** 2)) / (n + m) + n * m * (value / (n + m)) ** 2
-    error = max(found.se, sqrt(variance * (1 / n + 1 / m)))
-    return replace(found, p_value=Difference.normal(value, error).p_value)
+    error = max(difference.se, sqrt(variance * (1 / n + 1 / m)))
+    return replace(difference, p_value=Difference.normal(value, error).p_value)
 
 
 class Measured(NamedTuple):
@@ -347,15 +345,15 @@ def _of_report(content: Mapping[str, Any]) -> Measured | None:
     """Of the model as it is, and after the recommended method."""
     if not {"methods", "slider", "verdict", "data"} <= set(content):
         return None
-    rows = {each["method"]: each for each in content["methods"]}
-    told, about = content["verdict"], content["data"]
+    rows = {row["method"]: row for row in content["methods"]}
+    verdict, about = content["verdict"], content["data"]
     level = content["level"]
-    values = _of_numbers({**rows["none"], "gap": told.get("gap"), "gap_se": told.get("gap_se")}, "", level)
+    values = _of_numbers({**rows["none"], "gap": verdict.get("gap"), "gap_se": verdict.get("gap_se")}, "", level)
     values |= _of_numbers(rows.get(content["recommended"], {}), "_after", level)
-    fitted = {each["method"]: (each["temperature"], each["temperature_se"]) for each in content["temperatures"]}
+    fitted = {row["method"]: (row["temperature"], row["temperature_se"]) for row in content["temperatures"]}
     files = content.get("provenance", {}).get("files", [])
     roles = (about["measured_on"], "validation")
-    hashes = [frozenset(each["sha256"] for each in files if each["role"] == role) for role in roles]
+    hashes = [frozenset(file["sha256"] for file in files if file["role"] == role) for role in roles]
     return Measured(values, values_with_errors(fitted), about["n_measured"], hashes[0], hashes[1], about.get("data_digest"))
 
 
@@ -372,12 +370,12 @@ def _of_evaluation(content: Mapping[str, Any]) -> Measured | None:
 
 def _of_calibration(content: Mapping[str, Any]) -> Measured | None:
     """Of a file that ``fit`` writes, or of what ``fit --json`` prints: the temperature only."""
-    map_, told = content.get("map"), content.get("provenance", content)
-    if not (isinstance(map_, Mapping) and isinstance(told, Mapping) and isinstance(told.get("method"), str)):
+    map_, provenance = content.get("map"), content.get("provenance", content)
+    if not (isinstance(map_, Mapping) and isinstance(provenance, Mapping) and isinstance(provenance.get("method"), str)):
         return None
     T = map_.get("parameters", {}).get("temperature") if map_.get("kind") == "temperature" else None
-    known = values_with_errors({told["method"]: (T, told.get("temperature_se"))})
-    return Measured({}, known, told.get("n_samples"), data_digest=told.get("data_digest"))
+    temperatures = values_with_errors({provenance["method"]: (T, provenance.get("temperature_se"))})
+    return Measured({}, temperatures, provenance.get("n_samples"), data_digest=provenance.get("data_digest"))
 
 
 def _of_card(content: Mapping[str, Any]) -> Measured | None:
@@ -387,22 +385,22 @@ def _of_card(content: Mapping[str, Any]) -> Measured | None:
 
 def _of_numbers(numbers: Mapping[str, Any], end: str, level: float = _LEVEL) -> dict[str, _Value]:
     """The metrics of a flat mapping of values and standard errors, such as nll and nll_se; ``level`` is that of intervals."""
-    found = {name: (numbers.get(name), numbers.get(f"{name}_se")) for name in ("accuracy", "gap", "nll", "positive_gap")}
-    if found["accuracy"][0] is None and numbers.get("error") is not None:
-        found["accuracy"] = (1 - numbers["error"], numbers.get("error_se"))
+    pairs = {name: (numbers.get(name), numbers.get(f"{name}_se")) for name in _MEANS}
+    if pairs["accuracy"][0] is None and numbers.get("error") is not None:
+        pairs["accuracy"] = (1 - numbers["error"], numbers.get("error_se"))
     if end:
-        del found["accuracy"]  # which one temperature does not change
-    values = values_with_errors(found)
+        del pairs["accuracy"]  # which one temperature does not change
+    values = values_with_errors(pairs)
     z = normal_quantile(level)
     eces = {name: (numbers.get(f"{name}_corrected"), numbers.get(f"{name}_se")) for name in _ECES}
     low: Any
     high: Any
-    for name, each in values_with_errors(eces).items():
+    for name, ece in values_with_errors(eces).items():
         low, high = numbers.get(f"{name}_low"), numbers.get(f"{name}_high")
-        below = max(each.value - low, 0.0) / z if _is_number(low) else None
-        above = max(high - each.value, 0.0) / z if _is_number(high) else None
-        values[name] = each._replace(below=below, above=above)
-    return {f"{name}{end}": values[name] for name in _ROWS if name in values}
+        below = max(ece.value - low, 0.0) / z if _is_number(low) else None
+        above = max(high - ece.value, 0.0) / z if _is_number(high) else None
+        values[name] = ece._replace(below=below, above=above)
+    return {f"{name}{end}": values[name] for name in _TITLES if name in values}
 
 
 def values_with_errors(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, _Value]:
@@ -415,15 +413,15 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(float(value))
 
 
-def _cells(each: MetricChange) -> tuple[str, ...]:
-    scale = 100 if _ROWS[each.name].in_percent else 1
+def _cells(change: MetricChange) -> tuple[str, ...]:
+    scale = 1 if change.name in _NO_SHARES else 100
     unit = " %" if scale == 100 else ""
-    sides = ((each.old, each.old_se), (each.new, each.new_se))
+    sides = ((change.old, change.old_se), (change.new, change.new_se))
     old, new = (f"{_scaled(value, error, scale)}{unit}" for value, error in sides)
-    change = change_with_error(scale * each.difference, None if each.se is None else scale * each.se)
-    verdict = "no standard error" if each.p_value is None else "different" if each.is_different else "not significant"
-    p = "" if each.p_value is None else p_value_text(each.p_value)
-    return (each.title, old, new, change, p, verdict)
+    difference = change_with_error(scale * change.difference, None if change.se is None else scale * change.se)
+    verdict = "no standard error" if change.p_value is None else "different" if change.is_different else "not significant"
+    p = "" if change.p_value is None else p_value_text(change.p_value)
+    return (change.title, old, new, difference, p, verdict)
 
 
 def _scaled(value: float, error: float | None, scale: float) -> str:

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
-from nishimori._evaluation.metric_sums import MetricPlan, ScoreSums
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import checked_metrics, default_metrics
-from nishimori._evaluation.scorecard import Scorecard, card_of, edges_for
+from nishimori._evaluation.scorecard import MetricPlan, Scorecard, ScoreSums, cards_of, edges_for
 from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes
 from nishimori._rows.question import question
@@ -29,7 +28,6 @@ from nishimori._sums.reliability import Strategy, check_bins
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
-from nishimori.maps.floored import temperature_after_floor
 from nishimori.maps.map import Map
 
 MOST_BINS = 1000
@@ -42,8 +40,8 @@ def compare_maps(data: Rows, maps: Sequence[Map], **how: Any) -> tuple[list[Scor
     ``how`` is as for `differences_of`.
     """
     pairs = [(0, other) for other in range(1, len(maps))]
-    cards, found = differences_of(data, maps, pairs, **how)
-    return cards, [found.between(*pair) for pair in pairs]
+    cards, differences = differences_of(data, maps, pairs, **how)
+    return cards, [differences.between(*pair) for pair in pairs]
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,13 @@ class MeasuredMaps:
     """What was measured after each of several maps, as far as the data tell.
 
     ``differences`` are those of any two maps, None where it is not known how two of them vary together; ``gaps`` are those of
-    predicted classes and of groups after each map. ``untold`` says what the data do not tell; empty if there is nothing.
+    predicted classes and of groups after each map. ``caveat`` says what the data do not tell; empty if there is nothing.
     """
 
     cards: Sequence[Scorecard]
     differences: "Differences | None" = None
     gaps: Mapping[By, Sequence[GroupGaps]] = field(default_factory=dict)
-    untold: str = ""
+    caveat: str = ""
 
 
 @question("has no rows to compare methods on")
@@ -66,13 +64,19 @@ def measure_maps(data: Rows, /, maps: Sequence[Map], classes: Classes, level: fl
     names: dict[By, list[Any]] = {"prediction": names_of_groups(data, "prediction", classes)}
     if data.groups is not None:
         names["groups"] = names_of_groups(data, "groups", None)
-    tallies = [tally_of(data, by, each, counts=how["counts"]) for by, each in names.items()]
-    cards, found = differences_of(data, maps, list(permutations(range(len(maps)), 2)), tallies=tallies, **how)
+    tallies = [tally_of(data, by, own, counts=how["counts"]) for by, own in names.items()]
+    cards, differences = differences_of(data, maps, list(permutations(range(len(maps)), 2)), tallies=tallies, **how)
     gaps = {
         by: [gaps_in(by, own, sums, level) for sums in after]
-        for (by, own), after in zip(names.items(), found.groups, strict=True)
+        for (by, own), after in zip(names.items(), differences.groups, strict=True)
     }
-    return MeasuredMaps(cards, found, gaps)
+    return MeasuredMaps(cards, differences, gaps)
+
+
+@question("has no report")
+def absent_parts(data: Rows) -> list[dict[str, str]]:  # noqa: ARG001 - rows have all parts
+    """List what a report does not have of these data, as ``what``, and ``why``."""
+    return []
 
 
 @question("does not tell how two calibrations vary together")
@@ -98,13 +102,13 @@ def differences_of(
         raise InputError("n_bins", f"be at most {MOST_BINS} for differences", got=n_bins)
     plan = MetricPlan(checked_metrics(default_metrics() if metrics is None else metrics, data))
     edges = edges_for(data, tuple(maps), n_bins, strategy)
-    found = data.gather(_Compare(tuple(maps), edges, tuple(pairs), plan, counts, tuple(tallies), zero))
-    sums, together, changed, groups = (each.items for each in found.items)
+    gathered = data.gather(_Compare(tuple(maps), edges, tuple(pairs), plan, counts, tuple(tallies), zero))
+    sums, together, changed, groups = (part.items for part in gathered.items)
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     plan = plan.suited(data.n_classes)
-    cards = [card_of(each, temperature_after_floor(map_), plan) for map_, each in zip(maps, sums, strict=True)]
+    cards = cards_of(sums, maps, plan)
     shares = [weight / own.weight for weight, own in zip(changed, sums, strict=True)]
-    return cards, Differences(plan, sums, dict(zip(pairs, together, strict=True)), shares, [each.items for each in groups])
+    return cards, Differences(plan, sums, dict(zip(pairs, together, strict=True)), shares, [group.items for group in groups])
 
 
 @dataclass(frozen=True)
@@ -120,25 +124,25 @@ class Differences:
     pairs: Mapping[tuple[int, int], "_PairSums"]
     changed: Sequence[float]
     groups: Sequence[Sequence[GroupTally]]
-    _known: dict[tuple[int, int, str], Difference] = field(default_factory=dict, repr=False)
+    _computed: dict[tuple[int, int, str], Difference] = field(default_factory=dict, repr=False)
 
     def between(self, first: int, second: int) -> dict[str, Difference]:
         """What the second map differs by from the first, by the name of the metric."""
-        return {each.label: self.in_metric(first, second, each.label) for each in self.plan.metrics}
+        return {metric.label: self.in_metric(first, second, metric.label) for metric in self.plan.metrics}
 
     def in_metric(self, first: int, second: int, metric: str) -> Difference:
         """What the second map differs by from the first in one metric."""
-        if (first, second, metric) not in self._known:
-            chosen = next(each for each in self.plan.metrics if each.label == metric)
+        if (first, second, metric) not in self._computed:
+            chosen = next(own for own in self.plan.metrics if own.label == metric)
             mine, theirs = self._by_metric[first][chosen], self._by_metric[second][chosen]
             pair, alone = self._by_pair(first, second)[chosen], self.sums[first].n_rows == 1
-            self._known[first, second, metric] = chosen.form.difference(chosen, mine, theirs, pair, alone=alone)
-        return self._known[first, second, metric]
+            self._computed[first, second, metric] = chosen.form.difference(chosen, mine, theirs, pair, alone=alone)
+        return self._computed[first, second, metric]
 
     @cached_property
     def _by_metric(self) -> list[dict[Metric, Any]]:
         """What each metric is made of after each map."""
-        return [each.by_metric(self.plan) for each in self.sums]
+        return [own.by_metric(self.plan) for own in self.sums]
 
     def _by_pair(self, first: int, second: int) -> dict[Metric, Any]:
         """What tells of each metric how both maps vary together."""
@@ -146,7 +150,9 @@ class Differences:
         with np.errstate(invalid="ignore"):  # two infinite losses
             errors = np.sqrt(pair.spread.around(after.means - before.means)) / before.weight
         columns, own = dict(zip(self.plan.columns, errors.tolist(), strict=True)), iter(pair.own.items)
-        return {each: columns[each.form.key(each)] if each.form.is_mean else next(own).sums for each in self.plan.metrics}
+        return {
+            metric: columns[metric.form.key(metric)] if metric.form.is_mean else next(own).sums for metric in self.plan.metrics
+        }
 
 
 @dataclass(frozen=True)
@@ -157,13 +163,13 @@ class _PairSums:
     own: Sums
 
     @classmethod
-    def of(
+    def from_predictions(
         cls, first: Predictions, second: Predictions, rows: tuple[Sequence[Array], Sequence[Array]], plan: MetricPlan
     ) -> "_PairSums":
         """The sums of two maps together over the rows of a batch."""
         with np.errstate(invalid="ignore"):  # two infinite losses
             differences = [b - a for a, b in zip(*rows, strict=True)]
-        kept = tuple(_Optional(each.pair(first, second)) for each in plan.metrics if not each.form.is_mean)
+        kept = tuple(_Optional(metric.pair(first, second)) for metric in plan.metrics if not metric.form.is_mean)
         return cls(spread(first.batch, differences, counts=first.counts), Sums(kept))
 
     def __add__(self, other: "_PairSums") -> "_PairSums":
@@ -195,12 +201,16 @@ class _Compare:
     def __call__(self, batch: Batch) -> Sums:
         zeros = at_zeros(batch) if self.zero is None else 0
         plan = self.plan.suited(batch.n_classes)
-        found = list(predictions_after(self.maps, self.edges, batch, counts=self.counts, zero=self.zero))
-        rows = [plan.rows(each) for each in found]
-        sums = Sums(tuple(ScoreSums.of(each, own, plan, zeros) for each, own in zip(found, rows, strict=True)))
-        pairs = Sums(tuple(_PairSums.of(found[a], found[b], (rows[a], rows[b]), plan) for a, b in self.pairs))
-        changed = Sums(tuple(_changed_weight(map_, each, batch) for map_, each in zip(self.maps, found, strict=True)))
-        groups = (Sums(tuple(tally.sums_of(each) for each in found)) for tally in self.tallies)
+        predictions = list(predictions_after(self.maps, self.edges, batch, counts=self.counts, zero=self.zero))
+        rows = [plan.rows(after) for after in predictions]
+        sums = Sums(
+            tuple(ScoreSums.from_predictions(after, own, plan, zeros) for after, own in zip(predictions, rows, strict=True))
+        )
+        pairs = Sums(
+            tuple(_PairSums.from_predictions(predictions[a], predictions[b], (rows[a], rows[b]), plan) for a, b in self.pairs)
+        )
+        changed = Sums(tuple(_changed_weight(map_, after, batch) for map_, after in zip(self.maps, predictions, strict=True)))
+        groups = (Sums(tuple(tally.sums_of(after) for after in predictions)) for tally in self.tallies)
         return Sums((sums, pairs, changed, Sums(tuple(groups))))
 
 

@@ -25,7 +25,7 @@ from nishimori._evaluation.checks import (
 )
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.limits import shared
-from nishimori._evaluation.metrics.nll import Nll
+from nishimori._evaluation.metrics.losses import Nll
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.batch import Batch
@@ -108,20 +108,20 @@ class Gate(Displayed):
     @property
     def failed(self) -> tuple[Check, ...]:
         allowed = ("pass", "inconclusive") if self.allow_inconclusive else ("pass",)
-        return tuple(each for each in self.checks if each.verdict not in allowed)
+        return tuple(check for check in self.checks if check.verdict not in allowed)
 
     @property
     def passed(self) -> bool:
         return not self.failed
 
     def __getitem__(self, name: str) -> Check:
-        for each in self.checks:
-            if each.name == name:
-                return each
-        raise InputError("The check", f"be one of {', '.join(repr(each.name) for each in self.checks)}", got=repr(name))
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise InputError("The check", f"be one of {', '.join(repr(check.name) for check in self.checks)}", got=repr(name))
 
     def __repr__(self) -> str:
-        names = tuple(each.name for each in self.checks)
+        names = tuple(check.name for check in self.checks)
         return short_repr(self, verdict=self.verdict, passed=self.passed, checks=names, n_samples=self.n_samples)
 
     @property
@@ -129,15 +129,15 @@ class Gate(Displayed):
         allowed = "; inconclusive is allowed" if self.allow_inconclusive else ""
         title = f"{self.verdict.capitalize()} ({plural(self.n_samples, 'sample')}{allowed})"
         headers = ("check", "verdict", "estimate", f"{100 * self.level:g} % bounds")
-        remarks = tuple(dict.fromkeys(filter(None, (each.remark for each in self.checks))))
-        if any(each.fail_level > each.level for each in self.checks):
+        remarks = tuple(dict.fromkeys(filter(None, (check.remark for check in self.checks))))
+        if any(check.fail_level > check.level for check in self.checks):
             remarks += ("Bounds that show a failure have a higher level, because several checks could fail by chance.",)
-        return Display(title, (Tabular(headers, [each.cells for each in self.checks]),), remarks)
+        return Display(title, (Tabular(headers, [check.cells for check in self.checks]),), remarks)
 
     @property
     def table(self) -> Tabular:
         """The checks as a table with a sentence each."""
-        return Tabular(TABLE_HEADERS, [(each.title, each.verdict, each.message) for each in self.checks])
+        return Tabular(TABLE_HEADERS, [(check.title, check.verdict, check.message) for check in self.checks])
 
     def to_markdown(self) -> str:
         """The checks as a Markdown table, such as for the summary of a job."""
@@ -167,7 +167,7 @@ class Gate(Displayed):
 
     @property
     def _outcomes(self) -> list[CheckOutcome]:
-        return [CheckOutcome(each.title, self._state(each), each.verdict, each.message) for each in self.checks]
+        return [CheckOutcome(check.title, self._state(check), check.verdict, check.message) for check in self.checks]
 
     def _state(self, check: Check) -> State:
         is_allowed = self.allow_inconclusive and check.verdict == "inconclusive"
@@ -279,13 +279,13 @@ class Wanted:
                 "level", "be at most 1 - 1e-9", got=f"{self.level!r}, at which no data prove anything", remedy="Pass 0.99, say."
             )
         positive("nll_cap", self.nll_cap)
-        for each in self.limits:
-            if isinstance(each.metric, Nll) and each.value >= self.nll_cap:
-                remedy = f"Raise the cap: {setting('nll_cap', 2 * each.value)}, say."
+        for limit in self.limits:
+            if isinstance(limit.metric, Nll) and limit.value >= self.nll_cap:
+                remedy = f"Raise the cap: {setting('nll_cap', 2 * limit.value)}, say."
                 raise InputError(
                     "The bound on nll",
                     f"be below the cap of the losses, {self.nll_cap:g}",
-                    got=f"{each.value:g}",
+                    got=f"{limit.value:g}",
                     remedy=remedy,
                 )
 
@@ -299,10 +299,10 @@ def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used:
     """The checks of data after a map or a fitted calibrator."""
     data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
     classes = options.get("classes")
-    known = getattr(used, "classes", None) if classes is None else classes
-    has_group_gap = any(each.metric is None for each in wanted.limits)  # only then, because the groups may take a pass
+    labels_of_classes = getattr(used, "classes", None) if classes is None else classes
+    has_group_gap = any(limit.metric is None for limit in wanted.limits)  # only then, because the groups may take a pass
     by_default: By = "groups" if has_group_gap and data.groups is not None else "prediction"
-    return judge(data, map_, wanted, by or by_default, known, counts=(data.counts or bool(options.get("counts"))))
+    return judge(data, map_, wanted, by or by_default, labels_of_classes, counts=(data.counts or bool(options.get("counts"))))
 
 
 def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
@@ -310,17 +310,17 @@ def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None
     level, counts = wanted.level, counts or data.counts
     if by not in get_args(By):
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
-    metrics = asked_metrics([each.metric for each in wanted.limits if each.metric is not None], "bounds")
-    for bounded in filter(None, (each.metric for each in wanted.limits)):  # which a scorecard may leave out for these data
+    metrics = asked_metrics([limit.metric for limit in wanted.limits if limit.metric is not None], "bounds")
+    for bounded in filter(None, (limit.metric for limit in wanted.limits)):  # which a scorecard may leave out for these data
         bounded.check(data)
-    if any(isinstance(each.metric, Nll) for each in wanted.limits):
+    if any(isinstance(limit.metric, Nll) for limit in wanted.limits):
         metrics = metrics.with_others(LossOfSamples())
     (card,) = scorecards(data, [map_], n_bins=wanted.n_bins, strategy=wanted.strategy, counts=counts, metrics=metrics)
     if reason := _why_not_judged(data, map_, card, wanted, counts=counts):
-        checks = [unjudged_check(each, card, level, reason) for each in wanted.limits]
+        checks = [unjudged_check(limit, card, level, reason) for limit in wanted.limits]
         return Gate(tuple(checks), card.n_samples, level, wanted.allow_inconclusive, wanted.min_samples)
     gaps = None
-    if any(each.metric is None for each in wanted.limits):
+    if any(limit.metric is None for limit in wanted.limits):
         (gaps,) = gaps_after(data, [map_], by, names_of_groups(data, by, classes), level, counts=counts)
 
     def check(limit: MetricBound, fail_level: float) -> Check:
@@ -340,16 +340,16 @@ def _all_checks(limits: Sequence[MetricBound], check: Callable[[MetricBound, flo
     The limits of k checks have the level 1 - (1 - level)/k, and those of the others a lower one once some have failed. S. Holm,
     Scand. J. Stat. 6 (1979) 65.
     """
-    found: dict[MetricBound, Check] = {}
+    decided: dict[MetricBound, Check] = {}
     left = list(limits)
     while left:
-        made = {each: check(each, shared(level, len(left))) for each in left}
-        found |= made
-        still = [each for each in left if made[each].verdict != "fail"]
+        checks = {limit: check(limit, shared(level, len(left))) for limit in left}
+        decided |= checks
+        still = [limit for limit in left if checks[limit].verdict != "fail"]
         if len(still) == len(left):
             break
         left = still
-    return tuple(found[each] for each in limits)
+    return tuple(decided[limit] for limit in limits)
 
 
 def _why_not_judged(data: Rows, map_: Map, card: Scorecard, wanted: Wanted, *, counts: bool) -> str:
@@ -361,10 +361,10 @@ def _why_not_judged(data: Rows, map_: Map, card: Scorecard, wanted: Wanted, *, c
     if weighted or counts:
         number = effective
     if number < wanted.min_samples:
-        found = f"there is only one {what}" if number == 1 else f"there are only {number} {what}s"
+        reason = f"there is only one {what}" if number == 1 else f"there are only {number} {what}s"
         if weighted:
-            found = f"the weights leave the information of {number} {what}{'s' * (number != 1)}"
-        return f"{found}, and at least {wanted.min_samples} are needed"
+            reason = f"the weights leave the information of {number} {what}{'s' * (number != 1)}"
+        return f"{reason}, and at least {wanted.min_samples} are needed"
     if is_constant(data, map_, card.confidence, card.confidence_se):
         return "the model gives the same probabilities for every sample"
     return ""
@@ -398,8 +398,8 @@ class _FindRange:
 
     def __call__(self, batch: Batch) -> _OutputRange:
         mapped, beta = apply_map(self.map_, batch)
-        found, _ = class_probabilities(beta * mapped.double)
-        return _OutputRange(found.min(axis=0), found.max(axis=0))
+        probabilities, _ = class_probabilities(beta * mapped.double)
+        return _OutputRange(probabilities.min(axis=0), probabilities.max(axis=0))
 
 
 @question("has no rows to look at")

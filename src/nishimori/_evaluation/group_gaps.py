@@ -103,12 +103,12 @@ class GroupGaps(Displayed):
     @cached_property
     def worst_first(self) -> tuple[GroupGap, ...]:
         """The groups whose gap is significant first, and larger gaps before smaller ones."""
-        return tuple(sorted(self.groups, key=lambda each: (not each.is_off, -abs(each.gap))))
+        return tuple(sorted(self.groups, key=lambda group: (not group.is_off, -abs(group.gap))))
 
     def __getitem__(self, name: Any) -> GroupGap:
-        for each in self.groups:
-            if each.name == name:
-                return each
+        for group in self.groups:
+            if group.name == name:
+                return group
         raise InputError("The group", "be one of those with samples", got=repr(name))
 
     def __iter__(self) -> Iterator[GroupGap]:
@@ -128,12 +128,12 @@ class GroupGaps(Displayed):
             "gap in points",
             "significant",
         )
-        return Tabular(headers, [_row(each) for each in self.worst_first])
+        return Tabular(headers, [_row(group) for group in self.worst_first])
 
     @property
     def off(self) -> tuple[Any, ...]:
         """The names of the groups whose gap is significant, the worst first."""
-        return tuple(each.name for each in self.worst_first if each.is_off)
+        return tuple(group.name for group in self.worst_first if group.is_off)
 
     def __repr__(self) -> str:
         return short_repr(self, by=self.by, n_groups=len(self), mean_abs_gap=self.mean_abs_gap, n_significant=len(self.off))
@@ -152,7 +152,7 @@ class GroupGaps(Displayed):
     def summary(self) -> str:
         """The mean absolute gap and how many gaps are significant, in words."""
         mean, corrected, low, high = (
-            two_decimals(100 * each) for each in (self.mean_abs_gap, self.mean_abs_gap_corrected, *self.interval())
+            two_decimals(100 * number) for number in (self.mean_abs_gap, self.mean_abs_gap_corrected, *self.interval())
         )
         number = f"{len(self.off) or 'None'} of {plural(len(self), 'gap')} {'are' if len(self.off) > 1 else 'is'} significant"
         level = f"{100 * self.level:g} %"
@@ -176,7 +176,7 @@ class GroupGaps(Displayed):
             "mean_abs_gap_corrected": self.mean_abs_gap_corrected,
             "mean_abs_gap_low": low,
             "mean_abs_gap_high": high,
-            "groups": [asdict(each) for each in self.groups],
+            "groups": [asdict(group) for group in self.groups],
         }
 
     def to_json(self) -> str:
@@ -186,12 +186,12 @@ class GroupGaps(Displayed):
     def to_pandas(self) -> Any:
         """A data frame with one row per group."""
         pandas = require("pandas", extra="tables", for_="GroupGaps.to_pandas")
-        return pandas.DataFrame([asdict(each) for each in self.groups]).set_index("name")
+        return pandas.DataFrame([asdict(group) for group in self.groups]).set_index("name")
 
 
-def _row(each: GroupGap) -> tuple[str, ...]:
-    shares = (percent(share, 1) for share in (each.confidence, each.accuracy))
-    return (str(each.name), f"{each.n:,}", *shares, points_with_error(each.gap, each.se), "yes" if each.is_off else "")
+def _row(group: GroupGap) -> tuple[str, ...]:
+    shares = (percent(share, 1) for share in (group.confidence, group.accuracy))
+    return (str(group.name), f"{group.n:,}", *shares, points_with_error(group.gap, group.se), "yes" if group.is_off else "")
 
 
 @takes_rows(words=CALIBRATORS_WORD)
@@ -238,9 +238,9 @@ def group_gaps(
     >>> import nishimori
     >>> network = nishimori.data.load("cifar10/resnet20")
     >>> val, test = network.validation, network.test
-    >>> one, each = (nishimori.calibrator(name).fit(val.logits, val.labels) for name in ("ec", "group"))
-    >>> before = nishimori.group_gaps(test.logits, test.labels, calibrator=one)
-    >>> after = nishimori.group_gaps(test.logits, test.labels, calibrator=each)
+    >>> single, grouped = (nishimori.calibrator(name).fit(val.logits, val.labels) for name in ("ec", "group"))
+    >>> before = nishimori.group_gaps(test.logits, test.labels, calibrator=single)
+    >>> after = nishimori.group_gaps(test.logits, test.labels, calibrator=grouped)
     >>> print(f"{100 * before.mean_abs_gap:.1f} points, now {100 * after.mean_abs_gap:.1f}")
     8.4 points, now 0.8
     """
@@ -276,8 +276,8 @@ def tally_of(data: Rows, by: By, names: Sequence[Any], *, counts: bool) -> Tally
 def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:
     """The label of each class, or the name of each group."""
     if by == "prediction":
-        found: list[Any] = class_labels(classes, data.n_classes).tolist()
-        return found
+        labels: list[Any] = class_labels(classes, data.n_classes).tolist()
+        return labels
     groups = data.groups
     if groups is None:
         raise InputError(
@@ -291,22 +291,22 @@ def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:
 
 def gaps_in(by: By, names: Sequence[Any], sums: GroupTally, level: float) -> GroupGaps:
     """The gaps of the groups that have rows, from their sums."""
-    (known,) = np.nonzero(sums.n_rows)
-    sums = sums.at_groups(known)
+    (places,) = np.nonzero(sums.n_rows)
+    sums = sums.at_groups(places)
     weight, confidence, right, differences = sums.totals
     gaps = differences / weight
     variances = np.maximum(sums.variances(gaps), sums.nulls)
     errors = np.sqrt(variances)
-    p_values = holm([1.0 if error == 0 else two_sided(each / error) for each, error in zip(gaps, errors, strict=True)])
+    p_values = holm([1.0 if error == 0 else two_sided(gap / error) for gap, error in zip(gaps, errors, strict=True)])
     numbers = (confidence / weight, right / weight, gaps, errors, p_values)
-    columns = zip(known.tolist(), sums.n_rows.tolist(), *(each.tolist() for each in numbers), strict=True)
-    found = tuple(
+    columns = zip(places.tolist(), sums.n_rows.tolist(), *(column.tolist() for column in numbers), strict=True)
+    groups = tuple(
         GroupGap(names[place], n, min(c, 1.0), min(a, 1.0), gap, error, p, p < 1 - level)  # which rounding may exceed
         for place, n, c, a, gap, error, p in columns
     )
-    share = 1 / len(known)
+    share = 1 / len(places)
     terms = BinnedGaps(gaps * share, variances * share**2, np.zeros_like(gaps), 0.0, sums.nulls * share**2)
-    return GroupGaps(by, found, level, terms)
+    return GroupGaps(by, groups, level, terms)
 
 
 def holm(p_values: list[float]) -> HostArray:
@@ -314,8 +314,8 @@ def holm(p_values: list[float]) -> HostArray:
 
     S. Holm, Scand. J. Stat. 6 (1979) 65.
     """
-    given = np.array(p_values)
-    order = np.argsort(given)
-    adjusted = np.empty_like(given)
-    adjusted[order] = np.minimum(np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)), 1.0)
+    raw = np.array(p_values)
+    order = np.argsort(raw)
+    adjusted = np.empty_like(raw)
+    adjusted[order] = np.minimum(np.maximum.accumulate(raw[order] * np.arange(len(raw), 0, -1)), 1.0)
     return adjusted

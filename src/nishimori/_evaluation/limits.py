@@ -63,8 +63,8 @@ def limits_of_gaps(measured: HostArray, level_low: float, level_high: float) -> 
 
 def are_few(shares: HostArray, numbers: HostArray) -> HostArray:
     """Whether shares of so many samples are of so few, or of all but so few, that exact limits are needed."""
-    found: HostArray = numbers * np.minimum(shares, 1 - shares) * (1 + 1e-9) < FEW  # which rounding must not decide
-    return found
+    few: HostArray = numbers * np.minimum(shares, 1 - shares) * (1 + 1e-9) < FEW  # which rounding must not decide
+    return few
 
 
 def limits_of_gap(claimed: float, true: float, error: float, squares: float, level: float) -> tuple[float, float]:
@@ -95,8 +95,8 @@ def stretch(shares: HostArray, numbers: HostArray, level: float) -> HostArray:
     rarer, reach = np.minimum(shares, 1 - shares), normal_quantile(one_sided(level))
     normal = reach * np.sqrt(rarer * (1 - rarer) / numbers)
     far = _shares(rarer, numbers, 1 - level)[1] - rarer
-    found: HostArray = np.maximum(np.divide(far, normal, out=np.ones_like(far), where=rarer * numbers > 0.5), 1)
-    return found
+    stretched: HostArray = np.maximum(np.divide(far, normal, out=np.ones_like(far), where=rarer * numbers > 0.5), 1)
+    return stretched
 
 
 def _lowest_sizes(sizes: HostArray, errors: HostArray, probability: float) -> HostArray:
@@ -104,11 +104,11 @@ def _lowest_sizes(sizes: HostArray, errors: HostArray, probability: float) -> Ho
     from scipy.special import ndtr  # noqa: PLC0415 - 50 ms that the shell need not spend before it starts
 
     ratio = np.divide(sizes, errors, out=np.full_like(sizes, inf), where=errors > 0)
-    known = np.where(np.isfinite(ratio), ratio, 0.0)
-    low, high = np.zeros_like(known), known.copy()
+    finite = np.where(np.isfinite(ratio), ratio, 0.0)
+    low, high = np.zeros_like(finite), finite.copy()
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        enough = ndtr(middle - known) + ndtr(-middle - known) >= probability
+        enough = ndtr(middle - finite) + ndtr(-middle - finite) >= probability
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return np.where(np.isfinite(ratio), low * errors, sizes)
 

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
 from nishimori._evaluation.metrics.metric import Difference
-from nishimori._evaluation.metrics.positive import is_off
+from nishimori._evaluation.scorecard import is_second_off
 from nishimori._support.formatting import format_p_value, signed, value_with_error
 from nishimori._support.intervals import normal_quantile
 
@@ -147,30 +147,25 @@ def recommend(
     ``in_sample`` if methods were measured on the data that they were fitted to.
     """
     # Many parameters lower the NLL of the data that they are fitted to, as if beyond chance; one lowers it by about 1/(2n).
-    known = [each for each in rows if not in_sample or each.temperature is not None]
-    found = _Choice({each.method: each for each in known}, difference, level, is_complete=len(known) == len(rows))
-    as_is = next((each.method for each in rows if is_as_is(each)), None)
-    others = [each for each in known if not is_as_is(each)]
-    candidates = [each for each in others if as_is is None or not _nll(each) > _nll(found.rows[as_is])]
-    simple = _simplest([each for each in candidates if each.temperature is not None])
-    reference = next(iter(found.rows), rows[0].method) if as_is is None else as_is
-    simplest = None if simple is None else found.advice(simple, reference)
-    end = found.best(simple or as_is, [*filter(None, [as_is]), *(each.method for each in candidates)]) if known else None
+    comparable = [row for row in rows if not in_sample or row.temperature is not None]
+    choices = _Choice({row.method: row for row in comparable}, difference, level, is_complete=len(comparable) == len(rows))
+    as_is = next((row.method for row in rows if row.is_as_is), None)
+    others = [row for row in comparable if not row.is_as_is]
+    candidates = [row for row in others if as_is is None or not row.card.nll > choices.rows[as_is].card.nll]
+    simple = _simplest([row for row in candidates if row.temperature is not None])
+    reference = next(iter(choices.rows), rows[0].method) if as_is is None else as_is
+    simplest = None if simple is None else choices.advice(simple, reference)
+    end = choices.best(simple or as_is, [*filter(None, [as_is]), *(row.method for row in candidates)]) if comparable else None
     action = None
-    if as_is is not None and found.knows(as_is):
-        usual = _simplest([each for each in others if each.temperature is not None])
-        leaves = simple is None and usual is not None and end == as_is and as_is in found.lower(usual, [as_is])
-        action = "leave" if leaves else found.action(as_is, off_in_validation=off_in_validation)
-    best = None if end in (None, as_is) or not found.is_complete else found.advice(end, reference)
-    p_value = None if best is None or simple in (None, best.method) else found.p_value(simple or "", best.method)
-    choice, other = (as_is, None) if action in ("nothing", "leave") else found.choose(simplest, best)
-    made = Recommendation(reference, as_is, simplest, best, choice, other, p_value, action, ())
-    return replace(made, sentences=tuple(_sentences(made, found))) if len(rows) > 1 else made
-
-
-def is_as_is(row: "Compared") -> bool:
-    """Whether a method leaves the model as it is, whatever it is called."""
-    return row.temperature == 1 and row.temperature_se is None
+    if as_is is not None and choices.knows(as_is):
+        usual = _simplest([row for row in others if row.temperature is not None])
+        leaves = simple is None and usual is not None and end == as_is and as_is in choices.lower(usual, [as_is])
+        action = "leave" if leaves else choices.action(as_is, off_in_validation=off_in_validation)
+    best = None if end in (None, as_is) or not choices.is_complete else choices.advice(end, reference)
+    p_value = None if best is None or simple in (None, best.method) else choices.p_value(simple or "", best.method)
+    choice, other = (as_is, None) if action in ("nothing", "leave") else choices.choose(simplest, best)
+    recommendation = Recommendation(reference, as_is, simplest, best, choice, other, p_value, action, ())
+    return replace(recommendation, sentences=tuple(_sentences(recommendation, choices))) if len(rows) > 1 else recommendation
 
 
 OFF_IN_WORDS = {
@@ -185,12 +180,10 @@ OFF_IN_WORDS = {
 
 def what_is_off(row: "Compared", level: float) -> str:
     """What is significantly wrong with the confidence after a method: a key of `OFF_IN_WORDS`, or empty if nothing is."""
-    card = row.scorecard
-    assert card is not None, "which every fitted method has"
-    z = normal_quantile(level)
+    card, z = row.card, normal_quantile(level)
     for name in ("gap", "positive_gap"):
-        each = card.estimates.get(name)
-        if each is not None and each.se is not None and abs(each.value) > z * each.se:
+        gap = card.estimates.get(name)
+        if gap is not None and gap.se is not None and abs(gap.value) > z * gap.se:
             return name
     if card.ece_se is not None and card.interval("ece", level).low > 0:
         return "ece"
@@ -199,13 +192,8 @@ def what_is_off(row: "Compared", level: float) -> str:
     return "groups" if row.by_group is not None and row.by_group.off else ""
 
 
-def _nll(row: "Compared") -> float:
-    assert row.scorecard is not None, "which every fitted method has"
-    return float(row.scorecard.nll)
-
-
 def _simplest(rows: "Sequence[Compared]") -> str | None:
-    names = [each.method for each in rows]
+    names = [row.method for row in rows]
     return next((name for name in (*SIMPLEST_FIRST, *names) if name in names), None)
 
 
@@ -222,13 +210,13 @@ class _Choice:
     @property
     def names(self) -> list[str]:
         """The methods in the order of sentences, whatever the order of the table: as it is, one temperature, others."""
-        first = [name for name, row in self.rows.items() if is_as_is(row)]
+        first = [name for name, row in self.rows.items() if row.is_as_is]
         first += [name for name in SIMPLEST_FIRST if name in self.rows]
         return list(dict.fromkeys((*first, *self.rows)))
 
     def p_value(self, first: str, second: str, metric: str = "nll") -> float | None:
-        found = self.difference(first, second, metric)
-        return None if found is None else found.p_value
+        difference = self.difference(first, second, metric)
+        return None if difference is None else difference.p_value
 
     def knows(self, first: str) -> bool:
         """Whether the difference of at least one method from this one is known."""
@@ -236,13 +224,13 @@ class _Choice:
 
     def lower(self, first: str, others: Sequence[str]) -> list[str]:
         """Those whose NLL is significantly lower than that of the first, the lowest first."""
-        known = {name: self.difference(first, name, "nll") for name in others if name != first}
-        found = [
+        differences = {name: self.difference(first, name, "nll") for name in others if name != first}
+        lower = [
             (its.value, name)
-            for name, its in known.items()
+            for name, its in differences.items()
             if its is not None and its.value < 0 and its.p_value is not None and its.p_value < 1 - self.level
         ]
-        return [name for _, name in sorted(found)]
+        return [name for _, name in sorted(lower)]
 
     def best(self, start: str | None, names: Sequence[str]) -> str | None:
         """The method that no other one has a significantly lower NLL than, reached from the simplest one.
@@ -267,26 +255,19 @@ class _Choice:
         if simplest is None or best is None or best.method == simplest.method:
             only = simplest or best
             return None if only is None else only.method, None
-        if not best.changed_predictions or (self._is_second_off(simplest.method) and not self._is_second_off(best.method)):
+        corrects = is_second_off(self.rows[simplest.method].card) and not is_second_off(self.rows[best.method].card)
+        if corrects or not best.changed_predictions:
             return best.method, None
         return simplest.method, best.method
 
-    def _is_second_off(self, name: str) -> bool:
-        """Whether a method leaves the mean probability of the second of two classes off."""
-        card = self.rows[name].scorecard
-        gap = None if card is None else card.estimates.get("positive_gap")
-        return gap is not None and is_off(gap)
-
     def advice(self, name: str, reference: str) -> RecommendedMethod:
         """What a method changes compared with the reference."""
-        row, before = self.rows[name], self.rows[reference].scorecard
-        after = row.scorecard
-        assert after is not None, "which every fitted method has"
-        assert before is not None, "which every fitted method has"
-        known = name != reference
-        nll = 100 * (after.nll / before.nll - 1) if known and before.nll > 0 and isfinite(before.nll) else None
-        error, ece = (100 * (after[each].value - before[each].value) if known else None for each in ("error", "ece"))
-        p_values = [self.p_value(reference, name, each) if known else None for each in ("nll", "error", "ece")]
+        row, before = self.rows[name], self.rows[reference].card
+        after = row.card
+        is_other = name != reference
+        nll = 100 * (after.nll / before.nll - 1) if is_other and before.nll > 0 and isfinite(before.nll) else None
+        error, ece = (100 * (after[metric].value - before[metric].value) if is_other else None for metric in ("error", "ece"))
+        p_values = [self.p_value(reference, name, metric) if is_other else None for metric in ("nll", "error", "ece")]
         return RecommendedMethod(
             method=name,
             temperature=row.temperature,
@@ -304,82 +285,84 @@ class _Choice:
 # The same in words
 
 
-def _sentences(made: Recommendation, found: _Choice) -> list[str]:
+def _sentences(advice: Recommendation, choices: _Choice) -> list[str]:
     """What to do, what the methods to use change, and what is not known."""
-    said = [_about_action(made, found)]
-    if made.action not in ("nothing", "leave"):
-        said += _about_methods(made, found)
-        if made.simplest is None and (temperatures := _of_one_temperature(made, found)):
-            said.append(f"{_none_of(temperatures)} a lower NLL than no calibration, so no temperature is recommended.")
-        said.append(_about_others(made, found))
-    return list(filter(None, said))
+    sentences = [_about_action(advice, choices)]
+    if advice.action not in ("nothing", "leave"):
+        sentences += _about_methods(advice, choices)
+        if advice.simplest is None and (temperatures := _of_one_temperature(advice, choices)):
+            sentences.append(f"{_none_of(temperatures)} a lower NLL than no calibration, so no temperature is recommended.")
+        sentences.append(_about_others(advice, choices))
+    return list(filter(None, sentences))
 
 
-def _about_action(made: Recommendation, found: _Choice) -> str:
+def _about_action(advice: Recommendation, choices: _Choice) -> str:
     """That nothing has to be done, or why that is not said where no method has a significantly lower NLL."""
-    others = [name for name in found.names if name != made.as_is]
-    if made.action == "nothing":
+    others = [name for name in choices.names if name != advice.as_is]
+    if advice.action == "nothing":
         return (
             f"Nothing has to be done: {_none_of(others, start=False)} a significantly lower NLL than no calibration, and "
             "confidence does not differ significantly from accuracy."
         )
-    if made.action == "leave":
+    if advice.action == "leave":
         return (
             "Leave the model as it is: no calibration has a significantly lower NLL than "
-            f"{_of_one_temperature(made, found)[0]}, and {_none_of(others, start=False)} a significantly lower one."
+            f"{_of_one_temperature(advice, choices)[0]}, and {_none_of(others, start=False)} a significantly lower one."
         )
-    if made.action == "open" and made.as_is is not None:
-        why = OFF_IN_WORDS.get(what_is_off(found.rows[made.as_is], found.level))
+    if advice.action == "open" and advice.as_is is not None:
+        why = OFF_IN_WORDS.get(what_is_off(choices.rows[advice.as_is], choices.level))
         why = why or "mean confidence differs significantly from accuracy on the validation data"
         return f"Inconclusive: {_none_of(others, start=False)} a significantly lower NLL than no calibration, although {why}."
     return ""
 
 
-def _about_methods(made: Recommendation, found: _Choice) -> list[str]:
+def _about_methods(advice: Recommendation, choices: _Choice) -> list[str]:
     """A sentence for the choice and one for the other method; the first that has changes says what they are compared with."""
-    by_name = {each.method: each for each in (made.simplest, made.best) if each is not None}
-    starts = {made.choice: "If you calibrate, use" if made.action == "open" else "Use"}
-    starts |= {made.other: "If predictions may change, use"}
-    compared, said = f" compared with {'no calibration' if made.reference == made.as_is else made.reference}", []
+    by_name = {method.method: method for method in (advice.simplest, advice.best) if method is not None}
+    starts = {advice.choice: "If you calibrate, use" if advice.action == "open" else "Use"}
+    starts |= {advice.other: "If predictions may change, use"}
+    compared, sentences = f" compared with {'no calibration' if advice.reference == advice.as_is else advice.reference}", []
     for name, start in starts.items():
         if name is None:
             continue
         its = by_name[name]
         T = "" if its.temperature is None else f" (T = {value_with_error(its.temperature, its.temperature_se)})"
-        among = f", the best of {join_names(found.names)}" if its is made.best and its != made.simplest else ""
-        if changes := its.changes(found.level):
+        among = f", the best of {join_names(choices.names)}" if its is advice.best and its != advice.simplest else ""
+        if changes := its.changes(choices.level):
             changes, compared = f": {changes}{compared}", ""
-        said.append(f"{start} {name}{T}{among}{changes}; {its.about_predictions}.{_against_simplest(its, made, found)}")
-    return said
+        sentences.append(
+            f"{start} {name}{T}{among}{changes}; {its.about_predictions}.{_against_simplest(its, advice, choices)}"
+        )
+    return sentences
 
 
-def _against_simplest(its: RecommendedMethod, made: Recommendation, found: _Choice) -> str:
+def _against_simplest(its: RecommendedMethod, advice: Recommendation, choices: _Choice) -> str:
     """What is significantly lower or higher after the best method than after the simplest one; empty of the same method."""
-    if made.simplest is None or its.method == made.simplest.method:
+    if advice.simplest is None or its.method == advice.simplest.method:
         return ""
-    said, first = "", made.simplest.method
-    if made.p_value is not None and made.p_value < 1 - found.level:
-        said += f" Its NLL is significantly lower than that of {first} ({format_p_value(made.p_value)})."
-    ece = found.difference(first, its.method, "ece")
-    if ece is not None and ece.value > 0 and ece.p_value is not None and ece.p_value < 1 - found.level:
-        said += f" But its ECE is significantly higher than that of {first}, by {100 * ece.value:.2g} points."
-    return said
+    sentences, first = "", advice.simplest.method
+    if advice.p_value is not None and advice.p_value < 1 - choices.level:
+        sentences += f" Its NLL is significantly lower than that of {first} ({format_p_value(advice.p_value)})."
+    ece = choices.difference(first, its.method, "ece")
+    if ece is not None and ece.value > 0 and ece.p_value is not None and ece.p_value < 1 - choices.level:
+        sentences += f" But its ECE is significantly higher than that of {first}, by {100 * ece.value:.2g} points."
+    return sentences
 
 
-def _about_others(made: Recommendation, found: _Choice) -> str:
+def _about_others(advice: Recommendation, choices: _Choice) -> str:
     """That no other method is better than the choice, or why that is not known."""
     unknown = "Whether another method is better is not known, because "
-    if not found.is_complete:
+    if not choices.is_complete:
         return f"{unknown}methods were measured on the data that they were fitted to. Pass test data."
-    if made.best is None:
-        return "" if made.simplest is None else f"{unknown}the differences between methods have no standard errors."
-    others = [name for name in found.names if name not in (made.best.method, made.as_is)]
-    return f"{_none_of(others)} a significantly lower NLL." if others and made.best == made.simplest else ""
+    if advice.best is None:
+        return "" if advice.simplest is None else f"{unknown}the differences between methods have no standard errors."
+    others = [name for name in choices.names if name not in (advice.best.method, advice.as_is)]
+    return f"{_none_of(others)} a significantly lower NLL." if others and advice.best == advice.simplest else ""
 
 
-def _of_one_temperature(made: Recommendation, found: _Choice) -> list[str]:
+def _of_one_temperature(advice: Recommendation, choices: _Choice) -> list[str]:
     """The methods of one temperature, the one that is recommended before others first."""
-    return [name for name in found.names if found.rows[name].temperature is not None and name != made.as_is]
+    return [name for name in choices.names if choices.rows[name].temperature is not None and name != advice.as_is]
 
 
 def _none_of(names: Sequence[str], *, start: bool = True) -> str:

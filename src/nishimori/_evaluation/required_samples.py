@@ -117,17 +117,17 @@ def required_samples(target: float, pilot: Any, *, level: float | None = None, m
     """
     target = between("target", target, 1e-6, 0.5)
     quantile = 1.0 if level is None else normal_quantile(between("level", level, 1e-6, 1 - 1e-6))
-    made = _of_temperatures(pilot, method) if isinstance(pilot, Temperatures) else _of_calibrator(pilot, method)
-    reached = quantile * made.error
-    n = max(1, ceil(made.n_samples * (reached / target) ** 2 * (1 - _ROUNDING)))
+    own = _of_temperatures(pilot, method) if isinstance(pilot, Temperatures) else _of_calibrator(pilot, method)
+    reached = quantile * own.error
+    n = max(1, ceil(own.n_samples * (reached / target) ** 2 * (1 - _ROUNDING)))
     return RequiredSamples(
         n=n,
-        more=max(0, n - made.n_samples),
+        more=max(0, n - own.n_samples),
         target=target,
         level=level,
         reached=reached,
-        n_pilot=made.n_samples,
-        method=made.method,
+        n_pilot=own.n_samples,
+        method=own.method,
     )
 
 
@@ -165,18 +165,18 @@ def _of_calibrator(pilot: Any, method: str | None) -> _Pilot:
     return _Pilot(pilot.method, _require_error(getattr(pilot, "temperature_se_", None)) / T, n_samples)
 
 
-def _of_adapted(found: Adapted | None) -> float:
+def _of_adapted(adapted: Adapted | None) -> float:
     """The error of log T of expectation consistency, which a T between two temperatures approaches."""
-    if found is None:
+    if adapted is None:
         return _require_error(None)  # a file whose estimates were removed
-    if found.log_ec is None:
+    if adapted.log_ec is None:
         raise InputError(
             "pilot",
             "have the temperature of 'ec'",
             got="an AdaptiveConsistency for whose samples none exists",
             remedy="Fit it to more samples, or use TemperatureScaling.",
         )
-    return sqrt(_require_error(found.ec_variance))
+    return sqrt(_require_error(adapted.ec_variance))
 
 
 def _require_error(error: float | None) -> float:

@@ -6,23 +6,33 @@ reads the data once, or twice if bins of equal weight need the quantiles of the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isnan
 from typing import Any, Unpack
 
+import numpy as np
+
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
-from nishimori._evaluation.metric_sums import MeasureScores, MetricPlan, ScoreSums
-from nishimori._evaluation.metrics.metric import Estimate, Metric
-from nishimori._evaluation.metrics.positive import BEYOND_ONE_TEMPERATURE, about_one_temperature
+from nishimori._evaluation.metrics.metric import Estimate, MeanOfRows, Metric
 from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics, default_metrics
+from nishimori._kernels.kernel import score_totals, sums_blocks, sums_scores
+from nishimori._kernels.sums import SCORES, ScoreTotals
 from nishimori._rows.batch import Batch
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
-from nishimori._sums.census import verdict_on_zeros, warn_of_zeros
+from nishimori._sums.census import at_zeros, verdict_on_zeros, warn_of_zeros
 from nishimori._sums.passes import Sums
-from nishimori._sums.predictions import Predictions, apply_map
-from nishimori._sums.reliability import Reliability, Strategy, check_bins, uniform_edges
-from nishimori._support.arrays import HostArray
+from nishimori._sums.predictions import (
+    POSITIVE_EDGES,
+    Predictions,
+    apply_map,
+    inverse_temperatures,
+    predictions_after,
+)
+from nishimori._sums.reliability import BinSums, Reliability, Strategy, check_bins, inner_edges, uniform_edges
+from nishimori._sums.spread import ClusterSpread, Spread, spread
+from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import (
     interval_text,
@@ -38,6 +48,16 @@ from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.floored import temperature_after_floor
 from nishimori.maps.map import Map
+
+ONE_SAMPLE = "there is only one sample."
+"""Why nothing of one sample has a standard error."""
+
+BEYOND_ONE_TEMPERATURE = "Use the method best or platt."
+"""What to do where one temperature leaves the second of two classes off."""
+
+# The gap of the second class is off if it exceeds this many standard errors, and a point or this part of the share of the rarer
+# class: of a million samples smaller ones are significant, too, and do not matter.
+_REACH, _POINT, _PART = 3.29, 0.01, 0.1
 
 # Quantiles need one number per row and map. More maps than this many numbers allow are measured in several passes: 64 MiB.
 _CLAIMS_AT_ONCE = 2**23
@@ -105,11 +125,11 @@ class Scorecard(Displayed):
     positive_reliability: Reliability | None = None
 
     def __getattr__(self, name: str) -> Any:
-        known = self.__dict__.get("estimates", {})  # which a copy does not have yet
-        if name in known:
-            return known[name].value
-        if name.endswith("_se") and name.removesuffix("_se") in known:
-            return known[name.removesuffix("_se")].se
+        estimates = self.__dict__.get("estimates", {})  # which a copy does not have yet
+        if name in estimates:
+            return estimates[name].value
+        if name.endswith("_se") and name.removesuffix("_se") in estimates:
+            return estimates[name.removesuffix("_se")].se
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
@@ -122,8 +142,8 @@ class Scorecard(Displayed):
         return self.estimates[name]
 
     def __repr__(self) -> str:
-        known = {name: self.estimates[name].value for name in _MAIN if name in self.estimates}
-        return short_repr(self, n_samples=self.n_samples, temperature=self.temperature, **known)
+        main = {name: self.estimates[name].value for name in _MAIN if name in self.estimates}
+        return short_repr(self, n_samples=self.n_samples, temperature=self.temperature, **main)
 
     @property
     def _display(self) -> Display:
@@ -136,13 +156,13 @@ class Scorecard(Displayed):
     def table(self) -> Tabular:
         """The metrics as they are shown, with 95 % intervals; without the error, which is one minus the accuracy."""
         rows = []
-        for name, each in self.estimates.items():
+        for name, estimate in self.estimates.items():
             if name == "error" and "accuracy" in self.estimates:
                 continue
-            title = f"{each.metric.shown} in points" if each.metric.is_signed else each.metric.shown
-            rows.append((title, _value_of(each), _interval_of(each)))
+            title = f"{estimate.metric.shown} in points" if estimate.metric.is_signed else estimate.metric.shown
+            rows.append((title, _value_of(estimate), _interval_of(estimate)))
             if (corrected := self._corrected(name)) is not None:
-                rows.append((f"bias-corrected {each.metric.shown}", percent(corrected), ""))
+                rows.append((f"bias-corrected {estimate.metric.shown}", percent(corrected), ""))
         return Tabular(("metric", "value", "95 % interval"), rows)
 
     @property
@@ -156,9 +176,9 @@ class Scorecard(Displayed):
             of = "of equal width" if bins.strategy == "uniform" else "of equal weight"
             notes.append(f"The ECE has {plural(bins.n_bins, 'bin')} {of}.")
         why: dict[str, list[str]] = {}
-        for name, each in self.why_no_se.items():
+        for name, reason in self.why_no_se.items():
             if not (name == "error" and "accuracy" in self.estimates):
-                why.setdefault(each, []).append(self.estimates[name].metric.shown)
+                why.setdefault(reason, []).append(self.estimates[name].metric.shown)
         notes += [f"No standard error of {', '.join(names)}: {reason}" for reason, names in why.items()]
         return tuple(notes)
 
@@ -174,19 +194,21 @@ class Scorecard(Displayed):
     @property
     def corrected(self) -> dict[str, float | None]:
         """The bias-corrected calibration errors, such as ``ece_corrected``; None where the standard error is not known."""
-        eces = [name for name, each in self.estimates.items() if each.gaps is not None and not each.metric.is_signed]
+        eces = [
+            name for name, estimate in self.estimates.items() if estimate.gaps is not None and not estimate.metric.is_signed
+        ]
         return {f"{name}_corrected": self._corrected(name) for name in eces}
 
     def _corrected(self, name: str) -> float | None:
         """A calibration error without its bias; None of other metrics, and where its standard error is not known."""
-        found = self.estimates[name]
-        if found.gaps is None or found.why_no_se or found.metric.is_signed:
+        estimate = self.estimates[name]
+        if estimate.gaps is None or estimate.why_no_se or estimate.metric.is_signed:
             return None
-        return found.gaps.corrected
+        return estimate.gaps.corrected
 
     @property
     def why_no_se(self) -> dict[str, str]:
-        return {name: each.why_no_se for name, each in self.estimates.items() if each.why_no_se}
+        return {name: estimate.why_no_se for name, estimate in self.estimates.items() if estimate.why_no_se}
 
     def to_dict(self) -> dict[str, float]:
         """All numbers by name, in one level, as trackers of experiments log them.
@@ -204,11 +226,11 @@ class Scorecard(Displayed):
         >>> {name: round(numbers[name], 3) for name in ("n_samples", "accuracy", "confidence", "gap", "nll")}
         {'n_samples': 2, 'accuracy': 0.5, 'confidence': 0.881, 'gap': 0.381, 'nll': 1.127}
         """
-        found: dict[str, float | None] = {"n_samples": self.n_samples, "temperature": self.temperature}
-        for name, each in self.estimates.items():
-            found |= {name: each.value, f"{name}_se": each.se}
-        found |= self.corrected
-        return {name: value for name, value in found.items() if value is not None and not isnan(value)}
+        numbers: dict[str, float | None] = {"n_samples": self.n_samples, "temperature": self.temperature}
+        for name, estimate in self.estimates.items():
+            numbers |= {name: estimate.value, f"{name}_se": estimate.se}
+        numbers |= self.corrected
+        return {name: value for name, value in numbers.items() if value is not None and not isnan(value)}
 
     def interval(self, name: str, level: float = 0.95) -> Interval:
         """The range of a metric that the data leave possible.
@@ -246,23 +268,23 @@ class Scorecard(Displayed):
         return self[name].interval(level)
 
 
-def _value_of(each: Estimate) -> str:
+def _value_of(estimate: Estimate) -> str:
     """A metric with its standard error, as it is shown."""
-    if each.metric.is_signed:
-        return points_with_error(each.value, each.se)
-    if each.metric.in_percent:
-        return percent_with_error(each.value, each.se)
-    return number_text(each.value) if each.se is None else value_with_error(each.value, each.se)
+    if estimate.metric.is_signed:
+        return points_with_error(estimate.value, estimate.se)
+    if estimate.metric.in_percent:
+        return percent_with_error(estimate.value, estimate.se)
+    return number_text(estimate.value) if estimate.se is None else value_with_error(estimate.value, estimate.se)
 
 
-def _interval_of(each: Estimate) -> str:
+def _interval_of(estimate: Estimate) -> str:
     """The 95 % interval of a metric, as it is shown; empty if it is not known."""
-    if not each.se:
+    if not estimate.se:
         return ""
-    scale = 100 if each.metric.in_percent else 1
-    low, high = (scale * end for end in each.interval())
-    unit = " %" if each.metric.in_percent and not each.metric.is_signed else ""
-    return f"{interval_text(low, high, scale * each.se)}{unit}"
+    scale = 100 if estimate.metric.in_percent else 1
+    low, high = (scale * end for end in estimate.interval())
+    unit = " %" if estimate.metric.in_percent and not estimate.metric.is_signed else ""
+    return f"{interval_text(low, high, scale * estimate.se)}{unit}"
 
 
 @takes_rows(words=CALIBRATORS_WORD)
@@ -346,11 +368,218 @@ def evaluate(
 
 def warn_of_one_temperature(cards: Mapping[str, Scorecard]) -> str:
     """Warn where calibrators of one temperature, by their names, leave the second of two classes off; gives that sentence."""
-    known = {name: each for name, each in cards.items() if each.temperature is not None and "positive_gap" in each.estimates}
-    said = about_one_temperature({name: each["positive_gap"] for name, each in known.items()})
-    if said:
-        notice(f"{said} {BEYOND_ONE_TEMPERATURE}", InputWarning)
-    return said
+    off = {name: card["positive_gap"] for name, card in cards.items() if card.temperature is not None and is_second_off(card)}
+    if not off:
+        return ""
+    worst = max(off.values(), key=lambda gap: abs(gap.value))
+    assert worst.gaps is not None, "which is made of bins"
+    share = worst.gaps.true_share
+    sentence = (
+        f"After {', '.join(off)} the mean probability of the second class is {100 * (share + worst.value):.3g} %, but its "
+        f"share of the samples is {100 * share:.3g} %: one temperature cannot correct that."
+    )
+    notice(f"{sentence} {BEYOND_ONE_TEMPERATURE}", InputWarning)
+    return sentence
+
+
+def is_second_off(card: Scorecard) -> bool:
+    """Say whether the second of two classes has a mean probability off its share: significantly, and enough to matter."""
+    gap = card.estimates.get("positive_gap")
+    if gap is None or not gap.se:
+        return False
+    assert gap.gaps is not None, "which is made of bins"
+    share = gap.gaps.true_share
+    return abs(gap.value) > _REACH * gap.se and abs(gap.value) > min(_POINT, _PART * min(share, 1 - share))
+
+
+# What is summed, and the pass that sums it
+
+
+@dataclass(frozen=True, eq=False)
+class MetricPlan:
+    """Which metrics are measured, and from which sums: numbers per row are summed once for all metrics that have the same."""
+
+    metrics: tuple[Metric, ...]
+
+    @cached_property
+    def _by_classes(self) -> "dict[int, MetricPlan]":
+        return {}
+
+    def suited(self, n_classes: int) -> "MetricPlan":
+        """The plan without metrics for another number of classes, which is known once rows are read."""
+        if n_classes not in self._by_classes:
+            left = tuple(metric for metric in self.metrics if metric.suits(n_classes))
+            self._by_classes[n_classes] = self if left == self.metrics else MetricPlan(left)
+        return self._by_classes[n_classes]
+
+    @cached_property
+    def columns(self) -> dict[Any, Metric]:
+        """A metric for each number per row, by what tells these apart."""
+        return self._by_key([metric for metric in self.metrics if metric.form.is_mean])
+
+    @cached_property
+    def others(self) -> dict[Any, Metric]:
+        """A metric for all other sums, but not those per bin, which every scorecard has."""
+        return self._by_key([metric for metric in self.metrics if not metric.form.is_mean and metric.of_bins is None])
+
+    @staticmethod
+    def _by_key(metrics: list[Metric]) -> dict[Any, Metric]:
+        by_key: dict[Any, Metric] = {}
+        for metric in metrics:
+            by_key.setdefault(metric.form.key(metric), metric)
+        return by_key
+
+    @cached_property
+    def has_positive(self) -> bool:
+        """Whether some metric is made of bins of the probability of the second of two classes."""
+        return any(metric.of_bins == "positive" for metric in self.metrics)
+
+    @cached_property
+    def score_places(self) -> list[int] | None:
+        """The places of the numbers per row among a kernel's `SCORES`; None if these are not all that is measured."""
+        scores = [metric.score for metric in self.columns.values() if metric.score is not None]
+        return None if len(scores) < len(self.columns) or self.others else [SCORES.index(score) for score in scores]
+
+    def rows(self, predictions: Predictions) -> list[Array]:
+        """The numbers per row."""
+        return [metric.rows(predictions) for metric in self.columns.values()]
+
+
+@dataclass(frozen=True)
+class ScoreSums:
+    """The sums of some rows after a map; those of other rows add."""
+
+    n_rows: int
+    n_at_zeros: int
+    weight: float
+    totals: HostArray
+    spread: Spread | ClusterSpread
+    binned: BinSums
+    positive: Sums  # those per bin of the second of two classes, where some metric needs them
+    own: Sums
+
+    @classmethod
+    def from_predictions(
+        cls, predictions: Predictions, rows: Sequence[Array], plan: MetricPlan, n_at_zeros: int
+    ) -> "ScoreSums":
+        """The sums of a batch after a map; ``n_at_zeros`` rows gave probability zero to their true class."""
+        batch = predictions.batch
+        totals = batch.totals(rows)
+        for metric, total in zip(plan.columns.values(), totals.tolist(), strict=True):
+            if isnan(total):
+                name = f"{type(metric).__name__}.of_rows"
+                raise InputError(name, "return numbers for all rows", got="NaN, or infinities of both signs")
+        return cls(
+            n_rows=batch.n_rows,
+            n_at_zeros=n_at_zeros,
+            weight=batch.weight,
+            totals=totals,
+            spread=spread(batch, rows, counts=predictions.counts),
+            binned=predictions.top_claims.sums,
+            positive=Sums((predictions.positive_claims.sums,) if plan.has_positive else ()),
+            own=Sums(tuple(metric.form.gather(metric, predictions) for metric in plan.others.values())),
+        )
+
+    @classmethod
+    def from_totals(cls, totals: ScoreTotals, edges: HostArray, places: list[int]) -> "ScoreSums":
+        """From the sums of a kernel over independent rows; ``places`` are those of the scores that are measured."""
+        positive = [] if totals.positive is None else [BinSums.from_totals(POSITIVE_EDGES, totals.positive, totals.units)]
+        return cls(
+            n_rows=totals.n_rows,
+            n_at_zeros=0,
+            weight=totals.weight,
+            totals=totals.totals[places],
+            spread=Spread(totals.units, totals.means[places], totals.scatter[places]),
+            binned=BinSums.from_totals(edges, totals.bins, totals.units),
+            positive=Sums(tuple(positive)),
+            own=Sums(()),
+        )
+
+    def __add__(self, other: "ScoreSums") -> "ScoreSums":
+        return ScoreSums(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+    @property
+    def means(self) -> HostArray:
+        return self.totals / self.weight
+
+    def by_metric(self, plan: MetricPlan) -> dict[Metric, Any]:
+        """What each metric is made of."""
+        means = self.means
+        with np.errstate(invalid="ignore"):  # of an infinite mean
+            errors = np.sqrt(self.spread.around(means)) / self.weight
+        sums = dict(zip(plan.columns, map(MeanOfRows, means.tolist(), errors.tolist()), strict=True))
+        sums |= zip(plan.others, self.own.items, strict=True)
+        bins = {"top": self.binned} | dict(zip(["positive"], self.positive.items, strict=False))
+        return {
+            metric: sums[metric.form.key(metric)] if metric.of_bins is None else bins[metric.of_bins] for metric in plan.metrics
+        }
+
+    def estimates(self, plan: MetricPlan) -> dict[str, Estimate]:
+        """Each metric with its standard error, by name."""
+        squares = self.spread.squares / self.weight**2
+        estimates = {}
+        for metric, sums in self.by_metric(plan).items():
+            value, error, why = metric.form.with_error(metric, sums)
+            if self.n_rows == 1:
+                error, why = None, ONE_SAMPLE
+            metric.check_value(float(value))
+            gaps = sums.gaps if metric.of_bins is not None else None
+            estimates[metric.label] = Estimate(
+                metric, float(value), error, why, squares, gaps, sums if metric.keeps_sums else None
+            )
+        return estimates
+
+
+@dataclass(frozen=True, eq=False)
+class MeasureScores:
+    """The pass that sums what metrics are made of after several maps, one distribution at a time."""
+
+    maps: tuple[Map, ...]
+    edges: tuple[HostArray, ...]
+    plan: MetricPlan
+    counts: bool = False
+
+    def __call__(self, batch: Batch) -> Sums:
+        if sums_blocks(batch) and self.reads_unchecked(batch) and (totals := self.of_unchecked(batch)) is not None:
+            return totals
+        zeros = at_zeros(batch)
+        plan = self.plan.suited(batch.n_classes)
+        predictions = predictions_after(self.maps, self.edges, batch, counts=self.counts)
+        return Sums(tuple(ScoreSums.from_predictions(after, plan.rows(after), plan, zeros) for after in predictions))
+
+    def reads_unchecked(self, batch: Batch) -> bool:
+        """Whether a kernel sums all that is measured, and notices what a check would refuse."""
+        if batch.logits.ndim == 1:  # one number for two classes, which a kernel does not read
+            return False
+        plan = self.plan.suited(batch.n_classes)
+        if batch.clusters is not None or plan.score_places is None:
+            return False
+        betas = inverse_temperatures(self.maps)
+        if len(betas) < len(self.maps):
+            return False
+        n_bins = max((own.shape[1] - 1 for own in self.edges), default=0)
+        return sums_scores(batch, betas, n_bins, positive=plan.has_positive)
+
+    @property
+    def n_sums(self) -> int:
+        """How many times a kernel reads each row, so that progress is told as often as of other passes."""
+        return len(self.maps)
+
+    def of_unchecked(self, batch: Batch) -> Sums | None:
+        """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
+        plan, sums = self.plan.suited(batch.n_classes), []
+        places = plan.score_places
+        assert places is not None, "which is asked before"
+        positive = inner_edges(POSITIVE_EDGES, batch.rounding)[0] if plan.has_positive else None
+        for beta, edges in zip(inverse_temperatures(self.maps), self.edges, strict=True):
+            totals = score_totals(batch, beta, inner_edges(edges, batch.rounding)[0], positive, counts=self.counts)
+            if totals is None:
+                return None
+            sums.append(ScoreSums.from_totals(totals, edges, places))
+        return Sums(tuple(sums))
+
+
+# Scorecards from these sums
 
 
 @question("has no rows to measure")
@@ -366,29 +595,24 @@ def scorecards(
     """A scorecard for each map, all from the same passes; ``metrics`` are the usual ones by default."""
     check_bins(n_bins, strategy)
     wanted = checked_metrics(default_metrics() if metrics is None else metrics, data)
-    if strategy == "quantile" and (n_rows := data.n_rows) is not None:
-        step = max(1, _CLAIMS_AT_ONCE // n_rows)
-        groups = [tuple(maps[start : start + step]) for start in range(0, len(maps), step)]
-    else:
-        groups = [tuple(maps)]
-    plan = MetricPlan(wanted)
-    return [card for group in groups for card in _from_shared_readings(data, group, plan, n_bins, strategy, counts=counts)]
-
-
-def _from_shared_readings(
-    data: Rows, maps: tuple[Map, ...], plan: MetricPlan, n_bins: int, strategy: Strategy, *, counts: bool
-) -> list[Scorecard]:
-    sums = data.gather(MeasureScores(maps, edges_for(data, maps, n_bins, strategy), plan, counts)).items
-    warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
-    plan = plan.suited(data.n_classes)
-    return [card_of(each, temperature_after_floor(map_), plan) for map_, each in zip(maps, sums, strict=True)]
+    plan, n_rows = MetricPlan(wanted), data.n_rows
+    at_once = len(maps)
+    if strategy == "quantile" and n_rows is not None:
+        at_once = max(1, _CLAIMS_AT_ONCE // n_rows)
+    cards = []
+    for start in range(0, len(maps), at_once):
+        group = tuple(maps[start : start + at_once])
+        sums = data.gather(MeasureScores(group, edges_for(data, group, n_bins, strategy), plan, counts)).items
+        warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
+        cards += cards_of(sums, group, plan.suited(data.n_classes))
+    return cards
 
 
 def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy) -> tuple[HostArray, ...]:
     """The edges of the bins after each map; quantiles take a pass of their own."""
     if strategy == "uniform":
         return (uniform_edges(n_bins),) * len(maps)
-    return tuple(each.edges(n_bins) for each in data.gather(_CollectClaims(maps)).items)
+    return tuple(claims.edges(n_bins) for claims in data.gather(_CollectClaims(maps)).items)
 
 
 @dataclass(frozen=True)
@@ -402,14 +626,17 @@ class _CollectClaims:
         return Sums(tuple(at_map.unbinned_claims("top") for at_map in predictions))
 
 
-def card_of(sums: ScoreSums, temperature: float | None, plan: MetricPlan) -> Scorecard:
-    """Metrics and their errors from sums."""
-    return Scorecard(
-        n_samples=sums.n_rows,
-        temperature=temperature,
-        estimates=sums.estimates(plan),
-        reliability=sums.binned.curve,
-        n_at_zeros=sums.n_at_zeros,
-        n_clusters=sums.binned.n_clusters,
-        positive_reliability=next((each.curve for each in sums.positive.items), None),
-    )
+def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], plan: MetricPlan) -> list[Scorecard]:
+    """Metrics and their errors after each map, from the sums after it."""
+    return [
+        Scorecard(
+            n_samples=own.n_rows,
+            temperature=temperature_after_floor(map_),
+            estimates=own.estimates(plan),
+            reliability=own.binned.curve,
+            n_at_zeros=own.n_at_zeros,
+            n_clusters=own.binned.n_clusters,
+            positive_reliability=next((bins.curve for bins in own.positive.items), None),
+        )
+        for own, map_ in zip(sums, maps, strict=True)
+    ]

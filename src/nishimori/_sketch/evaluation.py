@@ -11,23 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._evaluation.absent import absent_parts
-from nishimori._evaluation.calibration_statistics import ConfidenceGap, Deviation, EnergyGap, RowScore, deviation
-from nishimori._evaluation.calibration_test import gaps_at_temperature
+from nishimori._evaluation.calibration_test import (
+    Deviation,
+    RowScore,
+    confidence_gap,
+    deviation,
+    energy_gap,
+    gaps_at_temperature,
+)
+from nishimori._evaluation.compared_methods import names_for
 from nishimori._evaluation.curve import REACH, cards_around
 from nishimori._evaluation.diff import Measured, measured_in, values_of_card, values_with_errors
-from nishimori._evaluation.differences import MeasuredMaps, measure_maps
+from nishimori._evaluation.differences import MeasuredMaps, absent_parts, measure_maps
 from nishimori._evaluation.gate import is_constant
-from nishimori._evaluation.metric_sums import ONE_SAMPLE
-from nishimori._evaluation.metrics.brier import Brier
-from nishimori._evaluation.metrics.confidence import MeanConfidence, OverallGap
+from nishimori._evaluation.metrics.accuracy import MeanConfidence, OverallGap, WrongAnswers
 from nishimori._evaluation.metrics.ece import Ece
-from nishimori._evaluation.metrics.error import WrongAnswers
+from nishimori._evaluation.metrics.losses import Brier, Nll
 from nishimori._evaluation.metrics.metric import Estimate, Metric
-from nishimori._evaluation.metrics.nll import Nll
-from nishimori._evaluation.metrics.table import checked_metrics, default_metrics, tells
-from nishimori._evaluation.scorecard import Scorecard, scorecards
-from nishimori._evaluation.usual_methods import names_for
+from nishimori._evaluation.metrics.table import can_measure, checked_metrics, default_metrics
+from nishimori._evaluation.scorecard import ONE_SAMPLE, Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import counts_of_clusters
@@ -48,7 +50,7 @@ _ONE_CLUSTER = "the sketch holds one cluster, and standard errors are made of th
 _NO_ERRORS = "A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods."
 
 # The observables whose gaps are these numbers per row.
-_OBSERVABLES: dict[type[RowScore], Observable] = {ConfidenceGap: BUILT_IN["ec"], EnergyGap: BUILT_IN["ts"]}
+_OBSERVABLES: dict[RowScore, Observable] = {confidence_gap: BUILT_IN["ec"], energy_gap: BUILT_IN["ts"]}
 
 
 # Metrics
@@ -111,7 +113,7 @@ def _binned_gaps(scores: NodeScores) -> BinnedGaps:
     return BinnedGaps(gaps, scores.misses / weight**2, gaps * mean_weights / weight, scores.squares / weight**2)
 
 
-@tells.register(Sketch)
+@can_measure.register(Sketch)
 def _(data: Sketch, metric: Metric) -> bool:  # noqa: ARG001 - all sketches keep the same
     return _estimate.dispatch(type(metric)) is not _estimate.dispatch(object)
 
@@ -179,7 +181,7 @@ def _(
     zero: float | None = None,  # noqa: ARG001 - sums are made once, with their own floor
     **how: Any,
 ) -> MeasuredMaps:
-    return MeasuredMaps(scorecards(data, maps, **how), untold=_NO_ERRORS)
+    return MeasuredMaps(scorecards(data, maps, **how), caveat=_NO_ERRORS)
 
 
 @is_constant.register(Sketch)
@@ -194,7 +196,7 @@ def _(data: Sketch, map_: Map, confidence: float, confidence_se: float | None) -
 @deviation.register(Sketch)
 def _(data: Sketch, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
     """The deviation of an observable at one temperature: its variance is the spread of the gaps."""
-    if type(score) not in _OBSERVABLES:
+    if score not in _OBSERVABLES:
         raise InputError(
             "statistic", "be 'confidence', 'energy' or 'temperatures' for a sketch", remedy="Pass logits and labels."
         )
@@ -204,7 +206,7 @@ def _(data: Sketch, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviat
     _refuse_one_cluster(data)
     if counts and data.n_clusters is not None:
         raise counts_of_clusters()
-    total, squares = data.gap_at(_OBSERVABLES[type(score)], temperature, counts=counts)
+    total, squares = data.gap_at(_OBSERVABLES[score], temperature, counts=counts)
     return Deviation(total, squares, data.census.weight, "sample"), data.census
 
 

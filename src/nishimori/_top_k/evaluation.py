@@ -5,10 +5,10 @@ from dataclasses import replace
 from math import nan
 from typing import Any
 
+from nishimori._evaluation.compared_methods import names_for
 from nishimori._evaluation.metrics.metric import Estimate, Metric
-from nishimori._evaluation.metrics.table import tells
+from nishimori._evaluation.metrics.table import can_measure
 from nishimori._evaluation.scorecard import Scorecard, scorecards
-from nishimori._evaluation.usual_methods import names_for
 from nishimori._top_k.rows import TopKRows
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -17,7 +17,7 @@ from nishimori.maps.temperature import Temperature
 _UNLISTED = "the probabilities that are not listed are not known. Pass all logits."
 
 
-@tells.register(TopKRows)
+@can_measure.register(TopKRows)
 def _(data: TopKRows, metric: Metric) -> bool:  # noqa: ARG001
     """Say that all metrics are told: those that depend on what is not listed have a reason in place of a value."""
     return True

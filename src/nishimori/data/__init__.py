@@ -43,8 +43,8 @@ def load(name: str | os.PathLike[str]) -> Network:
     --------
     >>> import nishimori
     >>> network = nishimori.data.load("cifar10/resnet20")
-    >>> found = nishimori.temperatures(network.validation.logits, network.validation.labels)
-    >>> found.ec > 1
+    >>> fitted = nishimori.temperatures(network.validation.logits, network.validation.labels)
+    >>> fitted.ec > 1
     True
     """
     text = os.fspath(name)
@@ -57,11 +57,11 @@ def load(name: str | os.PathLike[str]) -> Network:
         raise InputError(
             f"The network {text!r} comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`."
         )
-    known = names()
-    absent = len(set(IN_PAPER).difference(known))
+    bundled = names()
+    absent = len(set(IN_PAPER).difference(bundled))
     more = f", and {absent} more with `pip install nishimori-paper`" if absent else ""
     raise InputError(
-        f"There is no bundled network {text!r}; there are {', '.join(known)}{more}. A file's name ends in {ENDING}."
+        f"There is no bundled network {text!r}; there are {', '.join(bundled)}{more}. A file's name ends in {ENDING}."
     )
 
 

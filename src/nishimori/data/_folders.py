@@ -40,17 +40,17 @@ def folders() -> Iterator[Path]:
 
 def names_in(folder: Path) -> list[str]:
     """The networks in a folder, by data set and model."""
-    return [each.relative_to(folder).as_posix().removesuffix(ENDING) for each in folder.glob(f"*/*{ENDING}")]
+    return [path.relative_to(folder).as_posix().removesuffix(ENDING) for path in folder.glob(f"*/*{ENDING}")]
 
 
 def _folder_of(point: EntryPoint) -> Path:
     package, *inner = point.value.split(".")
     spec = find_spec(package) if package else None
     places = (spec and spec.submodule_search_locations) or []
-    found = next((place for each in places if (place := Path(each, *inner)).is_dir()), None)
-    if found is None:
+    folder = next((place for root in places if (place := Path(root, *inner)).is_dir()), None)
+    if folder is None:
         raise InputError(
             f"The networks that an installed package calls {point.name!r} cannot be found: there is no folder {point.value}. "
             "Repair or remove that package."
         )
-    return found
+    return folder

@@ -20,7 +20,7 @@ _NAMED, _FARTHEST = 30, 4
 _APART = 0.44
 
 
-def group_gaps(found: GroupGaps | Mapping[str, GroupGaps], *, ax: "Axes | None" = None) -> "Axes":
+def group_gaps(gaps: GroupGaps | Mapping[str, GroupGaps], *, ax: "Axes | None" = None) -> "Axes":
     """Confidence minus accuracy of each group, in points, with 95 % intervals: before and after, say.
 
     Groups are in the order of their gaps in the first result, the most overconfident one on top. A filled marker is a group
@@ -28,7 +28,7 @@ def group_gaps(found: GroupGaps | Mapping[str, GroupGaps], *, ax: "Axes | None" 
 
     Parameters
     ----------
-    found : GroupGaps or dict
+    gaps : GroupGaps or dict
         From `nishimori.group_gaps`, or several of them by name. "before", "after", "EC" and "TS" look the same in all pictures
         of nishimori.
     ax : matplotlib axes, optional
@@ -45,16 +45,16 @@ def group_gaps(found: GroupGaps | Mapping[str, GroupGaps], *, ax: "Axes | None" 
     >>> import nishimori
     >>> network = nishimori.data.load("cifar10/resnet20")
     >>> figure, ax = plt.subplots()
-    >>> found = nishimori.group_gaps(network.test.logits, network.test.labels)
-    >>> ax = nishimori.plot.group_gaps({"before": found}, ax=ax)
+    >>> gaps = nishimori.group_gaps(network.test.logits, network.test.labels)
+    >>> ax = nishimori.plot.group_gaps({"before": gaps}, ax=ax)
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['before: mean gap 7.3 points, 7.3 without noise']
     >>> plt.close(figure)
     """
-    results = _by_name(found)
+    results = _by_name(gaps)
     first = next(iter(results.values()))
-    names = [each.name for each in sorted(first.groups, key=lambda each: each.gap)]
-    names += [each.name for other in results.values() for each in other.groups if each.name not in set(names)]
+    names = [group.name for group in sorted(first.groups, key=lambda group: group.gap)]
+    names += [group.name for other in results.values() for group in other.groups if group.name not in set(names)]
     places = {name: place for place, name in enumerate(dict.fromkeys(names))}
     are_named = len(places) <= _NAMED
     ax = axes_for("group_gaps", (5.2, 1.6 + (0.26 * len(places) if are_named else 4.4)), ax)
@@ -70,34 +70,34 @@ def group_gaps(found: GroupGaps | Mapping[str, GroupGaps], *, ax: "Axes | None" 
     return ax
 
 
-def _by_name(found: Any) -> dict[str | None, GroupGaps]:
+def _by_name(gaps: Any) -> dict[str | None, GroupGaps]:
     """The results to draw; one without a name has the name None."""
     results: dict[str | None, Any] = (
-        {str(name): each for name, each in found.items()} if isinstance(found, Mapping) else {None: found}
+        {str(name): result for name, result in gaps.items()} if isinstance(gaps, Mapping) else {None: gaps}
     )
     if not results:
-        raise InputError("found", "hold at least one result", got="an empty dict")
-    for each in results.values():
-        if not isinstance(each, GroupGaps):
+        raise InputError("gaps", "hold at least one result", got="an empty dict")
+    for result in results.values():
+        if not isinstance(result, GroupGaps):
             raise InputError(
-                "found",
+                "gaps",
                 "be a GroupGaps, or several by name",
-                got=type(each).__name__,
+                got=type(result).__name__,
                 remedy="Pass `nishimori.group_gaps(logits, labels)`.",
             )
-    if len({each.by for each in results.values()}) > 1:
-        raise InputError("found", "hold results of the same `by`", got="'prediction' and 'groups'")
+    if len({result.by for result in results.values()}) > 1:
+        raise InputError("gaps", "hold results of the same `by`", got="'prediction' and 'groups'")
     return results
 
 
 def _looks(names: Sequence[str | None]) -> list[tuple[Any, str]]:
     """The colour and marker of each name; other names get the next ones."""
     others = iter(zip(OTHER_COLORS, OTHER_MARKERS, strict=False))
-    found = []
+    looks = []
     for name in names:
-        known = "" if name is None else name.lower().removeprefix("after ")
-        found.append((COLORS[known], MARKERS[known]) if known in MARKERS else next(others))
-    return found
+        meaning = "" if name is None else name.lower().removeprefix("after ")
+        looks.append((COLORS[meaning], MARKERS[meaning]) if meaning in MARKERS else next(others))
+    return looks
 
 
 def _draw(
@@ -113,10 +113,10 @@ def _draw(
     """The groups of one result."""
     color, marker = look
     rows: Sequence[GroupGap] = result.groups
-    at = np.array([places[each.name] for each in rows]) + shift
-    gaps: HostArray = 100 * np.array([each.gap for each in rows])
-    reach = 100 * normal_quantile(0.95) * np.array([each.se for each in rows])
-    off = np.array([each.is_off for each in rows])
+    at = np.array([places[row.name] for row in rows]) + shift
+    gaps: HostArray = 100 * np.array([row.gap for row in rows])
+    reach = 100 * normal_quantile(0.95) * np.array([row.se for row in rows])
+    off = np.array([row.is_off for row in rows])
     ax.hlines(at, gaps - reach, gaps + reach, color=color, linewidth=0.8 if thin else 1.4, alpha=0.45 if thin else 0.7)
     size = 12 if thin else 30
     for chosen, filled in ((off, True), (~off, False)):

@@ -116,8 +116,8 @@ def _set_scale(ax: "Axes", scale: Any, curves: Sequence[Reliability]) -> tuple[f
 
 def _logit_border(ax: "Axes", curves: Sequence[Reliability]) -> tuple[float, float]:
     """The limits of a logit axis: around all points and bars, but not closer to 0 or 1 than the samples can tell."""
-    least = 0.25 / max(float(each.count.sum()) for each in curves)
-    lowest = min(float(min(each.confidence.min(), wilson_interval(each.accuracy, each.count)[0].min())) for each in curves)
+    least = 0.25 / max(float(curve.count.sum()) for curve in curves)
+    lowest = min(float(min(curve.confidence.min(), wilson_interval(curve.accuracy, curve.count)[0].min())) for curve in curves)
     low, high = max(0.8 * lowest, least), 1 - least
     if ax.get_xscale() == "logit":  # other curves are there already
         low, high = min(low, ax.get_xlim()[0]), max(high, ax.get_xlim()[1])
@@ -137,7 +137,7 @@ def _by_name(curve: Any, label: str | None, color: Any, marker: str | None) -> d
                 )
         if not curve:
             raise InputError("curve", "hold at least one curve", got="an empty dict")
-        return {str(name): _as_reliability(each) for name, each in curve.items()}
+        return {str(name): _as_reliability(own) for name, own in curve.items()}
     return {label: _as_reliability(curve)}
 
 
@@ -187,7 +187,7 @@ def _draw_points(
     low, high = wilson_interval(curve.accuracy, curve.count)
     # The area of a marker grows with the bin's share of the samples, so that ten samples do not look like a thousand.
     area = 12 + 38 * curve.weight / curve.weight.sum()
-    at, share, low, high = (np.clip(each, *border) for each in (curve.confidence, curve.accuracy, low, high))
+    at, share, low, high = (np.clip(values, *border) for values in (curve.confidence, curve.accuracy, low, high))
     ax.plot(at[enough], share[enough], color=color, linewidth=1, alpha=0.5, label="_joined")
     for rows, alpha in ((enough, 1.0), (~enough, 0.6)):
         x, y = at[rows], share[rows]
@@ -240,8 +240,8 @@ def _note(ax: "Axes", lines: Sequence[str]) -> None:
     if note is None:
         below: Any = {"xycoords": ax.xaxis.label, "xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
         note = ax.annotate("", (0.5, 0), fontsize="x-small", color="0.35", label=_NOTE, **below)
-    known = note.get_text().splitlines()
-    note.set_text("\n".join([*known, *(line for line in lines if line not in known)]))
+    lines_before = note.get_text().splitlines()
+    note.set_text("\n".join([*lines_before, *(line for line in lines if line not in lines_before)]))
 
 
 def _histogram(curve: Reliability, ax: "Axes", color: Any, border: tuple[float, float]) -> None:
@@ -254,7 +254,7 @@ def _histogram(curve: Reliability, ax: "Axes", color: Any, border: tuple[float, 
         strip.set_ylabel("density", fontsize="small")
     # On a logit axis it is the density of the logit, up to the border. Quantile bins have no width where confidences are equal;
     # a small width keeps their density finite.
-    lower, upper = (np.clip(each, *border) for each in (curve.lower, curve.upper))
+    lower, upper = (np.clip(edges, *border) for edges in (curve.lower, curve.upper))
     if ax.get_xscale() == "logit":
         width = np.maximum(_logit(upper) - _logit(lower), _LEAST_LOGIT_WIDTH)
     else:

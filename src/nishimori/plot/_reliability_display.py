@@ -231,15 +231,15 @@ def _probabilities_of(estimator: Any, X: Any) -> Any:
             got=kind,
             remedy="Calibrate its scores first, or pass probabilities to `ReliabilityDisplay.from_predictions`.",
         )
-    found = estimator.predict_proba(X)
-    if isinstance(found, list):
+    probabilities = estimator.predict_proba(X)
+    if isinstance(probabilities, list):
         raise InputError(
             "estimator",
             "predict one class per sample",
-            got=f"{len(found)} outputs",
+            got=f"{len(probabilities)} outputs",
             remedy="Pass the probabilities of one output to `ReliabilityDisplay.from_predictions`.",
         )
-    return found
+    return probabilities
 
 
 def _curve_of(
@@ -255,14 +255,14 @@ def _curve_of(
     if len(table.shape) == 1:
         pos_label = _positive(labels, pos_label)
     else:
-        known = class_labels(classes, int(table.shape[-1])).tolist()
-        if pos_label is not None and pos_label not in known:
-            raise InputError("pos_label", f"be one of the classes {', '.join(map(repr, known))}", got=repr(pos_label))
+        columns = class_labels(classes, int(table.shape[-1])).tolist()
+        if pos_label is not None and pos_label not in columns:
+            raise InputError("pos_label", f"be one of the classes {', '.join(map(repr, columns))}", got=repr(pos_label))
         top = _measure(table, labels, names, classes, "top", measured)  # which also checks the other columns and all labels
         if pos_label is None:
             return top, None
-        table = table[:, known.index(pos_label)]
-    is_positive = np.array([each == pos_label for each in labels.tolist()], dtype=int)
+        table = table[:, columns.index(pos_label)]
+    is_positive = np.array([label == pos_label for label in labels.tolist()], dtype=int)
     return _measure(table, is_positive, names, None, "positive", measured), pos_label
 
 
@@ -281,29 +281,29 @@ def _measure(
 
 def _labels(y: Any, names: tuple[str, str]) -> HostArray:
     """True classes; refuses what looks like probabilities."""
-    found: HostArray = arrays.on_host(arrays.as_array(y))
+    labels: HostArray = arrays.on_host(arrays.as_array(y))
     swapped = (
         f"Pass true classes first: `from_predictions({', '.join(names)})`." if names is _OF_PREDICTIONS else "Pass labels."
     )
-    if found.ndim != 1:
-        raise InputError(names[0], "be one label per sample", got=f"shape {found.shape}", remedy=swapped)
-    if found.dtype.kind == "f" and (found[np.isfinite(found)] % 1 != 0).any():
-        broken = found[np.isfinite(found)]
+    if labels.ndim != 1:
+        raise InputError(names[0], "be one label per sample", got=f"shape {labels.shape}", remedy=swapped)
+    if labels.dtype.kind == "f" and (labels[np.isfinite(labels)] % 1 != 0).any():
+        broken = labels[np.isfinite(labels)]
         raise InputError(names[0], "be labels", got=f"{broken[broken % 1 != 0][0]:.6g}", remedy=swapped)
-    return found
+    return labels
 
 
 def _positive(labels: HostArray, pos_label: Any) -> Any:
     """The class that flat probabilities are about."""
-    known = np.unique(labels).tolist()
+    labels_seen = np.unique(labels).tolist()
     if pos_label is None:
-        if not (set(known) <= {0, 1} or set(known) <= {-1, 1}):
+        if not (set(labels_seen) <= {0, 1} or set(labels_seen) <= {-1, 1}):
             raise InputError(
                 "pos_label",
                 "be the class that the flat array of probabilities is about, if labels are not 0 and 1, or -1 and 1",
-                got=f"None for the labels {', '.join(map(repr, known[:5]))}",
+                got=f"None for the labels {', '.join(map(repr, labels_seen[:5]))}",
             )
         return 1
-    if pos_label not in known:
-        raise InputError("pos_label", f"be one of the labels {', '.join(map(repr, known[:5]))}", got=repr(pos_label))
+    if pos_label not in labels_seen:
+        raise InputError("pos_label", f"be one of the labels {', '.join(map(repr, labels_seen[:5]))}", got=repr(pos_label))
     return pos_label

@@ -36,14 +36,6 @@ COLORS = {
 # Pictures must be readable without colours.
 MARKERS = {"before": "^", "after": "D", "ec": "o", "ts": "s"}
 
-TEACHER_COLORS = {
-    "logit": HUES["black"],
-    "probit": HUES["indigo"],
-    "affine": HUES["sky"],
-    "constant": HUES["purple"],
-}
-"""The colours of the teachers of the theory."""
-
 # For curves with other names. The colours of EC and TS come last, because readers recognise them.
 OTHER_COLORS = [HUES[name] for name in ("indigo", "purple", "sky", "green", "black", "grey", "blue", "vermilion")]
 OTHER_MARKERS = "oPvX*<>dph"

@@ -68,14 +68,14 @@ _SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 
 def datasets(results: Mapping[str, Any], places: list[int] | None = None) -> dict[str, list[Spec]]:
     """The rows behind the charts; ``places`` are those whose bins are wanted, by default all of them."""
-    found = shown_places(results)
-    wanted = range(len(found)) if places is None else places
-    bins = [{"place": i, **dict(zip(BIN_NAMES, each, strict=True))} for i in wanted for each in found[i]["bins"]]
+    shown = shown_places(results)
+    wanted = range(len(shown)) if places is None else places
+    bins = [{"place": i, **dict(zip(BIN_NAMES, numbers, strict=True))} for i in wanted for numbers in shown[i]["bins"]]
     # Other keys, such as the names of methods, are not numbers.
     curve = [
-        {"place": i, **{key: value for key, value in each.items() if key not in ("names", "bins")}}
-        for i, each in enumerate(found)
-        if each["temperature"] is not None
+        {"place": i, **{key: value for key, value in place.items() if key not in ("names", "bins")}}
+        for i, place in enumerate(shown)
+        if place["temperature"] is not None
     ]
     return {"bins": bins, "curve": curve}
 
@@ -88,17 +88,17 @@ def shown_places(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     n, key = results["data"]["n_measured"], "bins" if second_class(results) is None else "positive_bins"
     return [
         {
-            **{name: value for name, value in each.items() if name != "positive_bins"},
-            "bins": [bin_ if len(bin_) == len(BIN_NAMES) else [*bin_, bin_[-1] * n] for bin_ in each[key]],
+            **{name: value for name, value in place.items() if name != "positive_bins"},
+            "bins": [bin_ if len(bin_) == len(BIN_NAMES) else [*bin_, bin_[-1] * n] for bin_ in place[key]],
         }
-        for each in (*results["slider"]["places"], *other_places(results))
+        for place in (*results["slider"]["places"], *other_places(results))
     ]
 
 
 def second_class(results: Mapping[str, Any]) -> str | None:
     """The name of the second of two classes, if the diagram is about it; None otherwise."""
-    found = results["data"].get("positive")
-    return None if found is None else _short_name(found["name"], _LONGEST)
+    second = results["data"].get("positive")
+    return None if second is None else _short_name(second["name"], _LONGEST)
 
 
 def reliability(results: Mapping[str, Any]) -> Spec:
@@ -106,7 +106,7 @@ def reliability(results: Mapping[str, Any]) -> Spec:
 
     Of two classes it is the share of the second one against its probability.
     """
-    as_is = next(i for i, each in enumerate(results["slider"]["places"]) if each["temperature"] == 1)
+    as_is = next(i for i, place in enumerate(results["slider"]["places"]) if place["temperature"] == 1)
     second = second_class(results)
     names = ("confidence", "accuracy") if second is None else (f"P(class {second})", f"share of class {second}")
     # The largest of two probabilities is never below one half.
@@ -245,21 +245,21 @@ def _short_name(text: str, longest: int) -> str:
     return short_name(xml_text(text), longest)
 
 
-def _ends(found: Mapping[str, Any], z: float) -> Spec:
+def _ends(group: Mapping[str, Any], z: float) -> Spec:
     """The ends of an error bar; the point itself where the error is not known."""
-    error = z * (found["se"] or 0.0)
-    return {"low": 100 * found["gap"] - error, "high": 100 * found["gap"] + error}
+    error = z * (group["se"] or 0.0)
+    return {"low": 100 * group["gap"] - error, "high": 100 * group["gap"] + error}
 
 
 def risk_coverage(results: Mapping[str, Any], after: str) -> Spec | None:
     """The error of the most confident answers against their share of all samples; None if it is not known."""
-    found = results.get("risk_coverage")
-    if not found or not found["one"]:
+    curves_by_time = results.get("risk_coverage")
+    if not curves_by_time or not curves_by_time["one"]:
         return None
     values = [
         {"coverage": coverage, "error": error, "when": when}
         for key, when in (("before", "before"), *([("one", after)] if after else []))
-        for coverage, error in found[key]
+        for coverage, error in curves_by_time[key]
     ]
     x = {"field": "coverage", "type": "quantitative", "scale": {"domain": [0, 1]}}
     y = {"field": "error", "type": "quantitative", "axis": {"title": "share of wrong answers", "format": "~%", "tickCount": 5}}
@@ -288,9 +288,9 @@ def curves(results: Mapping[str, Any]) -> Spec:
     """Mean confidence with the accuracy that it has to meet, ECE and NLL, each against T, with the current T marked."""
     accuracy = results["data"]["accuracy"]
     marks = [
-        {"temperature": each["temperature"], "name": _SHORT[name]}
-        for each in results["slider"]["places"]
-        for name in each["names"]
+        {"temperature": place["temperature"], "name": _SHORT[name]}
+        for place in results["slider"]["places"]
+        for name in place["names"]
         if name in ("ts", "ec")
     ]
     target = {
@@ -355,10 +355,10 @@ def _panel(field: str, title: str, color: str, marks: list[Spec], *, percent: bo
 
 def temperatures(results: Mapping[str, Any]) -> Spec | None:
     """T of each method with its interval; None if no method found one."""
-    known = [each for each in results["temperatures"] if each["temperature"] is not None]
-    if not known:
+    fitted = [row for row in results["temperatures"] if row["temperature"] is not None]
+    if not fitted:
         return None
-    values = [{**each, "name": _SHORT[each["method"]]} for each in known]
+    values = [{**row, "name": _SHORT[row["method"]]} for row in fitted]
     x: Spec = {"type": "quantitative", "scale": {"type": "log", "zero": False, "nice": False, "padding": 16}}
     x["axis"] = {"title": "temperature T", "tickCount": 6, "format": "~g"}
     y = {"field": "name", "type": "nominal", "sort": None, "axis": {"title": None}}

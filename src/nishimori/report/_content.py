@@ -29,17 +29,17 @@ _COVERAGES = (0.9, 0.8, 0.5)
 
 def metrics_of(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """What the report shows of each method: name, title, direction, whether it is in percent, and a factor."""
-    found: Sequence[Mapping[str, Any]] = results.get("metrics", _FIRST)
+    listed: Sequence[Mapping[str, Any]] = results.get("metrics", _FIRST)
     # scikit-learn's `brier_score_loss` sums over classes if there are more than two, and takes the positive class of two.
     half = results["data"]["n_classes"] == 2
     return [
         {
-            **each,
-            "title": f"{each['title']} in points" if each.get("is_signed") else each["title"],
-            "is_signed": each.get("is_signed", False),
-            "factor": 0.5 if half and each["name"] == "brier" else 1,
+            **metric,
+            "title": f"{metric['title']} in points" if metric.get("is_signed") else metric["title"],
+            "is_signed": metric.get("is_signed", False),
+            "factor": 0.5 if half and metric["name"] == "brier" else 1,
         }
-        for each in found
+        for metric in listed
     ]
 
 
@@ -52,21 +52,21 @@ def about_brier(results: Mapping[str, Any]) -> str:
 
 def scores_of_slider(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The metrics that are known at each place of the slider."""
-    return [each for each in metrics_of(results) if each["name"] in results["slider"]["places"][0]]
+    return [metric for metric in metrics_of(results) if metric["name"] in results["slider"]["places"][0]]
 
 
 def method_table(results: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics of each method, with errors; a method that could not be fitted has the reason in place of them."""
     shown = metrics_of(results)
     rows = []
-    for each in results["methods"]:
-        row: dict[str, Any] = {"method": each["method"], "title": each["title"], "why": each["why"], "cells": None}
-        if each["confidence"] is not None:
-            T = each["temperature"]
-            own = ("several", "") if T is None else (format_measurement(T, each["temperature_se"]), "")
-            row["cells"] = [own, *(_cell(each, metric) for metric in shown)]
+    for method in results["methods"]:
+        row: dict[str, Any] = {"method": method["method"], "title": method["title"], "why": method["why"], "cells": None}
+        if method["confidence"] is not None:
+            T = method["temperature"]
+            own = ("several", "") if T is None else (format_measurement(T, method["temperature_se"]), "")
+            row["cells"] = [own, *(_cell(method, metric) for metric in shown)]
         rows.append(row)
-    return {"heads": ["T", *(each["title"] for each in shown)], "rows": rows}
+    return {"heads": ["T", *(metric["title"] for metric in shown)], "rows": rows}
 
 
 def _cell(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str, str]:
@@ -86,14 +86,17 @@ def _scaled(row: Mapping[str, Any], name: str, factor: float) -> str:
 
 def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
     """What methods differ by from the model as it is, in metrics of which some values are better."""
-    shown = [each for each in metrics_of(results) if each["direction"] is not None]
+    shown = [metric for metric in metrics_of(results) if metric["direction"] is not None]
     rows = [
-        {"method": each["method"], "title": each["title"], "cells": [_difference(each, metric) for metric in shown]}
-        for each in results["methods"]
-        if each.get("nll_difference") is not None
+        {"method": method["method"], "title": method["title"], "cells": [_difference(method, metric) for metric in shown]}
+        for method in results["methods"]
+        if method.get("nll_difference") is not None
     ]
-    in_points = [each["in_percent"] and not each["is_signed"] for each in shown]  # the title of a signed one says so
-    return {"heads": [each["title"] + " in points" * adds for each, adds in zip(shown, in_points, strict=True)], "rows": rows}
+    in_points = [metric["in_percent"] and not metric["is_signed"] for metric in shown]  # the title of a signed one says so
+    return {
+        "heads": [metric["title"] + " in points" * adds for metric, adds in zip(shown, in_points, strict=True)],
+        "rows": rows,
+    }
 
 
 def _difference(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str, str]:
@@ -107,10 +110,12 @@ def _difference(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str,
 
 def sentences(results: Mapping[str, Any]) -> list[str]:
     """What the numbers say, a sentence each: what to do first, then the worst class and group, then the tests."""
-    verdict, found = results["verdict"], results.get("recommendation")
-    said = [] if found is None else found["sentences"]
-    advice = said if said and verdict["advice"] == " ".join(said) else [verdict["advice"]]
-    return [each for each in (*advice, verdict["classes"], verdict.get("groups", ""), *verdict["sentences"]) if each]
+    verdict, advised = results["verdict"], results.get("recommendation")
+    advice_sentences = [] if advised is None else advised["sentences"]
+    advice = advice_sentences if advice_sentences and verdict["advice"] == " ".join(advice_sentences) else [verdict["advice"]]
+    return [
+        sentence for sentence in (*advice, verdict["classes"], verdict.get("groups", ""), *verdict["sentences"]) if sentence
+    ]
 
 
 def by_samples(row: Mapping[str, Any]) -> float:
@@ -120,10 +125,10 @@ def by_samples(row: Mapping[str, Any]) -> float:
 
 def about_risk(results: Mapping[str, Any]) -> str:
     """The error of all answers and of the most confident ones, as a sentence; empty if it is not known."""
-    found = results.get("risk_coverage")
-    if not found or not found["one"]:
+    curves = results.get("risk_coverage")
+    if not curves or not curves["one"]:
         return ""
-    curve = found["one"]
+    curve = curves["one"]
     shown = [next((point for point in curve if point[0] >= least - 1e-6), curve[-1]) for least in _COVERAGES]
     parts = [f"{share(error)} among the most confident {rounded(coverage)}" for coverage, error in shown]
     return f"Of all answers {share(curve[-1][1])} are wrong; {', '.join(parts)}."
@@ -132,8 +137,8 @@ def about_risk(results: Mapping[str, Any]) -> str:
 def confusions(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The rows of the table of classes that are taken for each other; empty if they are not known."""
     return [
-        (each["label"], each["predicted"], whole(each["n"]), share(each["share"]), share(each["confidence"]))
-        for each in results.get("confusions") or []
+        (pair["label"], pair["predicted"], whole(pair["n"]), share(pair["share"]), share(pair["confidence"]))
+        for pair in results.get("confusions") or []
     ]
 
 
@@ -145,31 +150,31 @@ def tags(results: Mapping[str, Any], method: str) -> list[str]:
 def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The places of the slider that have a name, and the methods to use that have none on it."""
     places = results["slider"]["places"]
-    found = []
+    named = []
     for name in ("none", "ts", "ec", "adaptive"):
-        for i, each in enumerate(places):
-            if name in each["names"]:
-                text = _SHORT[name] if name == "none" else f"{_SHORT[name]}: {digits(each['temperature'])}"
-                found.append({"place": i, "name": text})
-    return found + [{"place": i, "name": each["names"][0]} for i, each in enumerate(other_places(results), len(places))]
+        for i, place in enumerate(places):
+            if name in place["names"]:
+                text = _SHORT[name] if name == "none" else f"{_SHORT[name]}: {digits(place['temperature'])}"
+                named.append({"place": i, "name": text})
+    return named + [{"place": i, "name": place["names"][0]} for i, place in enumerate(other_places(results), len(places))]
 
 
 def other_places(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """What the page can show besides the places of the slider: methods to use that have no temperature."""
-    found: list[Mapping[str, Any]] = results["slider"].get("methods", [])
-    return found
+    places: list[Mapping[str, Any]] = results["slider"].get("methods", [])
+    return places
 
 
 def start_place(results: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the page shows first."""
-    found: Mapping[str, Any] = [*results["slider"]["places"], *other_places(results)][results["slider"]["start"]]
-    return found
+    place: Mapping[str, Any] = [*results["slider"]["places"], *other_places(results)][results["slider"]["start"]]
+    return place
 
 
 def slider_place(results: Mapping[str, Any]) -> int:
     """Where the slider is at first: at what the page shows, or at T = 1 if that has no temperature."""
     places, start = results["slider"]["places"], int(results["slider"]["start"])
-    return start if start < len(places) else next(i for i, each in enumerate(places) if each["temperature"] == 1)
+    return start if start < len(places) else next(i for i, place in enumerate(places) if place["temperature"] == 1)
 
 
 def place_name(place: Mapping[str, Any]) -> str:
@@ -180,11 +185,11 @@ def place_name(place: Mapping[str, Any]) -> str:
 def scores(results: Mapping[str, Any]) -> list[dict[str, str]]:
     """A row for each score: at the chosen place, and of the model as it is. The accuracy does not depend on T."""
     accuracy = results["data"]["accuracy"]
-    as_is = next(each for each in results["slider"]["places"] if each["temperature"] == 1)
+    as_is = next(place for place in results["slider"]["places"] if place["temperature"] == 1)
     shown = {"now": start_place(results), "before": as_is}
     rows = [
-        {"name": each["name"], "title": each["title"], **{when: _score(place, each) for when, place in shown.items()}}
-        for each in scores_of_slider(results)
+        {"name": metric["name"], "title": metric["title"], **{when: _score(place, metric) for when, place in shown.items()}}
+        for metric in scores_of_slider(results)
     ]
     of_accuracy = {when: percent(place.get("accuracy", accuracy)) for when, place in shown.items()}
     return [rows[0], {"name": "accuracy", "title": "accuracy", **of_accuracy}, *rows[1:]]
@@ -210,7 +215,7 @@ def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any], after:
     several = "several" in table
     heads = [noun, "n", "accuracy", "confidence", "gap before", *([f"gap {after}"] if after else [])]
     heads += [f"T of the {noun}", f"gap with T per {noun}"] if several else []
-    rows = [_cells(each, several=several, later=bool(after)) for each in table["rows"][:_MOST_ROWS]]
+    rows = [_cells(row, several=several, later=bool(after)) for row in table["rows"][:_MOST_ROWS]]
     hidden = len(table["rows"]) - len(rows)
     more = f"{whole(hidden)} more are in the JSON of the report (nishimori report --json)." if hidden else ""
     return {
@@ -245,9 +250,9 @@ def _cells(row: Mapping[str, Any], *, several: bool, later: bool) -> list[dict[s
     return cells
 
 
-def _gap_cell(found: Mapping[str, Any]) -> dict[str, Any]:
-    text, sign, error = gap(found["gap"], found["se"]).partition(" ± ")
-    return {"text": text, "error": f"{sign}{error}", "value": abs(found["gap"]), "off": found["off"]}
+def _gap_cell(group: Mapping[str, Any]) -> dict[str, Any]:
+    text, sign, error = gap(group["gap"], group["se"]).partition(" ± ")
+    return {"text": text, "error": f"{sign}{error}", "value": abs(group["gap"]), "off": group["off"]}
 
 
 def _about(table: Mapping[str, Any], noun: str, after: str, *, several: bool) -> str:
@@ -255,9 +260,9 @@ def _about(table: Mapping[str, Any], noun: str, after: str, *, several: bool) ->
     plural = "predicted classes" if noun == "class" else "groups"
 
     def numbers(name: str) -> tuple[str, str]:
-        found = table[name]
-        limits = f"({100 * found['low']:.2f} to {100 * found['high']:.2f})"
-        return f"{found['n_off']} of {found['n']}", f"{100 * found['mean_abs_gap']:.2f} points {limits}"
+        mean = table[name]
+        limits = f"({100 * mean['low']:.2f} to {100 * mean['high']:.2f})"
+        return f"{mean['n_off']} of {mean['n']}", f"{100 * mean['mean_abs_gap']:.2f} points {limits}"
 
     off, mean = numbers("before")
     text = f"Before calibration {off} {plural} have a significant gap, and the mean absolute gap is {mean}."
@@ -275,15 +280,15 @@ def _about(table: Mapping[str, Any], noun: str, after: str, *, several: bool) ->
 
 def provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Where the numbers come from."""
-    told = results["provenance"]
-    rows = [("Made on", told["made_on"]), ("Library", f"nishimori {told['library_version']}")]
-    for each in told["files"]:
+    origin = results["provenance"]
+    rows = [("Made on", origin["made_on"]), ("Library", f"nishimori {origin['library_version']}")]
+    for file in origin["files"]:
         rows.append(
-            (f"{each['role'].capitalize()} file", f"{each['name']}, {whole(each['bytes'])} bytes, SHA-256 {each['sha256']}")
+            (f"{file['role'].capitalize()} file", f"{file['name']}, {whole(file['bytes'])} bytes, SHA-256 {file['sha256']}")
         )
     rows.append(("Validation samples", whole(results["data"]["n_validation"])))
     if results["data"]["measured_on"] == "test":
         rows.append(("Test samples", whole(results["data"]["n_measured"])))
-    if told["command"]:
-        rows.append(("Command", told["command"]))
+    if origin["command"]:
+        rows.append(("Command", origin["command"]))
     return rows

@@ -1,22 +1,73 @@
-"""The pass over the errors of a model: what the report shows of them takes one call of the kernel per batch and map."""
+"""The errors of a model: the most confident ones, which classes are taken for which others, and risk and coverage.
 
+All come from one pass, with one call of the kernel per batch and map. Risk and coverage are the error of the most confident
+answers, if only a share of all samples is answered; Y. Geifman and R. El-Yaniv, NeurIPS 2017, arXiv:1705.08500, call it
+selective prediction. The curve is made of sums over bins of log(1 - confidence), of which there are enough that no reader sees
+them. So rows are not kept, and rows that come later add.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from nishimori._kernels.kernel import row_sums
 from nishimori._rows.batch import Batch
+from nishimori._rows.rows import Rows
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions, apply_map
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
+from nishimori.errors import InputError
 from nishimori.maps.map import Map
-from nishimori.report._confusions import confusions_of
-from nishimori.report._mistakes import mistakes_of
-from nishimori.report._risk_coverage import risk_of
+
+_MOST_MISTAKES = 20
+_MOST_CONFUSIONS = 10
+
+# Bins of ln(1 - confidence): 400 for each factor of e down to e⁻⁶⁰, so that few samples share one.
+_PER_E = 400
+_LOWEST = -60.0
+_N_BINS = round(-_LOWEST * _PER_E) + 1
+
+# Points of the curve: a picture of 380 pixels shows no more.
+_POINTS = 100
+
+
+def errors_of(data: Rows, map_: Map, ids: Any, names: Sequence[Any]) -> dict[str, Any]:
+    """The most confident errors, the classes that are confused most, and the error of the most confident answers.
+
+    ``map_`` is the calibration to use, ``ids`` are names of all rows, and ``names`` those of the classes.
+    """
+    checked = _checked_ids(ids, data.n_rows)
+    mistakes, confusions, before, after = data.gather(FindErrors(map_, data.n_classes)).items
+    return {
+        "mistakes": mistakes.table(_rows_of_weight(data), names, checked),
+        "confusions": confusions.table(names),
+        "risk_coverage": {"before": risk_curve(*before), "one": risk_curve(*after)},
+    }
+
+
+def _checked_ids(ids: Any, n_rows: int | None) -> list[Any] | None:
+    """The id of each row."""
+    if ids is None:
+        return None
+    listed = np.asarray(ids)
+    if listed.ndim != 1 or len(listed) != n_rows:
+        raise InputError("ids", f"hold one id per sample that is measured, {n_rows} in all", got=f"shape {listed.shape}")
+    return list(listed.tolist())
+
+
+def _rows_of_weight(data: Rows) -> HostArray | None:
+    """The numbers of the rows of positive weight among all rows; None if all have one, or the data come in batches."""
+    weights: Any = getattr(data, "weights", None)
+    return np.flatnonzero(weights) if isinstance(weights, np.ndarray) and not weights.all() else None
 
 
 @dataclass(frozen=True)
-class ErrorsPass:
-    """Finds `Mistakes`, `Confusions`, and `Risk` before and after calibration."""
+class FindErrors:
+    """The pass that finds `Mistakes`, `Confusions`, and risks before and after calibration."""
 
-    most_mistakes: int
     map: Map
     n_classes: int
 
@@ -25,11 +76,142 @@ class ErrorsPass:
         sums = row_sums(batch, (1.0, beta), 0)
         before = Predictions(batch, 1.0, sums)
         after = Predictions(mapped, beta, sums if mapped is batch else row_sums(mapped, (beta,), 0))
-        return Sums(
-            (
-                mistakes_of(before, after, self.most_mistakes),
-                confusions_of(before, self.n_classes),
-                risk_of(before),
-                risk_of(after),
+        return Sums((mistakes_of(before, after), confusions_of(before, self.n_classes), risk_of(before), risk_of(after)))
+
+
+@dataclass(frozen=True)
+class Mistakes:
+    """The most confident mistakes of some rows, the worst first; those of the rows that follow add.
+
+    Attributes
+    ----------
+    n_rows : int
+        How many rows were looked at, all of positive weight.
+    places : integer array of shape (3, mistakes)
+        The number of each mistake among these rows, the column that was predicted, and that of the true class.
+    numbers : array of shape (4, mistakes)
+        One minus the confidence with all its digits, the confidence, the probability of the true class, and the confidence
+        after calibration.
+    """
+
+    n_rows: int
+    places: HostArray
+    numbers: HostArray
+
+    def __add__(self, other: "Mistakes") -> "Mistakes":
+        shift = np.array([[self.n_rows], [0], [0]])
+        places = np.concatenate([self.places, other.places + shift], axis=1)
+        numbers = np.concatenate([self.numbers, other.numbers], axis=1)
+        return Mistakes(self.n_rows + other.n_rows, places, numbers).worst()
+
+    def worst(self) -> "Mistakes":
+        """As many of the most confident mistakes as are kept; of equal ones the first."""
+        order = np.lexsort((self.places[0], self.numbers[0]))[:_MOST_MISTAKES]
+        return Mistakes(self.n_rows, self.places[:, order], self.numbers[:, order])
+
+    def table(self, row_numbers: HostArray | None, names: Sequence[Any], ids: Sequence[Any] | None) -> list[dict[str, Any]]:
+        """The mistakes as plain dictionaries; ``row_numbers`` are those of the rows among all rows of the data."""
+        rows = []
+        columns = zip(self.places.T.tolist(), self.numbers.T.tolist(), strict=True)
+        for (place, predicted, label), (_, confidence, true, after) in columns:
+            row = place if row_numbers is None else int(row_numbers[place])
+            rows.append(
+                {
+                    "row": row,
+                    "id": None if ids is None else str(ids[row]),
+                    "predicted": str(names[predicted]),
+                    "label": str(names[label]),
+                    "confidence": confidence,
+                    "confidence_after": after,
+                    "true_probability": true,
+                }
             )
-        )
+        return rows
+
+
+def mistakes_of(before: Predictions, after: Predictions) -> Mistakes:
+    """The most confident mistakes of a batch, with their confidence after calibration beside them."""
+    batch = before.batch
+    true = batch.xp.exp(before.label_drops) * before.top_probability
+    numbers = arrays.on_host(batch.xp.stack([before.doubt, before.top_probability, true, after.top_probability]))
+    (wrong,) = np.nonzero(~arrays.on_host(before.right))
+    places = [wrong, *(arrays.on_host(column)[wrong] for column in (before.top_class, batch.labels))]
+    return Mistakes(batch.n_rows, np.stack(places), numbers[:, wrong]).worst()
+
+
+@dataclass(frozen=True)
+class Confusions:
+    """Errors by true and predicted class; those of further rows add.
+
+    Attributes
+    ----------
+    pairs : integer array
+        Number of the true class × number of classes + number of the predicted class, each pair once, in order.
+    sums : array of shape (3, pairs)
+        Rows, their weight, and their confidence times weight.
+    """
+
+    pairs: HostArray
+    sums: HostArray
+
+    def __add__(self, other: "Confusions") -> "Confusions":
+        pairs, sums = np.concatenate([self.pairs, other.pairs]), np.concatenate([self.sums, other.sums], axis=1)
+        return sum_by_pair(pairs, sums)
+
+    def table(self, names: Sequence[Any]) -> list[dict[str, Any]]:
+        """The pairs with the most errors, by weight, as plain dictionaries."""
+        counts, weight, confidence = self.sums
+        rows = []
+        for place in np.argsort(-weight, kind="stable")[:_MOST_CONFUSIONS].tolist():
+            label, predicted = divmod(int(self.pairs[place]), len(names))
+            rows.append(
+                {
+                    "label": str(names[label]),
+                    "predicted": str(names[predicted]),
+                    "n": round(float(counts[place])),
+                    "share": float(weight[place] / weight.sum()),
+                    "confidence": min(float(confidence[place] / weight[place]), 1.0),
+                }
+            )
+        return rows
+
+
+def confusions_of(before: Predictions, n_classes: int) -> Confusions:
+    """The errors of a batch by pairs of classes."""
+    batch = before.batch
+    (wrong,) = np.nonzero(~arrays.on_host(before.right))
+    predicted, labels = (arrays.on_host(column)[wrong].astype(np.int64) for column in (before.top_class, batch.labels))
+    confidence = arrays.on_host(before.top_probability)[wrong]
+    weights = arrays.on_host(batch.weights)[wrong]
+    totals = np.stack([np.ones_like(weights), weights, weights * confidence])
+    return sum_by_pair(labels * n_classes + predicted, totals)
+
+
+def sum_by_pair(pairs: HostArray, sums: HostArray) -> Confusions:
+    """The sums of each pair, of which each may be there several times."""
+    different, places = np.unique(pairs, return_inverse=True)
+    totals = [np.bincount(places, values, len(different)) for values in sums]
+    return Confusions(different, np.stack(totals))
+
+
+def risk_curve(weight: HostArray, wrong: HostArray) -> list[list[float]]:
+    """Pairs of coverage and error, from few samples to all; samples of equal confidence are answered together.
+
+    Both are weights in bins of confidence, the most confident first: those of all samples, and of wrong ones.
+    """
+    full = weight > 0
+    answered, errors = np.cumsum(weight[full]), np.cumsum(wrong[full])
+    coverage, error = answered / answered[-1], errors / answered
+    # One point for each hundredth of the samples, at the first bin that reaches it.
+    places = np.unique(np.searchsorted(coverage, np.arange(1, _POINTS + 1) / _POINTS - 1e-12).clip(max=len(coverage) - 1))
+    return np.round(np.stack([coverage, error], axis=1)[places], 6).tolist()  # type: ignore[no-any-return]
+
+
+def risk_of(at: Predictions) -> HostArray:
+    """The weights of all and of wrong answers of a batch by their confidence, which add."""
+    doubt = arrays.on_host(at.doubt)
+    with np.errstate(divide="ignore"):
+        places = np.floor((np.log(doubt).clip(_LOWEST, 0) - _LOWEST) * _PER_E).astype(np.int64)
+    weights = arrays.on_host(at.batch.weights)
+    wrong = ~arrays.on_host(at.right)
+    return np.stack([np.bincount(places, counted, _N_BINS) for counted in (weights, weights * wrong)])

@@ -14,13 +14,13 @@ _ROWS = 20
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The whole text."""
-    headline, *said = _top.lines(results)
+    headline, *others = _top.lines(results)
     about = results["data"]
     fitted = f", fitted to {whole(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
     parts = [
         f"# {markdown_text(_top.heading(results))}",
         f"**{markdown_text(headline)}** {markdown_text(results['verdict']['summary'])}",
-        "\n".join(f"- {markdown_text(each)}" for each in said),
+        "\n".join(f"- {markdown_text(line)}" for line in others),
         _glance(results).markdown(),
         f"{whole(about['n_measured'])} {about['measured_on']} samples{fitted}, {whole(about['n_classes'])} classes. "
         f"± is one standard error; intervals have a level of {level(results['level'])}. {_content.about_brier(results)}",
@@ -29,7 +29,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         "## Before and after",
         _methods(results).markdown(),
         *_differences(results),
-        "\n".join(f"- {markdown_text(each)}" for each in _content.sentences(results)),
+        "\n".join(f"- {markdown_text(sentence)}" for sentence in _content.sentences(results)),
         *(part for table in _content.gap_tables(results) for part in _gaps(table)),
         *_risk(results),
         *_confusions(results),
@@ -50,22 +50,22 @@ def _glance(results: Mapping[str, Any]) -> Tabular:
 
 def _temperatures(results: Mapping[str, Any]) -> Tabular:
     rows = []
-    for each in results["temperatures"]:
-        T = each["temperature"]
-        value = "none" if T is None else format_measurement(T, each["temperature_se"])
-        rows.append((each["title"], value, each["why"] or "" if T is None else interval(each, "temperature", "number")))
+    for row in results["temperatures"]:
+        T = row["temperature"]
+        value = "none" if T is None else format_measurement(T, row["temperature_se"])
+        rows.append((row["title"], value, row["why"] or "" if T is None else interval(row, "temperature", "number")))
     return Tabular(("method", "T", "interval"), rows)
 
 
 def _methods(results: Mapping[str, Any]) -> Tabular:
     table = _content.method_table(results)
-    rows = [(each["title"], *map(_join, each["cells"])) for each in table["rows"] if each["cells"] is not None]
+    rows = [(row["title"], *map(_join, row["cells"])) for row in table["rows"] if row["cells"] is not None]
     return Tabular(("method", *table["heads"]), rows)
 
 
 def _differences(results: Mapping[str, Any]) -> list[str]:
     table = _content.difference_table(results)
-    rows = [(each["title"], *map(_join, each["cells"])) for each in table["rows"]]
+    rows = [(row["title"], *map(_join, row["cells"])) for row in table["rows"]]
     return [Tabular(("minus no calibration", *table["heads"]), rows).markdown()] if rows else []
 
 
@@ -98,10 +98,13 @@ def _confusions(results: Mapping[str, Any]) -> list[str]:
 
 
 def _mistakes(results: Mapping[str, Any]) -> list[str]:
-    found = results["mistakes"]
-    if not found:
+    mistakes = results["mistakes"]
+    if not mistakes:
         return []
-    rows = [(str(each["row"]), each["id"] or "", each["predicted"], each["label"], share(each["confidence"])) for each in found]
+    rows = [
+        (str(mistake["row"]), mistake["id"] or "", mistake["predicted"], mistake["label"], share(mistake["confidence"]))
+        for mistake in mistakes
+    ]
     heads = ("row", "id", "predicted", "label", "confidence")
     return ["## Most confident errors", Tabular(heads, rows).markdown()]
 
@@ -109,5 +112,5 @@ def _mistakes(results: Mapping[str, Any]) -> list[str]:
 def _absent(results: Mapping[str, Any]) -> list[str]:
     if not results["absent"]:
         return []
-    lines = (f"{each['what']}: {each['why']}." for each in results["absent"])
-    return ["## What is not here", "\n".join(f"- {markdown_text(each)}" for each in lines)]
+    lines = (f"{part['what']}: {part['why']}." for part in results["absent"])
+    return ["## What is not here", "\n".join(f"- {markdown_text(line)}" for line in lines)]

@@ -49,7 +49,7 @@ def page(results: Mapping[str, Any]) -> str:
             few=_charts.FEW,
             mistake_heads=_mistake_heads(results),
             has_ids=_has_ids(results),
-            pictures={name: markup(each) for name, each in pictures.items()},
+            pictures={name: markup(picture) for name, picture in pictures.items()},
             scroll=lambda label: markup(' tabindex="0" role="region" aria-label="{}"').format(label),
             style=markup(_asset("page.css")),
             script=markup(script),
@@ -80,7 +80,7 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
     A chart is an empty text if there is nothing to draw.
     """
     slider = results["slider"]
-    as_is = next(i for i, each in enumerate(slider["places"]) if each["temperature"] == 1)
+    as_is = next(i for i, place in enumerate(slider["places"]) if place["temperature"] == 1)
     rows = _charts.datasets(results, sorted({slider["start"], as_is}))
     after = _top.after_name(results)
     others = {"temperatures": _charts.temperatures(results), "risk_coverage": _charts.risk_coverage(results, after)}
@@ -89,12 +89,12 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
         others[key] = None if table is None else _charts.gaps(table, after, level)
         others[f"narrow_{key}"] = None if table is None else _charts.gaps(table, after, level, narrow=True)
     charts = dict(specs) | {name: spec for name, spec in others.items() if spec is not None}
-    found = draw([{**spec, "datasets": rows} for spec in charts.values()])
+    drawn = draw([{**spec, "datasets": rows} for spec in charts.values()])
     pictures = dict.fromkeys(others, "")
-    for (name, spec), svg in zip(charts.items(), found.pictures, strict=True):
+    for (name, spec), svg in zip(charts.items(), drawn.pictures, strict=True):
         label = json.dumps(spec["description"])  # a sentence of ours, without anything to escape but its quotes
         pictures[name] = svg.replace("<svg ", f"<svg role='img' aria-label={label} ", 1)
-    return found.javascript, pictures
+    return drawn.javascript, pictures
 
 
 def _payload(results: Mapping[str, Any], specs: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,14 +110,14 @@ def _payload(results: Mapping[str, Any], specs: Mapping[str, Any]) -> dict[str, 
 
 
 def _has_ids(results: Mapping[str, Any]) -> bool:
-    return any(each["id"] is not None for each in results["mistakes"] or [])
+    return any(mistake["id"] is not None for mistake in results["mistakes"] or [])
 
 
 def _mistake_heads(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     texts = ["id"] if _has_ids(results) else []
     numbers = ("confidence", *([_top.after_name(results)] if results["recommended"] else []), "of the true class")
-    heads = [{"name": "row", "number": True}, *({"name": each, "number": False} for each in (*texts, "predicted", "label"))]
-    return heads + [{"name": each, "number": True, "sorted": each == "confidence"} for each in numbers]
+    heads = [{"name": "row", "number": True}, *({"name": name, "number": False} for name in (*texts, "predicted", "label"))]
+    return heads + [{"name": name, "number": True, "sorted": name == "confidence"} for name in numbers]
 
 
 def _inert(content: Any) -> str:
@@ -128,7 +128,7 @@ def _inert(content: Any) -> str:
 
 def _policy(*scripts: str) -> str:
     """What a browser may do with the page: run these scripts and no others, and load nothing."""
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts)
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)
     allowed = (
         "default-src 'none'",
         f"script-src {hashes}",

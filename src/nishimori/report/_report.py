@@ -4,15 +4,13 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from math import isfinite
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-import numpy as np
-
 import nishimori
-from nishimori._evaluation.compare import Methods, data_sets, floor_verdicts
-from nishimori._evaluation.usual_methods import CHANGING, ONE_TEMPERATURE
+from nishimori._evaluation.compare import data_sets, floor_verdicts
+from nishimori._evaluation.compared_methods import CHANGING, ONE_TEMPERATURE, Methods
+from nishimori._evaluation.comparison import to_plain
 from nishimori._fit.floors import MAY_BE_AUTO
 from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_options
 from nishimori._rows.rows import Rows
@@ -22,7 +20,7 @@ from nishimori._support.numbers import between, whole
 from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
-from nishimori.report._results import FORMAT, Asked, results_of
+from nishimori.report._results import FORMAT, Request, results_of
 from nishimori.report._schema import brief, check_results, with_present_names
 from nishimori.report._top import lines
 
@@ -98,13 +96,13 @@ class Report:
     ) -> None:
         between("level", level, 0, 1)
         whole("n_bins", n_bins, 1, _MOST_BINS)
-        given = (test_logits, test_labels, test_weight, test_clusters, test_groups)
-        if test_logits is None and any(each is not None for each in given):
+        about_test = (test_logits, test_labels, test_weight, test_clusters, test_groups)
+        if test_logits is None and any(value is not None for value in about_test):
             raise InputError("test_logits", "be given where other arguments speak of test data", got="None")
         test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
         validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, test_options)
         kind, classes = options.get("input") or validation.input, options.get("classes")
-        asked = Asked(
+        request = Request(
             classes,
             kind,
             used,
@@ -115,11 +113,11 @@ class Report:
             metrics,
             bounds,
         )
-        found = results_of(validation, test, ids, asked)
-        found["verdict"]["sentences"] += floor_verdicts(logits, options, used)
+        results = results_of(validation, test, ids, request)
+        results["verdict"]["sentences"] += floor_verdicts(logits, options, used)
         names = (_arguments(validation), _arguments(validation) if test is None else _arguments(test, "test_"))
-        self._results: dict[str, Any] = plain(
-            {"title": str(title), **found}
+        self._results: dict[str, Any] = to_plain(
+            {"title": str(title), **results}
             | {
                 "n_bins": n_bins,
                 "provenance": {
@@ -128,7 +126,7 @@ class Report:
                     "files": [],
                     "command": "",
                 },
-                "code": _CODE.format(val=names[0], measured=names[1], method=method_of_code(found["recommended"])),
+                "code": _CODE.format(val=names[0], measured=names[1], method=method_of_code(results["recommended"])),
             }
         )
 
@@ -143,13 +141,13 @@ class Report:
         FormatError
             If they are damaged: the message names the place, such as ``slider.start``, and what must be there.
         """
-        known = results.get("format") if isinstance(results, Mapping) else None
-        if type(known) is not int or known != FORMAT:
+        version = results.get("format") if isinstance(results, Mapping) else None
+        if type(version) is not int or version != FORMAT:
             raise InputError("results", f"be what `to_dict` of a report gave, of format {FORMAT}", got=brief(results))
         check_results(results)
-        made = cls.__new__(cls)
-        made._results = with_present_names(plain(results))
-        return made
+        report = cls.__new__(cls)
+        report._results = with_present_names(to_plain(results))
+        return report
 
     @property
     def verdict(self) -> str:
@@ -187,10 +185,10 @@ class Report:
             temporary.write_text(text, encoding="utf-8")
 
     def _text(self, ending: str) -> str:
-        made = {".html": self.to_html, ".htm": self.to_html, ".md": self.to_markdown, ".json": self.to_json}.get(ending)
-        if made is None:
+        writer = {".html": self.to_html, ".htm": self.to_html, ".md": self.to_markdown, ".json": self.to_json}.get(ending)
+        if writer is None:
             raise InputError("path", "end in .html, .md or .json", got=f"a name that ends in {ending!r}")
-        return made()
+        return writer()
 
     def __str__(self) -> str:
         return "\n".join(map(printable, lines(self._results)))
@@ -213,22 +211,6 @@ def method_of_code(recommended: str | None) -> str:
 
 
 Report.__doc__ = with_options(Report.__doc__ or "", OPTIONS)
-
-
-def plain(value: Any) -> Any:
-    """A value with lists in place of arrays and tuples, texts as keys, and None in place of numbers that are not finite.
-
-    Halves of surrogate pairs, which the names of files may hold and no file of text can, are escaped.
-    """
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _arguments(data: Rows, prefix: str = "") -> str:

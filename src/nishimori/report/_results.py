@@ -12,15 +12,21 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.groups import GroupConsistency
-from nishimori._evaluation.absent import absent_parts
-from nishimori._evaluation.compare import Methods, calibrators_by_name, compare
+from nishimori._evaluation.compare import compare
+from nishimori._evaluation.compared_methods import (
+    BY_GROUP,
+    ONE_TEMPERATURE,
+    Methods,
+    calibrators_by_name,
+    fit_usual,
+)
 from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.curve import cards_around
+from nishimori._evaluation.differences import absent_parts
 from nishimori._evaluation.gate import Wanted, judge
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
-from nishimori._evaluation.usual_methods import BY_GROUP, ONE_TEMPERATURE, UsualMethods, fit_usual
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows, without_chosen_floor
 from nishimori._sums.groups import By
@@ -28,21 +34,17 @@ from nishimori._sums.reliability import Reliability
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
-from nishimori.report._errors import ErrorsPass
-from nishimori.report._group_classes import groups_of_one_class
-from nishimori.report._mistakes import rows_with_zeros
-from nishimori.report._rows import confusion_rows, group_table, method_rows, mistake_rows
-from nishimori.report._verdict import second_share, verdict_of
+from nishimori.maps.map import Map
+from nishimori.report._errors import errors_of
+from nishimori.report._groups import class_table, group_table, worst_group
+from nishimori.report._verdict import TITLES, second_share, verdict_of
 
 FORMAT = 1
 """The version of the dictionary."""
 
-_MISTAKES = 20
-_CONFUSIONS = 10
-
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What the user said about the data, and about the numbers to make from them."""
 
     classes: Any
@@ -61,74 +63,75 @@ class Asked:
         return {"input": self.input, "classes": self.classes, "floor": self.floor}
 
 
-def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> dict[str, Any]:
+def results_of(validation: Rows, test: Rows | None, ids: Any, request: Request) -> dict[str, Any]:
     """The dictionary: fits to the validation data, and what they do to the test data or, without these, to the same data."""
-    wanted = None if asked.bounds is None else Wanted(asked.bounds, asked.level, n_bins=asked.n_bins)
+    wanted = None if request.bounds is None else Wanted(request.bounds, request.level, n_bins=request.n_bins)
     data = validation if test is None else test
     absent = absent_parts(validation) or absent_parts(data)
-    further = _further_methods(asked, by_groups=validation.groups is not None)
-    usual = fit_usual(validation, test, asked.meaning, counts=asked.counts, without=further)
-    found = _compare(validation, test, usual.fitted, further, asked)
-    fitted = {name: each for name, each in usual.fitted.items() if isinstance(each, GroupConsistency)}
-    advised = found.recommendation
-    assert advised is not None, "which every comparison has"
-    one = found[advised.choice or "none"]
-    chosen = [each.temperature for each in found if each.temperature is not None and each.method != "none"]
-    methods = method_rows(found)
-    names = class_labels(asked.classes, data.n_classes).tolist()
+    further = _further_methods(request, by_groups=validation.groups is not None)
+    usual = fit_usual(validation, test, request.meaning, counts=request.counts, without=further)
+    comparison = _compare(validation, test, usual.fitted, further, request)
+    fitted = {name: method for name, method in usual.fitted.items() if isinstance(method, GroupConsistency)}
+    advised = comparison.recommendation
+    one = comparison[advised.choice or "none"]
+    chosen = [row.temperature for row in comparison if row.temperature is not None and row.method != "none"]
+    methods = [_method_row(row, comparison.level) for row in comparison]
+    names = class_labels(request.classes, data.n_classes).tolist()
     return {
         "format": FORMAT,
-        "verdict": verdict_of(found, str(names[-1])),
-        "data": _about(found, data, str(names[-1])),
-        "level": asked.level,
+        "verdict": verdict_of(comparison, str(names[-1])),
+        "data": _about(comparison, data, str(names[-1])),
+        "level": request.level,
         "recommended": None if one.method == "none" else one.method,
         "best": None if advised.best is None else advised.best.method,
         "recommendation": asdict(advised),
-        "temperatures": [_temperature(each) for each in methods if each["method"] in ONE_TEMPERATURE[1:]],
-        "metrics": [_about_metric(each) for each in _shown(found.methods[0].metrics, error=found.predictions_differ)],
+        "temperatures": [_temperature(method) for method in methods if method["method"] in ONE_TEMPERATURE[1:]],
+        "metrics": [
+            _about_metric(metric) for metric in _shown(comparison.methods[0].metrics, error=comparison.predictions_differ)
+        ],
         "methods": methods,
-        "slider": _slider(data, found, chosen, one, asked),
-        "classes": None if absent else _classes(found, one.method, fitted),
-        "groups": None if absent else _groups(data, found, one.method, fitted),
+        "slider": _slider(data, comparison, chosen, one, request),
+        "classes": None if absent else class_table(comparison, one.method, fitted.get("class temperatures")),
+        "groups": None if absent else group_table(data, comparison, one.method, fitted.get("group temperatures")),
         **(
             {"mistakes": None, "confusions": None, "risk_coverage": None}
             if absent
-            else _errors(without_chosen_floor(data), one, ids, names)
+            else errors_of(without_chosen_floor(data), _map_of(one), ids, names)
         ),
-        "gate": None if wanted is None else _gate(found, without_chosen_floor(data), wanted, asked),
-        "absent": [*absent, *_not_compared(usual)],
-        "tests": found.to_dict()["tests"],
-        "warnings": list(filter(None, [found.same_rows])),
+        "gate": None if wanted is None else _gate(comparison, without_chosen_floor(data), wanted, request),
+        "absent": [*absent, *({"what": f"The method {name}", "why": why} for name, why in usual.left_out.items())],
+        "tests": comparison.to_dict()["tests"],
+        "warnings": list(filter(None, [comparison.same_rows])),
     }
 
 
 def _compare(
-    validation: Any, test: Any, usual: Mapping[str, Calibrator], further: "Mapping[str, str | Calibrator]", asked: Asked
+    validation: Any, test: Any, usual: Mapping[str, Calibrator], further: "Mapping[str, str | Calibrator]", request: Request
 ) -> Comparison:
-    meaning = asked.meaning
+    meaning = request.meaning
     methods: dict[str, str | Calibrator] = {name: name for name in ONE_TEMPERATURE}
     methods |= {**usual, **further}
-    options: dict[str, Any] = {"level": asked.level, "n_bins": asked.n_bins, "metrics": asked.metrics}
+    options: dict[str, Any] = {"level": request.level, "n_bins": request.n_bins, "metrics": request.metrics}
     return compare(validation, test_logits=test, methods=methods, **meaning, **options)
 
 
-def _further_methods(asked: Asked, *, by_groups: bool) -> "Mapping[str, str | Calibrator]":
+def _further_methods(request: Request, *, by_groups: bool) -> "Mapping[str, str | Calibrator]":
     """Calibrators that the user asks for, besides those that every page has."""
-    given: Any = asked.methods
-    if not given:
+    named: Any = request.methods
+    if not named:
         return {}
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        given = [each for each in given if each not in ONE_TEMPERATURE]
-    found = calibrators_by_name(given, asked.meaning, by_groups=by_groups, of_rows=True) if given else {}
-    for name in found:
+    if isinstance(named, Sequence) and not isinstance(named, str):
+        named = [method for method in named if method not in ONE_TEMPERATURE]
+    calibrators = calibrators_by_name(named, request.meaning, by_groups=by_groups, of_rows=True) if named else {}
+    for name in calibrators:
         if name in (*ONE_TEMPERATURE, *BY_GROUP):
             raise InputError("methods", "have names that no other method of the page has", got=repr(name))
-    return found
+    return calibrators
 
 
 def _shown(metrics: Sequence[Metric], *, error: bool = False) -> list[Metric]:
     """The metrics that depend on T, and those that were asked for; the ``error`` where predictions differ between methods."""
-    return [each for each in in_tables(metrics) if error or not (each.of_predictions and each.by_default)]
+    return [metric for metric in in_tables(metrics) if error or not (metric.of_predictions and metric.by_default)]
 
 
 def _about_metric(metric: Metric) -> dict[str, Any]:
@@ -136,32 +139,46 @@ def _about_metric(metric: Metric) -> dict[str, Any]:
     return {**names, "in_percent": metric.in_percent, "is_signed": metric.is_signed}
 
 
-def _gate(found: Comparison, data: Rows, wanted: Wanted, asked: Asked) -> dict[str, Any]:
+def _method_row(method: Compared, level: float) -> dict[str, Any]:
+    """A method with all its numbers, intervals and differences from the model as it is."""
+    numbers = method.numbers(level)
+    for name, difference in method.differences.items():
+        low, high = (None, None) if difference.se is None else difference.interval(level)
+        numbers |= {f"{name}_difference_low": low, f"{name}_difference_high": high}
+    card = method.scorecard
+    numbers |= {"ece_corrected": None} if card is None else card.corrected
+    numbers |= {"gap": None, "gap_se": None} if card is None else {"gap": card.gap, "gap_se": card.gap_se}
+    numbers |= {"worst_class": worst_group(method.by_class), "worst_group": worst_group(method.by_group)}
+    return {"title": TITLES.get(method.method, method.method), **numbers}
+
+
+def _gate(comparison: Comparison, data: Rows, wanted: Wanted, request: Request) -> dict[str, Any]:
     """What `gate` says about the model as it is, and after the methods to use unless they were fitted to the same data."""
-    assert found.recommendation is not None, "which every comparison has"
-    used = [each for each in found.recommendation.methods if each != "none"]
+    used = [method for method in comparison.recommendation.methods if method != "none"]
     by: By = "prediction" if data.groups is None else "groups"
     judged = []
-    for name in ("none", *([] if found.flatters else used)):
-        map_ = found[name].map
-        assert map_ is not None, "which every method to use has"
+    for name in ("none", *([] if comparison.flatters else used)):
         with collect_notices():  # the comparison has said what there is to say
-            made = judge(data, map_, wanted, by, asked.classes, counts=asked.counts)
+            gate = judge(data, _map_of(comparison[name]), wanted, by, request.classes, counts=request.counts)
         checks = [
-            {**numbers, "title": each.title, "limits": each.reason or each.cells[3]}
-            for each, numbers in zip(made.checks, made.to_dict()["checks"], strict=True)
+            {**numbers, "title": check.title, "limits": check.reason or check.cells[3]}
+            for check, numbers in zip(gate.checks, gate.to_dict()["checks"], strict=True)
         ]
-        judged.append({"method": name, "verdict": made.verdict, "checks": checks})
-    return {"methods": judged, "unjudged": used if found.flatters else []}
+        judged.append({"method": name, "verdict": gate.verdict, "checks": checks})
+    return {"methods": judged, "unjudged": used if comparison.flatters else []}
 
 
-def _about(found: Comparison, data: Rows, second: str) -> dict[str, Any]:
-    card = found["none"].scorecard
-    assert card is not None, "the model as it is needs no fit"
+def _map_of(method: Compared) -> Map:
+    assert method.map is not None, "which every method to use has"
+    return method.map
+
+
+def _about(comparison: Comparison, data: Rows, second: str) -> dict[str, Any]:
+    card = comparison["none"].card
     return {
-        "n_validation": found.n_validation,
-        "n_measured": found.n_test,
-        "measured_on": "test" if found.is_test else "validation",
+        "n_validation": comparison.n_validation,
+        "n_measured": comparison.n_test,
+        "measured_on": "test" if comparison.is_test else "validation",
         "n_classes": data.n_classes,
         "is_sketch": bool(absent_parts(data)),
         "data_digest": data.digest,
@@ -176,39 +193,38 @@ def _temperature(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in names}
 
 
-def _slider(data: Rows, found: Comparison, chosen: Sequence[float], one: Compared, asked: Asked) -> dict[str, Any]:
+def _slider(data: Rows, comparison: Comparison, chosen: Sequence[float], one: Compared, request: Request) -> dict[str, Any]:
     """The scores at each place of the slider in order of T, then those of methods to use that have no T; it starts at ``one``.
 
     The places of methods have names.
     """
     cards: dict[float, Scorecard] = {}
-    for card in cards_around(data, chosen, n_bins=asked.n_bins, counts=asked.counts):
+    for card in cards_around(data, chosen, n_bins=request.n_bins, counts=request.counts):
         cards[float(card.temperature or 1.0)] = card
     names: dict[float, list[str]] = {}
-    for each in found:
-        if each.temperature is not None and each.scorecard is not None:
-            cards[each.temperature] = each.scorecard
-            names.setdefault(each.temperature, []).append(each.method)
-    places = [_place(cards[T], names.get(T, []), asked.level) for T in sorted(cards)]
-    assert found.recommendation is not None, "which every comparison has"
-    cards_of_methods = {name: found[name].scorecard for name in found.recommendation.methods if found[name].temperature is None}
+    for row in comparison:
+        if row.temperature is not None:
+            cards[row.temperature] = row.card
+            names.setdefault(row.temperature, []).append(row.method)
+    places = [_place(cards[T], names.get(T, []), request.level) for T in sorted(cards)]
+    used = [comparison[name] for name in comparison.recommendation.methods]
     methods = [
-        _place(card, [name], asked.level) | {"accuracy": card.accuracy}
-        for name, card in cards_of_methods.items()
-        if card is not None
+        _place(row.card, [row.method], request.level) | {"accuracy": row.card.accuracy}
+        for row in used
+        if row.temperature is None
     ]
-    start = next(i for i, each in enumerate([*places, *methods]) if one.method in each["names"])
+    start = next(i for i, place in enumerate([*places, *methods]) if one.method in place["names"])
     return {"places": places, "methods": methods, "start": start}
 
 
 def _place(card: Scorecard, names: list[str], level: float) -> dict[str, Any]:
-    found = {
+    place = {
         "temperature": card.temperature,
         "names": names,
-        **{each.name: card[each.name].value for each in _shown(default_metrics()) if each.name in card.estimates},
+        **{metric.name: card[metric.name].value for metric in _shown(default_metrics()) if metric.name in card.estimates},
         "bins": _bins(card.reliability, level),
     }
-    return found if card.positive_reliability is None else found | {"positive_bins": _bins(card.positive_reliability, level)}
+    return place if card.positive_reliability is None else place | {"positive_bins": _bins(card.positive_reliability, level)}
 
 
 def _bins(curve: Reliability, level: float) -> list[list[float]]:
@@ -219,51 +235,3 @@ def _bins(curve: Reliability, level: float) -> list[list[float]]:
     # Eight digits: what a picture shows, and a file that stays small.
     rounded: list[list[float]] = np.round(np.stack(columns, axis=1), 8).tolist()
     return rounded
-
-
-def _classes(found: Comparison, one: str, fitted: Mapping[str, GroupConsistency]) -> dict[str, Any]:
-    """The table of predicted classes."""
-    names = {"before": "none", "one": one, "several": "class temperatures"}
-    rows = {each.method: each.by_class for each in found}
-    return group_table({key: rows.get(name) for key, name in names.items()}, fitted.get("class temperatures"))
-
-
-def _groups(data: Rows, found: Comparison, one: str, fitted: Mapping[str, GroupConsistency]) -> dict[str, Any] | None:
-    """The table of groups, if groups are named."""
-    if data.groups is None:
-        return None
-    names = {"before": "none", "one": one, "several": "group temperatures"}
-    rows = {each.method: each.by_group for each in found}
-    table = group_table({key: rows.get(name) for key, name in names.items()}, fitted.get("group temperatures"))
-    return {**table, "of_one_class": groups_of_one_class(data)}
-
-
-def _errors(data: Rows, one: Compared, ids: Any, names: Sequence[Any]) -> dict[str, Any]:
-    """The most confident errors, the classes that are confused most, and the error of the most confident answers.
-
-    All are found in one pass.
-    """
-    checked = _checked_ids(ids, data.n_rows)
-    assert one.map is not None, "which every method to use has"
-    mistakes, confusions, before, after = data.gather(ErrorsPass(_MISTAKES, one.map, data.n_classes)).items
-    return {
-        "mistakes": mistake_rows(rows_with_zeros(mistakes, data), names, checked),
-        "confusions": confusion_rows(confusions, names, _CONFUSIONS),
-        "risk_coverage": {"before": before.curve(), "one": after.curve()},
-    }
-
-
-def _checked_ids(ids: Any, n_rows: int | None) -> list[Any] | None:
-    """The id of each row."""
-    if ids is None:
-        return None
-    listed = np.asarray(ids)
-    if listed.ndim != 1 or len(listed) != n_rows:
-        raise InputError("ids", f"hold one id per sample that is measured, {n_rows} in all", got=f"shape {listed.shape}")
-    found: list[Any] = listed.tolist()
-    return found
-
-
-def _not_compared(usual: UsualMethods) -> list[dict[str, str]]:
-    """The usual methods that the page does not have, and why."""
-    return [{"what": f"The method {name}", "why": why} for name, why in usual.left_out.items()]

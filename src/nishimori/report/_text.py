@@ -87,5 +87,6 @@ def interval(row: Mapping[str, Any], name: str, unit: str) -> str:
 
 
 FILTERS: dict[str, Callable[..., str]] = {
-    each.__name__: each for each in (percent, points, four, digits, whole, level, share, format_measurement, interval)
+    function.__name__: function
+    for function in (percent, points, four, digits, whole, level, share, format_measurement, interval)
 }

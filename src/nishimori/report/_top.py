@@ -27,8 +27,8 @@ def other_method(results: Mapping[str, Any]) -> str | None:
     """The method to use if predictions may change; reports that were made before they made a choice may have a best method."""
     advised = results.get("recommendation") or {}
     if "other" in advised:
-        found: str | None = advised["other"]
-        return found
+        other: str | None = advised["other"]
+        return other
     best = advised.get("best")
     if best is None or best["method"] == results["recommended"] or not best["changed_predictions"]:
         return None
@@ -37,12 +37,12 @@ def other_method(results: Mapping[str, Any]) -> str | None:
 
 def lines(results: Mapping[str, Any]) -> list[str]:
     """All of it in words, a line each."""
-    said = [f"{results['verdict']['headline']}.", *filter(None, [results["verdict"].get("caveats")])]
-    said += actions(results)
-    said += [f"{title}: {text}" for title, text in filter(None, [stays_wrong(results)])]
-    if (found := shipping(results)) is not None:
-        said.append(f"{found['decision']}. {found['text']}")
-    return said
+    sentences = [f"{results['verdict']['headline']}.", *filter(None, [results["verdict"].get("caveats")])]
+    sentences += actions(results)
+    sentences += [f"{title}: {text}" for title, text in filter(None, [stays_wrong(results)])]
+    if (decision := shipping(results)) is not None:
+        sentences.append(f"{decision['decision']}. {decision['text']}")
+    return sentences
 
 
 def headlines(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -65,13 +65,13 @@ def actions(results: Mapping[str, Any]) -> list[str]:
         return ["Nothing has to be done."]
     if advised["action"] == "leave":
         return ["Leave the model as it is: calibration makes it worse."]
-    by_name = {each["method"]: each for each in (advised["simplest"], advised["best"]) if each is not None}
+    by_name = {method["method"]: method for method in (advised["simplest"], advised["best"]) if method is not None}
     start = "Inconclusive. If you calibrate, use" if advised["action"] == "open" else "Use"
-    said = []
+    sentences = []
     for name, words in ((results["recommended"], start), (other_method(results), "If predictions may change, use")):
         if name in by_name:
-            said.append(f"{words} {name}: {_what_it_does(by_name[name])}.")
-    return said or ["No calibration is recommended; the table of methods says why."]
+            sentences.append(f"{words} {name}: {_what_it_does(by_name[name])}.")
+    return sentences or ["No calibration is recommended; the table of methods says why."]
 
 
 def _what_it_does(method: Mapping[str, Any]) -> str:
@@ -92,35 +92,35 @@ def stays_wrong(results: Mapping[str, Any]) -> tuple[str, str] | None:
 
     None if it is not known.
     """
-    rows = {each["method"]: each for each in results["methods"]}
+    rows = {method["method"]: method for method in results["methods"]}
     one, verdict = rows[results["recommended"] or "none"], results["verdict"]
     title = f"Still wrong {after_name(results)}" if results["recommended"] else "Wrong as it is"
     if "worst_class" not in one:  # of reports that were made before their rows had one
-        known = " ".join(filter(None, (verdict["classes"], verdict.get("groups", ""))))
-        return ("What is left", known) if known else None
+        text = " ".join(filter(None, (verdict["classes"], verdict.get("groups", ""))))
+        return ("What is left", text) if text else None
     if one["gap_se"] is None:
         return None
     other = rows.get(other_method(results) or "")
-    said = [*_means_off(one, results), *(_about_worst(one, other, key, results) for key in ("class", "group"))]
-    found = list(filter(None, said))
-    if not found and one.get("ece_low"):
-        found = [f"the ECE, {percent(one['ece'])}, is significantly above that of a calibrated model."]
+    possible = [*_means_off(one, results), *(_about_worst(one, other, key, results) for key in ("class", "group"))]
+    wrong = list(filter(None, possible))
+    if not wrong and one.get("ece_low"):
+        wrong = [f"the ECE, {percent(one['ece'])}, is significantly above that of a calibrated model."]
     classes = one["worst_class"]
     among = "" if classes is None else f", neither over all samples nor in {classes['n_all']} predicted classes"
-    first, *others = found or [f"nothing that is significant{among}."]
-    return title, " ".join([first, *(f"{each[0].upper()}{each[1:]}" for each in others)])
+    first, *others = wrong or [f"nothing that is significant{among}."]
+    return title, " ".join([first, *(f"{sentence[0].upper()}{sentence[1:]}" for sentence in others)])
 
 
 def _means_off(row: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
     """Mean confidence, and the mean probability of the second of two classes, where they are significantly off."""
-    z, said, second = normal_quantile(results["level"]), [], results["data"].get("positive")
+    z, sentences, second = normal_quantile(results["level"]), [], results["data"].get("positive")
     if second is not None and _is_off(row, "positive_gap", z):
         mean = share(max(0.0, second["share"] + row["positive_gap"]))
-        said.append(f"mean P(class {second['name']}) is {mean}, prevalence {share(second['share'])}.")
+        sentences.append(f"mean P(class {second['name']}) is {mean}, prevalence {share(second['share'])}.")
     if _is_off(row, "gap", z):
         size = format_measurement(100 * abs(row["gap"]), 100 * row["gap_se"])
-        said.append(f"mean confidence is {size} points {'above' if row['gap'] > 0 else 'below'} accuracy.")
-    return said
+        sentences.append(f"mean confidence is {size} points {'above' if row['gap'] > 0 else 'below'} accuracy.")
+    return sentences
 
 
 def _is_off(row: Mapping[str, Any], name: str, z: float) -> bool:
@@ -130,22 +130,22 @@ def _is_off(row: Mapping[str, Any], name: str, z: float) -> bool:
 
 def _about_worst(row: Mapping[str, Any], other: Mapping[str, Any] | None, key: str, results: Mapping[str, Any]) -> str:
     """The class or group that most samples are affected by of those with significant gaps; empty if there is none."""
-    found, plural = row[f"worst_{key}"], "predicted classes" if key == "class" else "groups"
-    if found is None or not found["off"]:
+    worst, plural = row[f"worst_{key}"], "predicted classes" if key == "class" else "groups"
+    if worst is None or not worst["off"]:
         return ""
-    part = rounded(min(found["n"] / max(results["data"]["n_measured"], 1), 1.0))
+    part = rounded(min(worst["n"] / max(results["data"]["n_measured"], 1), 1.0))
     text = (
-        f"{key} {found['name']} is {rounded(found['accuracy'])} right at {rounded(found['confidence'])} mean confidence "
-        f"({part} of the {'answers' if key == 'class' else 'samples'}); {_number_off(found)} {plural} "
-        f"{'are' if found['n_off'] > 1 else 'is'} off"
+        f"{key} {worst['name']} is {rounded(worst['accuracy'])} right at {rounded(worst['confidence'])} mean confidence "
+        f"({part} of the {'answers' if key == 'class' else 'samples'}); {_number_off(worst)} {plural} "
+        f"{'are' if worst['n_off'] > 1 else 'is'} off"
     )
     if other is not None and other[f"worst_{key}"] is not None:
         text += f", after {other['method']} {_number_off(other[f'worst_{key}'])}"
     return f"{text}."
 
 
-def _number_off(found: Mapping[str, Any]) -> str:
-    return f"{found['n_off'] or 'none'} of {found['n_all']}"
+def _number_off(worst: Mapping[str, Any]) -> str:
+    return f"{worst['n_off'] or 'none'} of {worst['n_all']}"
 
 
 # Before and after
@@ -156,32 +156,32 @@ Cell = tuple[str, str, str]
 
 def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers that decide, as the model is and after each method to use: bounds first, if there are any."""
-    methods = {each["method"]: each for each in results["methods"]}
+    methods = {method["method"]: method for method in results["methods"]}
     names = [name for name in (results["recommended"], other_method(results)) if name is not None and name in methods]
     shown = [methods["none"], *(methods[name] for name in names)]
     second = results["data"].get("positive")
     rows = [
         *_bounds(results, ["none", *names]),
-        ("Accuracy", [_plain(percent(_accuracy(each, results))) for each in shown]),
-        ("Mean confidence", [_plain(percent(each["confidence"])) for each in shown]),
-        ("ECE", [_plain(percent(each["ece"])) for each in shown]),
+        ("Accuracy", [_plain(percent(_accuracy(row, results))) for row in shown]),
+        ("Mean confidence", [_plain(percent(row["confidence"])) for row in shown]),
+        ("ECE", [_plain(percent(row["ece"])) for row in shown]),
     ]
     if second is not None:
-        means = [_plain(percent(max(0.0, second["share"] + each["positive_gap"]))) for each in shown]
+        means = [_plain(percent(max(0.0, second["share"] + row["positive_gap"]))) for row in shown]
         rows.append((f"Mean P(class {second['name']}); prevalence {percent(second['share'])}", means))
-        rows.append((f"ECE of P(class {second['name']})", [_plain(percent(each["positive_ece"])) for each in shown]))
-    rows.append(("NLL", [_plain(four(each["nll"])) for each in shown]))
+        rows.append((f"ECE of P(class {second['name']})", [_plain(percent(row["positive_ece"])) for row in shown]))
+    rows.append(("NLL", [_plain(four(row["nll"])) for row in shown]))
     for key in ("class", "group"):
-        found = [each.get(f"worst_{key}") for each in shown]
-        if all(found):
+        worst = [row.get(f"worst_{key}") for row in shown]
+        if all(worst):
             rows.append(
                 (
                     f"Largest {key} gap",
-                    [(gap(each["gap"], None), f"{key} {short_name(each['name'], _LONGEST)}", "") for each in found],
+                    [(gap(group["gap"], None), f"{key} {short_name(group['name'], _LONGEST)}", "") for group in worst],
                 )
             )
             plural = "Classes" if key == "class" else "Groups"
-            rows.append((f"{plural} off", [_plain(f"{each['n_off']} of {each['n_all']}") for each in found]))
+            rows.append((f"{plural} off", [_plain(f"{group['n_off']} of {group['n_all']}") for group in worst]))
     return {"heads": ["before", *(f"after {name}" for name in names)], "rows": rows}
 
 
@@ -196,11 +196,11 @@ def _accuracy(row: Mapping[str, Any], results: Mapping[str, Any]) -> float:
 
 def _bounds(results: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, list[Cell]]]:
     """A row for each bound: the verdict on each method, and the limits that show it."""
-    found = {each["method"]: each["checks"] for each in (results.get("gate") or {"methods": []})["methods"]}
+    checks_of = {method["method"]: method["checks"] for method in (results.get("gate") or {"methods": []})["methods"]}
     rows = []
-    for number, first in enumerate(found.get("none", [])):
-        checks = [found[name][number] if name in found else None for name in names]
-        rows.append((first["title"], [_unjudged() if each is None else _judged(each) for each in checks]))
+    for number, first in enumerate(checks_of.get("none", [])):
+        checks = [checks_of[name][number] if name in checks_of else None for name in names]
+        rows.append((first["title"], [_unjudged() if check is None else _judged(check) for check in checks]))
     return rows
 
 
@@ -217,22 +217,22 @@ def _unjudged() -> Cell:
 
 def shipping(results: Mapping[str, Any]) -> dict[str, Any] | None:
     """Whether the model keeps its bounds, as it is or after a method to use, with the checks; None if no bound was given."""
-    found = results.get("gate")
-    if found is None:
+    gate = results.get("gate")
+    if gate is None:
         return None
-    verdicts = {each["method"]: each["verdict"] for each in found["methods"]}
+    verdicts = {method["method"]: method["verdict"] for method in gate["methods"]}
     recommended = results["recommended"]
     passed = [name for name in (recommended, "none", other_method(results)) if verdicts.get(name) == "pass"]
     if passed:
         decision, ok = "Ship it as it is" if passed[0] == "none" else f"Ship it with {passed[0]}", True
-    elif found["unjudged"] or verdicts.get(recommended or "none") in _INCONCLUSIVE:
+    elif gate["unjudged"] or verdicts.get(recommended or "none") in _INCONCLUSIVE:
         decision, ok = "Not decided", None
     else:
         decision, ok = "Do not ship it", False
     shown = passed[0] if passed else recommended if recommended in verdicts else "none"
-    checks = next(each["checks"] for each in found["methods"] if each["method"] == shown)
+    checks = next(method["checks"] for method in gate["methods"] if method["method"] == shown)
     when = "as it is" if shown == "none" else f"after {shown}"
-    text = "; ".join(f"{each['title']}: {each['verdict']} {when} ({each['limits']})" for each in checks) + "."
-    if found["unjudged"]:
-        text += f" {found['unjudged'][0]} was fitted to these samples: pass test data to judge it."
+    text = "; ".join(f"{check['title']}: {check['verdict']} {when} ({check['limits']})" for check in checks) + "."
+    if gate["unjudged"]:
+        text += f" {gate['unjudged'][0]} was fitted to these samples: pass test data to judge it."
     return {"decision": decision, "ok": ok, "text": text}

@@ -60,21 +60,21 @@ def draw(charts: Sequence[dict[str, Any]]) -> Drawn:
     process, is_limited = _running.get(), _is_limited()
     if process is not None:
         _running.set(None)  # one process draws the charts of one page
-        found = _draw_in(process, charts)
+        drawn = _draw_in(process, charts)
     elif is_limited:
         process = _start()
         try:
-            found = _draw_in(process, charts)
+            drawn = _draw_in(process, charts)
         finally:
             _end(process)
     else:
-        found = None
-    if found is not None:
-        return found
+        drawn = None
+    if drawn is not None:
+        return drawn
     if is_limited or (process is not None and process.returncode < 0):
         raise MemoryError(_NO_MEMORY)
     vl_convert = require("vl_convert", extra="report", for_="The report")
-    pictures = [str(vl_convert.vegalite_to_svg(each, vl_version=VEGA_LITE)) for each in charts]
+    pictures = [str(vl_convert.vegalite_to_svg(chart, vl_version=VEGA_LITE)) for chart in charts]
     return Drawn(_javascript(), pictures)
 
 
@@ -90,8 +90,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def _draw_in(process: "subprocess.Popen[bytes]", charts: Sequence[dict[str, Any]]) -> Drawn | None:
     """What another process has drawn; None if it failed."""
-    made, _ = process.communicate(json.dumps(charts).encode())
-    return Drawn(*json.loads(made)) if process.returncode == 0 else None
+    output, _ = process.communicate(json.dumps(charts).encode())
+    return Drawn(*json.loads(output)) if process.returncode == 0 else None
 
 
 def _is_limited() -> bool:

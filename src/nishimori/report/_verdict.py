@@ -44,47 +44,39 @@ class Headline:
         return f"{self.now}; {self.after}" if self.after else self.now
 
 
-def verdict_of(found: Comparison, second: str) -> dict[str, Any]:
+def verdict_of(comparison: Comparison, second: str) -> dict[str, Any]:
     """A status, headlines, what to do, and further sentences; ``second`` is the name of the last class."""
-    card, advised = found["none"].scorecard, found.recommendation
-    assert card is not None, "the model as it is needs no fit"
-    assert advised is not None, "which every comparison has"
-    headlines = _headlines(found, second)
+    card, advised = comparison["none"].card, comparison.recommendation
+    headlines = _headlines(comparison, second)
     advice = " ".join(advised.sentences)
-    if not any(each.temperature is not None for each in found if each.method != "none"):
+    if not any(row.temperature is not None for row in comparison if row.method != "none"):
         advice = " ".join(filter(None, (_NO_TEMPERATURE, advice)))
     # The page says these elsewhere.
-    shown = {*advised.sentences, found.about_classes, found.about_groups, found.same_rows}
+    shown = {*advised.sentences, comparison.about_classes, comparison.about_groups, comparison.same_rows}
     return {
-        "status": _status(found),
-        "headline": ". ".join(["Zeros at true classes"] * bool(found.caveat) + [str(each) for each in headlines]),
-        "headlines": [asdict(each) for each in headlines],
-        "caveats": " ".join(filter(None, (_first_of_all(found), found.caveat))),
+        "status": _status(comparison),
+        "headline": ". ".join(["Zeros at true classes"] * bool(comparison.caveat) + [str(headline) for headline in headlines]),
+        "headlines": [asdict(headline) for headline in headlines],
+        "caveats": " ".join(filter(None, (comparison.same_rows or FLATTERS * comparison.flatters, comparison.caveat))),
         "summary": _summary(card),
         "advice": advice,
-        "classes": found.about_classes,
-        "groups": found.about_groups,
-        "sentences": [each for each in found.verdicts if each not in shown],
+        "classes": comparison.about_classes,
+        "groups": comparison.about_groups,
+        "sentences": [verdict for verdict in comparison.verdicts if verdict not in shown],
         "gap": card.gap,
         "gap_se": card.gap_se,
     }
 
 
-def _first_of_all(found: Comparison) -> str:
-    """That methods were measured on what they were fitted to, if so."""
-    return found.same_rows or (FLATTERS if found.flatters else "")
-
-
-def _status(found: Comparison) -> str:
+def _status(comparison: Comparison) -> str:
     """What the model as it is shows, in agreement with what is recommended."""
-    card, advised = found["none"].scorecard, found.recommendation
-    assert card is not None, "the model as it is needs no fit"
+    card = comparison["none"].card
     if card.gap_se is None:
         return "unknown"
-    off = what_is_off(found["none"], found.level)
+    off = what_is_off(comparison["none"], comparison.level)
     if off == "gap":
         return "overconfident" if card.gap > 0 else "underconfident"
-    return "uneven" if off or (advised is not None and advised.action == "calibrate") else "calibrated"
+    return "uneven" if off or comparison.recommendation.action == "calibrate" else "calibrated"
 
 
 def second_share(card: Scorecard) -> float | None:
@@ -96,24 +88,23 @@ def second_share(card: Scorecard) -> float | None:
 # What is wrong now, and what is left of it
 
 
-def _headlines(found: Comparison, second: str) -> list[Headline]:
+def _headlines(comparison: Comparison, second: str) -> list[Headline]:
     """Confidence against accuracy, and of two classes the second one, which comes first where it is off."""
-    of_confidence, of_second = _about_confidence(found), _about_second(found, second)
+    of_confidence, of_second = _about_confidence(comparison), _about_second(comparison, second)
     if of_second is None:
         return [of_confidence]
     if not of_second.off:
         return [of_confidence, of_second]
-    return [of_second, of_confidence] if _status(found) in ("overconfident", "underconfident") else [of_second]
+    return [of_second, of_confidence] if _status(comparison) in ("overconfident", "underconfident") else [of_second]
 
 
-def _about_confidence(found: Comparison) -> Headline:
-    card, status = found["none"].scorecard, _status(found)
-    assert card is not None, "the model as it is needs no fit"
+def _about_confidence(comparison: Comparison) -> Headline:
+    card, status = comparison["none"].card, _status(comparison)
     if status == "calibrated":
-        is_open = found.recommendation is not None and found.recommendation.action == "open"
+        is_open = comparison.recommendation.action == "open"
         return Headline("No miscalibration found" + " on the test data" * is_open, off=False)
     if status == "uneven":
-        return _about_places(found)
+        return _about_places(comparison)
     size = 100 * abs(card.gap)
     digits = 1 if size >= 1 else 2  # after the point
     now = f"{status.capitalize()} by {size:.{digits}f} points"
@@ -121,62 +112,59 @@ def _about_confidence(found: Comparison) -> Headline:
         now = f"Confidence {size:.{digits}f} points {'above' if card.gap >= 0 else 'below'} accuracy, without error bars"
 
     def left(row: Compared) -> tuple[str, bool]:
-        assert row.scorecard is not None, "which every method to use has"
-        gap, error = row.scorecard.gap, row.scorecard.gap_se
-        off = error is not None and abs(gap) > normal_quantile(found.level) * error
+        gap, error = row.card.gap, row.card.gap_se
+        off = error is not None and abs(gap) > normal_quantile(comparison.level) * error
         turned = off and gap * card.gap < 0
         return f"{('overconfident by ' if gap > 0 else 'underconfident by ') * turned}{100 * abs(gap):.{digits}f}", off
 
-    return _headline(found, now, left, off=status != "unknown")
+    return _headline(comparison, now, left, off=status != "unknown")
 
 
-def _about_places(found: Comparison) -> Headline:
+def _about_places(comparison: Comparison) -> Headline:
     """What is wrong where mean confidence is not significantly off."""
-    off = what_is_off(found["none"], found.level)
+    off = what_is_off(comparison["none"], comparison.level)
     if off in ("classes", "groups"):
         what, name = ("predicted classes", "by_class") if off == "classes" else ("groups", "by_group")
-        gaps = getattr(found["none"], name)
+        gaps = getattr(comparison["none"], name)
         now = f"Wrong in places: {len(gaps.off)} of {len(gaps)} {what} off"
-        return _headline(found, now, lambda row: (str(len(getattr(row, name).off)), bool(getattr(row, name).off)))
+        return _headline(comparison, now, lambda row: (str(len(getattr(row, name).off)), bool(getattr(row, name).off)))
     if off == "ece":
 
         def left(row: Compared) -> tuple[str, bool]:
-            card = row.scorecard
-            assert card is not None, "which every method to use has"
-            return f"{100 * card.ece:.1f} %", card.ece_se is not None and card.interval("ece", found.level).low > 0
+            card = row.card
+            return f"{100 * card.ece:.1f} %", card.ece_se is not None and card.interval("ece", comparison.level).low > 0
 
-        return _headline(found, f"Wrong in places: ECE {left(found['none'])[0]}", left)
+        return _headline(comparison, f"Wrong in places: ECE {left(comparison['none'])[0]}", left)
 
     def loss(row: Compared) -> tuple[str, bool]:
-        return number_text(row.scorecard.nll if row.scorecard is not None else 0.0), False
+        return number_text(row.card.nll), False
 
-    return _headline(found, f"Wrong in places: NLL {loss(found['none'])[0]}", loss)
+    return _headline(comparison, f"Wrong in places: NLL {loss(comparison['none'])[0]}", loss)
 
 
-def _about_second(found: Comparison, name: str) -> Headline | None:
+def _about_second(comparison: Comparison, name: str) -> Headline | None:
     """The mean probability of the second of two classes against its share of the samples; None if there are more classes."""
-    z = normal_quantile(found.level)
+    z = normal_quantile(comparison.level)
 
     def left(row: Compared) -> tuple[str, bool]:
-        assert row.scorecard is not None, "which every method to use has"
-        gap, share = row.scorecard["positive_gap"], second_share(row.scorecard)
+        gap, share = row.card["positive_gap"], second_share(row.card)
         return f"{100 * (gap.value + (share or 0)):.3g} %", gap.se is not None and abs(gap.value) > z * gap.se
 
-    card = found["none"].scorecard
-    if card is None or (share := second_share(card)) is None:
+    card = comparison["none"].card
+    if (share := second_share(card)) is None:
         return None
-    mean, off = left(found["none"])
+    mean, off = left(comparison["none"])
     start = f"P(class {name}) is too {'high' if card.positive_gap > 0 else 'low'}: mean" if off else f"Mean P(class {name})"
-    return _headline(found, f"{start} {mean}, prevalence {100 * share:.3g} %", left, off=off)
+    return _headline(comparison, f"{start} {mean}, prevalence {100 * share:.3g} %", left, off=off)
 
 
-def _headline(found: Comparison, now: str, left: Callable[[Compared], tuple[str, bool]], *, off: bool = True) -> Headline:
+def _headline(comparison: Comparison, now: str, left: Callable[[Compared], tuple[str, bool]], *, off: bool = True) -> Headline:
     """What is wrong now and, if a method is to be used, what it leaves of that: as text, and whether that is significant."""
-    choice = None if found.recommendation is None else found.recommendation.choice
+    choice = comparison.recommendation.choice
     if choice in (None, "none"):
         return Headline(now, off)
-    text, is_off = left(found[choice])
-    return Headline(now, off, f"after calibration {text}{', on the same data' * found.flatters}", is_off)
+    text, is_off = left(comparison[choice])
+    return Headline(now, off, f"after calibration {text}{', on the same data' * comparison.flatters}", is_off)
 
 
 def _summary(card: Scorecard) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nishimori.plot._style import TEACHER_COLORS
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared, compared_mean
+from nishimori_paper._style import TEACHER_COLORS
 from nishimori_paper.theory import bayes_optimal, bayes_temperatures, simulate_bayes
 
 _TEACHERS = {name: TEACHER_COLORS[name] for name in ("logit", "probit", "affine")}

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori.plot._style import HUES, TEACHER_COLORS
+from nishimori.plot._style import HUES
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared_mean
+from nishimori_paper._style import TEACHER_COLORS
 from nishimori_paper.theory import TEACHERS, Experiments, Teacher, bayes_optimal, expectation_maximisation, gamp, simulate_em
 from nishimori_paper.theory._training_set import draw
 

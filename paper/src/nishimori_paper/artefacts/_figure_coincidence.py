@@ -11,11 +11,12 @@ from scipy.special import expit
 
 from nishimori import data
 from nishimori.data import Network
-from nishimori.plot._style import COLORS, HUES, TEACHER_COLORS
+from nishimori.plot._style import COLORS, HUES
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori_paper._measured import network
 from nishimori_paper._names import NetworkName
 from nishimori_paper._printed import printed
+from nishimori_paper._style import TEACHER_COLORS
 from nishimori_paper.artefacts._coincidence import Distances, decomposition, limit, profile, root_mean_square, roots
 from nishimori_paper.artefacts._rows import networks_of_tables
 from nishimori_paper.theory import Teacher, state_evolution

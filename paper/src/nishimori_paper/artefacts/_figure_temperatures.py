@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from nishimori.plot._style import TEACHER_COLORS
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori_paper._printed import printed
+from nishimori_paper._style import TEACHER_COLORS
 from nishimori_paper.theory import TEACHERS as ALL_TEACHERS
 from nishimori_paper.theory import Estimate, Overlaps, plain_iterations, separability, simulate, sweep
 

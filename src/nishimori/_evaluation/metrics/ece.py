@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nishimori._evaluation.limits import limits_of_ece
-from nishimori._evaluation.metrics.confidence import limits_of_size
+from nishimori._evaluation.metrics.accuracy import limits_of_size
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
 from nishimori._rows.rows import Rows
 from nishimori._sums.binned_gaps import BinnedGaps
@@ -42,8 +42,35 @@ _REACH = normal_quantile(0.95)
 _MOST_REACH, _PARTS = 6, 10
 
 
+class MeanAbsoluteGap:
+    """What calibration errors have in common that are the mean of abs(gap) over bins, whatever is claimed."""
+
+    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
+        """The mean of abs(gap) over bins, for bins with fixed edges."""
+        return sums.curve.error(), partial(getattr, sums.gaps, "se")  # which takes a search
+
+    def interval(self, estimate: Estimate, level: float) -> Interval:
+        """The interval for bins with fixed edges; its lower limit is 0 unless the ECE exceeds what a calibrated model has."""
+        assert estimate.gaps is not None, "whose absence has a reason"
+        return estimate.gaps.interval(level)
+
+    def for_gate(self, estimate: Estimate) -> float:
+        """The bias-corrected ECE."""
+        assert estimate.gaps is not None, "whose absence has a reason"
+        return estimate.gaps.corrected
+
+    def difference(self, first: BinSums, second: BinSums, pair: "PairedGaps", *, alone: bool) -> Difference:
+        """The difference, whose limits are not symmetric."""
+        difference = EceDifference(first.gaps, second.gaps, pair.covariance(first, second))
+        if alone:
+            return Difference(difference.value, None, None)
+        if np.array_equal(first.gaps.gaps, second.gaps.gaps) and pair.is_of_equals(first, second):  # the maps do the same
+            return Difference(0.0, 0.0, 1.0)
+        return Difference(difference.value, difference.se, difference.p_value, difference)
+
+
 @dataclass(frozen=True)
-class Ece(Metric):
+class Ece(MeanAbsoluteGap, Metric):
     """Expected calibration error: how far confidence is from accuracy, bin by bin.
 
     Parameters
@@ -97,38 +124,15 @@ class Ece(Metric):
         """Sums per bin."""
         return predictions.top_claims.sums
 
-    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
-        """The mean of abs(gap) over bins, for bins with fixed edges."""
-        return sums.curve.error(), partial(getattr, sums.gaps, "se")  # which takes a search
-
-    def interval(self, estimate: Estimate, level: float) -> Interval:
-        """The interval for bins with fixed edges; its lower limit is 0 unless the ECE exceeds what a calibrated model has."""
-        assert estimate.gaps is not None, "whose absence has a reason"
-        return estimate.gaps.interval(level)
-
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
         """The limits of the ECE, which know what hardly any wrong answers leave open."""
         assert estimate.gaps is not None, "whose absence has a reason"
         ends = limits_of_ece(estimate.gaps, limits_of_size(card, level), card.accuracy, level)
         return Limits(*ends, f"{100 * estimate.value:.2f} % as measured")
 
-    def for_gate(self, estimate: Estimate) -> float:
-        """The bias-corrected ECE."""
-        assert estimate.gaps is not None, "whose absence has a reason"
-        return estimate.gaps.corrected
-
     def pair(self, first: Predictions, second: Predictions) -> "PairedGaps":
         """Products of the gaps of both calibrations, per pair of bins."""
         return PairedGaps.from_claims(first.top_claims, second.top_claims)
-
-    def difference(self, first: BinSums, second: BinSums, pair: "PairedGaps", *, alone: bool) -> Difference:
-        """The difference, whose limits are not symmetric."""
-        found = EceDifference(first.gaps, second.gaps, pair.covariance(first, second))
-        if alone:
-            return Difference(found.value, None, None)
-        if np.array_equal(first.gaps.gaps, second.gaps.gaps) and pair.is_of_equals(first, second):  # the maps do the same
-            return Difference(0.0, 0.0, 1.0)
-        return Difference(found.value, found.se, found.p_value, found)
 
 
 @dataclass(frozen=True)
@@ -154,8 +158,8 @@ class PairedGaps:
         if isinstance(first.spread, ClusterGapSpread) and isinstance(second.spread, ClusterGapSpread):
             return np.array_equal(first.spread.gaps.values, second.spread.gaps.values)
         assert self.products is not None, "which rows without clusters have"
-        own = [np.diag(each.spread.products) for each in (first, second) if isinstance(each.spread, GapSpread)]
-        return all(np.array_equal(each, self.products) for each in own)
+        own = [np.diag(sums.spread.products) for sums in (first, second) if isinstance(sums.spread, GapSpread)]
+        return all(np.array_equal(diagonal, self.products) for diagonal in own)
 
     def covariance(self, first: BinSums, second: BinSums) -> HostArray:
         """The covariance of the gaps of both."""
@@ -166,8 +170,8 @@ class PairedGaps:
             assert isinstance(second.spread, ClusterGapSpread), "which rows without clusters do not have"
             products = first.spread.gaps.values @ second.spread.gaps.values.T
         mixed = np.outer(mine.gaps, theirs.crossed) + np.outer(mine.crossed, theirs.gaps)
-        found: HostArray = products / weight**2 - mixed + mine.squares * np.outer(mine.gaps, theirs.gaps)
-        return found
+        covariance: HostArray = products / weight**2 - mixed + mine.squares * np.outer(mine.gaps, theirs.gaps)
+        return covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +190,7 @@ class EceDifference:
     @cached_property
     def se(self) -> float:
         """The standard error of the difference."""
-        first, second = self._draw_eces([each.scaled for each in self._both])
+        first, second = self._draw_eces([gaps.scaled for gaps in self._both])
         return float(np.std(second - first))
 
     @cached_property
@@ -213,20 +217,20 @@ class EceDifference:
 
     def _limits(self, reach: HostArray) -> tuple[HostArray, HostArray]:
         """Lower and upper limits at some numbers of standard errors."""
-        first, second = (each.limits(reach) for each in self._both)
+        first, second = (gaps.limits(reach) for gaps in self._both)
         mine, theirs = self.first.corrected, self.second.corrected
         below = self._combine(theirs - second[0], first[1] - mine)
         above = self._combine(mine - first[0], second[1] - theirs)
         return theirs - mine - below, theirs - mine + above
 
     def _combine(self, a: HostArray, b: HostArray) -> HostArray:
-        found: HostArray = np.sqrt(np.maximum(a**2 + b**2 - 2 * self._correlation * a * b, 0))
-        return found
+        distance: HostArray = np.sqrt(np.maximum(a**2 + b**2 - 2 * self._correlation * a * b, 0))
+        return distance
 
     @cached_property
     def _correlation(self) -> float:
-        possible = [each.scaled * (not each.is_explained_by_calibration(_REACH)) for each in self._both]
-        guesses = ([each.scaled for each in self._both], [each.clear for each in self._both], possible)
+        possible = [gaps.scaled * (not gaps.is_explained_by_calibration(_REACH)) for gaps in self._both]
+        guesses = ([gaps.scaled for gaps in self._both], [gaps.clear for gaps in self._both], possible)
         return min(_correlation_of(*self._draw_eces(gaps)) for gaps in guesses)
 
     @property

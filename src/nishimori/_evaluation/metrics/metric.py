@@ -101,8 +101,8 @@ class Estimate:
 
     @cached_property
     def se(self) -> float | None:
-        found = self.error() if callable(self.error) else self.error
-        return found if found is None or isfinite(found) else None
+        error = self.error() if callable(self.error) else self.error
+        return error if error is None or isfinite(error) else None
 
     def __repr__(self) -> str:
         return short_repr(self, metric=self.metric.label, value=self.value, se=self.se)
@@ -230,8 +230,8 @@ class _OfRows(Form):
         return metric.of_mean(sums.value)
 
     def with_error(self, metric: "Metric", sums: MeanOfRows) -> tuple[float, StandardError, str]:
-        known = isfinite(sums.se)
-        return self.value(metric, sums), sums.se if known else None, "" if known else metric.why_infinite
+        is_finite = isfinite(sums.se)
+        return self.value(metric, sums), sums.se if is_finite else None, "" if is_finite else metric.why_infinite
 
     def difference(self, metric: "Metric", first: MeanOfRows, second: MeanOfRows, pair: float, *, alone: bool) -> Difference:
         """The difference of two means; ``pair`` is the standard error of the mean of the differences row by row."""
@@ -266,7 +266,7 @@ class _OfOutcomes(Form):
         return KeptOutcomes
 
     def gather(self, metric: "Metric", predictions: Predictions) -> KeptOutcomes:  # noqa: ARG002
-        return KeptOutcomes.of(predictions)
+        return KeptOutcomes.from_predictions(predictions)
 
     def value(self, metric: "Metric", sums: KeptOutcomes) -> float:
         return sums.value(metric.of_outcomes)
@@ -358,8 +358,8 @@ class Metric:
         super().__init_subclass__(**kwargs)
         written = [way for way in _FORMS if getattr(cls, way) is not getattr(Metric, way)]
         if len(written) != 1:
-            found = ", ".join(written) or "none of them"
-            raise InputError(f"The metric {cls.__name__}", f"have one of the methods {', '.join(_FORMS)}", got=found)
+            got = ", ".join(written) or "none of them"
+            raise InputError(f"The metric {cls.__name__}", f"have one of the methods {', '.join(_FORMS)}", got=got)
         cls.form = _FORMS[written[0]]
         if "of_rows" in vars(cls) and "score" not in vars(cls):
             cls.score = None  # that of the class which wrote another `of_rows`
@@ -479,23 +479,23 @@ class Metric:
 
     def summed(self, predictions: Predictions) -> Any:
         """What `sums` returns, which must add as numbers do."""
-        found = self.sums(predictions)
-        if isinstance(found, tuple | list | str | dict | set) or not hasattr(found, "__add__"):
+        summed = self.sums(predictions)
+        if isinstance(summed, tuple | list | str | dict | set) or not hasattr(summed, "__add__"):
             remedy = "Return an array, or an object with `__add__`."
-            raise InputError(f"{type(self).__name__}.sums", "return what adds with +", got=f"{found!r:.60}", remedy=remedy)
-        return found
+            raise InputError(f"{type(self).__name__}.sums", "return what adds with +", got=f"{summed!r:.60}", remedy=remedy)
+        return summed
 
     def from_sums(self, sums: Any) -> tuple[float, StandardError]:
         """What `of_sums` returns, which must be a number and its standard error."""
-        found: Any = self.of_sums(sums)
+        pair: Any = self.of_sums(sums)
         name, what = f"{type(self).__name__}.of_sums", "return the value and its standard error or None"
-        if not (isinstance(found, tuple) and len(found) == 2):
-            raise InputError(name, what, got=f"{found!r:.60}")
-        value, error = found
+        if not (isinstance(pair, tuple) and len(pair) == 2):
+            raise InputError(name, what, got=f"{pair!r:.60}")
+        value, error = pair
         try:
             number = float(value)
         except (TypeError, ValueError):
-            raise InputError(name, what, got=f"{found!r:.60}") from None
+            raise InputError(name, what, got=f"{pair!r:.60}") from None
         if isnan(number):
             raise InputError(name, what, got="NaN")
         return number, error
@@ -518,19 +518,21 @@ class Metric:
     @property
     def _parameters(self) -> str:
         own: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
-        changed = [f"{each.name}={value!r}" for each in own if (value := getattr(self, each.name)) != each.default]
+        changed = [
+            f"{parameter.name}={value!r}" for parameter in own if (value := getattr(self, parameter.name)) != parameter.default
+        ]
         return f"({', '.join(changed)})" if changed else ""
 
     def rows(self, predictions: Predictions) -> Array:
         """The numbers of `of_rows`, checked, in the array library of the batch."""
-        batch, found = predictions.batch, self.of_rows(predictions)
-        if not hasattr(found, "shape") or tuple(found.shape) != (batch.n_rows,):
-            got = getattr(found, "shape", type(found).__name__)
+        batch, numbers = predictions.batch, self.of_rows(predictions)
+        if not hasattr(numbers, "shape") or tuple(numbers.shape) != (batch.n_rows,):
+            got = getattr(numbers, "shape", type(numbers).__name__)
             raise InputError(f"{type(self).__name__}.of_rows", f"return an array of shape ({batch.n_rows},)", got=got)
-        if not isinstance(found, np.ndarray):
-            return found
-        found = found.astype(np.float64, copy=False)
-        return found if isinstance(batch.double, np.ndarray) else arrays.on_device_of(found, batch.double)
+        if not isinstance(numbers, np.ndarray):
+            return numbers
+        numbers = numbers.astype(np.float64, copy=False)
+        return numbers if isinstance(batch.double, np.ndarray) else arrays.on_device_of(numbers, batch.double)
 
 
 def _inside(interval: Interval, bounds: tuple[float, float]) -> Interval:

@@ -4,30 +4,24 @@ Confidence can equal accuracy while the probability of the positive class is far
 gives it too much is not right less often than it says. So every scorecard of two classes has both.
 """
 
-from collections.abc import Mapping
-from functools import partial
 from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nishimori._evaluation.limits import limits_of_ece, limits_of_gap
-from nishimori._evaluation.metrics.ece import Ece, PairedGaps
-from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
+from nishimori._evaluation.metrics.accuracy import GapOfBins
+from nishimori._evaluation.metrics.ece import MeanAbsoluteGap, PairedGaps
+from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric
 from nishimori._sums.predictions import Predictions
 from nishimori._sums.reliability import BinSums
 from nishimori._sums.spread import ClusterSpread, Spread, spread
-from nishimori._support.intervals import Interval
-
-# A gap is off if it exceeds this many standard errors, and a point or this part of the share of the rarer class: of a million
-# samples smaller ones are significant, too, and matter to nobody.
-_REACH, _POINT, _PART = 3.29, 0.01, 0.1
 
 if TYPE_CHECKING:
     from nishimori._evaluation.scorecard import Scorecard
 
 
-class PositiveGap(Metric):
+class PositiveGap(GapOfBins, Metric):
     """Mean probability of the positive class, the second of two, minus its share of the samples.
 
     Examples
@@ -50,10 +44,6 @@ class PositiveGap(Metric):
         """Sums per bin of the probability of the positive class."""
         return predictions.positive_claims.sums
 
-    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
-        """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
-        return float(sums.gaps.gaps.sum()), sums.gaps.total_se
-
     def pair(self, first: Predictions, second: Predictions) -> Spread | ClusterSpread:
         """How the differences of the probabilities of both calibrations vary from sample to sample."""
         return spread(first.batch, [second.positive_claims.misses - first.positive_claims.misses], counts=first.counts)
@@ -69,12 +59,8 @@ class PositiveGap(Metric):
         side = "above" if estimate.value > 0 else "below"
         return Limits(*_limits_of_size(estimate, level), f"mean p(1) is {side} the share of class 1")
 
-    def for_gate(self, estimate: Estimate) -> float:
-        """The size of the gap, on which a bound is one."""
-        return abs(estimate.value)
 
-
-class PositiveEce(Metric):
+class PositiveEce(MeanAbsoluteGap, Metric):
     """Expected calibration error of the positive class, the second of two: how far its probability is from its frequency.
 
     It has 15 bins of equal width, as ``ece(of="positive")`` has.
@@ -98,14 +84,6 @@ class PositiveEce(Metric):
         """Sums per bin of the probability of the positive class."""
         return predictions.positive_claims.sums
 
-    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
-        """The mean of abs(gap) over bins, for bins with fixed edges."""
-        return sums.curve.error(), partial(getattr, sums.gaps, "se")  # which takes a search
-
-    def interval(self, estimate: Estimate, level: float) -> Interval:
-        """The interval for bins with fixed edges, as that of the ECE."""
-        return Ece().interval(estimate, level)
-
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
         """The limits of the ECE, which know what hardly any samples of a class leave open."""
         gap = card["positive_gap"]
@@ -113,46 +91,9 @@ class PositiveEce(Metric):
         ends = limits_of_ece(gap.gaps, _limits_of_size(gap, level), gap.gaps.true_share, level)
         return Limits(*ends, f"{100 * estimate.value:.2f} % as measured")
 
-    def for_gate(self, estimate: Estimate) -> float:
-        """The bias-corrected ECE."""
-        return Ece().for_gate(estimate)
-
     def pair(self, first: Predictions, second: Predictions) -> PairedGaps:
         """Products of the gaps of both calibrations, per pair of bins."""
         return PairedGaps.from_claims(first.positive_claims, second.positive_claims)
-
-    def difference(self, first: BinSums, second: BinSums, pair: PairedGaps, *, alone: bool) -> Difference:
-        """The difference, whose limits are not symmetric."""
-        return Ece().difference(first, second, pair, alone=alone)
-
-
-BEYOND_ONE_TEMPERATURE = "Use the method best or platt."
-"""What to do where one temperature leaves the second class off."""
-
-
-def about_one_temperature(gaps: Mapping[str, Estimate]) -> str:
-    """That one temperature leaves the second class off; empty if not. The `PositiveGap` are given by the names of methods."""
-    names = [name for name, each in gaps.items() if is_off(each)]
-    if not names:
-        return ""
-    worst = max((gaps[name] for name in names), key=lambda each: abs(each.value))
-    assert worst.gaps is not None, "which is made of bins"
-    share = worst.gaps.true_share
-    return (
-        f"After {', '.join(names)} the mean probability of the second class is {100 * (share + worst.value):.3g} %, but its "
-        f"share of the samples is {100 * share:.3g} %: one temperature cannot correct that."
-    )
-
-
-def is_off(gap: Estimate) -> bool:
-    """Whether the gap is significant, p < 0.001, and large enough to matter."""
-    assert gap.gaps is not None, "which is made of bins"
-    share = gap.gaps.true_share
-    return (
-        bool(gap.se)
-        and abs(gap.value) > _REACH * (gap.se or 0.0)
-        and abs(gap.value) > min(_POINT, _PART * min(share, 1 - share))
-    )
 
 
 def _limits_of_size(gap: Estimate, level: float) -> tuple[float, float]:

@@ -33,10 +33,10 @@ class KeptOutcomes:
 
     parts: tuple[tuple[HostArray, HostArray, HostArray, HostArray | None], ...]
     counts: bool
-    _known: dict[tuple[OfOutcomes, Resampling], HostArray] = field(default_factory=dict, repr=False)
+    _computed: dict[tuple[OfOutcomes, Resampling], HostArray] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, predictions: Predictions) -> "KeptOutcomes":
+    def from_predictions(cls, predictions: Predictions) -> "KeptOutcomes":
         """Those of one batch."""
         columns = (predictions.confidence, predictions.correct, predictions.weights, predictions.clusters)
         return cls((columns,), predictions.counts)
@@ -54,7 +54,7 @@ class KeptOutcomes:
     def _units(self) -> HostArray:
         """The number of the independent unit, a row or a cluster, that each row belongs to."""
         codes = [part[3] for part in self.parts]
-        held = [each for each in codes if each is not None]
+        held = [code for code in codes if code is not None]
         return np.unique(np.concatenate(held), return_inverse=True)[1] if held else np.arange(len(self.columns[0]))
 
     def value(self, metric: OfOutcomes) -> float:
@@ -67,7 +67,7 @@ class KeptOutcomes:
 
     def difference_se(self, first: "KeptOutcomes", metric: OfOutcomes, resampling: Resampling) -> float:
         """The standard error of the metric of these outcomes minus that of others of the same rows."""
-        mine, theirs = (each._replicates(metric, resampling) for each in (self, first))
+        mine, theirs = (outcomes._replicates(metric, resampling) for outcomes in (self, first))
         return _spread(mine - theirs, self._kind(resampling))
 
     def _kind(self, resampling: Resampling) -> Resampling:
@@ -76,15 +76,15 @@ class KeptOutcomes:
 
     def _replicates(self, metric: OfOutcomes, resampling: Resampling) -> HostArray:
         key = metric, self._kind(resampling)
-        if key not in self._known:
+        if key not in self._computed:
             confidence, correct, weights = self.columns
-            found = []
+            replicates = []
             with np.errstate(divide="ignore", invalid="ignore"):  # a part may have no wrong answer, say
                 for redrawn in self._without_groups(weights) if key[1] == "jackknife" else self._draws(weights):
                     kept = redrawn > 0
-                    found.append(float(metric(confidence[kept], correct[kept], redrawn[kept])))
-            self._known[key] = np.array(found)
-        return self._known[key]
+                    replicates.append(float(metric(confidence[kept], correct[kept], redrawn[kept])))
+            self._computed[key] = np.array(replicates)
+        return self._computed[key]
 
     def _without_groups(self, weights: HostArray) -> Iterator[HostArray]:
         """The weights with those of one group of units set to zero, for each group."""

@@ -28,14 +28,14 @@ _registered: dict[str, Metric] = {}
 @cache
 def built_in() -> dict[str, Metric]:
     """The metrics of this folder by name, in the order of tables."""
-    modules = [import_module(f"{folder.__name__}.{each.name}") for each in iter_modules(folder.__path__)]
+    modules = [import_module(f"{folder.__name__}.{module.name}") for module in iter_modules(folder.__path__)]
     classes = [
-        each
+        value
         for module in modules
-        for each in vars(module).values()
-        if isinstance(each, type) and issubclass(each, Metric) and each is not Metric and each.__module__ == module.__name__
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Metric) and value is not Metric and value.__module__ == module.__name__
     ]
-    return {each.name: each() for each in sorted(classes, key=lambda each: (each.order, each.name))}
+    return {kind.name: kind() for kind in sorted(classes, key=lambda kind: (kind.order, kind.name))}
 
 
 def register(metric: Metric) -> None:
@@ -62,48 +62,48 @@ def register(metric: Metric) -> None:
     >>> round(nishimori.metrics.hesitation([[2.0, 0.0]], [0]), 3)
     0.119
     """
-    found = as_metric(metric)
-    if found is None:
+    own = as_metric(metric)
+    if own is None:
         raise InputError("metric", "be a nishimori.Metric", got=f"{metric!r:.60}")
-    taken = _find(found.name)
-    if taken is not None and type(taken) is not type(found):
+    taken = _find(own.name)
+    if taken is not None and type(taken) is not type(own):
         other = type(taken).__name__
         raise InputError(
-            "The metric's name", "be new", got=f"{found.name!r}, which is the name of {other}", remedy="Choose another."
+            "The metric's name", "be new", got=f"{own.name!r}, which is the name of {other}", remedy="Choose another."
         )
-    if found.name not in built_in():
-        _registered[found.name] = found
+    if own.name not in built_in():
+        _registered[own.name] = own
 
 
 def names() -> tuple[str, ...]:
     """All names, those of entry points last; nothing is imported for those."""
-    return tuple(dict.fromkeys([*built_in(), *_registered, *(each.name for each in entry_points(GROUP))]))
+    return tuple(dict.fromkeys([*built_in(), *_registered, *(point.name for point in entry_points(GROUP))]))
 
 
 def default_metrics() -> tuple[Metric, ...]:
     """The metrics that every scorecard has: those that need no more than the sums that are there anyway."""
-    return tuple(each for each in built_in().values() if each.by_default)
+    return tuple(metric for metric in built_in().values() if metric.by_default)
 
 
 def find_metric(name: str, argument: str = "metrics") -> Metric:
     """The metric that a user typed, such as "nll", "top_n_accuracy(top_n=3)" or "package.module:Name"; ``argument`` held it."""
     plain, parameters = _parsed(name, argument)
-    found = _checked(import_object(plain), plain) if ":" in plain else _find(plain)
-    if found is None:
+    metric = _checked(import_object(plain), plain) if ":" in plain else _find(plain)
+    if metric is None:
         close = get_close_matches(plain.lower(), names(), 1)
         remedy = f"Did you mean {close[0]!r}?" if close else ""
         raise InputError(argument, f"be one of {', '.join(names())}, or package.module:Name", got=repr(name), remedy=remedy)
     if not parameters:
-        return found
-    known: list[str] = [each.name for each in fields(found)] if is_dataclass(found) else []
-    if not known:
+        return metric
+    parameter_names: list[str] = [parameter.name for parameter in fields(metric)] if is_dataclass(metric) else []
+    if not parameter_names:
         remedy = "Make them fields of a frozen dataclass." if ":" in plain or plain not in built_in() else ""
         raise InputError(
             f"The metric {plain}", "be written without parameters, of which it has none", got=repr(name), remedy=remedy
         )
-    if not set(parameters) <= set(known):
-        raise InputError(f"The metric {plain}", f"have the parameters {', '.join(known)}", got=repr(name))
-    changed: Metric = replace(found, **parameters)  # type: ignore[type-var]
+    if not set(parameters) <= set(parameter_names):
+        raise InputError(f"The metric {plain}", f"have the parameters {', '.join(parameter_names)}", got=repr(name))
+    changed: Metric = replace(metric, **parameters)  # type: ignore[type-var]
     return changed
 
 
@@ -116,40 +116,40 @@ def _parsed(text: str, argument: str) -> tuple[str, dict[str, Any]]:
         call = ast.parse(f"f({rest}", mode="eval").body
         assert isinstance(call, ast.Call)
         assert not call.args
-        return name.strip(), {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+        return name.strip(), {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError, AssertionError):
         raise InputError(argument, "have parameters as in top_n_accuracy(top_n=3)", got=repr(text)) from None
 
 
 def _find(name: str) -> Metric | None:
-    known = built_in().get(name) or _registered.get(name)
-    if known is not None:
-        return known
-    for each in entry_points(GROUP):
-        if each.name == name:
-            _registered[name] = _checked(load_entry_point(each, "metric"), name)
+    metric = built_in().get(name) or _registered.get(name)
+    if metric is not None:
+        return metric
+    for point in entry_points(GROUP):
+        if point.name == name:
+            _registered[name] = _checked(load_entry_point(point, "metric"), name)
             return _registered[name]
     return None
 
 
 def _checked(target: Any, name: str) -> Metric:
-    found = as_metric(target)
-    if found is None:
+    metric = as_metric(target)
+    if metric is None:
         raise InputError(f"The metric {name!r}", "be a nishimori.Metric", got=f"{target!r:.60}")
-    return found
+    return metric
 
 
-def as_metric(given: Any) -> Metric | None:
+def as_metric(target: Any) -> Metric | None:
     """The metric that a metric, its class or its function stands for; None for anything else."""
-    if isinstance(given, type) and issubclass(given, Metric):
+    if isinstance(target, type) and issubclass(target, Metric):
         try:
-            return given()
+            return target()
         except TypeError as error:
             raise InputError(
-                "metrics", "hold metrics", got=f"the class {given.__name__}", remedy=f"Call it: {error}."
+                "metrics", "hold metrics", got=f"the class {target.__name__}", remedy=f"Call it: {error}."
             ) from None
-    found = given if isinstance(given, Metric) else getattr(given, "metric", None)
-    return found if isinstance(found, Metric) else None
+    metric = target if isinstance(target, Metric) else getattr(target, "metric", None)
+    return metric if isinstance(metric, Metric) else None
 
 
 class AskedMetrics(tuple[Metric, ...]):
@@ -158,69 +158,69 @@ class AskedMetrics(tuple[Metric, ...]):
     named: frozenset[str]
 
     @classmethod
-    def of(cls, metrics: Iterable[Metric], named: Iterable[str]) -> "AskedMetrics":
+    def from_metrics(cls, metrics: Iterable[Metric], named: Iterable[str]) -> "AskedMetrics":
         """``named`` are the labels of those that were asked for."""
-        found = cls(metrics)
-        found.named = frozenset(named)
-        return found
+        selection = cls(metrics)
+        selection.named = frozenset(named)
+        return selection
 
     def with_others(self, *metrics: Metric) -> "AskedMetrics":
-        """These and others, which nobody named."""
-        return AskedMetrics.of((*self, *metrics), self.named)
+        """These and others, which the user did not name."""
+        return AskedMetrics.from_metrics((*self, *metrics), self.named)
 
 
-def asked_metrics(asked: Any, argument: str = "metrics") -> AskedMetrics:
+def asked_metrics(wanted: Any, argument: str = "metrics") -> AskedMetrics:
     """The metrics of every scorecard and those that a user asked for besides: names, metrics, or functions of metrics."""
-    if asked is None:
-        return AskedMetrics.of(default_metrics(), ())
-    if isinstance(asked, str) or not isinstance(asked, Iterable):
-        remedy = f"Pass `[{asked!r}]`." if isinstance(asked, str) else ""
-        raise InputError(argument, "be a list of metrics or their names", got=f"{asked!r:.60}", remedy=remedy)
-    found = {each.label: each for each in default_metrics()}
+    if wanted is None:
+        return AskedMetrics.from_metrics(default_metrics(), ())
+    if isinstance(wanted, str) or not isinstance(wanted, Iterable):
+        remedy = f"Pass `[{wanted!r}]`." if isinstance(wanted, str) else ""
+        raise InputError(argument, "be a list of metrics or their names", got=f"{wanted!r:.60}", remedy=remedy)
+    by_label = {metric.label: metric for metric in default_metrics()}
     named = []
-    for each in asked:
-        metric = find_metric(each, argument) if isinstance(each, str) else as_metric(each)
+    for entry in wanted:
+        metric = find_metric(entry, argument) if isinstance(entry, str) else as_metric(entry)
         if metric is None:
-            raise InputError(argument, "hold metrics, their functions or their names", got=f"{each!r:.60}")
+            raise InputError(argument, "hold metrics, their functions or their names", got=f"{entry!r:.60}")
         if metric.of_bins is not None and metric.label != metric.name:
-            said = f"{setting('n_bins')} and {setting('strategy')} choose the bins"
-            raise InputError(argument, f"have {metric.name!r} without parameters: {said}", got=repr(metric.label))
-        if found.get(metric.label, metric) != metric:
+            reason = f"{setting('n_bins')} and {setting('strategy')} choose the bins"
+            raise InputError(argument, f"have {metric.name!r} without parameters: {reason}", got=repr(metric.label))
+        if by_label.get(metric.label, metric) != metric:
             got = f"two metrics called {metric.label!r}"
             raise InputError(argument, "have different names", got=got, remedy="Give one of them another name.")
-        found[metric.label] = metric
+        by_label[metric.label] = metric
         named.append(metric.label)
-    return AskedMetrics.of(found.values(), named)
+    return AskedMetrics.from_metrics(by_label.values(), named)
 
 
 @question("does not tell metrics")
-def tells(data: Any, metric: Metric) -> bool:  # noqa: ARG001 - rows tell all
-    """Say whether data of this kind tell a metric."""
+def can_measure(data: Any, metric: Metric) -> bool:  # noqa: ARG001 - rows tell all
+    """Say whether a metric can be measured on data of this kind."""
     return True
 
 
 def checked_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:
     """The metrics without those that the data do not tell, after a check of those that were asked for.
 
-    Those of every scorecard that nobody named are not checked: `MetricPlan.suited` leaves them out, and a stream need not be
-    read for that.
+    Those of every scorecard that the user did not name are not checked: `MetricPlan.suited` leaves them out, and a stream need
+    not be read for that.
     """
     named = metrics.named if isinstance(metrics, AskedMetrics) else frozenset[str]()
-    for each in metrics:
-        if each.n_classes is None or not each.by_default or each.label in named:
-            each.check(data)
-    told = tuple(each for each in metrics if tells(data, each))
-    lost = next((each.label for each in metrics if each not in told and each.label in named), None)
+    for metric in metrics:
+        if metric.n_classes is None or not metric.by_default or metric.label in named:
+            metric.check(data)
+    measurable = tuple(metric for metric in metrics if can_measure(data, metric))
+    lost = next((metric.label for metric in metrics if metric not in measurable and metric.label in named), None)
     if lost is not None:
         raise InputError("metrics", f"be what a {data.kind} keeps", got=repr(lost), remedy="Pass logits and labels.")
-    return told
+    return measurable
 
 
 def suited_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:
     """The metrics that data which have been read can have."""
-    return tuple(each for each in checked_metrics(metrics, data) if each.suits(data.n_classes))
+    return tuple(metric for metric in checked_metrics(metrics, data) if metric.suits(data.n_classes))
 
 
 def in_tables(metrics: Sequence[Metric]) -> list[Metric]:
     """Those that tables show, in their order."""
-    return [each for each in metrics if each.in_tables]
+    return [metric for metric in metrics if metric.in_tables]

@@ -7,7 +7,7 @@ import pytest
 import reference
 
 import nishimori
-from nishimori._evaluation.usual_methods import ONE_TEMPERATURE, fit_usual
+from nishimori._evaluation.compared_methods import ONE_TEMPERATURE, fit_usual
 from nishimori.errors import FewErrorsWarning, InputWarning
 
 

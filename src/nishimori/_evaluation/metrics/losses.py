@@ -1,4 +1,4 @@
-"""The negative log-likelihood."""
+"""Mean losses of the probabilities: the negative log-likelihood and the Brier score."""
 
 from math import inf
 from typing import TYPE_CHECKING
@@ -54,3 +54,27 @@ class Nll(Metric):
         if estimate.value == inf:
             return Limits(inf, inf, "a true class has probability 0")
         return super().limits(estimate, card, level)
+
+
+class Brier(Metric):
+    """Mean squared distance between probabilities and truth, summed over classes: from 0 to 2.
+
+    For two classes this is twice the Brier score of the positive class alone.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.brier([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
+    0.79
+    """
+
+    name = "brier"
+    title = "Brier score"
+    bounds = (0.0, 2.0)
+    by_default = True
+    score = "brier"
+    order = 7
+
+    def of_rows(self, predictions: Predictions) -> Array:
+        """The squared distance of each row."""
+        return predictions.brier
