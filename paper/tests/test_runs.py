@@ -306,15 +306,6 @@ def test_words_in_place_of_a_number_differ_from_it(tmp_path):
 # Former names.
 
 
-@pytest.mark.parametrize(("old", "new", "value"), [("in_their_way", "paper_method", 1.1), ("because", "explanation", "so")])
-def test_the_former_names_of_a_findings_attributes_still_work_with_a_warning(old, new, value):
-    found = compared("x", 1.0, 2.0, 0.1, paper_method=1.1, explanation="so")
-    with pytest.warns(FutureWarning, match=rf"`Finding\.{old}` is deprecated.* Use `Finding\.{new}`\.") as warned:
-        assert getattr(found, old) == value
-    assert getattr(found, new) == value
-    assert warned[0].filename == __file__
-
-
 def test_a_file_from_before_the_new_names_is_still_checked_and_resumed(tmp_path):
     run(Counted(), tmp_path, scale=Scale())
     path = tmp_path / "squares.json"

@@ -202,7 +202,7 @@ def test_a_fit_to_many_classes_searches_a_sample_in_one_task_and_moves_sums_alon
 
 def test_a_column_of_all_rows_is_not_put_together(monkeypatch):
     monkeypatch.setattr("nishimori._dask.chunks.MOST_NUMBERS", 5 * 60)
-    monkeypatch.setattr("nishimori._dask.chunk.MOST_NUMBERS", 5 * 60)
+    monkeypatch.setattr("nishimori._dask.tasks.MOST_NUMBERS", 5 * 60)
     held = []
     original = np.concatenate
 
@@ -211,7 +211,7 @@ def test_a_column_of_all_rows_is_not_put_together(monkeypatch):
         held.append(found.shape)
         return found
 
-    monkeypatch.setattr("nishimori._dask.chunk.np.concatenate", noted)
+    monkeypatch.setattr("nishimori._dask.tasks.np.concatenate", noted)
     found = metrics.nll(in_chunks(900, 1), LABELS)
     assert found == pytest.approx(reference.nll(LOGITS, LABELS), rel=1e-12)
     tables = [shape for shape in held if len(shape) == 2 and shape[1] == 5]

@@ -58,7 +58,7 @@ def test_masked_classes_are_noticed_whichever_kernel_reads_them(monkeypatch):
 
 def test_the_native_kernel_leaves_no_number_per_row_and_node_to_numpy(monkeypatch):
     monkeypatch.setenv("NISHIMORI_KERNEL", "native")
-    monkeypatch.delattr(survey.NodeRows, "of")
+    monkeypatch.delattr(survey.NodeRows, "from_power_sums")
     assert Sketch().update(LOGITS, LABELS, WEIGHTS).n_samples == N
     with pytest.raises(AttributeError):
         Sketch().update(LOGITS, LABELS, WEIGHTS, CLUSTERS)

@@ -4,7 +4,6 @@ An artefact is computed in named *pieces*, so that a long run can be resumed. Ev
 the pieces, pictures from the tables, and findings compare them with the numbers that the paper prints.
 """
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,24 +72,6 @@ class Finding:
         if self.agrees:
             return "too few seeds" if self.too_few_seeds else "agrees"
         return "explained" if _near(self.paper_method, self.paper, self.tolerance) else "differs"
-
-    @property
-    def in_their_way(self) -> float | None:
-        """Deprecated name of `paper_method`."""
-        _renamed("in_their_way", "paper_method")
-        return self.paper_method
-
-    @property
-    def because(self) -> str | None:
-        """Deprecated name of `explanation`."""
-        _renamed("because", "explanation")
-        return self.explanation
-
-
-def _renamed(old: str, new: str) -> None:
-    warnings.warn(
-        f"`Finding.{old}` is deprecated and will be removed in 0.3. Use `Finding.{new}`.", FutureWarning, stacklevel=3
-    )
 
 
 def compared(

@@ -18,7 +18,7 @@ from dask.layers import ArrayBlockwiseDep
 
 import dask
 from dask import array as dask_array
-from nishimori._dask.chunk import MOST_NUMBERS, PLACE, Pick
+from nishimori._dask.tasks import MOST_NUMBERS, PLACE, Pick
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError

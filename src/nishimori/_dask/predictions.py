@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._dask.chunk import chunk_name
 from nishimori._dask.chunks import Cut, align_chunks
+from nishimori._dask.tasks import chunk_name
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import dask
-from nishimori._dask.chunk import Application, ChunkReading, Naming, Numbering
 from nishimori._dask.chunks import Cut, align_chunks, split_chunks
+from nishimori._dask.tasks import Application, ChunkReading, Naming, Numbering
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
 from nishimori._rows.options import Passed, ReadOptions, classes_last

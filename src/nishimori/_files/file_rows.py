@@ -22,7 +22,7 @@ from nishimori._files.spooled_scores import ScoreKeeper
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
 from nishimori._files.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
-from nishimori._files.tables.selection import Selection, select_columns, undecided_error
+from nishimori._files.tables.selection import Selection, as_objects, select_columns, undecided_error
 from nishimori._rows.column_names import class_parts, join_names, refuse_permuted
 from nishimori._rows.entry import load_array
 from nishimori._rows.labels import class_labels, differ, group_names, spell_as_classes
@@ -515,11 +515,7 @@ def flat(scores: HostArray) -> HostArray:
 
 def _as_array(labels: list[Any]) -> HostArray:
     """Numbers as an array of numbers, and anything else as it is."""
-    if {type(label) for label in labels} <= {int, float}:
-        return np.array(labels)
-    kept = np.empty(len(labels), dtype=object)  # NumPy would turn numbers beside text into text
-    kept[:] = labels
-    return kept
+    return np.array(labels) if {type(label) for label in labels} <= {int, float} else as_objects(labels)
 
 
 def _join(parts: Sequence[Any]) -> Any:

@@ -122,9 +122,8 @@ class NodeProducts(NamedTuple):
         correlations = np.ones((len(which), len(which)))
         for i, j in different_pairs(len(which)):
             first, second = sorted((i, j), key=lambda position: which[position])
-            correlations[i, j] = correlations[j, i] = self._correlation(
-                which[first], which[second], places[first], places[second]
-            )
+            correlation = self._correlation(which[first], which[second], places[first], places[second])
+            correlations[i, j] = correlations[j, i] = correlation
         result: HostArray = correlations * np.outer(scales, scales)
         return result
 

@@ -1,7 +1,6 @@
 """JSON that anybody may have written: every fault is an error of one line, and takes neither much time nor memory."""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +52,11 @@ def _refuse_deep(content: Any) -> None:
     """Refuse what a recursive function could not walk through."""
     level = [content]
     for _ in range(_DEEPEST):
-        level = [child for parent in level if isinstance(parent, dict | list) for child in _children(parent)]
+        inside = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list))
+        level = [child for children in inside for child in children]
         if not level:
             return
     raise JsonError(_DEEP)
-
-
-def _children(content: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return content.values() if isinstance(content, dict) else content
 
 
 def _whole(text: str) -> int:

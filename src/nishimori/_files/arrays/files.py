@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from nishimori._files.arrays import numpy_files, tensors
-from nishimori._files.arrays.stored_array import StoredArray, parts_from_slices
+from nishimori._files.arrays.stored_array import StoredArray, blocks_from_slices
 from nishimori._rows.column_names import join_names
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
@@ -168,7 +168,7 @@ class _Pt(ArrayFile):
             return block
 
         shape = tuple(tensor.shape)
-        return StoredArray(where, shape, dtype, parts_from_slices(shape[0] if shape else 0, part))
+        return StoredArray(where, shape, dtype, blocks_from_slices(shape[0] if shape else 0, part))
 
 
 class _Safetensors(ArrayFile):
@@ -212,7 +212,7 @@ class _Safetensors(ArrayFile):
                 block: HostArray = rows[start:stop].float().numpy() if code == "BF16" else rows[start:stop]
             return block
 
-        return StoredArray(where, shape, np.dtype(SAFETENSORS[code]), parts_from_slices(shape[0] if shape else 0, part))
+        return StoredArray(where, shape, np.dtype(SAFETENSORS[code]), blocks_from_slices(shape[0] if shape else 0, part))
 
 
 def suffix_of(path: Path) -> str:

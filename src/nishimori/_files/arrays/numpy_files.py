@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from nishimori._files.arrays.stored_array import StoredArray, damage, parts_from_slices, row_bytes
+from nishimori._files.arrays.stored_array import StoredArray, blocks_from_slices, damage, row_bytes
 from nishimori._rows.stored_rows import Sliced
 from nishimori._support.arrays import HostArray, rows_between
 from nishimori._support.disk import existing_file
@@ -92,7 +92,7 @@ def array_file(path: Path) -> StoredArray:
     if 0 in about.shape or not about.dtype.itemsize:  # nothing can be mapped
         return StoredArray(str(path), about.shape, about.dtype, lambda _: iter(()))
     rows = memory_map(path, about)
-    return StoredArray(str(path), about.shape, about.dtype, parts_from_slices(len(rows), lambda start, stop: rows[start:stop]))
+    return StoredArray(str(path), about.shape, about.dtype, blocks_from_slices(len(rows), lambda start, stop: rows[start:stop]))
 
 
 class NpyFile(Sliced):
@@ -210,7 +210,7 @@ class NpzArchive:
                     yield block
                     continue
                 turned = np.ascontiguousarray(block.T)
-                yield from parts_from_slices(len(turned), lambda first, last: turned[first:last])(wanted)  # noqa: B023 - used at once
+                yield from blocks_from_slices(len(turned), lambda first, last: turned[first:last])(wanted)  # noqa: B023 - used at once
 
     def _damage(self, where: str) -> AbstractContextManager[None]:
         return damage(f"{where} is damaged, or not an archive of arrays. {self._remedy}")

@@ -34,35 +34,32 @@ class StoredArray:
         Its shape, which agrees with the number of bytes in the file.
     dtype : numpy.dtype
         The dtype of the blocks.
-    parts : callable
-        Called with a number of rows, it reads the array from the start and yields consecutive blocks.
+    blocks : callable
+        Called with a number of rows, it reads the array from the start and yields consecutive blocks of that many rows; the
+        last one may be shorter.
     """
 
     where: str
     shape: tuple[int, ...]
     dtype: "np.dtype[Any]"
-    parts: Callable[[int], Iterator[HostArray]] = field(repr=False)
-
-    def blocks(self, n_rows: int) -> Iterator[HostArray]:
-        """Consecutive blocks of ``n_rows`` rows; the last one may be shorter."""
-        return self.parts(n_rows)
+    blocks: Callable[[int], Iterator[HostArray]] = field(repr=False)
 
     def whole(self) -> HostArray:
         """All rows."""
-        (only,) = self.parts(self.shape[0] if self.shape else 1)
+        (only,) = self.blocks(self.shape[0] if self.shape else 1)
         return only
 
     def numbers(self) -> "StoredArray":
         """The array, if it holds numbers; the byte order of blocks is the machine's."""
         if self.dtype.kind not in "fiub":
             raise FormatError(f"{self.where} must hold numbers, got dtype {_name(self.dtype)}. Convert it to float32 first.")
-        return replace(self._readable(), dtype=self.dtype.newbyteorder("="), parts=self._convert_parts(_native))
+        return replace(self._readable(), dtype=self.dtype.newbyteorder("="), blocks=self._converted_blocks(_native))
 
     def labels(self) -> "StoredArray":
         """The array, if it holds numbers or text; encoded text (dtype S) is decoded from UTF-8."""
         if self.dtype.kind not in "US":
             return self.numbers()
-        return replace(self._readable(), dtype=np.dtype(np.str_), parts=self._convert_parts(self._text))
+        return replace(self._readable(), dtype=np.dtype(np.str_), blocks=self._converted_blocks(self._text))
 
     def table(self) -> "StoredArray":
         """The array, if it has one or two dimensions."""
@@ -86,8 +83,8 @@ class StoredArray:
             )
         return self
 
-    def _convert_parts(self, convert: Callable[[HostArray], HostArray]) -> Callable[[int], Iterator[HostArray]]:
-        return lambda n_rows: map(convert, self.parts(n_rows))
+    def _converted_blocks(self, convert: Callable[[HostArray], HostArray]) -> Callable[[int], Iterator[HostArray]]:
+        return lambda n_rows: map(convert, self.blocks(n_rows))
 
     def _text(self, block: HostArray) -> HostArray:
         try:
@@ -126,14 +123,14 @@ def row_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any]") -> int:
     return n
 
 
-def parts_from_slices(n_rows: int, part: Callable[[int, int], HostArray]) -> Callable[[int], Iterator[HostArray]]:
-    """`parts` of an array whose rows from ``start`` to ``stop`` are ``part(start, stop)``."""
+def blocks_from_slices(n_rows: int, part: Callable[[int, int], HostArray]) -> Callable[[int], Iterator[HostArray]]:
+    """`blocks` of an array whose rows from ``start`` to ``stop`` are ``part(start, stop)``."""
 
-    def parts(length: int) -> Iterator[HostArray]:
+    def blocks(length: int) -> Iterator[HostArray]:
         for start in range(0, n_rows, length):
             yield part(start, min(n_rows, start + length))
 
-    return parts
+    return blocks
 
 
 def _native(block: HostArray) -> HostArray:

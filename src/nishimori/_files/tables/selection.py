@@ -161,7 +161,7 @@ def _labels_are_read(table: Table, roles: Roles) -> bool:
 
 def can_be_labels(values: Sequence[Any], classes: Sequence[Any] | None) -> bool:
     """Whether values are text or whole numbers, and among the classes where those are known."""
-    truth = _as_objects([value for value in values if not (value in (None, "") or (isinstance(value, float) and isnan(value)))])
+    truth = as_objects([value for value in values if not (value in (None, "") or (isinstance(value, float) and isnan(value)))])
     if not len(truth) or any(isinstance(value, list | dict | bytes) for value in truth):
         return False
     if classes is not None:
@@ -169,7 +169,8 @@ def can_be_labels(values: Sequence[Any], classes: Sequence[Any] | None) -> bool:
     return all(isinstance(value, str) or float(value).is_integer() for value in spell_as_classes(truth, None).tolist())
 
 
-def _as_objects(values: Sequence[Any]) -> HostArray:
+def as_objects(values: Sequence[Any]) -> HostArray:
+    """Values as they are in an array: NumPy would turn numbers beside text into text."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
@@ -331,7 +332,7 @@ def _column_contents(table: Table, candidates: Sequence[str], roles: Roles) -> _
         return _ColumnContents()
     read = {name: np.concatenate(parts) for name, parts in numbers.items()}
     read = {name: column for name, column in read.items() if len(column)}
-    return _ColumnContents(read, lengths, _as_objects(labels) if roles.labelled else None)
+    return _ColumnContents(read, lengths, as_objects(labels) if roles.labelled else None)
 
 
 def _rows_that_count(block: Block, roles: Roles, table: Table) -> HostArray:
@@ -342,7 +343,7 @@ def _rows_that_count(block: Block, roles: Roles, table: Table) -> HostArray:
     if roles.weights is not None and not table.is_list(roles.weights):
         counted &= block.numbers([table.names.index(roles.weights)])[:, 0] != 0
     if roles.ignore_index is not None:
-        counted &= differ(_as_objects(block.values(table.names.index(roles.labels))), roles.ignore_index)
+        counted &= differ(as_objects(block.values(table.names.index(roles.labels))), roles.ignore_index)
     return counted
 
 

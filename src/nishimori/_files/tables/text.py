@@ -191,9 +191,8 @@ class _TextBlock(Block):
                 numbers = np.fromiter(map(self._number, texts), np.float64, len(texts))
                 return numbers.reshape(self.n_rows, len(indices))
         places = [(row, index) for row in range(self.n_rows) for index in indices]
-        return np.array([self._number_at(text, place) for text, place in zip(texts, places, strict=True)]).reshape(
-            self.n_rows, len(indices)
-        )
+        cells = [self._number_at(text, place) for text, place in zip(texts, places, strict=True)]
+        return np.array(cells).reshape(self.n_rows, len(indices))
 
     @property
     def _number(self) -> Any:
