@@ -21,6 +21,7 @@ LIGHT_MODULES = $(shell grep -rLE '^ *(import|from) (dask|torch|triton)\b' src p
 define LINT
 	$(1)/ruff format --check .
 	$(1)/ruff check .
+	$(1)/python tests/helpers/names.py src paper/src
 endef
 
 .PHONY: help demo quick test lint full-lint types contracts docs byte-code native unit fuzz bench picture minimum public-types release clean

@@ -53,8 +53,8 @@ METHODS: dict[str, Callable[[], nishimori.Calibrator]] = {
     "platt, plain": lambda: nishimori.Platt(smooth_labels=False),
     "beta": nishimori.Beta,
     "beta, plain": lambda: nishimori.Beta(smooth_labels=False),
-    "quadratic": nishimori.Quadratic,
-    "quadratic, plain": lambda: nishimori.Quadratic(smooth_labels=False),
+    "quadratic": nishimori.calibrators.Quadratic,
+    "quadratic, plain": lambda: nishimori.calibrators.Quadratic(smooth_labels=False),
 }
 
 

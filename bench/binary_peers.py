@@ -78,10 +78,18 @@ def halves(s: np.ndarray) -> list[np.ndarray]:
 PAIRS: dict[str, tuple[nishimori.Calibrator, str, Peer]] = {
     "sigmoid of scikit-learn": (nishimori.Platt(), "sklearn", sigmoid),
     "logistic regression on s": (nishimori.Platt(smooth_labels=False), "sklearn", by_regression(lambda s: [s])),
-    "logistic regression on s, s²": (nishimori.Quadratic(smooth_labels=False), "sklearn", by_regression(lambda s: [s, s**2])),
+    "logistic regression on s, s²": (
+        nishimori.calibrators.Quadratic(smooth_labels=False),
+        "sklearn",
+        by_regression(lambda s: [s, s**2]),
+    ),
     "logistic regression on ln p, -ln(1 - p)": (nishimori.Beta(smooth_labels=False), "sklearn", by_regression(halves)),
     "probmetrics, affine": (nishimori.Platt(smooth_labels=False), "probmetrics", of_probmetrics("affine")),
-    "probmetrics, quadratic": (nishimori.Quadratic(smooth_labels=False), "probmetrics", of_probmetrics("quadratic")),
+    "probmetrics, quadratic": (
+        nishimori.calibrators.Quadratic(smooth_labels=False),
+        "probmetrics",
+        of_probmetrics("quadratic"),
+    ),
     "probmetrics, beta": (nishimori.Beta(smooth_labels=False), "probmetrics", of_probmetrics("beta")),
     "netcal, LogisticCalibration": (nishimori.Platt(smooth_labels=False), "netcal", of_netcal("LogisticCalibration")),
     "netcal, BetaCalibration": (nishimori.Beta(smooth_labels=False), "netcal", of_netcal("BetaCalibration")),

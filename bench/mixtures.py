@@ -19,7 +19,8 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 import nishimori
-from nishimori import FixedMap, data
+from nishimori import data
+from nishimori.calibrators import FixedMap
 from nishimori.maps import Mixture
 
 ROOT = Path(__file__).parent.parent
@@ -78,8 +79,8 @@ def published_lines(folder: Path) -> list[str]:
     (fit, labels), (test, truth) = ((each["logits"], each["labels"]) for each in (np.load(folder / file) for file in ROW))
     ours = {
         "nishimori: TemperatureScaling()": nishimori.TemperatureScaling(),
-        "nishimori: ClasswiseTemperature()": nishimori.ClasswiseTemperature(),
-        "nishimori: EnsembleTemperature()": nishimori.EnsembleTemperature(),
+        "nishimori: ClasswiseTemperature()": nishimori.calibrators.ClasswiseTemperature(),
+        "nishimori: EnsembleTemperature()": nishimori.calibrators.EnsembleTemperature(),
         "the same mixture with least squared error": FixedMap(ensemble_by_squares(fit, labels)),
         "nishimori: Dirichlet()": nishimori.Dirichlet(),
         "nishimori: Dirichlet(odir=(0.001, 0.001))": nishimori.Dirichlet(odir=(1e-3, 1e-3)),

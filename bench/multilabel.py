@@ -19,7 +19,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neural_network import MLPClassifier
 
-from nishimori import MultilabelCalibrator, evaluate_multilabel, methods
+from nishimori import methods
+from nishimori.multilabel import MultilabelCalibrator, evaluate_multilabel
 
 METHODS = (
     ("ec", "shared"),

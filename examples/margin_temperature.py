@@ -1,8 +1,8 @@
 """Write a map and a calibrator of your own: a temperature that depends on how far the two largest logits are apart.
 
 T = exp(a + b·m), where m is the margin of a row: its largest logit minus the second largest. With b = 0 this is one
-temperature. The parameters enter non-linearly. `nishimori.SeveralParameters` finds those of the lowest cross-entropy, with
-their standard errors, from `start` and `map_for` alone.
+temperature. The parameters enter non-linearly. `nishimori.calibrators.SeveralParameters` finds those of the lowest
+cross-entropy, with their standard errors, from `start` and `map_for` alone.
 
 The picture needs ``pip install matplotlib``. The shell uses the same file from the folder that it is in:
 
@@ -39,7 +39,7 @@ class MarginTemperature(nishimori.Map):
         return {"a": self.a, "b": self.b}
 
 
-class MarginScaling(nishimori.SeveralParameters):
+class MarginScaling(nishimori.calibrators.SeveralParameters):
     """Divide logits by a temperature that depends on the margin of the two largest ones."""
 
     traits = {"keeps_predictions": True, "streams": True, "from_sketch": False, "error_bars": True}  # noqa: RUF012
@@ -56,7 +56,7 @@ class MarginScaling(nishimori.SeveralParameters):
         return MarginTemperature(**parameters)
 
 
-nishimori.register_map("margin_temperature", MarginTemperature)
+nishimori.register("margin_temperature", MarginTemperature)
 nishimori.register("margin", MarginScaling)
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ parts of a score.
 Logits may have more dimensions before the classes, such as (sequences, tokens, vocabulary): each position is a sample. A flat
 array z of shape (n,) stands for the two logits (0, z), a flat array p of probabilities for (1 - p, p).
 
-A metric of your own is a subclass of `nishimori.Metric`; `register` gives it its name here and everywhere else.
+A metric of your own is a subclass of `nishimori.Metric`; `nishimori.register` gives it its name here and everywhere else.
 """
 
 import re
@@ -21,7 +21,6 @@ from typing import Any, Protocol, Unpack
 from nishimori._evaluation.decomposition import Decomposition, decomposition
 from nishimori._evaluation.metrics import table
 from nishimori._evaluation.metrics.metric import Metric
-from nishimori._evaluation.metrics.table import register
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
 from nishimori._sums.predictions import reliability_of
@@ -32,7 +31,6 @@ __all__ = [  # noqa: PLE0604 - the table is the rest of the list
     "Decomposition",
     "Reliability",
     "decomposition",
-    "register",
     "reliability",
     *table.built_in(),
 ]

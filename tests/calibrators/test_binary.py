@@ -10,7 +10,8 @@ from sklearn.base import clone
 from sklearn.calibration import _SigmoidCalibration
 
 import nishimori
-from nishimori import Beta, Platt, Quadratic
+from nishimori import Beta, Platt
+from nishimori.calibrators import Quadratic
 from nishimori.errors import InputWarning, NotConvergedError
 
 

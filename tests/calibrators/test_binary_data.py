@@ -13,7 +13,8 @@ from scipy.special import expit
 from sklearn.base import clone
 
 import nishimori
-from nishimori import Beta, Platt, Quadratic
+from nishimori import Beta, Platt
+from nishimori.calibrators import Quadratic
 from nishimori.errors import InputError, InputWarning, NotConvergedError
 
 

@@ -7,7 +7,7 @@ from optional import torch
 from scipy.optimize import minimize
 
 import nishimori
-from nishimori import ClasswiseTemperature
+from nishimori.calibrators import ClasswiseTemperature
 from nishimori.errors import InputError
 
 TEMPERATURES = np.array([2.0, 1.5, 1.0, 2.5])

@@ -13,10 +13,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 import nishimori
-from nishimori import CalibratedClassifier, Consistent, GroupConsistency, MatrixScaling, VectorScaling
+from nishimori import CalibratedClassifier, GroupConsistency, MatrixScaling, VectorScaling
 from nishimori._calibrators import collected_samples
 from nishimori._calibrators.folds import deal_folds
 from nishimori._methods import table
+from nishimori.calibrators import Consistent
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps import Affine, Tempered
 
@@ -249,7 +250,7 @@ def test_a_method_of_somebody_can_be_finished_by_its_name_and_from_a_file(tmp_pa
     assert type(nishimori.load(tmp_path / "c.json").calibrator_) is Halved
     monkeypatch.setattr(table, "_registered", {})
     elsewhere = nishimori.load(tmp_path / "c.json")
-    assert (type(elsewhere), elsewhere.method) == (nishimori.FixedMap, "halved+ec")
+    assert (type(elsewhere), elsewhere.method) == (nishimori.calibrators.FixedMap, "halved+ec")
     np.testing.assert_array_equal(elsewhere.predict_proba(LOGITS), fitted.predict_proba(LOGITS))
 
 
@@ -413,7 +414,7 @@ def test_a_single_sample_is_rescued_where_folds_of_a_classifier_are_calibrated()
 def test_files_of_maps_that_stay_inside_another_can_always_be_loaded(method, tmp_path):
     for seed in range(12):  # T·(1/T) is not exactly 1 for every seventh T
         logits, labels = reference.drawn(120, 3, seed=seed)
-        fitted = nishimori.Consistent(method, cv=3).fit(logits, labels)
+        fitted = nishimori.calibrators.Consistent(method, cv=3).fit(logits, labels)
         fitted.save(tmp_path / "file.json", overwrite=True)
         loaded = nishimori.load(tmp_path / "file.json")
         np.testing.assert_array_equal(loaded.predict_proba(logits), fitted.predict_proba(logits))

@@ -9,9 +9,9 @@ from optional import torch
 from scipy.optimize import brentq, minimize
 
 import nishimori
-from nishimori import EnsembleTemperature
 from nishimori._fit.mixture import MixtureConditions, best_weights
 from nishimori._rows.entry import open_rows
+from nishimori.calibrators import EnsembleTemperature
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.maps import Mixture
 

@@ -17,10 +17,11 @@ from sklearn.metrics import log_loss
 from sklearn.neighbors import KNeighborsClassifier
 
 import nishimori
-from nishimori import CalibratedClassifier, MultilabelCalibrator
+from nishimori import CalibratedClassifier
 from nishimori._fit import floors as floors_module
 from nishimori._methods.table import BUILT_IN
 from nishimori.errors import InputError
+from nishimori.multilabel import MultilabelCalibrator
 
 P, Y = votes(400, 4, 7, seed=0)
 AUTO = {"input": "probabilities", "floor": "auto"}
@@ -206,7 +207,7 @@ REFUSED = {
     "evaluate a calibrator": (lambda: nishimori.evaluate(P, Y, calibrator=FITTED, floor="auto"), SCORED),
     "gate": (lambda: nishimori.gate(P, Y, bounds={"ece": 0.1}, **AUTO), SCORED),
     "nll": (lambda: nishimori.metrics.nll(P, Y, **AUTO), SCORED),
-    "multilabel scores": (lambda: nishimori.evaluate_multilabel(P, P > 0.5, **AUTO), SCORED),
+    "multilabel scores": (lambda: nishimori.multilabel.evaluate_multilabel(P, P > 0.5, **AUTO), SCORED),
     "from_temperature": (lambda: nishimori.from_temperature(2.0, **AUTO), SCORED),
     "a new sketch": (
         lambda: nishimori.Sketch(**AUTO),

@@ -11,8 +11,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import nishimori
-from nishimori import ExpectationConsistency, FixedTemperature, TemperatureScaling, from_temperature, temperatures
+from nishimori import ExpectationConsistency, TemperatureScaling, from_temperature, temperatures
 from nishimori._rows.array_rows import ArrayRows
+from nishimori.calibrators import FixedTemperature
 from nishimori.errors import InputError, NoTemperatureError
 
 LOGITS, LABELS = reference.drawn(300, 4)

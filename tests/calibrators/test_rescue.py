@@ -55,7 +55,7 @@ WITHOUT_SOLUTION = {
     "histogram, one class": (nishimori.HistogramBinning(), (SCORES, np.ones(60, dtype=int)), CURVES),
     "platt, the same score": (Platt(), (np.full(60, 2.0), np.arange(60) % 4 > 0), CONSTANT),
     "beta, the same score": (nishimori.Beta(), (np.full(60, 2.0), np.arange(60) % 4 > 0), CONSTANT),
-    "quadratic, the same score": (nishimori.Quadratic(), (np.full(60, 2.0), np.arange(60) % 4 > 0), CONSTANT),
+    "quadratic, the same score": (nishimori.calibrators.Quadratic(), (np.full(60, 2.0), np.arange(60) % 4 > 0), CONSTANT),
     "bias, an empty class": (
         BiasCorrected(shrink=False),
         (LOGITS, LABELS % 2),

@@ -46,7 +46,7 @@ def test_parameters_have_errors_without_smoothing(place):
 
 
 def test_a_map_without_its_method_is_described_by_its_own_parameters():
-    fixed = nishimori.FixedMap(nishimori.maps.LogOdds(1.5, 0.5, 0.25), method="mine").fit(SCORES, LABELS)
+    fixed = nishimori.calibrators.FixedMap(nishimori.maps.LogOdds(1.5, 0.5, 0.25), method="mine").fit(SCORES, LABELS)
     assert description(fixed) == ["a 1.5, b 0.5, c 0.25, square 0  (mine, 400 samples)"]
 
 

@@ -106,7 +106,7 @@ def test_numbers_are_the_same_groups_in_every_kind_of_file(place):
 
 def test_a_calibration_from_python_needs_the_name_of_the_groups(place):
     fitted = nishimori.maps.GroupTemperatures(["delta", "north", "south"], [1.0, 2.0, 3.0], 4.0)
-    made = nishimori.FixedMap(fitted).fit(LOGITS, LABELS)
+    made = nishimori.calibrators.FixedMap(fitted).fit(LOGITS, LABELS)
     made.save(place / "d.json")
     for line in ("apply d.json t.csv -o p.npy", "eval t.csv --calibration d.json"):
         ended = shell.nishimori(line, place=place)

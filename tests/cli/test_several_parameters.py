@@ -157,7 +157,7 @@ def test_shrinking_can_be_switched_off_and_there_are_errors_then(place, value):
         ("bias", nishimori.BiasCorrected),
         ("vector", nishimori.VectorScaling),
         ("matrix", nishimori.MatrixScaling),
-        ("classwise", nishimori.ClasswiseTemperature),
+        ("classwise", nishimori.calibrators.ClasswiseTemperature),
     ],
 )
 def test_affine_methods_are_fitted_saved_applied_and_measured(place, method, made):
@@ -180,7 +180,7 @@ def test_affine_methods_are_fitted_saved_applied_and_measured(place, method, mad
     [
         (
             "ensemble",
-            nishimori.EnsembleTemperature(),
+            nishimori.calibrators.EnsembleTemperature(),
             r"T = [\d.]+.*, weights .* at T, .* at T = 1, .* uniform  \(ensemble, ",
         ),
         (
@@ -191,7 +191,7 @@ def test_affine_methods_are_fitted_saved_applied_and_measured(place, method, mad
         ("dirichlet --param odir=[0.01,0.02]", nishimori.Dirichlet(odir=(0.01, 0.02)), r"diagonal from "),
         (
             "classwise",
-            nishimori.ClasswiseTemperature(),
+            nishimori.calibrators.ClasswiseTemperature(),
             r"^scales from [\d.]+ to [\d.]+  \(classwise, 3 classes, 300 ",
         ),
     ],
@@ -229,12 +229,14 @@ def test_a_method_is_finished_by_ec_with_the_parameters_of_both(place):
     assert ended.code == 0, ended.err
     shown = r"Then T = \d\.\d+ ± 0\.\d+, at which mean confidence equals accuracy on held-out samples  \(vector\+ec\)"
     assert re.search(shown, ended.out)
-    fitted = nishimori.Consistent(nishimori.VectorScaling(penalty=3, preserve_accuracy=True), cv=4).fit(LOGITS, LABELS)
+    fitted = nishimori.calibrators.Consistent(nishimori.VectorScaling(penalty=3, preserve_accuracy=True), cv=4).fit(
+        LOGITS, LABELS
+    )
     ended = shell.nishimori(f"fit t.npz -o d.json {asked} --json", place=place)
     told = json.loads(ended.out)
     assert told["params"] == {"cv": 4, "penalty": 3, "preserve_accuracy": False}
     assert told["ec_temperature"] == pytest.approx(
-        nishimori.Consistent(nishimori.VectorScaling(penalty=3), cv=4).fit(LOGITS, LABELS).ec_temperature_, rel=1e-9
+        nishimori.calibrators.Consistent(nishimori.VectorScaling(penalty=3), cv=4).fit(LOGITS, LABELS).ec_temperature_, rel=1e-9
     )
     assert shell.nishimori("apply c.json t.npz -o p.npy", place=place).code == 0
     np.testing.assert_allclose(np.load(place / "p.npy"), fitted.predict_proba(LOGITS), rtol=1e-9)

@@ -27,7 +27,7 @@ def files(tmp_path_factory):
         (place / f"{name}.json").write_text(shell.nishimori(f"{words} --json", place=place).out)
     (place / "fit.json").write_text(shell.nishimori("fit scores.npz -o again.json --json", place=place).out)
     targets = np.column_stack([labels == 0, labels == 1])
-    nishimori.MultilabelCalibrator().fit(logits[:, :2], targets).save(place / "multilabel.json")
+    nishimori.multilabel.MultilabelCalibrator().fit(logits[:, :2], targets).save(place / "multilabel.json")
     (place / "other.json").write_text("[1]")
     return place
 

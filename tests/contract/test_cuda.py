@@ -6,10 +6,11 @@ import reference
 import torch
 
 import nishimori
-from nishimori import ExpectationConsistency, MultilabelCalibrator, TemperatureScaling, from_temperature, temperatures
+from nishimori import ExpectationConsistency, TemperatureScaling, from_temperature, temperatures
 from nishimori._kernels import kernel
 from nishimori._support import arrays
 from nishimori.errors import InputError
+from nishimori.multilabel import MultilabelCalibrator
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -179,7 +180,7 @@ class Logit(nishimori.Observable):
 
 def test_an_observable_of_ones_own_and_a_scorecard_agree_with_the_definition():
     tensor, stored, labels = on_device(2000, 10, torch.float32)
-    fitted = nishimori.Matched(Logit()).fit(tensor, labels)
+    fitted = nishimori.calibrators.Matched(Logit()).fit(tensor, labels)
     T = reference.ts_temperature(stored, labels)
     assert fitted.temperature_ == pytest.approx(T, rel=1e-8)
     card = nishimori.evaluate(tensor, labels, calibrator=fitted, strategy="quantile")
@@ -339,7 +340,7 @@ MAPS = {
 @pytest.mark.parametrize("name", MAPS)
 def test_maps_do_the_same_on_the_device_and_stay_there(name, dtype):
     tensor, stored, labels = on_device(6000, 10, dtype)
-    fixed, given = nishimori.FixedMap(MAPS[name]).fit(stored, labels), {"groups": GROUPS} if name == "group" else {}
+    fixed, given = nishimori.calibrators.FixedMap(MAPS[name]).fit(stored, labels), {"groups": GROUPS} if name == "group" else {}
     there, here = fixed.predict_proba(tensor, **given), fixed.predict_proba(stored, **given)
     assert there.is_cuda
     assert there.dtype is dtype
@@ -358,8 +359,8 @@ def test_maps_do_the_same_on_the_device_and_stay_there(name, dtype):
         nishimori.BiasCorrected(method="ts", shrink=False, preserve_accuracy=True),
         nishimori.VectorScaling(),
         nishimori.MatrixScaling(),
-        nishimori.ClasswiseTemperature(),
-        nishimori.EnsembleTemperature(),
+        nishimori.calibrators.ClasswiseTemperature(),
+        nishimori.calibrators.EnsembleTemperature(),
         nishimori.Dirichlet(),
     ],
     ids=str,

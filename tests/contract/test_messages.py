@@ -239,7 +239,7 @@ EC().fit(X, y, ["heavy"] * 60)
 # probabilities
 EC(input="probabilities").fit(put(P, 5, 0.25), y)
     `X` must sum to 1 over classes, got 0.75 in row 5. If these are logits, pass
-    `input='logits'`. If each class has a sigmoid of its own, use nishimori.MultilabelCalibrator.
+    `input='logits'`. If each class has a sigmoid of its own, use nishimori.multilabel.MultilabelCalibrator.
 EC(input="probabilities").fit(put(P, (5, 1), -0.5), y)
     `X` must be between 0 and 1, got -0.5 in row 5, column 1. If these are logits, pass
     `input='logits'`.

@@ -17,8 +17,9 @@ from scipy.optimize import brentq
 from sklearn.base import clone
 
 import nishimori
-from nishimori import Matched, Observable
+from nishimori import Observable
 from nishimori._methods import table
+from nishimori.calibrators import Matched
 from nishimori.errors import InputError, NoTemperatureError
 
 CODE = own_code.code_under("An observable of your own")

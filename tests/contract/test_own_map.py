@@ -211,7 +211,7 @@ class Linear(nishimori.Map):
         return {"a": self.a, "b": self.b}
 
 
-class LinearScaling(nishimori.SeveralParameters):
+class LinearScaling(nishimori.calibrators.SeveralParameters):
     """The same fitted, from a start that is far away."""
 
     def __init__(self, first=0.05, *, input="logits", classes=None, floor=None):
@@ -301,7 +301,7 @@ def test_a_process_that_does_not_know_the_map_is_told_what_to_import_and_imports
     assert there.stderr.strip().splitlines()[-1] == (
         "nishimori.errors.FormatError: c.json holds a map of the kind 'margin_temperature' (it is the class "
         "margin_temperature:MarginTemperature), which is not registered here. Import the module that calls "
-        "`nishimori.register_map` for it, and load the file again. In the shell, pass --import MODULE before the command."
+        "`nishimori.register` for it, and load the file again. In the shell, pass --import MODULE before the command."
     )
     code = "import sys, nishimori\ntry: nishimori.load('c.json')\nexcept ValueError: print('margin_temperature' in sys.modules)"
     assert in_own_process(code, place).stdout == "False\n"
@@ -517,7 +517,7 @@ REFUSED_CLASSES = {
     ),
     "not a word": ("two words", own_map(), "^`kind` must be a word of letters, digits, _ and -, got 'two words'"),
     "not a class": ("own", own_map()(), r"^`cls` must be a subclass of nishimori\.Map, got .* Pass the class: `Own`\."),
-    "another class": ("own", dict, r"^`cls` must be a subclass of nishimori\.Map"),
+    "another class": ("own", dict, r"^`target` must be an observable, a metric, or a subclass of .* nishimori\.Map, got"),
     "abstract": ("own", type("Half", (nishimori.Map,), {}), "^`cls` must have all methods .* Half without apply, parameters"),
     "another kind": ("own", own_map(kind="mine"), "^`kind` must be that of the class Own, 'mine', got 'own'"),
 }
@@ -526,14 +526,14 @@ REFUSED_CLASSES = {
 @pytest.mark.parametrize(("kind", "cls", "message"), REFUSED_CLASSES.values(), ids=REFUSED_CLASSES)
 def test_a_class_that_cannot_be_registered_is_refused(place, kind, cls, message):
     with pytest.raises(InputError, match=message):
-        nishimori.register_map(kind, cls)
+        nishimori.register(kind, cls)
 
 
 def test_a_kind_is_taken_by_the_first_class(place):
-    nishimori.register_map("mine", own_map())
-    nishimori.register_map("mine", own_map())  # the same class again, as where a notebook's cell is run twice
+    nishimori.register("mine", own_map())
+    nishimori.register("mine", own_map())  # the same class again, as where a notebook's cell is run twice
     with pytest.raises(InputError, match=r"^`kind` must be new, got 'mine', which is the kind of Own\. Choose another name\."):
-        nishimori.register_map("mine", type("Other", (own_map(),), {}))
+        nishimori.register("mine", type("Other", (own_map(),), {}))
 
 
 def forgets(self):
@@ -561,8 +561,8 @@ REFUSED_PARAMETERS = {
 @pytest.mark.parametrize(("members", "message"), REFUSED_PARAMETERS.values(), ids=REFUSED_PARAMETERS)
 def test_parameters_that_do_not_give_the_map_again_are_refused_when_it_is_saved(place, members, message):
     cls = own_map(**members)
-    nishimori.register_map("mine", cls)
-    calibrator = nishimori.FixedMap(cls(3.0)).fit(LOGITS, LABELS)
+    nishimori.register("mine", cls)
+    calibrator = nishimori.calibrators.FixedMap(cls(3.0)).fit(LOGITS, LABELS)
     with pytest.raises(InputError, match=message):
         calibrator.save(place / "c.json")
     assert not (place / "c.json").exists()
@@ -579,9 +579,9 @@ def test_a_file_with_parameters_that_the_class_refuses_is_damaged(fitted, place)
 
 def test_what_a_registered_map_claims_is_checked(place):
     cls = own_map(keeps_predictions=True, apply=lambda self, logits, groups=None: -logits)
-    nishimori.register_map("mine", cls)
+    nishimori.register("mine", cls)
     with pytest.raises(InputError, match=r"^A map of the class Own claims `keeps_predictions = True`, but it changes"):
-        nishimori.FixedMap(cls()).fit(LOGITS, LABELS)
+        nishimori.calibrators.FixedMap(cls()).fit(LOGITS, LABELS)
     few = own_map(n_classes=property(lambda self: 3))
     with pytest.raises(InputError, match=r"^`X` must have 3 classes, as the map has, got 4"):
-        nishimori.FixedMap(few()).fit(LOGITS, LABELS)
+        nishimori.calibrators.FixedMap(few()).fit(LOGITS, LABELS)

@@ -29,7 +29,7 @@ def registered(monkeypatch):
 
     monkeypatch.setattr(table, "_registered", {})
     for each in (ClassBrier(), Covariance(), Auroc()):
-        metrics.register(each)
+        nishimori.register(each.name, each)
 
 
 @pytest.mark.parametrize("units", [{}, {"counts": True}, {"clusters": CLUSTERS}], ids=["rows", "counts", "clusters"])
@@ -186,8 +186,8 @@ def test_wrong_numbers_per_row_are_refused(returned, message):
 
 def test_a_name_that_is_taken_is_refused(registered):
     with pytest.raises(InputError, match=r"^The metric's name must be new, got 'nll', which is the name of Nll\."):
-        metrics.register(type("Mine", (nishimori.Metric,), {"name": "nll", "of_rows": len})())
-    metrics.register(Auroc())  # the same again
+        nishimori.register("nll", type("Mine", (nishimori.Metric,), {"name": "nll", "of_rows": len})())
+    nishimori.register(Auroc.name, Auroc())  # the same again
     with pytest.raises(InputError, match=r"^`metrics` must have different names, got two metrics called 'auroc'"):
         evaluate(LOGITS, LABELS, metrics=[Auroc(), type("Other", (Auroc,), {})()])
 

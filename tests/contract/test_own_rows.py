@@ -178,8 +178,8 @@ class Logit(nishimori.Observable):
         nishimori.ExpectationConsistency(),
         nishimori.ExpectationConsistency(top_n=2),
         nishimori.TemperatureScaling(classes=list("abcde")),
-        nishimori.Matched(Logit()),
-        nishimori.FixedTemperature(2.0),
+        nishimori.calibrators.Matched(Logit()),
+        nishimori.calibrators.FixedTemperature(2.0),
     ],
     ids=["ec", "ec top 2", "ts", "matched", "fixed"],
 )

@@ -1,6 +1,8 @@
 import ast
+import importlib
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -105,13 +107,19 @@ def test_modules_list_what_people_type(name):
     assert dir(module) == sorted(module.__all__)
 
 
-def test_type_checkers_see_exactly_the_names_of_the_table():
-    tree = ast.parse(Path(nishimori.__file__).read_text(encoding="utf-8"))
-    block, _ = (node for node in tree.body if isinstance(node, ast.If))
-    imported = {alias.asname: node.module for node in block.body for alias in node.names}
-    homes = {name: f"nishimori.{home}" if home else "nishimori" for name, home in nishimori._HOME.items()}
-    missing = [f"from {homes[name]} import {name} as {name}" for name in homes.keys() - imported.keys()]
-    assert imported == homes, f"Write under TYPE_CHECKING in __init__.py: {missing}"
+@pytest.mark.parametrize("name", ["", "results", "calibrators", "multilabel"])
+def test_what_a_stub_names_is_what_its_module_has(name):
+    module = importlib.import_module(f"nishimori.{name}" if name else "nishimori")
+    tree = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    places = {alias.asname: node.module for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert sorted(places) == module.__all__ == dir(module)
+    for public, place in places.items():
+        assert getattr(module, public) is getattr(importlib.import_module(place), public)
+
+
+def test_the_root_has_at_most_forty_names_besides_modules():
+    names = [name for name in nishimori.__all__ if not isinstance(getattr(nishimori, name), types.ModuleType)]
+    assert len(names) <= 40, names
 
 
 def test_an_unknown_name_is_an_attribute_error():

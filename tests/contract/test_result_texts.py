@@ -50,7 +50,7 @@ CASES = {
     "required samples": lambda: nishimori.required_samples(1e-5, nishimori.temperatures(LOGITS, LABELS)),
     "bootstrap": lambda: nishimori.bootstrap(LOGITS, LABELS, n_draws=10),
     "bootstrap of vectors": lambda: nishimori.bootstrap(LOGITS, LABELS, n_draws=10, method="vector"),
-    "multilabel": lambda: nishimori.evaluate_multilabel(LOGITS, np.eye(5)[LABELS], names=LONG),
+    "multilabel": lambda: nishimori.multilabel.evaluate_multilabel(LOGITS, np.eye(5)[LABELS], names=LONG),
     "curve": lambda: nishimori.temperature_curve(LOGITS, LABELS, grid=[0.5, 1, 2]),
     "reliability": lambda: nishimori.evaluate(LOGITS, LABELS).reliability,
     "decomposition": lambda: metrics.decomposition(LOGITS, LABELS),

@@ -14,8 +14,8 @@ from scipy.optimize import minimize, root
 from sklearn.base import clone
 
 import nishimori
-from nishimori import SeveralParameters
 from nishimori._methods import table
+from nishimori.calibrators import SeveralParameters
 from nishimori.errors import InputError, NotConvergedError
 
 CODE = own_code.code_under("A calibrator with several parameters")

@@ -26,25 +26,21 @@ from nishimori import (
     Beta,
     BiasCorrected,
     CalibratedClassifier,
-    ClasswiseTemperature,
-    Consistent,
     Dirichlet,
-    EnsembleTemperature,
     ExpectationConsistency,
-    FixedTemperature,
     GroupConsistency,
     HistogramBinning,
     Isotonic,
     MatrixScaling,
-    MultilabelCalibrator,
     Platt,
-    Quadratic,
     TemperatureScaling,
     VectorScaling,
 )
 from nishimori._methods import table
 from nishimori._methods.table import BUILT_IN
+from nishimori.calibrators import ClasswiseTemperature, Consistent, EnsembleTemperature, FixedTemperature, Quadratic
 from nishimori.errors import FewErrorsWarning, InputWarning
+from nishimori.multilabel import MultilabelCalibrator
 
 
 class Reason(NamedTuple):

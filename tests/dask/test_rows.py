@@ -347,7 +347,7 @@ def test_what_needs_each_row_is_refused():
     with pytest.raises(InputError, match=message):
         nishimori.bootstrap(in_chunks(), LABELS, n_draws=20)
     with pytest.raises(InputError, match=r"^`X` must be in memory or in a file, got a Dask array\. Pass `X\.compute\(\)`\."):
-        nishimori.MultilabelCalibrator().fit(in_chunks(), LOGITS > 0)
+        nishimori.multilabel.MultilabelCalibrator().fit(in_chunks(), LOGITS > 0)
 
 
 @pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba", "predict", "transform"])

@@ -189,7 +189,7 @@ class Halved(nishimori.Calibrator):
         raise NotImplementedError
 
 
-class OneScale(nishimori.SeveralParameters):
+class OneScale(nishimori.calibrators.SeveralParameters):
     """Temperature scaling as a calibrator that is fitted again to each resample, with the inverse temperature by name."""
 
     def __init__(self, *, input="logits", classes=None, floor=None):

@@ -36,7 +36,7 @@ def gap_and_variance(statistic, logits, labels, T):
 
 def with_general_map(logits, labels):
     """A fitted calibrator that does more than divide logits by one temperature."""
-    return nishimori.FixedMap(nishimori.maps.Affine(0.5, np.linspace(-1, 1, logits.shape[1]))).fit(logits, labels)
+    return nishimori.calibrators.FixedMap(nishimori.maps.Affine(0.5, np.linspace(-1, 1, logits.shape[1]))).fit(logits, labels)
 
 
 # The mean of one number per sample
@@ -407,7 +407,7 @@ def test_groups_go_to_a_calibrator_that_needs_them(statistic):
     logits, labels = reference.drawn(400, 5)
     groups = np.where(np.arange(400) % 2, "east", "west")
     map_ = nishimori.maps.GroupTemperatures(("east", "west"), [0.7, 2.0], 1.0)
-    fixed = nishimori.FixedMap(map_).fit(logits, labels)
+    fixed = nishimori.calibrators.FixedMap(map_).fit(logits, labels)
     found = calibration_test(logits, labels, statistic=statistic, calibrator=fixed, groups=groups)
     scaled = logits / np.where(groups == "east", 0.7, 2.0)[:, None]
     assert found.p_value == pytest.approx(calibration_test(scaled, labels, statistic=statistic).p_value)

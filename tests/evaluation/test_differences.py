@@ -95,7 +95,7 @@ def test_equal_calibrations_differ_by_exactly_nothing(units, strategy):
 
 def test_a_temperature_does_not_change_the_error_but_a_map_may():
     assert (paired(LOGITS, LABELS, 1.0, 3.0).error.value, paired(LOGITS, LABELS, 1.0, 3.0).error.se) == (0, 0)
-    fixed, moved = nishimori.FixedMap(Bias(4.0)).fit(LOGITS, LABELS), LOGITS + np.array([4.0, 0, 0, 0])
+    fixed, moved = nishimori.calibrators.FixedMap(Bias(4.0)).fit(LOGITS, LABELS), LOGITS + np.array([4.0, 0, 0, 0])
     found = changes(LOGITS, LABELS, 1.0, fixed).error
     rows = reference.scores(moved, LABELS)["error"] - reference.scores(LOGITS, LABELS)["error"]
     assert (found.value, found.se) == pytest.approx((rows.mean(), reference.error_of_mean(rows)))

@@ -56,7 +56,7 @@ def test_gaps_and_errors_are_those_of_the_rows_of_each_group(by, how):
 
 
 def test_a_calibrator_is_applied_before_groups_are_made():
-    biased = nishimori.FixedMap(nishimori.maps.Affine(1.0, [0.0, 0.0, 0.0, 2.0]))
+    biased = nishimori.calibrators.FixedMap(nishimori.maps.Affine(1.0, [0.0, 0.0, 0.0, 2.0]))
     biased.fit(LOGITS, LABELS)
     found = group_gaps(LOGITS, LABELS, calibrator=biased)
     predicted = np.add(LOGITS, [0, 0, 0, 2]).argmax(axis=1)

@@ -7,8 +7,8 @@ from independent_labels import X, Y, drawn, sigmoid, stacked
 from sklearn.metrics import brier_score_loss, log_loss
 
 import nishimori
-from nishimori import MultilabelCalibrator, evaluate_multilabel
 from nishimori.errors import InputError
+from nishimori.multilabel import MultilabelCalibrator, evaluate_multilabel
 
 CALIBRATORS = {
     "none": None,
@@ -131,13 +131,12 @@ REFUSED = {
     "the other function": (
         lambda: nishimori.evaluate(X, Y),
         "`labels` must be one label per sample, got shape (600, 3), with several true classes, or none, in some rows. "
-        "For labels that do not exclude each other use nishimori.MultilabelCalibrator and nishimori.evaluate_multilabel, in "
-        "Python.",
+        "For labels that do not exclude each other use nishimori.multilabel, in Python.",
     ),
     "the other function with this calibrator": (
         lambda: nishimori.evaluate(X, Y.argmax(axis=1), calibrator=FITTED),
         "`calibrator` must be a fitted calibrator, got MultilabelCalibrator(). For a MultilabelCalibrator use "
-        "`nishimori.evaluate_multilabel`.",
+        "`nishimori.multilabel.evaluate_multilabel`.",
     ),
 }
 

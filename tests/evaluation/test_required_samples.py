@@ -110,4 +110,4 @@ def test_bad_arguments_are_refused():
     with pytest.raises(InputError, match=r"`pilot` must have the temperature of 'ts', got none\. `labels` must not name"):
         required_samples(0.02, temperatures(logits, labels), method="ts")
     with pytest.raises(InputError, match="`pilot` must know the standard error of its temperature, got none"):
-        required_samples(0.02, nishimori.FixedTemperature(2.0).fit(*data))
+        required_samples(0.02, nishimori.calibrators.FixedTemperature(2.0).fit(*data))

@@ -118,7 +118,7 @@ def test_permuted_columns_are_refused():
 
 
 def test_a_map_without_a_temperature_is_measured_after_it_was_applied():
-    fixed = nishimori.FixedMap(Bias(1.5)).fit(LOGITS, LABELS)
+    fixed = nishimori.calibrators.FixedMap(Bias(1.5)).fit(LOGITS, LABELS)
     card, moved = evaluate(LOGITS, LABELS, calibrator=fixed), LOGITS + np.array([1.5, 0, 0, 0])
     assert card.temperature is None
     assert card.accuracy == pytest.approx(reference.right(moved, LABELS).mean())
@@ -147,7 +147,7 @@ class Affine(Map):
 
 
 def test_a_map_that_does_more_than_divide_is_not_taken_for_a_temperature(tmp_path):
-    fixed, moved = nishimori.FixedMap(Affine(2.0, 3.0)).fit(LOGITS, LABELS), LOGITS / 2 + np.array([3.0, 0, 0, 0])
+    fixed, moved = nishimori.calibrators.FixedMap(Affine(2.0, 3.0)).fit(LOGITS, LABELS), LOGITS / 2 + np.array([3.0, 0, 0, 0])
     card = evaluate(LOGITS, LABELS, calibrator=fixed)
     assert (card.temperature, fixed.temperature_) == (None, None)
     assert card.nll == pytest.approx(reference.nll(moved, LABELS), rel=1e-12)
@@ -161,7 +161,7 @@ def test_masked_classes_stay_masked_after_a_map():
     logits = LOGITS.copy()
     logits[np.arange(700), (LABELS + 1) % 4] = -np.inf
     moved = logits + np.array([1.5, 0, 0, 0])
-    card = evaluate(logits, LABELS, calibrator=nishimori.FixedMap(Bias(1.5)).fit(logits, LABELS))
+    card = evaluate(logits, LABELS, calibrator=nishimori.calibrators.FixedMap(Bias(1.5)).fit(logits, LABELS))
     assert card.brier == pytest.approx(reference.brier(moved, LABELS), rel=1e-12)
     assert card.nll == pytest.approx(reference.nll(moved, LABELS), rel=1e-12)
 
@@ -170,7 +170,7 @@ def test_masked_classes_stay_masked_after_a_map():
 def test_confidence_and_bins_after_a_temperature_per_class_are_those_of_the_softmax(input):
     temperatures = np.array([0.5, 1.0, 2.0, 3.0])
     given = LOGITS if input == "logits" else reference.softmax(LOGITS)
-    calibrator = nishimori.FixedMap(nishimori.maps.ClassTemperatures(temperatures), input=input).fit(given, LABELS)
+    calibrator = nishimori.calibrators.FixedMap(nishimori.maps.ClassTemperatures(temperatures), input=input).fit(given, LABELS)
     card = evaluate(given, LABELS, calibrator=calibrator)
     p = reference.softmax(LOGITS / temperatures[LOGITS.argmax(axis=1)][:, None])
     right = reference.right(LOGITS, LABELS)
@@ -181,7 +181,7 @@ def test_confidence_and_bins_after_a_temperature_per_class_are_those_of_the_soft
 
 def test_what_is_no_map_is_refused():
     with pytest.raises(InputError, match=r"^`map` must be a Map, got 3\.$"):
-        nishimori.FixedMap(3).fit(LOGITS, LABELS)
+        nishimori.calibrators.FixedMap(3).fit(LOGITS, LABELS)
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
@@ -373,6 +373,6 @@ def test_errors_of_tensors_and_of_a_map_are_those_of_the_arrays():
     tensors = (torch.from_numpy(LOGITS), torch.from_numpy(LABELS))
     assert measured_with(units, tensors).brier_se == pytest.approx(measured_with(units).brier_se, rel=1e-12)
     moved = LOGITS + np.array([1.5, 0, 0, 0])
-    fixed = nishimori.FixedMap(Bias(1.5)).fit(LOGITS, LABELS)
+    fixed = nishimori.calibrators.FixedMap(Bias(1.5)).fit(LOGITS, LABELS)
     card = measured_with(units, calibrator=fixed)
     assert card.brier_se == pytest.approx(reference.error_of_mean(reference.scores(moved, LABELS)["brier"], **units), rel=1e-9)

@@ -6,11 +6,12 @@ import reference
 from host_kernels import EVERY
 
 import nishimori
-from nishimori import ExpectationConsistency, Matched, TemperatureScaling, temperatures
+from nishimori import ExpectationConsistency, TemperatureScaling, temperatures
 from nishimori._fit.roots import Root
 from nishimori._fit.search import Search, match
 from nishimori._rows.entry import open_rows
 from nishimori._sums.observables import Confidence, Energy
+from nishimori.calibrators import Matched
 from nishimori.errors import InputError
 
 METHODS = {"ec": ExpectationConsistency, "ts": TemperatureScaling}

@@ -5,7 +5,8 @@ import pytest
 import reference
 from optional import mpmath
 
-from nishimori import ExpectationConsistency, Matched, Observable, TemperatureScaling, from_temperature, temperatures
+from nishimori import ExpectationConsistency, Observable, TemperatureScaling, from_temperature, temperatures
+from nishimori.calibrators import Matched
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 
 PROMISED = 1e-8

@@ -5,7 +5,8 @@ import pytest
 from scipy.special import log_expit
 from sklearn.linear_model import LogisticRegression
 
-from nishimori import Beta, Platt, Quadratic
+from nishimori import Beta, Platt
+from nishimori.calibrators import Quadratic
 
 N = 600
 

@@ -119,7 +119,7 @@ USES = {
     "gate": lambda: nishimori.gate(LOGITS, LABELS, bounds={"ece": 0.9}, calibrator=Shift()),
     "calibration_test": lambda: nishimori.calibration_test(LOGITS, LABELS, calibrator=Shift()),
     "group_gaps": lambda: nishimori.group_gaps(LOGITS, LABELS, calibrator=Shift()),
-    "FixedMap": lambda: nishimori.FixedMap(Shift()).fit(LOGITS, LABELS),
+    "FixedMap": lambda: nishimori.calibrators.FixedMap(Shift()).fit(LOGITS, LABELS),
     "a calibrator of one's own": lambda: Chosen(Shift()).fit(LOGITS, LABELS),
     "a calibrator, fitted to a stream": lambda: Chosen(Shift()).fit(nishimori.rows(lambda: [(LOGITS, LABELS)])),
     "a calibrator, fitted to Dask's arrays": lambda: Chosen(Shift()).fit(*in_chunks()),
@@ -145,7 +145,7 @@ def test_a_fit_that_is_refused_leaves_the_calibrator_as_it_was():
 def test_a_claim_is_checked_when_a_calibrator_is_restored_or_unpickled():
     record = Record(Shift(), "logits", Provenance("own", n_classes=4))
     with pytest.raises(InputError, match=ERROR):
-        nishimori.FixedMap(Shift())._restore(record)
+        nishimori.calibrators.FixedMap(Shift())._restore(record)
     fitted = Chosen(Shift(keeps_predictions=False)).fit(LOGITS, LABELS)
     assert pickle.loads(pickle.dumps(fitted)).map_ == fitted.map_
     fitted.map_ = Shift()
@@ -155,7 +155,7 @@ def test_a_claim_is_checked_when_a_calibrator_is_restored_or_unpickled():
 
 def test_a_restored_map_whose_number_of_classes_is_not_known_cannot_be_checked():
     record = Record(Shift(), "logits", Provenance("own"))
-    assert nishimori.FixedMap(Shift())._restore(record).map_ == Shift()
+    assert nishimori.calibrators.FixedMap(Shift())._restore(record).map_ == Shift()
 
 
 @pytest.mark.parametrize("made", [Single, Steps])

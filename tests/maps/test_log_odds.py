@@ -63,7 +63,7 @@ def test_a_file_describes_it():
 
 
 def test_it_is_used_without_a_method(tmp_path):
-    fixed = nishimori.FixedMap(MAP, method="mine").fit(S[1:-1], np.arange(7) % 2)
+    fixed = nishimori.calibrators.FixedMap(MAP, method="mine").fit(S[1:-1], np.arange(7) % 2)
     fixed.save(tmp_path / "map.json")
     np.testing.assert_allclose(nishimori.load(tmp_path / "map.json").transform(S), mapped(S), rtol=1e-12, atol=1e-9)
 

@@ -38,11 +38,13 @@ def filled_in_place(logits):
 
 USES = {
     "evaluate": lambda map_, logits: nishimori.evaluate(logits, LABELS, calibrator=map_).confidence,
-    "compare": lambda map_, logits: nishimori.compare(logits, LABELS, methods=("none", nishimori.FixedMap(map_))),
-    "predict_proba": lambda map_, logits: nishimori.FixedMap(map_).fit(LOGITS, LABELS).predict_proba(logits),
-    "predict_log_proba": lambda map_, logits: nishimori.FixedMap(map_).fit(LOGITS, LABELS).predict_log_proba(logits),
-    "predict": lambda map_, logits: nishimori.FixedMap(map_).fit(LOGITS, LABELS).predict(logits),
-    "transform": lambda map_, logits: nishimori.FixedMap(map_).fit(LOGITS, LABELS).transform(logits),
+    "compare": lambda map_, logits: nishimori.compare(logits, LABELS, methods=("none", nishimori.calibrators.FixedMap(map_))),
+    "predict_proba": lambda map_, logits: nishimori.calibrators.FixedMap(map_).fit(LOGITS, LABELS).predict_proba(logits),
+    "predict_log_proba": lambda map_, logits: (
+        nishimori.calibrators.FixedMap(map_).fit(LOGITS, LABELS).predict_log_proba(logits)
+    ),
+    "predict": lambda map_, logits: nishimori.calibrators.FixedMap(map_).fit(LOGITS, LABELS).predict(logits),
+    "transform": lambda map_, logits: nishimori.calibrators.FixedMap(map_).fit(LOGITS, LABELS).transform(logits),
     "gate": lambda map_, logits: nishimori.gate(logits, LABELS, calibrator=map_, bounds={"ece": 0.1}),
 }
 
@@ -126,7 +128,7 @@ def test_a_map_may_mask_a_class_and_return_whole_numbers():
 
 
 def test_a_fit_refuses_a_map_that_changes_its_argument():
-    class Scaling(nishimori.SeveralParameters):
+    class Scaling(nishimori.calibrators.SeveralParameters):
         def __init__(self, *, input="logits", classes=None, floor=None):
             self.input, self.classes, self.floor = input, classes, floor
 

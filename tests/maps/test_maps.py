@@ -61,7 +61,7 @@ def differences(u):
 
 @pytest.mark.parametrize("name", MAPS)
 def test_predictions_are_those_of_the_formula(name):
-    fixed, u = nishimori.FixedMap(MAPS[name]).fit(LOGITS, LABELS), expected(name)
+    fixed, u = nishimori.calibrators.FixedMap(MAPS[name]).fit(LOGITS, LABELS), expected(name)
     given = with_groups(name)
     np.testing.assert_allclose(fixed.predict_proba(LOGITS, **given), reference.softmax(u), rtol=1e-12)
     np.testing.assert_allclose(fixed.predict_log_proba(LOGITS, **given), np.log(reference.softmax(u)), rtol=1e-10, atol=1e-15)
@@ -82,7 +82,7 @@ def test_what_keeps_predictions_says_so(name):
 
 @pytest.mark.parametrize("name", MAPS)
 def test_measurements_are_those_of_the_formula(name):
-    fixed, u = nishimori.FixedMap(MAPS[name]).fit(LOGITS, LABELS), expected(name)
+    fixed, u = nishimori.calibrators.FixedMap(MAPS[name]).fit(LOGITS, LABELS), expected(name)
     card = nishimori.evaluate(LOGITS, LABELS, calibrator=fixed, sample_weight=WEIGHTS, **with_groups(name))
     assert card.nll == pytest.approx(reference.nll(u, LABELS, weights=WEIGHTS), rel=1e-12)
     assert card.brier == pytest.approx(reference.brier(u, LABELS, weights=WEIGHTS), rel=1e-12)
@@ -96,7 +96,7 @@ def test_measurements_are_those_of_the_formula(name):
 @pytest.mark.parametrize("convert", [torch.tensor, jnp.asarray, array_api_strict.asarray], ids=["torch", "jax", "strict"])
 def test_maps_keep_library_and_dtype(name, convert):
     given = convert(LOGITS.astype(np.float32))
-    found = nishimori.FixedMap(MAPS[name]).fit(LOGITS, LABELS).predict_proba(given, **with_groups(name))
+    found = nishimori.calibrators.FixedMap(MAPS[name]).fit(LOGITS, LABELS).predict_proba(given, **with_groups(name))
     assert type(found) is type(given)
     assert found.dtype == given.dtype
     np.testing.assert_allclose(np.asarray(found), reference.softmax(expected(name)), rtol=2e-5, atol=1e-7)
@@ -105,13 +105,13 @@ def test_maps_keep_library_and_dtype(name, convert):
 @pytest.mark.parametrize("name", MAPS)
 def test_a_constant_per_row_costs_no_digits(name):
     shifted = (LOGITS.astype(np.float32) + np.float32(2**14)).astype(np.float32)
-    found = nishimori.FixedMap(MAPS[name]).fit(LOGITS, LABELS).predict_proba(shifted, **with_groups(name))
+    found = nishimori.calibrators.FixedMap(MAPS[name]).fit(LOGITS, LABELS).predict_proba(shifted, **with_groups(name))
     np.testing.assert_allclose(found, reference.softmax(expected(name, shifted)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", MAPS)
 def test_a_saved_map_predicts_the_same(name, tmp_path):
-    fixed = nishimori.FixedMap(MAPS[name]).fit(LOGITS, LABELS)
+    fixed = nishimori.calibrators.FixedMap(MAPS[name]).fit(LOGITS, LABELS)
     fixed.save(tmp_path / "c.json")
     loaded = nishimori.load(tmp_path / "c.json")
     given = with_groups(name)
@@ -125,33 +125,33 @@ def test_a_saved_map_predicts_the_same(name, tmp_path):
 def test_a_binary_score_stays_flat():
     score = LOGITS[:, 1] - LOGITS[:, 0]
     table = np.stack([np.zeros(N), score], axis=1)
-    fixed = nishimori.FixedMap(Affine(0.5, [0.3, -0.3])).fit(score, LABELS % 2)
+    fixed = nishimori.calibrators.FixedMap(Affine(0.5, [0.3, -0.3])).fit(score, LABELS % 2)
     np.testing.assert_allclose(fixed.transform(score), 0.5 * score - 0.6, atol=1e-12)
     np.testing.assert_allclose(fixed.predict_proba(score), reference.softmax(0.5 * table + [0.3, -0.3]), rtol=1e-12)
     p = 0.6 * reference.softmax(table, 2.0) + 0.3 * reference.softmax(table) + 0.1 / 2
-    mixture = nishimori.FixedMap(MAPS["mixture"]).fit(score, LABELS % 2)
+    mixture = nishimori.calibrators.FixedMap(MAPS["mixture"]).fit(score, LABELS % 2)
     np.testing.assert_allclose(mixture.transform(score), np.log(p[:, 1] / p[:, 0]), atol=1e-12)
-    by_class = nishimori.FixedMap(ClassTemperatures([2.0, 4.0])).fit(score, LABELS % 2)
+    by_class = nishimori.calibrators.FixedMap(ClassTemperatures([2.0, 4.0])).fit(score, LABELS % 2)
     np.testing.assert_allclose(by_class.transform(score), score / np.where(score > 0, 4.0, 2.0), rtol=1e-12)
 
 
 def test_masked_classes_stay_masked_or_are_refused():
     masked = LOGITS.copy()
     masked[::3, 2] = -np.inf
-    p = nishimori.FixedMap(MAPS["class"]).fit(LOGITS, LABELS).predict_proba(masked)
+    p = nishimori.calibrators.FixedMap(MAPS["class"]).fit(LOGITS, LABELS).predict_proba(masked)
     assert (p[::3, 2] == 0).all()
-    p = nishimori.FixedMap(MAPS["mixture"]).fit(LOGITS, LABELS).predict_proba(masked)
+    p = nishimori.calibrators.FixedMap(MAPS["mixture"]).fit(LOGITS, LABELS).predict_proba(masked)
     expected = (
         0.6 * reference.softmax(masked, 2.0) + 0.3 * reference.softmax(masked) + 0.1 / np.isfinite(masked).sum(axis=1)[:, None]
     )
     np.testing.assert_allclose(p, np.where(np.isfinite(masked), expected, 0), rtol=1e-12)
     for name in ("number", "log"):
         with pytest.raises(InputError, match=r"must not have masked classes \(-inf\).*Use a method with temperatures only"):
-            nishimori.FixedMap(MAPS[name]).fit(LOGITS, LABELS).predict_proba(masked)
+            nishimori.calibrators.FixedMap(MAPS[name]).fit(LOGITS, LABELS).predict_proba(masked)
 
 
 def test_groups_that_were_not_seen_get_the_common_temperature_and_a_warning():
-    fixed = nishimori.FixedMap(MAPS["group"]).fit(LOGITS, LABELS)
+    fixed = nishimori.calibrators.FixedMap(MAPS["group"]).fit(LOGITS, LABELS)
     with pytest.warns(InputWarning, match=r"The group 'east' was not seen .*: the common T = 1\.1 is used\."):
         found = fixed.predict_proba(LOGITS, groups=np.where(GROUPS == "west", "east", GROUPS))
     west = GROUPS == "west"
@@ -161,7 +161,7 @@ def test_groups_that_were_not_seen_get_the_common_temperature_and_a_warning():
 
 
 def test_predictions_that_stay_need_no_groups():
-    fixed = nishimori.FixedMap(MAPS["group"]).fit(LOGITS, LABELS)
+    fixed = nishimori.calibrators.FixedMap(MAPS["group"]).fit(LOGITS, LABELS)
     np.testing.assert_array_equal(fixed.predict(LOGITS), LOGITS.argmax(axis=1))
 
 
@@ -178,7 +178,7 @@ def test_predictions_that_stay_need_no_groups():
     ],
 )
 def test_groups_that_cannot_be_are_refused(groups, message):
-    fixed = nishimori.FixedMap(MAPS["group"]).fit(LOGITS, LABELS)
+    fixed = nishimori.calibrators.FixedMap(MAPS["group"]).fit(LOGITS, LABELS)
     with pytest.raises(InputError, match=message):
         fixed.predict_proba(LOGITS, groups=groups)
     with pytest.raises(InputError, match=message):
@@ -194,7 +194,7 @@ def test_the_name_of_a_column_is_refused_where_the_data_are_not_a_file():
     with pytest.raises(InputError, match=message):
         nishimori.GroupConsistency(by="groups").fit(frame, LABELS, groups="site")
     with pytest.raises(InputError, match=message):
-        nishimori.FixedMap(MAPS["group"]).fit(LOGITS, LABELS).predict_proba(LOGITS, groups="site")
+        nishimori.calibrators.FixedMap(MAPS["group"]).fit(LOGITS, LABELS).predict_proba(LOGITS, groups="site")
 
 
 def test_groups_where_there_are_none_are_refused():
@@ -206,7 +206,7 @@ def test_groups_where_there_are_none_are_refused():
 def test_every_source_has_groups(tmp_path, monkeypatch, block):
     if block is not None:  # rows of weight zero lie in many blocks
         monkeypatch.setattr("nishimori._support.arrays._HOST_ROWS", block)
-    fixed = nishimori.FixedMap(MAPS["group"]).fit(LOGITS, LABELS)
+    fixed = nishimori.calibrators.FixedMap(MAPS["group"]).fit(LOGITS, LABELS)
     nll = reference.nll(expected("group"), LABELS, weights=WEIGHTS)
     for name, array in {"z": LOGITS, "y": LABELS, "w": WEIGHTS, "g": GROUPS}.items():
         np.save(tmp_path / f"{name}.npy", array)
@@ -275,7 +275,10 @@ def test_groups_that_files_cannot_give_are_refused(tmp_path):
         (lambda: Mixture(1.0, [1.5, -0.5, 0.0]), r"`weights` must be three numbers from 0 to 1 whose sum is 1"),
         (lambda: Mixture(1.0, [0.5, 0.4, 0.0]), r"`weights` must be three numbers from 0 to 1 whose sum is 1"),
         (lambda: MAPS["number"].apply(LOGITS[:, :3]), r"`logits` must have 4 classes, as the map has, got 3\."),
-        (lambda: nishimori.FixedMap(MAPS["class"]).fit(LOGITS[:, :3], LABELS % 3), r"`X` must have 4 classes, as the map has"),
+        (
+            lambda: nishimori.calibrators.FixedMap(MAPS["class"]).fit(LOGITS[:, :3], LABELS % 3),
+            r"`X` must have 4 classes, as the map has",
+        ),
     ],
 )
 def test_what_cannot_be_a_map_is_refused(make, message):
@@ -306,7 +309,7 @@ def test_what_describes_no_map_is_refused(kind, parameters):
 
 
 def test_a_file_whose_map_has_other_classes_is_damaged(tmp_path):
-    nishimori.FixedMap(MAPS["class"]).fit(LOGITS, LABELS).save(tmp_path / "c.json")
+    nishimori.calibrators.FixedMap(MAPS["class"]).fit(LOGITS, LABELS).save(tmp_path / "c.json")
     content = json.loads((tmp_path / "c.json").read_text())
     content["provenance"]["n_classes"] = 3
     (tmp_path / "c.json").write_text(json.dumps(content))
@@ -316,7 +319,7 @@ def test_a_file_whose_map_has_other_classes_is_damaged(tmp_path):
 
 def test_a_row_of_numbers_takes_one_line_of_a_file_and_names_stay_as_they_are(tmp_path):
     names = ["[ 1, 2 ]", "[1\\n2]", "a [ 3 ]", "x"]
-    fixed = nishimori.FixedMap(MAPS["matrix"], classes=names).fit(LOGITS, np.array(names)[LABELS])
+    fixed = nishimori.calibrators.FixedMap(MAPS["matrix"], classes=names).fit(LOGITS, np.array(names)[LABELS])
     fixed.save(tmp_path / "c.json")
     lines = (tmp_path / "c.json").read_text().splitlines()
     (row,) = (line for line in lines if repr(float(MATRIX[0, 0])) in line)

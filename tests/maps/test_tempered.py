@@ -128,7 +128,7 @@ class Raised(Map):
 def test_a_map_of_somebody_is_saved_inside_and_must_be_registered(tmp_path):
     with pytest.raises(InputError, match="its class is not registered"):
         described(Tempered(Raised(), 2.0))
-    nishimori.register_map("raised", Raised)
+    nishimori.register("raised", Raised)
     made = Tempered(Raised(0.0), 2.0)
     Record(made, "logits", Provenance("mine", n_classes=K)).write(tmp_path / "c.json", overwrite=False)
     content = content_of(tmp_path / "c.json")
@@ -143,7 +143,7 @@ def test_a_map_of_somebody_is_saved_inside_and_must_be_registered(tmp_path):
 def test_what_a_map_of_somebody_claims_is_checked_inside_too():
     assert claims_to_check(Tempered(Raised(), 2.0))
     with pytest.raises(InputError, match="claims `keeps_predictions = True`, but it changes"):
-        nishimori.FixedMap(Tempered(Raised(5.0), 2.0)).fit(LOGITS, LABELS)
+        nishimori.calibrators.FixedMap(Tempered(Raised(5.0), 2.0)).fit(LOGITS, LABELS)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import numpy as np
 from watching import run, traced_peak
 
-from nishimori import MultilabelCalibrator
 from nishimori._calibrators.multilabel import decisions
 from nishimori._rows import stored_rows
+from nishimori.multilabel import MultilabelCalibrator
 
 
 def main(path):

@@ -10,8 +10,9 @@ import reference
 from optional import pd
 
 import nishimori
-from nishimori import ExpectationConsistency, FixedTemperature, TemperatureScaling, from_temperature, load
+from nishimori import ExpectationConsistency, TemperatureScaling, from_temperature, load
 from nishimori._methods.record import Provenance
+from nishimori.calibrators import FixedTemperature
 from nishimori.errors import FormatError, InputError
 
 LOGITS, LABELS = reference.drawn(300, 3)
@@ -124,10 +125,10 @@ class Gap(nishimori.Observable):
 
 
 def test_a_method_that_is_not_registered_loads_as_a_fixed_map_that_knows_its_name(tmp_path):
-    saved = nishimori.Matched(Gap()).fit(TABLE, LABELS)
+    saved = nishimori.calibrators.Matched(Gap()).fit(TABLE, LABELS)
     saved.save(tmp_path / "c.json")
     loaded = load(tmp_path / "c.json")
-    assert type(loaded) is nishimori.FixedMap
+    assert type(loaded) is nishimori.calibrators.FixedMap
     assert loaded.method == saved.method == f"{__name__}:Gap"
     assert loaded.temperature_ == saved.temperature_
     np.testing.assert_array_equal(loaded.predict_proba(TABLE), saved.predict_proba(TABLE))

@@ -7,8 +7,9 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import ExpectationConsistency, Matched, Observable, TemperatureScaling
+from nishimori import ExpectationConsistency, Observable, TemperatureScaling
 from nishimori._methods import table
+from nishimori.calibrators import Matched
 from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(400, 5)
@@ -108,7 +109,7 @@ def test_a_map_whose_method_is_unknown_here_keeps_the_parameters_of_its_method(t
         patch.setattr(table, "_registered", {**table._registered, "power": Power})
         nishimori.calibrator("power", power=3).fit(LOGITS, LABELS).save(tmp_path / "a.json")
     elsewhere = nishimori.load(tmp_path / "a.json")
-    assert type(elsewhere) is nishimori.FixedMap
+    assert type(elsewhere) is nishimori.calibrators.FixedMap
     elsewhere.save(tmp_path / "b.json")
     nishimori.register("power", Power)
     assert nishimori.load(tmp_path / "b.json").observable == Power(3)
@@ -124,7 +125,7 @@ def test_a_method_that_cannot_be_used_leaves_the_map(target, tmp_path, monkeypat
     monkeypatch.setattr(table, "_entry_points", lambda: points)
     with pytest.warns(UserWarning, match="The method 'plugged' of .* cannot be used here"):
         loaded = nishimori.load(tmp_path / "c.json")
-    assert type(loaded) is nishimori.FixedMap
+    assert type(loaded) is nishimori.calibrators.FixedMap
     assert (loaded.temperature_, loaded.method) == (fitted.temperature_, "plugged")
 
 
@@ -162,7 +163,7 @@ def test_what_cannot_be_a_name_is_refused(name):
 
 @pytest.mark.parametrize("target", [3, "ec", dict, len])
 def test_what_is_no_method_is_refused(target):
-    with pytest.raises(InputError, match="`observable_or_class` must be an observable, or a subclass of nishimori"):
+    with pytest.raises(InputError, match="`target` must be an observable, a metric, or a subclass of nishimori"):
         nishimori.register("other", target)
 
 
@@ -222,7 +223,7 @@ class Typo(Observable):
     ("target", "missing"), [(Typo, "Typo without values"), (nishimori.Calibrator, "Calibrator without fit")]
 )
 def test_a_class_without_its_method_is_refused_with_the_name_of_that(target, missing):
-    with pytest.raises(InputError, match=f"`observable_or_class` must have all methods that it needs, got {missing}"):
+    with pytest.raises(InputError, match=f"`target` must have all methods that it needs, got {missing}"):
         nishimori.register("other", target)
 
 

@@ -8,7 +8,8 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import Matched, Sketch, temperatures
+from nishimori import Sketch, temperatures
+from nishimori.calibrators import Matched
 from nishimori.errors import FormatError, InputError
 
 LOGITS, LABELS = reference.drawn(300, 4)

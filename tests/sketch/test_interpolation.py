@@ -10,16 +10,8 @@ import reference
 from optional import jnp, torch
 
 import nishimori
-from nishimori import (
-    ExpectationConsistency,
-    Matched,
-    Sketch,
-    TemperatureScaling,
-    evaluate,
-    metrics,
-    temperature_curve,
-    temperatures,
-)
+from nishimori import ExpectationConsistency, Sketch, TemperatureScaling, evaluate, metrics, temperature_curve, temperatures
+from nishimori.calibrators import Matched
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 
 LOGITS, LABELS = reference.drawn(1500, 6)

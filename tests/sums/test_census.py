@@ -287,7 +287,7 @@ class Halved(nishimori.Map):
 
 
 def test_zeros_at_the_true_class_are_noticed_after_any_map():
-    fixed = nishimori.FixedMap(Halved(), input="probabilities").fit(P, TRUTH)
+    fixed = nishimori.calibrators.FixedMap(Halved(), input="probabilities").fit(P, TRUTH)
     with pytest.warns(InputWarning, match=f"^The true class has probability 0 in {N_ZEROS} of 719 samples, so the loss"):
         evaluate(P, TRUTH, calibrator=fixed)
 

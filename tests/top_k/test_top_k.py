@@ -101,7 +101,10 @@ def test_bounds_that_miss_the_temperature_because_of_rounding_come_with_a_warnin
         (lambda given, y: nishimori.temperatures(given, y, class_axis=1), "`class_axis` must be -1 where `logits` is a TopK"),
         (lambda given, y: nishimori.group_gaps(given, y, groups=y), "`groups` must be left out for top-k"),
         (lambda given, y: nishimori.from_temperature(2.0).predict_proba(given), r"`TopK.probabilities\(temperature\)` gives"),
-        (lambda given, y: nishimori.Matched(Logit()).fit(given, y), "`X` must hold all logits for Logit, got top-k"),
+        (
+            lambda given, y: nishimori.calibrators.Matched(Logit()).fit(given, y),
+            "`X` must hold all logits for Logit, got top-k",
+        ),
     ],
 )
 def test_what_needs_all_classes_refuses_top_k(use, message):

@@ -347,6 +347,6 @@ except ModuleNotFoundError as error:
 
 def test_a_network_is_calibrated_by_a_method_that_is_finished_by_ec():
     calibrated = calibrate(nn.Identity(), LOADER, method="vector+ec")
-    fitted = nishimori.Consistent("vector").fit(LOGITS, LABELS)
+    fitted = nishimori.calibrators.Consistent("vector").fit(LOGITS, LABELS)
     assert calibrated.method == "vector+ec"
     np.testing.assert_allclose(calibrated.predict_proba(Z), fitted.predict_proba(LOGITS), atol=1e-6)

@@ -94,7 +94,7 @@ REFUSED = {
     "several labels per sample": (
         lambda: collect(Returning(), loader(X, torch.ones(10, 3))),
         "The labels of each batch must have shape (4,), got (4, 3) in batch 0. Make the loader yield one class index per "
-        "sample. For labels that do not exclude each other use nishimori.MultilabelCalibrator.",
+        "sample. For labels that do not exclude each other use nishimori.multilabel.MultilabelCalibrator.",
     ),
     "a column of labels": (
         lambda: collect(Returning(), loader(X, Y[:, None])),

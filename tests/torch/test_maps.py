@@ -195,7 +195,7 @@ def test_unseen_groups_get_the_common_temperature_and_a_warning():
 
 def test_a_fitted_calibrator_brings_its_map_and_the_name_of_its_method():
     z, y = reference.drawn(300, 4)
-    fitted = nishimori.FixedMap(Affine(0.5, np.arange(4.0)), method="mine").fit(z, y)
+    fitted = nishimori.calibrators.FixedMap(Affine(0.5, np.arange(4.0)), method="mine").fit(z, y)
     calibrated = Calibrated(nn.Identity(), fitted)
     assert (calibrated.method, calibrated.calibrator) == ("mine", fitted)
     np.testing.assert_allclose(calibrated.predict_proba(torch.tensor(z)), fitted.predict_proba(z), atol=1e-6)
@@ -303,7 +303,7 @@ REFUSED = {
     ),
     "a map of somebody's own": (
         lambda: Calibrated(nn.Identity(), Foreign()),
-        "A map of the class Foreign cannot be saved, because its class is not registered. Call `nishimori.register_map(name, "
+        "A map of the class Foreign cannot be saved, because its class is not registered. Call `nishimori.register(name, "
         "Foreign)` in the module that defines it, or pickle the calibrator.",
     ),
     "a parameter beyond float32": (

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import nishimori
-from nishimori import FixedMap
+from nishimori.calibrators import FixedMap
 from nishimori.errors import InputError
 from nishimori.maps import Affine, ClassTemperatures, GroupTemperatures
 from nishimori.torch import Calibrated, calibrate, collect

@@ -190,7 +190,7 @@ KNOWN = {
     "a calibrator of a number, with names": nishimori.from_temperature(1.5, classes=list("abcde")),
     "a temperature per class": ClassTemperatures([1.0, 2.0, 1.5, 1.2, 1.1]),
     "an affine map": Affine(0.5, np.zeros(K)),
-    "an ensemble": nishimori.EnsembleTemperature().fit(Z, Y),
+    "an ensemble": nishimori.calibrators.EnsembleTemperature().fit(Z, Y),
 }
 
 

@@ -8,44 +8,12 @@ PyTorch. Names are imported when they are first used.
 True
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nishimori._support.lazy import names_of
+from nishimori._support.lazy import names_in_stub
 from nishimori._support.optional import require
 
-if TYPE_CHECKING:
-    from nishimori_paper import models as models
-    from nishimori_paper import theory as theory
-    from nishimori_paper._artefact import Artefact as Artefact
-    from nishimori_paper._artefact import Finding as Finding
-    from nishimori_paper._artefact import Scale as Scale
-    from nishimori_paper._claim import Claim as Claim
-    from nishimori_paper._reproduction import artefact as artefact
-    from nishimori_paper._reproduction import check as check
-    from nishimori_paper._reproduction import names as names
-    from nishimori_paper._reproduction import run as run
-    from nishimori_paper._runs import Outcome as Outcome
-    from nishimori_paper.training._train import logits as logits
-    from nishimori_paper.training._train import train as train
-
-_HOME = {
-    "Artefact": "_artefact",
-    "Claim": "_claim",
-    "Finding": "_artefact",
-    "Outcome": "_runs",
-    "Scale": "_artefact",
-    "artefact": "_reproduction",
-    "check": "_reproduction",
-    "logits": "training._train",
-    "models": "",
-    "names": "_reproduction",
-    "run": "_reproduction",
-    "theory": "",
-    "train": "training._train",
-}
-
-__all__ = [*_HOME]  # noqa: PLE0604 - the table is the list
-_find, __dir__ = names_of("nishimori_paper", _HOME, globals())
+_find, __dir__, __all__ = names_in_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:

@@ -306,7 +306,7 @@ class Quadratic(BinaryCalibrator):
     Examples
     --------
     >>> import numpy as np
-    >>> from nishimori import Quadratic
+    >>> from nishimori.calibrators import Quadratic
     >>> rng = np.random.default_rng(0)
     >>> score = 2 * rng.normal(size=4000)
     >>> labels = 0.2 * score**2 + score - 1 + rng.logistic(size=4000) > 0

@@ -105,7 +105,7 @@ class Consistent(Calibrator):
     --------
     >>> import nishimori
     >>> network = nishimori.data.load("cifar10/resnet20")
-    >>> finished = nishimori.Consistent("vector").fit(network.validation.logits, network.validation.labels)
+    >>> finished = nishimori.calibrators.Consistent("vector").fit(network.validation.logits, network.validation.labels)
     >>> print(f"T = {finished.ec_temperature_:.2f} ± {finished.ec_temperature_se_:.2f}")
     T = 1.04 ± 0.02
     >>> for fitted in (finished.calibrator_, finished):

@@ -69,7 +69,7 @@ class EnsembleTemperature(Calibrator):
     Examples
     --------
     >>> import numpy as np
-    >>> from nishimori import EnsembleTemperature
+    >>> from nishimori.calibrators import EnsembleTemperature
     >>> rng = np.random.default_rng(0)
     >>> logits = 5 * rng.normal(size=(4000, 3))
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)

@@ -40,36 +40,14 @@ _HEADERS = {
 _MATCHED = "Divide logits by the temperature at which this observable has the same mean under model and labels."
 
 
-def register(name: str, observable_or_class: Any) -> None:
-    """Give an observable or a class of calibrators a name in this process.
-
-    Parameters
-    ----------
-    name : str
-        A new name, as for `calibrator` and the shell's ``--method``.
-    observable_or_class : Observable, or subclass of Observable or Calibrator
-        An observable is matched by one temperature; a class is called with the parameters that `calibrator` is given.
-
-    Notes
-    -----
-    A package adds its methods to every process with an entry point in the group ``nishimori.methods``.
-
-    Examples
-    --------
-    >>> import nishimori
-    >>> class Logit(nishimori.Observable):
-    ...     def values(self, logits):
-    ...         return logits
-    >>> nishimori.register("logit", Logit())
-    >>> nishimori.calibrator("logit").method
-    'logit'
-    """
+def register_method(name: str, target: Any) -> None:
+    """Give an observable or a class of calibrators a name in this process; see `nishimori.register`."""
     if not isinstance(name, str) or not name or ":" in name or name != name.strip() or name == FIXED:
         raise InputError("name", f"be a word without a colon, and not {FIXED!r}", got=repr(name))
     if name.endswith(FINISHED):
         remedy = f"Every method that has a name can be finished by EC: register it as {table.unfinished(name)!r}."
         raise InputError("name", f"not end in {FINISHED!r}", got=repr(name), remedy=remedy)
-    table.add(name, _check_target(observable_or_class, "observable_or_class"))
+    table.add(name, _check_target(target, "target"))
 
 
 def calibrator(name: str, **params: Any) -> Calibrator:
@@ -210,7 +188,7 @@ def _check_target(target: Any, what: str) -> Any:
         got = f"{target.__name__} without {missing}"
         raise InputError(what, "have all methods that it needs", got=got, remedy="Write them.")
     if not is_class and not isinstance(target, Observable):
-        must = "be an observable, or a subclass of nishimori.Observable or nishimori.Calibrator"
+        must = "be an observable, a metric, or a subclass of nishimori.Observable, nishimori.Calibrator or nishimori.Map"
         raise InputError(what, must, got=repr(target))
     return target
 

@@ -408,7 +408,7 @@ class Matched(OneTemperature):
     >>> rng = np.random.default_rng(0)
     >>> logits = 3 * rng.normal(size=(2000, 5))
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
-    >>> round(nishimori.Matched(Logit()).fit(logits, labels).temperature_, 2)
+    >>> round(nishimori.calibrators.Matched(Logit()).fit(logits, labels).temperature_, 2)
     1.98
     """
 

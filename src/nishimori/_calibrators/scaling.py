@@ -398,7 +398,7 @@ class ClasswiseTemperature(AffineScaling):
     Examples
     --------
     >>> import numpy as np
-    >>> from nishimori import ClasswiseTemperature
+    >>> from nishimori.calibrators import ClasswiseTemperature
     >>> rng = np.random.default_rng(0)
     >>> logits = 3 * rng.normal(size=(4000, 3))
     >>> centred = logits - logits.mean(axis=1, keepdims=True)

@@ -56,7 +56,7 @@ class SeveralParameters(Calibrator):
 
     >>> import numpy as np
     >>> import nishimori
-    >>> class LastBias(nishimori.SeveralParameters):
+    >>> class LastBias(nishimori.calibrators.SeveralParameters):
     ...     def __init__(self, *, input=None, classes=None, floor="auto"):
     ...         self.input, self.classes, self.floor = input, classes, floor
     ...     def start(self, n_classes, temperature):

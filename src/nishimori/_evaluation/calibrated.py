@@ -144,7 +144,7 @@ def _map_of(calibrator: Any, name: str) -> Map:
     if not isinstance(fitted, Map):
         remedy = "Call its `fit` first."
         if hasattr(calibrator, "maps_"):
-            remedy = "For a MultilabelCalibrator use `nishimori.evaluate_multilabel`."
+            remedy = "For a MultilabelCalibrator use `nishimori.multilabel.evaluate_multilabel`."
         elif isinstance(calibrator, int | float):
             remedy = f"Pass `temperature={calibrator!r}`."
         elif isinstance(calibrator, str | os.PathLike):

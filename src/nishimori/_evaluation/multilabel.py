@@ -219,9 +219,9 @@ def evaluate_multilabel(
     >>> rng = np.random.default_rng(0)
     >>> logits = 4 * rng.normal(size=(3000, 2)) - [0, 8]  # the second label is rare
     >>> labels = logits / 2 + rng.logistic(size=logits.shape) > 0  # drawn at T = 2
-    >>> calibrator = nishimori.MultilabelCalibrator().fit(logits[:1500], labels[:1500])
-    >>> before = nishimori.evaluate_multilabel(logits[1500:], labels[1500:])
-    >>> after = nishimori.evaluate_multilabel(logits[1500:], labels[1500:], calibrator=calibrator)
+    >>> calibrator = nishimori.multilabel.MultilabelCalibrator().fit(logits[:1500], labels[:1500])
+    >>> before = nishimori.multilabel.evaluate_multilabel(logits[1500:], labels[1500:])
+    >>> after = nishimori.multilabel.evaluate_multilabel(logits[1500:], labels[1500:], calibrator=calibrator)
     >>> print(f"NLL {before.overall.nll:.3f}, after calibration {after.overall.nll:.3f}")
     NLL 0.392, after calibration 0.322
     """

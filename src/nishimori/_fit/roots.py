@@ -73,7 +73,7 @@ class Point:
         """By how much, relatively, the slope may change over a step."""
         # The scale on which the function bends follows from the derivatives that are known. That the last of them happens to
         # change little does not mean that the next one does.
-        curvature, jerk, snap = (abs(each / self.slope) for each in (self.curvature, self.jerk, self.snap))
+        curvature, jerk, snap = (abs(derivative / self.slope) for derivative in (self.curvature, self.jerk, self.snap))
         return max(1.0, curvature, sqrt(jerk), cbrt(snap)) * abs(step)
 
     def _remainder(self, step: float) -> float:
@@ -132,10 +132,10 @@ def increasing_root(start: float, *, precision: float = 0.0) -> Generator[float,
 
 def root_of(function: Callable[[float], Point], start: float) -> Root:
     """The root of one increasing function."""
-    found = drive({None: increasing_root(start)}, lambda wanted, _: {None: function(wanted[None])})[None]
-    if isinstance(found, NishimoriError):
-        raise found
-    return found
+    root = drive({None: increasing_root(start)}, lambda wanted, _: {None: function(wanted[None])})[None]
+    if isinstance(root, NishimoriError):
+        raise root
+    return root
 
 
 RootSearch = Generator[float, Point, Root]
@@ -153,21 +153,21 @@ def drive(
     A search ends with its root, with the error that it raised, or with the one that ``evaluate`` gave for it.
     """
     wanted = {key: next(search) for key, search in searches.items()}
-    found: Roots[K] = {}
+    roots: Roots[K] = {}
     while wanted:
-        points = evaluate(wanted, found)
+        points = evaluate(wanted, roots)
         for key in tuple(wanted):
             point = points[key]
             if isinstance(point, NishimoriError):
-                found[key] = point
+                roots[key] = point
                 del wanted[key]
                 continue
             try:
                 wanted[key] = searches[key].send(point)
             except StopIteration as end:
-                found[key] = end.value
+                roots[key] = end.value
             except NishimoriError as error:
-                found[key] = error.with_traceback(None)  # which would keep the data alive
-            if key in found:
+                roots[key] = error.with_traceback(None)  # which would keep the data alive
+            if key in roots:
                 del wanted[key]
-    return found
+    return roots

@@ -208,7 +208,7 @@ def map_in(described: dict[str, Any], path: Path, field_name: str) -> Map:
         by = f" (it is the class {printable(named)[:80]})" if isinstance(named, str) else ""
         raise FormatError(
             f"{path} holds a map of the kind {reprlib.repr(kind)}{by}, which is not registered here. Import the module that "
-            "calls `nishimori.register_map` for it, and load the file again. In the shell, pass --import MODULE before the "
+            "calls `nishimori.register` for it, and load the file again. In the shell, pass --import MODULE before the "
             "command."
         )
     try:

@@ -89,16 +89,6 @@ BARE = {
 }
 """Where the methods are that the shell runs without scikit-learn, which takes longer to import than a small fit takes."""
 
-# That a method does nothing needs no class at the root: it has a name.
-_WITHOUT_NAME = "none"
-
-CLASSES = {
-    method.place.partition(":")[2]: f"_calibrators.{method.place.partition(':')[0]}"
-    for name, method in METHODS.items()
-    if name != _WITHOUT_NAME
-}
-"""The classes that can be imported from the root of the package, and the modules below it that they are in."""
-
 GROUP = "nishimori.methods"
 """The group of entry points through which installed packages add methods."""
 

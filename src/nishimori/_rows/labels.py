@@ -227,8 +227,7 @@ def _if_one_hot(labels: HostArray, name: str) -> tuple[str, str]:
             return ", which looks one-hot", f"Pass `{name}.argmax(axis=1)`."
         return (
             ", with several true classes, or none, in some rows",
-            "For labels that do not exclude each other use nishimori.MultilabelCalibrator and nishimori.evaluate_multilabel, "
-            "in Python.",
+            "For labels that do not exclude each other use nishimori.multilabel, in Python.",
         )
     return "", "Pass the true class of each sample."
 

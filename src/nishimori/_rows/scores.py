@@ -377,7 +377,7 @@ def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] |
             name,
             "sum to 1 over classes",
             got=f"{float(totals[row]):.6g}",
-            remedy=f"{remedy} If each class has a sigmoid of its own, use nishimori.MultilabelCalibrator.",
+            remedy=f"{remedy} If each class has a sigmoid of its own, use nishimori.multilabel.MultilabelCalibrator.",
             row=scores.row(int(numbers[row])),
         )
 
@@ -536,7 +536,7 @@ class ScoreRange:
         both = f"Pass {probabilities} if these are probabilities, or {logits} if they are scores before the softmax."
         if self.is_flat or self.sum_to_one or of_labels:
             return remedy or both
-        several = "If several classes can be true at once, use nishimori.MultilabelCalibrator."
+        several = "If several classes can be true at once, use nishimori.multilabel.MultilabelCalibrator."
         if remedy:
             return remedy if "MultilabelCalibrator" in remedy else f"{several} {remedy}"
         return (

@@ -57,7 +57,7 @@ class Observable(ABC):
     >>> rng = np.random.default_rng(0)
     >>> logits = 3 * np.abs(rng.normal(size=(2000, 5)))
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
-    >>> round(nishimori.Matched(TopLogit(), input="logits").fit(logits, labels).temperature_, 1)
+    >>> round(nishimori.calibrators.Matched(TopLogit(), input="logits").fit(logits, labels).temperature_, 1)
     2.0
     """
 

@@ -1,32 +1,28 @@
-"""Names of a package that are imported when they are first used, from one table."""
+"""Names of a module that are imported when they are first used, and written once: in the stub beside it.
 
-from collections.abc import Callable, Mapping
+Type checkers and editors read the stub anyway. Each of its lines is ``from place import name as name``.
+"""
+
+import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 
-def names_of(
-    package: str, home: Mapping[str, str], namespace: dict[str, Any]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a module whose names are found where the table says.
-
-    Parameters
-    ----------
-    package : str
-        The module, for messages.
-    home : mapping of str to str
-        Where each name lives, below the outermost package; a name without a place is a submodule.
-    namespace : dict
-        The ``globals()`` of the module, which keeps what has been found.
-    """
-    root = package.partition(".")[0]
+def names_in_stub(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Make ``__getattr__``, ``__dir__`` and ``__all__`` of a module from its stub, the ``.pyi`` beside ``file``."""
+    with open(f"{file.removesuffix('.py')}.pyi", encoding="utf-8") as stub:  # without pathlib, which takes a while to import
+        lines = stub.read().splitlines()
+    places = {words[3]: words[1] for words in map(str.split, lines) if words[:1] == ["from"]}
 
     def find(name: str) -> Any:
-        if name not in home:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if not home[name]:
-            return import_module(f"{root}.{name}")
-        namespace[name] = getattr(import_module(f"{root}.{home[name]}"), name)
-        return namespace[name]
+        if name not in places:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if places[name] == module:  # a submodule, which importing adds by itself
+            return import_module(f"{module}.{name}")
+        value = getattr(import_module(places[name]), name)
+        setattr(sys.modules[module], name, value)
+        return value
 
-    return find, lambda: sorted(namespace["__all__"])
+    public = sorted(places)
+    return find, lambda: public, public

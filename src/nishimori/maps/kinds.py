@@ -49,38 +49,7 @@ _SAME = 1e-9
 
 
 def register_map(kind: str, cls: type[Map]) -> None:
-    """Let files hold maps of a class of your own, under the name ``kind``.
-
-    Calibrators with such a map can be saved, and loaded in every process that has registered it. Call this in the module that
-    defines the class, so that importing the module is enough.
-
-    Parameters
-    ----------
-    kind : str
-        A new name, which files hold; it becomes the attribute `kind` of the class.
-    cls : subclass of Map
-        Its constructor takes what its `parameters` hold as keywords. These are plain numbers, texts, and lists of them.
-
-    Notes
-    -----
-    A package adds its maps to every process with an entry point in the group ``nishimori.maps``, whose name is the kind. A file
-    cannot name code: nothing is imported because a file says so.
-
-    Examples
-    --------
-    >>> import nishimori
-    >>> class Cubic(nishimori.Map):
-    ...     def __init__(self, scale, cubic):
-    ...         self.scale, self.cubic = scale, cubic
-    ...     def apply(self, logits, groups=None):
-    ...         return self.scale * logits + self.cubic * logits**3
-    ...     @property
-    ...     def parameters(self):
-    ...         return {"scale": self.scale, "cubic": self.cubic}
-    >>> nishimori.register_map("cubic", Cubic)
-    >>> nishimori.FixedMap(Cubic(0.5, 0.1)).fit([[4.0, 0.0], [0.0, 4.0]], [0, 0]).transform([[2.0, 0.0]]).round(3)
-    array([[1.8, 0. ]])
-    """
+    """Let files hold maps of a class under the name ``kind``, which becomes its attribute; see `nishimori.register`."""
     if not isinstance(kind, str) or not kind or not kind.replace("-", "_").isidentifier():
         raise InputError("kind", "be a word of letters, digits, _ and -", got=repr(kind))
     _check_class(cls)
@@ -148,7 +117,7 @@ def described(map_: Map, n_classes: int | None = None) -> dict[str, Any]:
     if find_kind(getattr(map_, "kind", None)) is not kind:
         raise InputError(
             f"A map of the class {kind.__name__} cannot be saved, because its class is not registered. Call "
-            f"`nishimori.register_map(name, {kind.__name__})` in the module that defines it, or pickle the calibrator."
+            f"`nishimori.register(name, {kind.__name__})` in the module that defines it, or pickle the calibrator."
         )
     parameters = _plain_parameters(map_)
     _refuse_others(map_, parameters, n_classes)

@@ -30,13 +30,13 @@ from nishimori.errors import InputError
 class Map(ABC):
     """A function from logits to logits; the softmax of its result is calibrated.
 
-    Subclass it for a map of your own, with `apply` and `parameters`, and call `nishimori.register_map` so that files can hold
+    Subclass it for a map of your own, with `apply` and `parameters`, and call `nishimori.register` so that files can hold
     it. Its constructor takes what `parameters` holds as keywords.
 
     Attributes
     ----------
     kind : str
-        Its name on disk, which `nishimori.register_map` gives to a class of your own.
+        Its name on disk, which `nishimori.register` gives to a class of your own.
     format_version : int
         The first version of the file format that has it.
     keeps_predictions : bool

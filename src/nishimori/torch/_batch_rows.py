@@ -169,7 +169,7 @@ def _refuse_shape(labels: Tensor, wanted: tuple[int, ...], logits_shape: tuple[i
     elif labels.ndim == 2 and shape[0] == n_rows:
         remedy = (
             "Make the loader yield one class index per sample. For labels that do not exclude each other use "
-            "nishimori.MultilabelCalibrator."
+            "nishimori.multilabel.MultilabelCalibrator."
         )
         if ((labels != 0).sum(dim=1) == 1).all():
             remedy = "They are one-hot: make the loader yield `labels.argmax(dim=1)`."

@@ -38,8 +38,8 @@ AS_LOGITS = "`method=nishimori.calibrator('adaptive', input='logits')`"
 
 NO_SOFTMAX = (
     "If the network ends in a softmax, pass the network without it. If it ends in a sigmoid per class, several classes can be "
-    "true at once: collect its logits and use nishimori.MultilabelCalibrator. If these are logits, say so: pass a method with "
-    f"`input='logits'`, such as {AS_LOGITS}."
+    "true at once: collect its logits and use nishimori.multilabel.MultilabelCalibrator. If these are logits, say so: pass a "
+    f"method with `input='logits'`, such as {AS_LOGITS}."
 )
 """The same in sentences, with the other ways out."""
 

@@ -432,7 +432,7 @@ def _read_map(text: bytes) -> Map:
     if find_kind(kind) is None:
         raise InputError(
             f"The state dict holds a map of the kind {kind!r:.60}, which is not registered here. Import the module that "
-            "calls `nishimori.register_map` for it before you load the state dict."
+            "calls `nishimori.register` for it before you load the state dict."
         )
     return from_parameters(kind, parameters)
 

@@ -218,7 +218,7 @@ def test_labels_that_are_no_classes_are_refused():
     table = refusal(MODEL, labels=np.eye(3, dtype=int)[Y])
     assert table == (
         start + "multilabel-indicator. Classes must exclude each other. For several labels per sample, pass the scores to "
-        "nishimori.MultilabelCalibrator."
+        "nishimori.multilabel.MultilabelCalibrator."
     )
     several = refusal(MODEL, labels=np.stack([Y, Y + 1], axis=1))
     assert several == start + "multiclass-multioutput. Pass one class per sample, as numbers or text."

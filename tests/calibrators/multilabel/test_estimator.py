@@ -13,12 +13,13 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import type_of_target
 
 import nishimori
-from nishimori import BiasCorrected, MultilabelCalibrator, Platt
+from nishimori import BiasCorrected, Platt
 from nishimori._calibrators.multilabel import decisions
 from nishimori._files.arrays.numpy_files import NpyFile
 from nishimori._methods import table
 from nishimori._rows import stored_rows
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NoTemperatureError
+from nishimori.multilabel import MultilabelCalibrator
 
 # Temperatures
 
@@ -230,7 +231,9 @@ def test_a_memory_map_is_calibrated_and_measured_as_its_array_is(tmp_path):
     mapped = np.load(tmp_path / "logits.npy", mmap_mode="r")
     found = MultilabelCalibrator().fit(X, Y)
     np.testing.assert_array_equal(found.predict_proba(mapped), found.predict_proba(X))
-    cards = [nishimori.evaluate_multilabel(each, Y, calibrator=found) for each in (X, mapped, tmp_path / "logits.npy")]
+    cards = [
+        nishimori.multilabel.evaluate_multilabel(each, Y, calibrator=found) for each in (X, mapped, tmp_path / "logits.npy")
+    ]
     assert [each.overall.nll for each in cards] == pytest.approx([cards[0].overall.nll] * 3, rel=1e-12)
     with pytest.raises(InputError, match="If that is a file, load it first"):
         found.predict_proba(tmp_path / "logits.npy")

@@ -12,8 +12,8 @@ from optional import nishimori_torch, pd, torch
 from shell import nishimori as shell
 
 import nishimori
-from nishimori import MultilabelCalibrator
 from nishimori.errors import FormatError, InputError, InputWarning, NishimoriError
+from nishimori.multilabel import MultilabelCalibrator
 
 SAVED = {
     "shrunk": MultilabelCalibrator(labels=["a", "b", "c"], missing=-1),
@@ -152,7 +152,7 @@ def test_the_shell_points_to_python_for_a_table_of_labels(tmp_path):
     np.savez(tmp_path / "scores.npz", logits=X, labels=Y)
     result = shell("fit", tmp_path / "scores.npz", "-o", tmp_path / "calibration.json")
     assert result.code != 0
-    assert "use nishimori.MultilabelCalibrator" in " ".join(result.err.split())
+    assert "use nishimori.multilabel, in Python" in " ".join(result.err.split())
 
 
 def broken(row, column, value):
@@ -318,10 +318,10 @@ def test_logits_that_look_like_probabilities_are_warned_of():
     with pytest.warns(InputWarning, match=re.escape(words)):
         found.predict_proba(sigmoid(X))
     with pytest.warns(InputWarning, match=re.escape(words.replace("`X`", "`logits`"))):
-        nishimori.evaluate_multilabel(sigmoid(X), Y, calibrator=found)
+        nishimori.multilabel.evaluate_multilabel(sigmoid(X), Y, calibrator=found)
     words = r"must be said to be logits or probabilities, .* Pass `input='probabilities'` if these are probabilities, or"
     with pytest.raises(InputError, match=f"^`logits` {words}"):
-        nishimori.evaluate_multilabel(sigmoid(X), Y)
+        nishimori.multilabel.evaluate_multilabel(sigmoid(X), Y)
     with pytest.raises(InputError, match=f"^`X` {words}"):
         MultilabelCalibrator().fit(sigmoid(X), Y)
     assert MultilabelCalibrator(input="probabilities").fit(sigmoid(X), Y).input_ == "probabilities"

@@ -14,7 +14,8 @@ from nishimori.errors import InputError
 _REMEDY = {
     "continuous": "Labels must be classes, not continuous values.",
     "multilabel-indicator": (
-        "Classes must exclude each other. For several labels per sample, pass the scores to nishimori.MultilabelCalibrator."
+        "Classes must exclude each other. For several labels per sample, pass the scores to "
+        "nishimori.multilabel.MultilabelCalibrator."
     ),
 }
 

@@ -108,7 +108,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from nishimori import MultilabelCalibrator
+    >>> from nishimori.multilabel import MultilabelCalibrator
     >>> rng = np.random.default_rng(0)
     >>> logits = 4 * rng.normal(size=(3000, 3))
     >>> labels = logits / [1.0, 2.0, 4.0] + rng.logistic(size=logits.shape) > 0  # drawn at T = 1, 2 and 4

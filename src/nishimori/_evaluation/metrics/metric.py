@@ -293,7 +293,7 @@ class Metric:
     - `of_outcomes`: the metric from the confidence and the correctness of all samples, which are kept, 17 bytes per sample.
       Standard errors come from resampling.
 
-    Pass it as ``metrics=[...]``, or give it its name everywhere with `nishimori.metrics.register`.
+    Pass it as ``metrics=[...]``, or give it its name everywhere with `nishimori.register`.
 
     Attributes
     ----------

@@ -38,33 +38,13 @@ def built_in() -> dict[str, Metric]:
     return {kind.name: kind() for kind in sorted(classes, key=lambda kind: (kind.order, kind.name))}
 
 
-def register(metric: Metric) -> None:
-    """Give a metric of one's own its name in this process, so that it can be asked for like a built-in one.
-
-    Parameters
-    ----------
-    metric : Metric
-        Its ``name`` must be new.
-
-    Notes
-    -----
-    A package adds its metrics to every process with entry points in the group ``nishimori.metrics``. The shell also takes
-    ``package.module:Name``.
-
-    Examples
-    --------
-    >>> import nishimori
-    >>> class Hesitation(nishimori.Metric):
-    ...     name = "hesitation"
-    ...     def of_rows(self, predictions):
-    ...         return 1 - predictions.confidence
-    >>> nishimori.metrics.register(Hesitation())
-    >>> round(nishimori.metrics.hesitation([[2.0, 0.0]], [0]), 3)
-    0.119
-    """
+def register_metric(name: str, metric: Metric) -> None:
+    """Give a metric its name in this process, so that it can be asked for like a built-in one; see `nishimori.register`."""
     own = as_metric(metric)
     if own is None:
-        raise InputError("metric", "be a nishimori.Metric", got=f"{metric!r:.60}")
+        raise InputError("target", "be a nishimori.Metric", got=f"{metric!r:.60}")
+    if own.name != name:
+        raise InputError("name", f"be that of the metric, {own.name!r}", got=repr(name))
     taken = _find(own.name)
     if taken is not None and type(taken) is not type(own):
         other = type(taken).__name__

@@ -1,0 +1,55 @@
+"""The names that people type, each written once: type checkers read this file, and `_support.lazy` imports from it."""
+
+from nishimori import calibrators as calibrators
+from nishimori import data as data
+from nishimori import errors as errors
+from nishimori import maps as maps
+from nishimori import metrics as metrics
+from nishimori import multilabel as multilabel
+from nishimori import plot as plot
+from nishimori import report as report
+from nishimori import results as results
+from nishimori import sequences as sequences
+from nishimori import testing as testing
+from nishimori import torch as torch
+from nishimori._calibrators.best import Best as Best
+from nishimori._calibrators.bias_corrected import BiasCorrected as BiasCorrected
+from nishimori._calibrators.binary import Beta as Beta
+from nishimori._calibrators.binary import Platt as Platt
+from nishimori._calibrators.calibrator import Calibrator as Calibrator
+from nishimori._calibrators.class_curves import HistogramBinning as HistogramBinning
+from nishimori._calibrators.class_curves import Isotonic as Isotonic
+from nishimori._calibrators.classifier.calibrated_classifier import CalibratedClassifier as CalibratedClassifier
+from nishimori._calibrators.fixed import from_temperature as from_temperature
+from nishimori._calibrators.groups import GroupConsistency as GroupConsistency
+from nishimori._calibrators.loading import load as load
+from nishimori._calibrators.methods import calibrator as calibrator
+from nishimori._calibrators.methods import methods as methods
+from nishimori._calibrators.one_temperature import AdaptiveConsistency as AdaptiveConsistency
+from nishimori._calibrators.one_temperature import ExpectationConsistency as ExpectationConsistency
+from nishimori._calibrators.one_temperature import TemperatureScaling as TemperatureScaling
+from nishimori._calibrators.scaling import Dirichlet as Dirichlet
+from nishimori._calibrators.scaling import MatrixScaling as MatrixScaling
+from nishimori._calibrators.scaling import VectorScaling as VectorScaling
+from nishimori._evaluation.bootstrap import bootstrap as bootstrap
+from nishimori._evaluation.calibration_test import calibration_test as calibration_test
+from nishimori._evaluation.compare import compare as compare
+from nishimori._evaluation.curve import temperature_curve as temperature_curve
+from nishimori._evaluation.diff import diff as diff
+from nishimori._evaluation.gate import gate as gate
+from nishimori._evaluation.group_gaps import group_gaps as group_gaps
+from nishimori._evaluation.metrics.metric import Metric as Metric
+from nishimori._evaluation.registration import register as register
+from nishimori._evaluation.required_samples import required_samples as required_samples
+from nishimori._evaluation.scorecard import evaluate as evaluate
+from nishimori._fit.temperatures import temperatures as temperatures
+from nishimori._rows.batch import Batch as Batch
+from nishimori._rows.entry import rows as rows
+from nishimori._rows.rows import Rows as Rows
+from nishimori._sketch.sketch import Sketch as Sketch
+from nishimori._sums.observables import Observable as Observable
+from nishimori._top_k.top_k import TopK as TopK
+from nishimori.maps.map import Map as Map
+from nishimori.report import Report as Report
+
+__version__: str

@@ -1,0 +1,5 @@
+"""All classes of calibrators, those included that are rarely typed; `nishimori.calibrator` finds them by name."""
+
+from nishimori._support.lazy import names_in_stub
+
+__getattr__, __dir__, __all__ = names_in_stub(__name__, __file__)

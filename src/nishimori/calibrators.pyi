@@ -1,0 +1,24 @@
+"""Where each class of calibrators lives."""
+
+from nishimori._calibrators.best import Best as Best
+from nishimori._calibrators.bias_corrected import BiasCorrected as BiasCorrected
+from nishimori._calibrators.binary import Beta as Beta
+from nishimori._calibrators.binary import Platt as Platt
+from nishimori._calibrators.binary import Quadratic as Quadratic
+from nishimori._calibrators.class_curves import HistogramBinning as HistogramBinning
+from nishimori._calibrators.class_curves import Isotonic as Isotonic
+from nishimori._calibrators.consistent import Consistent as Consistent
+from nishimori._calibrators.ensemble import EnsembleTemperature as EnsembleTemperature
+from nishimori._calibrators.fixed import FixedMap as FixedMap
+from nishimori._calibrators.fixed import FixedTemperature as FixedTemperature
+from nishimori._calibrators.fixed import Uncalibrated as Uncalibrated
+from nishimori._calibrators.groups import GroupConsistency as GroupConsistency
+from nishimori._calibrators.one_temperature import AdaptiveConsistency as AdaptiveConsistency
+from nishimori._calibrators.one_temperature import ExpectationConsistency as ExpectationConsistency
+from nishimori._calibrators.one_temperature import Matched as Matched
+from nishimori._calibrators.one_temperature import TemperatureScaling as TemperatureScaling
+from nishimori._calibrators.scaling import ClasswiseTemperature as ClasswiseTemperature
+from nishimori._calibrators.scaling import Dirichlet as Dirichlet
+from nishimori._calibrators.scaling import MatrixScaling as MatrixScaling
+from nishimori._calibrators.scaling import VectorScaling as VectorScaling
+from nishimori._calibrators.several_parameters import SeveralParameters as SeveralParameters
