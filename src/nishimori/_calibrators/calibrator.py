@@ -42,7 +42,7 @@ from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Input, Scores, scores_of, warn_of_probabilities
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori._support.optional import import_object
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import checked_groups

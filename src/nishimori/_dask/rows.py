@@ -21,7 +21,7 @@ from nishimori._rows.options import Passed, ReadOptions, classes_last
 from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.rows import R, Rows, T, most_copied, without_rows
 from nishimori._rows.scores import Input, scores_of
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori._support.progress import Report, silent
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, NoRowsError

@@ -20,8 +20,7 @@ import numpy as np
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.numbers import is_whole
-from nishimori._support.numeric import reads_as_number, refuse_hidden
+from nishimori._support.numbers import is_whole, reads_as_number, refuse_hidden
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError, setting
 

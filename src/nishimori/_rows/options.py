@@ -21,8 +21,7 @@ from nishimori._rows.labels import PLAIN, Classes, Labelling, checked_weights, c
 from nishimori._rows.scores import Floor, Input, ScoreRange, Scores, scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.numbers import is_whole
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import is_whole, numeric
 from nishimori.errors import InputError
 
 # Of the texts in docstrings, which are indented.

@@ -20,10 +20,9 @@ import numpy as np
 
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
-from nishimori._support.numbers import between
-from nishimori._support.numeric import check_shape, numeric
+from nishimori._support.numbers import between, numeric
 from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning, setting
+from nishimori.errors import InputError, InputWarning, NoRowsError, setting
 
 Input = Literal["logits", "probabilities"]
 
@@ -246,7 +245,7 @@ def scores_of(array: Array, *, input: Input, name: str, floor: float | None = No
     """The scores of an array of numbers, whose shape is checked."""
     check_input(input, floor)
     leading: tuple[int, ...] = ()
-    check_shape(array.shape, name)
+    _check_shape(array.shape, name)
     if len(array.shape) > 2:
         leading = tuple(int(length) for length in array.shape[:-1])
         array = arrays.merge_leading(array) if arrays.is_array(array) else array
@@ -258,6 +257,25 @@ def scores_of(array: Array, *, input: Input, name: str, floor: float | None = No
             got=repr(floor),
         )
     return checked
+
+
+def _check_shape(shape: tuple[int, ...], name: str) -> None:
+    """Refuse shapes without rows, or with fewer than two columns."""
+    other = "(..., n_classes)" if len(shape) > 2 else "(n_samples,) for a binary score"
+    must = f"have shape (n_samples, n_classes), or {other}"
+    if not shape:
+        raise InputError(name, must, got="shape ()", remedy=f"Reshape your data: for one sample pass `[{name}]`.")
+    # scikit-learn's checks want the words about a minimum.
+    if 0 in (shape[:-1] or shape):
+        raise NoRowsError(name, must, got=f"0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required")
+    if len(shape) > 1 and shape[-1] < 2:
+        column = f"{name}[:, 0]" if len(shape) == 2 else f"{name}.reshape(-1)"
+        raise InputError(
+            name,
+            f"{must}, one column per class",
+            got=f"{shape[-1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is required",
+            remedy=f"If it is the score of the positive class, pass it as `{column}`." if shape[-1] else "",
+        )
 
 
 def is_auto(floor: Any) -> bool:

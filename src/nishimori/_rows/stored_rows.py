@@ -21,7 +21,7 @@ from nishimori._rows.pieces import Pieces, rows_per_piece
 from nishimori._rows.rows import most_copied
 from nishimori._rows.scores import scores_of
 from nishimori._support.arrays import HostArray, merge_leading, rows_between
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 
 # A sample has at most this many numbers, 64 MiB of float32.

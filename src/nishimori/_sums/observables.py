@@ -20,7 +20,7 @@ from nishimori._rows.batch import Batch
 from nishimori._sums.predictions import Predictions, derivatives
 from nishimori._support import arrays
 from nishimori._support.arrays import Array
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori.errors import InputError, setting
 
 

@@ -22,7 +22,7 @@ from nishimori._rows.scores import FIT_AGAIN, LARGEST, Input, ScoreRange, Scores
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 
 # Sums per cluster are as long as there are samples, and are added once per block: few large blocks keep that cheap.
