@@ -130,7 +130,7 @@ def keep(
     calibrator.residual_ = residual
     calibrator.data_digest_ = None if calibrator.is_fixed else data.digest
     calibrator.temperature_se_ = temperature_se
-    name_columns(calibrator, column_names(X))
+    name_columns(calibrator, column_names(X) if hasattr(X, "columns") else None)
     calibrator._is_flat_ = is_flat(X)
 
 
@@ -173,8 +173,8 @@ def name_columns(
     Other names of the columns of ``X`` are refused from then on. ``score_column`` is where a single column or array holds all
     scores.
     """
-    refuse_permuted(names, calibrator.classes)
     if names is not None:
+        refuse_permuted(names, calibrator.classes)
         calibrator.feature_names_in_ = np.array(names, dtype=object)
     elif hasattr(calibrator, "feature_names_in_"):
         del calibrator.feature_names_in_

@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArrayRows, clusters_of, spread
-from nishimori._rows.batch import Groups
-from nishimori._rows.labels import checked_weights, class_indices
-from nishimori._rows.options import ReadOptions
+from nishimori._rows.array_rows import ArrayRows, ReadOptions, spread
+from nishimori._rows.labels import class_indices
 from nishimori._rows.pieces import Pieces, rows_per_piece
 from nishimori._rows.rows import most_copied
 from nishimori._rows.scores import scores_of
@@ -93,14 +91,9 @@ class StoredRows(Pieces[_StoredBlock]):
         score_name, label_name = meaning.names
         numeric(np.empty(0, stored.dtype), score_name)
         table = scores_of(stored, input=meaning.input, name=score_name, floor=meaning.floor)
-        labels, sample_weight = meaning.labelling.apply(labels, sample_weight, table, label_name)
-        meaning.labelling.refuse_no_rows(sample_weight, label_name, labels)
-        clusters, groups = table.per_row(clusters, "clusters"), table.per_row(groups, "groups")
-        self.stored = stored
-        self.weights = checked_weights(sample_weight, table.n_samples, table.row)
+        labels, self.weights, self.clusters, self.groups = meaning.parts(table, labels, sample_weight, clusters, groups)
         self.labels = class_indices(labels, meaning.classes, table, label_name, self.weights)
-        self.clusters = None if clusters is None else clusters_of(clusters, self.weights, table.row)
-        self.groups = None if groups is None else Groups.from_names(groups, table.n_samples, table.row)
+        self.stored = stored
         self._n_classes = table.n_classes
         self._leading = table.leading
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.labels import check_number_of_clusters, encode_values
-from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import Pieces
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
