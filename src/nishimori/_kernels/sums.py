@@ -68,9 +68,6 @@ class Counted(NamedTuple):
     n_bad: float
 
 
-_N_WITH_ANSWERS = N_SUMS + len(AnswerSums._fields)
-
-
 class BlockSums(NamedTuple):
     """The sums of a pair of observables over a block of rows, without a number per row, and what the labels say.
 
@@ -80,17 +77,6 @@ class BlockSums(NamedTuple):
     sums: HostArray
     answers: AnswerSums
     counted: Counted | None
-
-    @classmethod
-    def from_numbers(cls, numbers: HostArray) -> "BlockSums":
-        """From the numbers of a kernel: the sums, the `AnswerSums`, and perhaps what was `Counted`."""
-        counted = Counted(*numbers[_N_WITH_ANSWERS:].tolist()) if len(numbers) > _N_WITH_ANSWERS else None
-        return cls(numbers[:N_SUMS], AnswerSums(*numbers[N_SUMS:_N_WITH_ANSWERS].tolist()), counted)
-
-    @property
-    def is_usual(self) -> bool:
-        """Whether these are sums of good rows, so that no check is due: at least one, and no bad one."""
-        return self.counted is not None and self.counted.n_rows > 0 and not self.counted.n_bad
 
 
 SCORES = ("wrong", "confidence", "nll", "brier")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.digest import digest_of
+from nishimori._rows.fingerprint import digest_of
 from nishimori._rows.labels import (
     PLAIN,
     Classes,

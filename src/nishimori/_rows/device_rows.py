@@ -6,7 +6,7 @@ from typing import Any
 
 from nishimori._rows.array_rows import ArrayRows, strided
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.digest import digest_of
+from nishimori._rows.fingerprint import digest_of
 from nishimori._rows.labels import Classes, class_indices
 from nishimori._rows.rows import Rows, T, reads_unchecked
 from nishimori._rows.scores import Scores

@@ -16,8 +16,7 @@ import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.batch import Batch
-from nishimori._rows.digest import RowDigest
-from nishimori._rows.fingerprint import Fingerprint
+from nishimori._rows.fingerprint import Fingerprint, RowDigest
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.rows import Rows, Sum, without_rows
 from nishimori._rows.scores import Input, ScoreRange

@@ -74,7 +74,7 @@ class Rows(Protocol):
 
     @property
     def digest(self) -> str | None:
-        """Which rows these are, see `digest.RowDigest`; None where that is not known, or not before they have been read."""
+        """Which rows these are, see `fingerprint.RowDigest`; None where that is unknown, or before they have been read."""
         return None
 
     @property

@@ -7,7 +7,7 @@ stored scores has to do is small: `Stored`.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -67,13 +67,11 @@ class Stored(ABC):
         return None
 
 
-@dataclass(frozen=True)
-class _StoredBlock:
-    first_row: int
-    values: HostArray
+_Block = tuple[int, HostArray]
+"""Rows after the number of the first of them."""
 
 
-class StoredRows(Pieces[_StoredBlock]):
+class StoredRows(Pieces[_Block]):
     """Stored scores with labels, weights, clusters and groups that are in memory."""
 
     def __init__(
@@ -101,17 +99,18 @@ class StoredRows(Pieces[_StoredBlock]):
     def n_rows(self) -> int:
         return self.stored.n_rows
 
-    def read(self) -> Generator[_StoredBlock, None, None]:
+    def read(self) -> Generator[_Block, None, None]:
         """Blocks of rows with the number of their first row."""
         first = 0
         with closing(self.stored.blocks()) as blocks:
             for values in blocks:
-                yield _StoredBlock(first, values)
+                yield first, values
                 first += len(values)
 
-    def rows(self, piece: _StoredBlock) -> ArrayRows:
+    def rows(self, piece: _Block) -> ArrayRows:
         """The rows with their labels and weights; errors count them from the start of the array."""
-        return self._array_rows(piece.values, slice(piece.first_row, piece.first_row + len(piece.values)), piece.first_row)
+        first, values = piece
+        return self._array_rows(values, slice(first, first + len(values)), first)
 
     def _array_rows(self, values: HostArray, rows: slice | HostArray, first_row: int = 0) -> ArrayRows:
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
@@ -120,7 +119,7 @@ class StoredRows(Pieces[_StoredBlock]):
         scores = replace(self.meaning.scores(native), leading=self._leading)
         return ArrayRows(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
 
-    def place(self, error: InputError, piece: _StoredBlock) -> InputError:  # noqa: ARG002 - rows count through all pieces
+    def place(self, error: InputError, piece: _Block) -> InputError:  # noqa: ARG002 - rows count through all pieces
         """The error as it is."""
         return error
 

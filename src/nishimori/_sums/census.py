@@ -19,7 +19,7 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Confidence, TopN
-from nishimori._sums.passes import Findings, FollowingPass, Mean
+from nishimori._sums.passes import Findings, Mean
 from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import Array
@@ -80,7 +80,7 @@ class Census:
 
 
 @dataclass(frozen=True)
-class Count(FollowingPass[Census]):
+class Count:
     """The pass that counts rows and answers; one is right if ``right`` is at the true class what it is at the top."""
 
     right: Confidence | TopN
@@ -90,8 +90,11 @@ class Count(FollowingPass[Census]):
         """Whether an answer is right if the top class is true, which kernels tell."""
         return isinstance(self.right, Confidence)
 
+    def __call__(self, batch: Batch) -> Census:
+        return self.from_findings(batch, Predictions(batch, 1.0))  # the same at every β
+
     def from_findings(self, batch: Batch, findings: Findings) -> Census:
-        """The counts of a batch."""
+        """The counts of a batch, from what a kernel has found for another pass."""
         counted = None
         if not self.follows:
             rows = Predictions(batch, 1.0)  # the same at every β
