@@ -258,7 +258,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         if is_rows(X):
             check_n_classes(self, X, name)
             return
-        if not hasattr(self, "feature_names_in_"):
+        if hasattr(X, "columns") and not hasattr(self, "feature_names_in_"):
             refuse_permuted(column_names(X, name), self.classes)
         if hasattr(self, "n_features_in_"):
             self._check_names(X, numeric(X, name).shape, name)

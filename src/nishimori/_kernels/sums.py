@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nishimori._rows.rows import Sum
 from nishimori._support.arrays import Array, HostArray
 
 N_SUMS = 36
@@ -128,7 +129,7 @@ FARTHEST = 4
 
 
 @dataclass(frozen=True)
-class NodeSums:
+class NodeSums(Sum):
     """Sums of some rows; ``+`` pools two sets of rows.
 
     With the confidence c of a row, its correctness r, the mean drop m, the drop d of the true class, and the gaps g = c - r and
@@ -160,9 +161,6 @@ class NodeSums:
         """The sums of no rows."""
         shapes = (7,), (n_nodes + 2, 13), (n_nodes, 4), (n_nodes, 2, 2 * FARTHEST), (n_nodes, n_bins, 5)
         return cls(*map(np.zeros, shapes))
-
-    def __add__(self, other: "NodeSums") -> "NodeSums":
-        return NodeSums(*(mine + theirs for mine, theirs in zip(self.arrays(), other.arrays(), strict=True)))
 
     def arrays(self) -> tuple[HostArray, ...]:
         """The arrays in the order of their names."""

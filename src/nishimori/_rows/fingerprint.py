@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import most_copied
+from nishimori._rows.rows import Sum, most_copied
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
@@ -160,7 +160,7 @@ def _no_sums() -> HostArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Fingerprint:
+class Fingerprint(Sum):
     """Sums over rows: of the forms, of their squares (the mean over forms), and of the squared rounding of the logits.
 
     Only the sums of the forms are those of a later pass; the others are the scale that they are compared with.
@@ -169,9 +169,6 @@ class Fingerprint:
     sums: HostArray = field(default_factory=_no_sums)
     squares: float = 0.0
     rounding: float = 0.0
-
-    def __add__(self, other: "Fingerprint") -> "Fingerprint":
-        return Fingerprint(self.sums + other.sums, self.squares + other.squares, self.rounding + other.rounding)
 
     @classmethod
     def from_rows(cls, rows: "ArrayRows", *, is_first: bool) -> "Fingerprint":

@@ -7,6 +7,7 @@ class: it says how many classes there are and yields batches, and every fit and 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
+from dataclasses import fields
 from typing import Any, Protocol, Self, TypeVar
 
 from nishimori._rows.batch import Batch, Clusters, Groups
@@ -17,9 +18,12 @@ from nishimori.errors import InputError, NoRowsError, setting
 
 
 class Sum(Protocol):
-    """Something that adds."""
+    """Something that adds: dataclasses that derive from it field by field, where None on one side makes None."""
 
-    def __add__(self, other: Self) -> Self: ...
+    def __add__(self, other: Self) -> Self:
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]  # of a dataclass
+        pairs = [(getattr(self, name), getattr(other, name)) for name in names]
+        return type(self)(*(None if mine is None or theirs is None else mine + theirs for mine, theirs in pairs))
 
 
 T = TypeVar("T", bound=Sum)

@@ -83,7 +83,7 @@ class Census:
 class Count:
     """The pass that counts rows and answers; one is right if ``right`` is at the true class what it is at the top."""
 
-    right: Confidence | TopN
+    right: TopN
 
     @property
     def follows(self) -> bool:
@@ -127,7 +127,7 @@ class Count:
 
     def _chance(self, batch: Batch) -> float:
         """The weight of random guesses that are right."""
-        n = self.right.n if isinstance(self.right, TopN) else 1
+        n = self.right.n
         if batch.live is None:
             return batch.weight * n / batch.n_classes
         xp = batch.xp
@@ -157,12 +157,9 @@ def at_zeros(batch: Batch) -> int:
     return 0 if batch.probabilities is None else _number(batch.at(batch.probabilities, batch.labels) == 0, batch.xp)
 
 
-@dataclass(frozen=True)
-class CountZeros:
+def count_zeros(batch: Batch) -> Mean:
     """The pass that counts the rows whose true class has probability zero, out of all."""
-
-    def __call__(self, batch: Batch) -> Mean:
-        return Mean(at_zeros(batch), batch.n_rows)
+    return Mean(at_zeros(batch), batch.n_rows)
 
 
 def _number(flags: Any, xp: Any) -> int:

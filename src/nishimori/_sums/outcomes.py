@@ -7,14 +7,12 @@ Claims that are equal up to rounding count as one, because their order is then a
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from nishimori._rows.rows import Rows
 from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import HostArray
-from nishimori.errors import InputError
 
 OneClaim = Literal["top", "positive"]
 
@@ -128,18 +126,3 @@ def _starts(claimed: HostArray, rounding: float) -> HostArray:
         while (first := first + int(np.searchsorted(claimed[first:end], limit[first], side="right"))) < end:
             starts.append(np.array([first]))
     return np.sort(np.concatenate(starts))
-
-
-def check_claim(data: Rows, of: Any, names_of: Any = OneClaim) -> None:
-    """Refuse claims of which there is not one per row."""
-    names = get_args(names_of)
-    if not isinstance(of, str) or of not in names:
-        raise InputError("of", f"be {_either(names)}", got=repr(of))
-    if of == "positive" and data.n_classes != 2:
-        others = _either(tuple(name for name in names if name != "positive"))
-        raise InputError("of", f"be {others} for {data.n_classes} classes: only a binary problem has a positive class")
-
-
-def _either(names: tuple[str, ...]) -> str:
-    *first, last = (repr(name) for name in names)
-    return f"{', '.join(first)} or {last}" if first else last

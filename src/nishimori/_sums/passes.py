@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from nishimori._kernels.sums import BlockSums
 from nishimori._rows.batch import Batch
+from nishimori._rows.rows import Sum
 from nishimori._sums.predictions import Predictions
 
 Pass = Callable[[Batch], Any]
@@ -20,14 +21,11 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Sum):
     """A weighted sum and the weight behind it; ``+`` pools two samples."""
 
     total: float
     weight: float
-
-    def __add__(self, other: "Mean") -> "Mean":
-        return Mean(self.total + other.total, self.weight + other.weight)
 
     @property
     def value(self) -> float:

@@ -19,6 +19,7 @@ import numpy as np
 
 from nishimori._kernels.sums import BinTotals
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Clusters
+from nishimori._rows.rows import Rows, Sum
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.spread import ClusterSums
 from nishimori._support.arrays import HostArray
@@ -224,7 +225,7 @@ class BinnedClaims:
 
 
 @dataclass(frozen=True)
-class GapSpread:
+class GapSpread(Sum):
     """What the gaps of bins vary with, where rows are independent: sums of squares per bin, and of squared weights."""
 
     products: HostArray
@@ -232,21 +233,9 @@ class GapSpread:
     nulls: HostArray
     squares: float
 
-    def __add__(self, other: "GapSpread") -> "GapSpread":
-        return GapSpread(**{name: value + getattr(other, name) for name, value in vars(self).items()})
-
-    def binned_gaps(self, bins: Bins) -> BinnedGaps:
-        """The gap of each bin, and how the gaps vary together."""
-        weight = bins.weight.sum()
-        gaps = (bins.confidence - bins.correct)[0] / weight
-        products, crossed, squares, nulls = (
-            sums / weight**2 for sums in (self.products, self.crossed, self.squares, self.nulls)
-        )
-        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
-
 
 @dataclass(frozen=True)
-class ClusterGapSpread:
+class ClusterGapSpread(Sum):
     """What the gaps of bins vary with, where clusters are independent: gaps per bin and cluster, and weights of clusters.
 
     ``nulls`` are those of independent rows: how labels of one cluster depend on each other, a calibrated model does not say.
@@ -256,28 +245,26 @@ class ClusterGapSpread:
     weights: HostArray
     nulls: HostArray
 
-    def __add__(self, other: "ClusterGapSpread") -> "ClusterGapSpread":
-        return ClusterGapSpread(self.gaps + other.gaps, self.weights + other.weights, self.nulls + other.nulls)
+    @property
+    def products(self) -> HostArray:
+        return self.gaps.products
 
-    def binned_gaps(self, bins: Bins) -> BinnedGaps:
-        """The gap of each bin, and how the gaps vary together."""
-        weight = bins.weight.sum()
-        gaps = (bins.confidence - bins.correct)[0] / weight
-        crossed, squares = self.gaps.values @ self.weights, float(self.weights @ self.weights)
-        products, crossed, squares, nulls = (sums / weight**2 for sums in (self.gaps.products, crossed, squares, self.nulls))
-        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
+    @property
+    def crossed(self) -> HostArray:
+        crossed: HostArray = self.gaps.values @ self.weights
+        return crossed
+
+    @property
+    def squares(self) -> float:
+        return float(self.weights @ self.weights)
 
 
 @dataclass(frozen=True)
-class BinSums:
+class BinSums(Sum):
     """Sums per bin of confidence and how they vary; those of other rows add."""
 
     bins: Bins
     spread: GapSpread | ClusterGapSpread
-
-    def __add__(self, other: "BinSums") -> "BinSums":
-        # Both are of one kind: either all rows have clusters or none has.
-        return BinSums(self.bins + other.bins, self.spread + other.spread)  # type: ignore[operator]
 
     @classmethod
     def from_totals(cls, edges: HostArray, totals: BinTotals, units: float) -> "BinSums":
@@ -294,7 +281,11 @@ class BinSums:
     @cached_property
     def gaps(self) -> BinnedGaps:
         """The gap of each bin, and how the gaps vary together."""
-        return self.spread.binned_gaps(self.bins)
+        bins, spread, weight = self.bins, self.spread, self.bins.weight.sum()
+        gaps = (bins.confidence - bins.correct)[0] / weight
+        sums = (spread.products, spread.crossed, spread.squares, spread.nulls)
+        products, crossed, squares, nulls = (values / weight**2 for values in sums)
+        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
 
     @property
     def n_clusters(self) -> int | None:
@@ -312,14 +303,11 @@ def inner_edges(edges: HostArray, rounding: float) -> HostArray:
 
 
 @dataclass(frozen=True)
-class UnbinnedClaims:
+class UnbinnedClaims(Sum):
     """The claims themselves, for quantiles: the only sum here that grows with the rows."""
 
     parts: tuple[HostArray, ...]
     weights: tuple[HostArray, ...]
-
-    def __add__(self, other: "UnbinnedClaims") -> "UnbinnedClaims":
-        return UnbinnedClaims(self.parts + other.parts, self.weights + other.weights)
 
     def edges(self, n_bins: int) -> HostArray:
         """Equal weights: each inner edge is the claim at which the bins below it have their share."""
@@ -363,3 +351,18 @@ def check_bins(n_bins: Any, strategy: Any) -> None:
     whole("n_bins", n_bins, 1, _MOST_BINS)
     if not isinstance(strategy, str) or strategy not in get_args(Strategy):
         raise InputError("strategy", "be 'uniform' or 'quantile'", got=repr(strategy))
+
+
+def check_claim(data: Rows, of: Any, names_of: Any = Of) -> None:
+    """Refuse claims that are none of some names, or that the data do not make."""
+    names = get_args(names_of)
+    if not isinstance(of, str) or of not in names:
+        raise InputError("of", f"be {_either(names)}", got=repr(of))
+    if of == "positive" and data.n_classes != 2:
+        others = _either(tuple(name for name in names if name != "positive"))
+        raise InputError("of", f"be {others} for {data.n_classes} classes: only a binary problem has a positive class")
+
+
+def _either(names: tuple[str, ...]) -> str:
+    *first, last = (repr(name) for name in names)
+    return f"{', '.join(first)} or {last}" if first else last
