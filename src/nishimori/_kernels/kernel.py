@@ -140,20 +140,17 @@ def _able(array: Array) -> tuple[str, ...]:
     """The names of the kernels that take such an array, the fastest first."""
     if isinstance(array, np.ndarray):
         return ("native", "numpy", "array_api") if native.is_available() else ("numpy", "array_api")
-    if arrays.is_on_cuda(array) and _is_installed("triton") and _triton_version() >= _OLDEST_TRITON:
+    if arrays.is_on_cuda(array) and _has_triton():
         return ("triton", "array_api")
     return ("array_api",)
 
 
 @cache
-def _is_installed(package: str) -> bool:
-    return find_spec(package) is not None
-
-
-@cache
-def _triton_version() -> tuple[int, ...]:
+def _has_triton() -> bool:
+    if find_spec("triton") is None:
+        return False
     # Several distributions hold this package, so that their metadata would have to be searched for.
-    return tuple(int(part) for part in import_module("triton").__version__.split(".")[:2])
+    return tuple(map(int, import_module("triton").__version__.split(".")[:2])) >= _OLDEST_TRITON
 
 
 # --- what a batch asks of its kernel: answers are values, and nothing is written into the batch ----------------------------

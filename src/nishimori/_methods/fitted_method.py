@@ -7,7 +7,7 @@ attributes after a fit or from a file, and make a record of them.
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from inspect import Parameter, signature
 from numbers import Real
 from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
@@ -321,15 +321,10 @@ def counts_option(method: FittedMethod, *, counts: bool) -> dict[str, Any]:
     return {"counts": True} if counts and "counts" in signature(method.fit).parameters else {}
 
 
-@dataclass(frozen=True)
-class _CheckClaims:
+def _check_batch(map_: Map, batch: Batch) -> int:
     """The pass that checks what a map claims, and sums nothing."""
-
-    map_: Map
-
-    def __call__(self, batch: Batch) -> int:
-        check_claims(self.map_, batch.double, apply_checked(self.map_, batch.double))
-        return 0
+    check_claims(map_, batch.double, apply_checked(map_, batch.double))
+    return 0
 
 
 def check_map(map_: Map, n_classes: int | None, data: Rows | None = None) -> None:
@@ -342,7 +337,7 @@ def check_map(map_: Map, n_classes: int | None, data: Rows | None = None) -> Non
     rows = None if data is None else data.sample(min(CHECKED_ROWS, data.n_rows or CHECKED_ROWS))
     number = map_.n_classes or n_classes
     if rows is not None:
-        rows.gather(_CheckClaims(map_))
+        rows.gather(partial(_check_batch, map_))
     elif number is not None:
         check_claims_on_random_logits(map_, number)
 

@@ -20,7 +20,6 @@ from nishimori._rows.labels import (
     class_indices,
     cluster_codes,
     numeric_weights,
-    row_index,
 )
 from nishimori._rows.rows import Rows, T, most_copied, reads_unchecked
 from nishimori._rows.scores import Input, ScoreRange, Scores, scores
@@ -43,7 +42,7 @@ _MOST_RANDOM = 2**14
 _UNCHECKED_NUMBERS = 2**26
 
 
-def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = row_index) -> Clusters:
+def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = int) -> Clusters:
     """The clusters of some rows, at least two of which must have a positive weight."""
     codes = cluster_codes(clusters, weights, row)
     check_number_of_clusters(len(np.unique(codes[weights > 0])))
@@ -272,18 +271,13 @@ class ReadOptions:
         if n_classes is not None and table.n_classes != n_classes:
             raise InputError(self.names[0], f"have {n_classes} classes, as in the rows before", got=table.n_classes)
         labels, sample_weight = self.labelling.apply(labels, sample_weight, table, self.names[1])
-        if sample_weight is not None and _is_zero(sample_weight, table.n_samples):
-            nothing: HostArray = np.zeros(table.n_samples)
-            return ArrayRows(table, nothing.astype(np.int64), nothing, first_row)
+        if sample_weight is not None:
+            sample_weight = numeric_weights(sample_weight)
+            if sample_weight.shape == (table.n_samples,) and not sample_weight.any():
+                return ArrayRows(table, np.zeros(table.n_samples, np.int64), sample_weight, first_row)
         weights = checked_weights(sample_weight, table.n_samples, lambda number: table.row(first_row + number))
         columns = class_indices(labels, self.classes, table, self.names[1], weights, first_row)
         return ArrayRows(table, columns, weights, first_row, n_rows_in_all)
-
-
-def _is_zero(sample_weight: Any, n_rows: int) -> bool:
-    """Whether all weights of a piece are zero, so that none of its rows counts."""
-    weights = numeric_weights(sample_weight)
-    return weights.shape == (n_rows,) and not weights.any()
 
 
 def classes_last(logits: Any, class_axis: Any, name: str) -> Any:

@@ -155,10 +155,6 @@ def _forms(n_classes: int) -> HostArray:
     return forms
 
 
-def _no_sums() -> HostArray:
-    return np.zeros(_N_FORMS)
-
-
 @dataclass(frozen=True, eq=False)
 class Fingerprint(Sum):
     """Sums over rows: of the forms, of their squares (the mean over forms), and of the squared rounding of the logits.
@@ -166,7 +162,7 @@ class Fingerprint(Sum):
     Only the sums of the forms are those of a later pass; the others are the scale that they are compared with.
     """
 
-    sums: HostArray = field(default_factory=_no_sums)
+    sums: HostArray = field(default_factory=lambda: np.zeros(_N_FORMS))
     squares: float = 0.0
     rounding: float = 0.0
 

@@ -27,7 +27,7 @@ from nishimori.errors import InputError, InputWarning, NoRowsError, setting
 Classes = Sequence[Any] | HostArray | None
 
 RowIndex = Callable[[int], int | tuple[int, ...]]
-"""The index of a row among all rows, for messages: its number, or its position where rows have several dimensions."""
+"""The index of a row among all rows, for messages: `int`, its number, or its position where rows have several dimensions."""
 
 # Fewer clusters give a standard error that is much too small; from the second number on, 95 % intervals of T cover 94 %
 # (bench/results/cluster_coverage.md).
@@ -45,11 +45,6 @@ _WITHIN_INT64 = 2**62
 
 class NotAClassError(InputError):
     """A label is not among the classes that were named."""
-
-
-def row_index(number: int) -> int:
-    """The usual index of a row, which is its number."""
-    return number
 
 
 def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
@@ -283,7 +278,7 @@ def class_numbers(labels: HostArray, classes: Sequence[Any]) -> HostArray | None
     return numbers
 
 
-def checked_weights(sample_weight: Any, n_samples: int, row: RowIndex = row_index) -> HostArray:
+def checked_weights(sample_weight: Any, n_samples: int, row: RowIndex = int) -> HostArray:
     """One float64 weight per sample; ones if none were given. ``row`` is the index of a sample in messages."""
     if sample_weight is None:
         return arrays.ones(n_samples)
@@ -379,7 +374,7 @@ def _spelling(value: Any, spellings: set[str]) -> str:
     return whole if whole in spellings else text
 
 
-def cluster_codes(clusters: Any, weights: HostArray, row: RowIndex = row_index) -> HostArray:
+def cluster_codes(clusters: Any, weights: HostArray, row: RowIndex = int) -> HostArray:
     """A whole number for the cluster of each sample; samples of weight zero may have any cluster, and get 0."""
     (kept,) = np.nonzero(weights)
     codes = np.zeros(len(weights), dtype=np.int64)
@@ -388,7 +383,7 @@ def cluster_codes(clusters: Any, weights: HostArray, row: RowIndex = row_index) 
 
 
 def encode_values(
-    values: Any, n_samples: int, what: str, row: RowIndex = row_index, kept: HostArray | None = None
+    values: Any, n_samples: int, what: str, row: RowIndex = int, kept: HostArray | None = None
 ) -> tuple[HostArray, HostArray]:
     """The different values that samples have, in order, and the place of each sample's value among them.
 

@@ -193,12 +193,8 @@ def reads_unchecked(pass_: Callable[[Batch], Any], batch: Batch) -> bool:
 
 def is_rows(value: Any) -> bool:
     """Whether ``value`` is `Rows`, or has its methods, and not an array or a list."""
-    return all(_has(value, name) for name in ("gather", "n_classes", "n_rows", "sample"))
-
-
-def _has(value: Any, name: str) -> bool:
-    """Whether ``value`` has an attribute, without computing it, which may take a pass."""
-    return hasattr(type(value), name) or name in getattr(value, "__dict__", ())
+    own = getattr(value, "__dict__", ())  # to ask for an attribute might compute it, which may take a pass
+    return all(hasattr(type(value), name) or name in own for name in ("gather", "n_classes", "n_rows", "sample"))
 
 
 def _inside(name: str) -> Any:
@@ -276,10 +272,6 @@ class Reported(RowsInside):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, told to both reports."""
-        return self.inside.gather(pass_, self._both(report))
-
-    def _both(self, report: Report) -> Report:
-        """What tells both reports about the next pass."""
         self._readings += 1
         what = f"{self._what}, pass {self._readings}"
         if self._expected is not None and self._readings <= self._expected:
@@ -290,7 +282,7 @@ class Reported(RowsInside):
             self._report(what, done, total)
             report(step, done, total)
 
-        return report_to_both
+        return self.inside.gather(pass_, report_to_both)
 
     def sample(self, size: int) -> Rows | None:
         """A sample of the rows inside, whose reading is too short to show unless it has all of them."""

@@ -248,7 +248,7 @@ def _refuse_arguments(make: Callable[..., Any], name: str) -> None:
         needed = [
             parameter.name
             for parameter in signature(make).parameters.values()
-            if parameter.default is parameter.empty and _is_plain(parameter)
+            if parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
     except (TypeError, ValueError):  # some callables written in C have no signature
         return
@@ -258,10 +258,6 @@ def _refuse_arguments(make: Callable[..., Any], name: str) -> None:
             "be an array of scores or a function without arguments that returns batches",
             got=f"{getattr(make, '__name__', type(make).__name__)!r}, which needs {', '.join(needed)}",
         )
-
-
-def _is_plain(parameter: Any) -> bool:
-    return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
 def _iterable(returned: Any, name: str) -> Iterable[Any]:

@@ -93,21 +93,16 @@ class ClassClaims:
 
     def in_order(self) -> Iterator[tuple[HostArray, HostArray, HostArray]]:
         """For each class, the claims in increasing order, whether each came true, and the weights. Masked ones are left out."""
-        return (self._sorted_claims(place) for place in range(len(self.columns)))
+        for place, column in enumerate(self.columns):
+            values = np.concatenate([block[:, place] for block in self.claimed])
+            order = np.argsort(values)[: len(values) - np.isnan(values).sum()]  # NaN comes last
+            true = np.concatenate([block == column for block in self.labels])
+            yield values[order], true[order], np.concatenate(self.weights)[order]
 
     def levels(self) -> Iterator[Levels]:
         """For each class, sums over equal claims."""
-        return (self._levels(place) for place in range(len(self.columns)))
-
-    def _sorted_claims(self, place: int) -> tuple[HostArray, HostArray, HostArray]:
-        values = np.concatenate([block[:, place] for block in self.claimed])
-        order = np.argsort(values)[: len(values) - np.isnan(values).sum()]  # NaN comes last
-        true = np.concatenate([block == self.columns[place] for block in self.labels])
-        return values[order], true[order], np.concatenate(self.weights)[order]
-
-    def _levels(self, place: int) -> Levels:
-        claimed, true, weights = self._sorted_claims(place)
-        return levels_of(claimed, true, weights, self.rounding) if len(claimed) else Levels(claimed, weights, weights)
+        for claimed, true, weights in self.in_order():
+            yield levels_of(claimed, true, weights, self.rounding) if len(claimed) else Levels(claimed, weights, weights)
 
 
 @dataclass(frozen=True)

@@ -201,17 +201,13 @@ class BinnedClaims:
     @cached_property
     def sums(self) -> "BinSums":
         """Sums per bin of what is claimed, and how they vary, where there is one claim per row."""
-        return BinSums(self.bins, self._gap_spread())
-
-    def _gap_spread(self) -> "GapSpread | ClusterGapSpread":
-        """What the gaps of bins vary with."""
         c = self.claimed[:, 0]
         nulls = self.sums_per_bin((self.units * (c * (1 - c)))[:, None])[0]
         if self.clusters is not None:
-            return self._cluster_gaps(self.clusters, nulls)
+            return BinSums(self.bins, self._cluster_gaps(self.clusters, nulls))
         crossed = self.units * self.misses
         products, crossed = (self.sums_per_bin(values[:, None])[0] for values in (crossed * self.misses, crossed))
-        return GapSpread(products, crossed, nulls, float(self.units.sum()))
+        return BinSums(self.bins, GapSpread(products, crossed, nulls, float(self.units.sum())))
 
     def _cluster_gaps(self, clusters: Clusters, nulls: HostArray) -> "ClusterGapSpread":
         """The gap of each bin in each cluster."""
