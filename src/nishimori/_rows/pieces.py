@@ -47,7 +47,7 @@ def rows_per_piece(n_classes: int) -> int:
 
 
 @dataclass(frozen=True)
-class ReadingTotals:
+class ReadingTotals(Sum):
     """What a pass has found so far: all rows, those of positive weight, their weight, and the sum of their labels.
 
     ``logits`` is their fingerprint where they are computed again in each pass.
@@ -61,14 +61,7 @@ class ReadingTotals:
     logits: Fingerprint = field(default_factory=Fingerprint)
 
     def __add__(self, other: "ReadingTotals") -> "ReadingTotals":
-        return ReadingTotals(
-            self.n_rows + other.n_rows,
-            self.n_counted + other.n_counted,
-            self.weight + other.weight,
-            self.labels + other.labels,
-            self.has_masks or other.has_masks,
-            self.logits + other.logits,
-        )
+        return replace(super().__add__(other), has_masks=self.has_masks or other.has_masks)
 
     @classmethod
     def from_rows(cls, rows: ArrayRows, before: "ReadingTotals | None", *, are_computed: bool) -> "ReadingTotals":

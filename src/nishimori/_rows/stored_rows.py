@@ -183,7 +183,7 @@ class Sliced(Stored):
         starts = length * _choose(self.n_rows // length, -(-size // length))
         with self.open() as rows:
             parts = [rows(start, start + length) for start in starts.tolist()]
-        return _numbers(starts, length), np.concatenate(parts)
+        return (starts[:, None] + np.arange(length)).ravel(), np.concatenate(parts)
 
 
 class Mapped(Sliced):
@@ -219,10 +219,7 @@ class Chunked(Stored):
         leading = self.shape[:-1] or self.shape
         chunks = array.chunks or (min(rows_per_piece(self.n_columns), self.shape[0] or 1), *leading[1:])
         self._chunks = tuple(int(length) for length in chunks[: len(leading)])
-
-    @property
-    def _chunk(self) -> int:
-        return self._chunks[0]
+        self._chunk = self._chunks[0]
 
     def blocks(self) -> Generator[HostArray, None, None]:
         """Whole chunks, because each is read and unpacked as a whole."""
@@ -264,8 +261,3 @@ def _slices(shape: tuple[int, ...], chunks: tuple[int, ...], n_rows: int) -> Ite
 def _choose(n: int, size: int) -> HostArray:
     """Different numbers below ``n``, in order, the same ones each time."""
     return np.sort(np.random.default_rng(0).choice(n, min(n, size), replace=False))
-
-
-def _numbers(starts: HostArray, length: int) -> HostArray:
-    numbers: HostArray = (starts[:, None] + np.arange(length)).ravel()
-    return numbers

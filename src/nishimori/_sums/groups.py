@@ -39,23 +39,18 @@ class Grouping:
         assert batch.groups is not None, "data without groups are refused before they are read"
         return batch.groups.codes
 
-    def pairs(self, batch: Batch, codes: HostArray) -> HostArray:
-        """The place of each row in a table of groups by clusters, which is refused if it is too large."""
+    def by_cluster(self, batch: Batch, codes: HostArray, rows: HostArray) -> HostArray:
+        """The sum of one number per row over each group and cluster; refuses a table of them that is too large."""
         assert batch.clusters is not None, "asked for only where there are clusters"
-        if self.number * batch.clusters.number > MOST_CLUSTER_SUMS:
+        shape = self.number, batch.clusters.number
+        if shape[0] * shape[1] > MOST_CLUSTER_SUMS:
             raise InputError(
                 "clusters",
                 f"be at most {MOST_CLUSTER_SUMS // self.number:,} where there are {self.number:,} groups",
                 got=f"{batch.clusters.number:,}",
                 remedy="Join small clusters.",
             )
-        return codes * batch.clusters.number + batch.clusters.codes
-
-    def by_cluster(self, batch: Batch, codes: HostArray, rows: HostArray) -> HostArray:
-        """The sum of one number per row over each group and cluster."""
-        assert batch.clusters is not None, "asked for only where there are clusters"
-        shape = self.number, batch.clusters.number
-        return np.bincount(self.pairs(batch, codes), rows, shape[0] * shape[1]).reshape(shape)
+        return np.bincount(codes * shape[1] + batch.clusters.codes, rows, shape[0] * shape[1]).reshape(shape)
 
 
 @dataclass(frozen=True)

@@ -115,18 +115,8 @@ class Moments:
                 f"Moments add only if they are of the same observable at the same β, got {self.observable} at {self.betas} and "
                 f"{other.observable} at {other.betas}. Measure both in the same way."
             )
-        return Moments(
-            self.observable,
-            self.betas,
-            self.weight + other.weight,
-            self.observed + other.observed,
-            self.excess + other.excess,
-            self.size + other.size,
-            self.slope + other.slope,
-            self.curvature + other.curvature,
-            self.jerk + other.jerk,
-            self.snap + other.snap,
-        )
+        sums = (name for name in vars(self) if name not in ("observable", "betas"))
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in sums})
 
     def at(self, some: slice) -> "Moments":
         """The moments at some of the β."""

@@ -6,11 +6,12 @@ regression need the claims in order, so these sums grow with the rows: 17 bytes 
 Claims that are equal up to rounding count as one, because their order is then an accident of rounding.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from nishimori._rows.rows import Sum
 from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import HostArray
 
@@ -68,7 +69,7 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class Outcomes(Sum):
     """What is claimed, whether it came true, and the weight, row by row. Those of other rows add.
 
     Claims that differ by less than ``rounding``, relative to their size, count as equal.
@@ -86,12 +87,7 @@ class Outcomes:
         return cls((claimed,), (true,), (predictions.weights,), predictions.batch.rounding)
 
     def __add__(self, other: "Outcomes") -> "Outcomes":
-        return Outcomes(
-            self.claimed + other.claimed,
-            self.true + other.true,
-            self.weights + other.weights,
-            max(self.rounding, other.rounding),
-        )
+        return replace(super().__add__(other), rounding=max(self.rounding, other.rounding))
 
     def in_order(self) -> tuple[HostArray, HostArray, HostArray]:
         """Claims, outcomes and weights in increasing order of the claims; equal claims start with those that failed."""

@@ -11,7 +11,7 @@ place counts as on the edge. Empty bins do not count. Probabilities that were pa
 `Predictions` make the claims of a batch; this module knows what becomes of claims.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -38,7 +38,7 @@ _MOST_BINS = 100_000
 
 
 @dataclass(frozen=True)
-class Bins:
+class Bins(Sum):
     """Weight, claimed probability, truth and squared weight summed per bin; a row for each kind of claim."""
 
     edges: HostArray
@@ -50,13 +50,7 @@ class Bins:
     def __add__(self, other: "Bins") -> "Bins":
         if not np.array_equal(self.edges, other.edges):
             raise MergeError("Bins add only if their edges are the same. Tally both over one set of edges.")
-        return Bins(
-            self.edges,
-            self.weight + other.weight,
-            self.confidence + other.confidence,
-            self.correct + other.correct,
-            self.squares + other.squares,
-        )
+        return replace(super().__add__(other), edges=self.edges)
 
 
 @dataclass(frozen=True, repr=False)
