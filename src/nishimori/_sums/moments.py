@@ -335,11 +335,6 @@ def _products(batch: Batch, values: Sequence[Any], slopes: Sequence[Any]) -> tup
     return both[0, :m, :m], both[1, :m, :m], squares, both[:, m:, :]
 
 
-def measure(batch: Batch, observable: Observable, betas: Sequence[float]) -> Moments:
-    """The moments of one observable on one batch."""
-    return Measure(((observable, tuple(betas)),))(batch).items[0]
-
-
 @dataclass(frozen=True)
 class ClusterGaps:
     """The pass that sums the gaps of several observables over each cluster, each at one β."""
