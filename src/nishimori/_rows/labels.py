@@ -403,18 +403,16 @@ def encode_values(
         row = lambda place: every(int(kept[place]))  # noqa: E731 - the name of the place among all samples
     if array.dtype.kind in "iu" and (encoded := _encode_whole(array)) is not None:
         return encoded
-    absent = next((i for i, value in enumerate(array.tolist()) if is_absent(value)), None) if array.dtype == object else None
-    if absent is not None:
-        got = "None" if array[absent] is None else "NaN"
-        raise InputError(name, "not be missing", got=got, remedy=f"Give that row a {what}.", row=row(absent))
+    is_mixed = array.dtype == object
+    missing = np.array([is_absent(value) for value in array.tolist()]) if is_mixed else array != array  # noqa: PLR0124 - NaN
+    if missing.any():
+        first = int(np.argmax(missing))
+        got = "None" if array[first] is None else "NaN"
+        raise InputError(name, "not be missing", got=got, remedy=f"Give that row a {what}.", row=row(first))
     try:
-        missing = array != array  # noqa: PLR0124 - NaN, in arrays of any type
         different, codes = np.unique(array, return_inverse=True)
     except TypeError:
         raise InputError(name, "hold values of one type, such as numbers or text") from None
-    if missing.any():
-        first = int(np.argmax(missing))
-        raise InputError(name, "not be missing", got="NaN", remedy=f"Give that row a {what}.", row=row(first))
     return different, codes
 
 

@@ -365,15 +365,11 @@ def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] |
     if bool(xp.any(xp.isnan(values))):
         place = _first(scores, values, xp.isnan(values), numbers)
         raise InputError(name, "not contain NaN", **place, remedy="Drop those rows or find where the model produced them.")
-    outside = ~((values >= 0) & (values <= 1 + SLACK))
+    outside = ~((values >= 0) & (values <= (1 if scores.is_binary_score else 1 + SLACK)))
     remedy = scores.logits_remedy
     if bool(xp.any(outside)):
         raise NotProbabilitiesError(name, "be between 0 and 1", **_first(scores, values, outside, numbers), remedy=remedy)
     if scores.is_binary_score:
-        if bool(xp.any(values > 1)):
-            raise NotProbabilitiesError(
-                name, "be between 0 and 1", **_first(scores, values, values > 1, numbers), remedy=remedy
-            )
         return
     totals = xp.sum(values, axis=1)
     off = xp.abs(totals - 1) > scores.slack
