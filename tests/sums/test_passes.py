@@ -14,7 +14,7 @@ from nishimori._evaluation.metrics.metric import MeasureOne
 from nishimori._evaluation.metrics.table import default_metrics
 from nishimori._evaluation.scorecard import MeasureScores, MetricPlan
 from nishimori._rows.batch import Batch, Clusters
-from nishimori._sums.census import Count, CountZeros
+from nishimori._sums.census import Count, count_zeros
 from nishimori._sums.moments import ClusterGaps, Measure
 from nishimori._sums.observables import Confidence, Energy, TopN
 from nishimori._sums.passes import together
@@ -42,7 +42,7 @@ PASSES = {
     "several betas": Measure(((Confidence(), (0.7, 0.0)), (TopN(2), (0.7,)))),
     "census": Count(Confidence()),
     "top two": Count(TopN(2)),
-    "zeros": CountZeros(),
+    "zeros": count_zeros,
     "clusters": ClusterGaps(((Confidence(), 0.7), (Energy(), 0.6))),
     "outcomes": MeasureOne(KolmogorovSmirnov(), 0.7),
     "scores": MeasureScores((Temperature(1.3), Temperature(1.0)), (uniform_edges(5),) * 2, MetricPlan(default_metrics())),

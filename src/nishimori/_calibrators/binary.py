@@ -16,7 +16,7 @@ from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
-from nishimori._sums.census import CountZeros, warn_of_zeros
+from nishimori._sums.census import count_zeros, warn_of_zeros
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import notice
@@ -111,7 +111,7 @@ class BinaryCalibrator(Calibrator):
         data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         self._refuse_other_data(data, counts=counts)
         functions = tuple(function for function in terms.values() if function != "1")
-        zeros, seen = data.gather(together(CountZeros(), OverviewPass(functions))).items
+        zeros, seen = data.gather(together(count_zeros, OverviewPass(functions))).items
         self._refuse(seen, label_name(X))
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
         has_constant = len(functions) < len(terms)

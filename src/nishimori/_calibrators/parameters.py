@@ -9,7 +9,7 @@ import numpy as np
 
 from nishimori._methods.record import Record
 from nishimori._support.arrays import HostArray
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 
 MOST_WITH_ERRORS = 1000

@@ -4,9 +4,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nishimori._rows.entry import in_pieces, open_rows
+from nishimori._rows.array_rows import Guard
+from nishimori._rows.entry import kind_of, open_rows
 from nishimori._rows.labels import class_labels
-from nishimori._rows.options import Guard, RowOptions
+from nishimori._rows.options import RowOptions
 from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, check_input, refuse_auto
 from nishimori._support.numbers import temperature as checked_temperature
@@ -42,10 +43,10 @@ def open_calibrated(used: Mapping[str, Any], logits: Any, labels: Any, options: 
     refuse_auto(options.get("floor"))
     fitted = {name: calibrator for name, calibrator in used.items() if not isinstance(calibrator, Map)}
     maps = [calibrator if isinstance(calibrator, Map) else _map_of(calibrator, name) for name, calibrator in used.items()]
-    pieces = in_pieces(logits, labels)
+    is_array = kind_of(logits, labels) == "array"  # whose columns can be looked at before it is opened
     for calibrator in fitted.values():
         _refuse_contradictions(calibrator, options)
-        if not pieces:  # then its first piece tells
+        if is_array:
             calibrator._check_columns(logits, "logits")
     guard: Guard = "refuse"
     remedy = ""
@@ -58,8 +59,8 @@ def open_calibrated(used: Mapping[str, Any], logits: Any, labels: Any, options: 
     data = open_rows(logits, labels, guard=guard, probability_remedy=remedy, **options)
     warn_of_same_rows(data, {f"`{name}`": calibrator for name, calibrator in fitted.items()})
     check_groups(data, maps)
-    if pieces:
-        for calibrator in fitted.values():
+    for calibrator in fitted.values():
+        if not is_array:
             calibrator._check_columns(data, "logits")
     return data, maps
 

@@ -14,10 +14,11 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
 from nishimori._rows.rows import Rows
-from nishimori._sums.census import CountZeros, warn_of_zeros
-from nishimori._sums.outcomes import Levels, OneClaim, Outcomes, check_claim, levels_of
+from nishimori._sums.census import count_zeros, warn_of_zeros
+from nishimori._sums.outcomes import Levels, OneClaim, Outcomes, levels_of
 from nishimori._sums.passes import Mean, Sums, together
 from nishimori._sums.predictions import Predictions
+from nishimori._sums.reliability import check_claim
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import Display, Displayed, short_repr
@@ -187,7 +188,7 @@ def _top_nll(predictions: Predictions) -> Array:
 
 def _of_claims(score: Score, data: Rows, of: OneClaim, beta: float, cv: int | None) -> Decomposition:
     """The decomposition of the mean score of one claim per row, by isotonic regression."""
-    claimed, zeros = data.gather(together(_ClaimScore(score, beta, of), CountZeros())).items
+    claimed, zeros = data.gather(together(_ClaimScore(score, beta, of), count_zeros)).items
     outcomes, mean = claimed.items
     if score == "nll" and data.n_classes == 2:  # else other wrong classes have a probability too
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
@@ -273,7 +274,7 @@ class _Frequencies:
 def _of_all_classes(score: Score, data: Rows, temperature: float) -> Decomposition:
     """The decomposition of the mean score of all classes at one temperature, by the temperature of the least score."""
     tried = np.append(temperature, temperature * _FACTORS)
-    at_each, frequencies, zeros = data.gather(together(_ScoreAt(score, tuple(tried)), _Frequencies(), CountZeros())).items
+    at_each, frequencies, zeros = data.gather(together(_ScoreAt(score, tuple(tried)), _Frequencies(), count_zeros)).items
     if score == "nll":
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
     values = np.array([mean.value for mean in at_each.items])

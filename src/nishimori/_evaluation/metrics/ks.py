@@ -6,8 +6,9 @@ import numpy as np
 
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._rows.rows import Rows
-from nishimori._sums.outcomes import Levels, OneClaim, Outcomes, check_claim
+from nishimori._sums.outcomes import Levels, OneClaim, Outcomes
 from nishimori._sums.predictions import Predictions
+from nishimori._sums.reliability import check_claim
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class KolmogorovSmirnov(Metric):
 
     def check(self, data: Rows) -> None:
         """Refuse a positive class where there are more than two."""
-        check_claim(data, self.of)
+        check_claim(data, self.of, OneClaim)
 
     def sums(self, predictions: Predictions) -> Outcomes:
         """All claims, and which came true."""

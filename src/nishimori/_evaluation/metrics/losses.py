@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from nishimori._evaluation.metrics.metric import Estimate, Limits, MeasureOne, Metric
 from nishimori._rows.rows import Rows
-from nishimori._sums.census import CountZeros, warn_of_zeros
+from nishimori._sums.census import count_zeros, warn_of_zeros
 from nishimori._sums.passes import together
 from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import Array
@@ -39,7 +39,7 @@ class Nll(Metric):
 
     def measure(self, data: Rows, beta: float) -> float:
         """The mean loss; zeros at true classes decide it, and are said."""
-        mean, zeros = data.gather(together(MeasureOne(self, beta), CountZeros())).items
+        mean, zeros = data.gather(together(MeasureOne(self, beta), count_zeros)).items
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
         return float(mean.value)
 

@@ -19,8 +19,9 @@ import numpy as np
 
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._rows.rows import Rows
-from nishimori._sums.outcomes import OneClaim, check_claim
+from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.predictions import Predictions
+from nishimori._sums.reliability import check_claim
 from nishimori._support.arrays import HostArray
 
 # The spacing of the grid is 1.5e-5; widths are rarely below 1e-3. A transform takes about a millisecond.
@@ -72,7 +73,7 @@ class SmoothEce(Metric):
 
     def check(self, data: Rows) -> None:
         """Refuse a positive class where there are more than two."""
-        check_claim(data, self.of)
+        check_claim(data, self.of, OneClaim)
 
     def sums(self, predictions: Predictions) -> "Residuals":
         """Residuals on the grid."""
