@@ -136,7 +136,7 @@ class Differences:
             chosen = next(own for own in self.plan.metrics if own.label == metric)
             mine, theirs = self._by_metric[first][chosen], self._by_metric[second][chosen]
             pair, alone = self._by_pair(first, second)[chosen], self.sums[first].n_rows == 1
-            self._computed[first, second, metric] = chosen.form.difference(chosen, mine, theirs, pair, alone=alone)
+            self._computed[first, second, metric] = chosen.difference(mine, theirs, pair, alone=alone)
         return self._computed[first, second, metric]
 
     @cached_property
@@ -150,9 +150,7 @@ class Differences:
         with np.errstate(invalid="ignore"):  # two infinite losses
             errors = np.sqrt(pair.spread.around(after.means - before.means)) / before.weight
         columns, own = dict(zip(self.plan.columns, errors.tolist(), strict=True)), iter(pair.own.items)
-        return {
-            metric: columns[metric.form.key(metric)] if metric.form.is_mean else next(own).sums for metric in self.plan.metrics
-        }
+        return {metric: columns[metric.key] if metric.is_mean else next(own).sums for metric in self.plan.metrics}
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ class _PairSums:
         """The sums of two maps together over the rows of a batch."""
         with np.errstate(invalid="ignore"):  # two infinite losses
             differences = [b - a for a, b in zip(*rows, strict=True)]
-        kept = tuple(_Optional(metric.pair(first, second)) for metric in plan.metrics if not metric.form.is_mean)
+        kept = tuple(_Optional(metric.pair(first, second)) for metric in plan.metrics if not metric.is_mean)
         return cls(spread(first.batch, differences, counts=first.counts), Sums(kept))
 
     def __add__(self, other: "_PairSums") -> "_PairSums":

@@ -415,18 +415,18 @@ class MetricPlan:
     @cached_property
     def columns(self) -> dict[Any, Metric]:
         """A metric for each number per row, by what tells these apart."""
-        return self._by_key([metric for metric in self.metrics if metric.form.is_mean])
+        return self._by_key([metric for metric in self.metrics if metric.is_mean])
 
     @cached_property
     def others(self) -> dict[Any, Metric]:
         """A metric for all other sums, but not those per bin, which every scorecard has."""
-        return self._by_key([metric for metric in self.metrics if not metric.form.is_mean and metric.of_bins is None])
+        return self._by_key([metric for metric in self.metrics if not metric.is_mean and metric.of_bins is None])
 
     @staticmethod
     def _by_key(metrics: list[Metric]) -> dict[Any, Metric]:
         by_key: dict[Any, Metric] = {}
         for metric in metrics:
-            by_key.setdefault(metric.form.key(metric), metric)
+            by_key.setdefault(metric.key, metric)
         return by_key
 
     @cached_property
@@ -477,7 +477,7 @@ class ScoreSums:
             spread=spread(batch, rows, counts=predictions.counts),
             binned=predictions.top_claims.sums,
             positive=Sums((predictions.positive_claims.sums,) if plan.has_positive else ()),
-            own=Sums(tuple(metric.form.gather(metric, predictions) for metric in plan.others.values())),
+            own=Sums(tuple(metric.summed(predictions) for metric in plan.others.values())),
         )
 
     @classmethod
@@ -510,16 +510,15 @@ class ScoreSums:
         sums = dict(zip(plan.columns, map(MeanOfRows, means.tolist(), errors.tolist()), strict=True))
         sums |= zip(plan.others, self.own.items, strict=True)
         bins = {"top": self.binned} | dict(zip(["positive"], self.positive.items, strict=False))
-        return {
-            metric: sums[metric.form.key(metric)] if metric.of_bins is None else bins[metric.of_bins] for metric in plan.metrics
-        }
+        return {metric: sums[metric.key] if metric.of_bins is None else bins[metric.of_bins] for metric in plan.metrics}
 
     def estimates(self, plan: MetricPlan) -> dict[str, Estimate]:
         """Each metric with its standard error, by name."""
         squares = self.spread.squares / self.weight**2
         estimates = {}
         for metric, sums in self.by_metric(plan).items():
-            value, error, why = metric.form.with_error(metric, sums)
+            value, error = metric.from_sums(sums)
+            why = "" if error is not None else metric.why_infinite if metric.is_mean else f"{metric.label} has none."
             if self.n_rows == 1:
                 error, why = None, ONE_SAMPLE
             metric.check_value(float(value))
