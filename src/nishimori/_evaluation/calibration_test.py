@@ -15,6 +15,7 @@ that all clusters share, and the statistic could never exceed the square root of
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import copysign, exp, inf, sqrt
 from typing import Any, Literal, NamedTuple, Unpack, get_args
 
@@ -448,7 +449,7 @@ def _by_redrawing(data: Rows, used: Map, n_bins: int, strategy: Strategy, n_draw
     check_bins(n_bins, strategy)
     number, seed = whole("n_draws", n_draws, 1, _MOST_DRAWS), whole("seed", seed, 0)
     (edges,) = edges_for(data, (used,), n_bins, strategy)
-    answers = RedrawnECE(data.gather(KeepAnswers(edges, used)), n_bins)
+    answers = RedrawnECE(data.gather(partial(keep_answers, edges, used)), n_bins)
     ece, drawn = answers.observed, answers.draw_eces(number, seed)
     expected, se = float(drawn.mean()), float(drawn.std())
     reached = int((drawn >= ece * (1 - _EQUAL)).sum())
@@ -477,16 +478,10 @@ KeptAnswers = tuple[tuple[HostArray, HostArray, HostArray, HostArray], ...]
 """The bin, the doubt 1 − c, the weight and the correctness of each row of some batches: 25 bytes per row."""
 
 
-@dataclass(frozen=True, eq=False)
-class KeepAnswers:
-    """The pass that keeps the bin, the doubt, the weight and the correctness of each row after a map."""
-
-    edges: HostArray
-    map_: Map
-
-    def __call__(self, batch: Batch) -> KeptAnswers:
-        claims = Predictions(*apply_map(self.map_, batch)).bin_claims(self.edges)
-        return ((claims.places[:, 0], 1 - claims.claimed[:, 0], claims.weights[:, 0], claims.true[:, 0]),)
+def keep_answers(edges: HostArray, map_: Map, batch: Batch) -> KeptAnswers:
+    """Keep the bin, the doubt, the weight and the correctness of each row of a batch after a map."""
+    claims = Predictions(*apply_map(map_, batch)).bin_claims(edges)
+    return ((claims.places[:, 0], 1 - claims.claimed[:, 0], claims.weights[:, 0], claims.true[:, 0]),)
 
 
 class RedrawnECE:

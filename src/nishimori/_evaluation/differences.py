@@ -6,7 +6,7 @@ the mean of the differences row by row.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import permutations
 from typing import Any
 
@@ -102,7 +102,7 @@ def differences_of(
         raise InputError("n_bins", f"be at most {MOST_BINS} for differences", got=n_bins)
     plan = MetricPlan(checked_metrics(default_metrics() if metrics is None else metrics, data))
     edges = edges_for(data, tuple(maps), n_bins, strategy)
-    gathered = data.gather(_Compare(tuple(maps), edges, tuple(pairs), plan, counts, tuple(tallies), zero))
+    gathered = data.gather(partial(_compare, tuple(maps), edges, tuple(pairs), plan, counts, tuple(tallies), zero))
     sums, together, changed, groups = (part.items for part in gathered.items)
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     plan = plan.suited(data.n_classes)
@@ -150,7 +150,7 @@ class Differences:
         with np.errstate(invalid="ignore"):  # two infinite losses
             errors = np.sqrt(pair.spread.around(after.means - before.means)) / before.weight
         columns, own = dict(zip(self.plan.columns, errors.tolist(), strict=True)), iter(pair.own.items)
-        return {metric: columns[metric.key] if metric.is_mean else next(own).sums for metric in self.plan.metrics}
+        return {metric: columns[metric.key] if metric.is_mean else next(own) for metric in self.plan.metrics}
 
 
 @dataclass(frozen=True)
@@ -167,49 +167,33 @@ class _PairSums:
         """The sums of two maps together over the rows of a batch."""
         with np.errstate(invalid="ignore"):  # two infinite losses
             differences = [b - a for a, b in zip(*rows, strict=True)]
-        kept = tuple(_Optional(metric.pair(first, second)) for metric in plan.metrics if not metric.is_mean)
+        kept = tuple(metric.pair(first, second) for metric in plan.metrics if not metric.is_mean)
         return cls(spread(first.batch, differences, counts=first.counts), Sums(kept))
 
     def __add__(self, other: "_PairSums") -> "_PairSums":
         return _PairSums(self.spread + other.spread, self.own + other.own)  # type: ignore[operator]
 
 
-@dataclass(frozen=True)
-class _Optional:
-    """Sums that may be missing."""
-
-    sums: Any
-
-    def __add__(self, other: "_Optional") -> "_Optional":
-        return self if self.sums is None else _Optional(self.sums + other.sums)
-
-
-@dataclass(frozen=True, eq=False)
-class _Compare:
-    """The pass that sums the metrics of each map and of pairs of maps, changed predictions, and groups after each map."""
-
-    maps: tuple[Map, ...]
-    edges: tuple[HostArray, ...]
-    pairs: tuple[tuple[int, int], ...]
-    plan: MetricPlan
-    counts: bool
-    tallies: tuple[TallyGroups, ...]
-    zero: float | None
-
-    def __call__(self, batch: Batch) -> Sums:
-        zeros = at_zeros(batch) if self.zero is None else 0
-        plan = self.plan.suited(batch.n_classes)
-        predictions = list(predictions_after(self.maps, self.edges, batch, counts=self.counts, zero=self.zero))
-        rows = [plan.rows(after) for after in predictions]
-        sums = Sums(
-            tuple(ScoreSums.from_predictions(after, own, plan, zeros) for after, own in zip(predictions, rows, strict=True))
-        )
-        pairs = Sums(
-            tuple(_PairSums.from_predictions(predictions[a], predictions[b], (rows[a], rows[b]), plan) for a, b in self.pairs)
-        )
-        changed = Sums(tuple(_changed_weight(map_, after, batch) for map_, after in zip(self.maps, predictions, strict=True)))
-        groups = (Sums(tuple(tally.sums_of(after) for after in predictions)) for tally in self.tallies)
-        return Sums((sums, pairs, changed, Sums(tuple(groups))))
+def _compare(
+    maps: tuple[Map, ...],
+    edges: tuple[HostArray, ...],
+    pairs: tuple[tuple[int, int], ...],
+    plan: MetricPlan,
+    counts: bool,
+    tallies: tuple[TallyGroups, ...],
+    zero: float | None,
+    batch: Batch,
+) -> Sums:
+    """Sum the metrics of each map and of pairs of maps, changed predictions, and groups after each map over a batch."""
+    zeros = at_zeros(batch) if zero is None else 0
+    plan = plan.suited(batch.n_classes)
+    predictions = list(predictions_after(maps, edges, batch, counts=counts, zero=zero))
+    rows = [plan.rows(after) for after in predictions]
+    sums = (ScoreSums.from_predictions(after, own, plan, zeros) for after, own in zip(predictions, rows, strict=True))
+    together = (_PairSums.from_predictions(predictions[a], predictions[b], (rows[a], rows[b]), plan) for a, b in pairs)
+    changed = (_changed_weight(map_, after, batch) for map_, after in zip(maps, predictions, strict=True))
+    groups = (Sums(tuple(tally.sums_of(after) for after in predictions)) for tally in tallies)
+    return Sums(tuple(Sums(tuple(part)) for part in (sums, together, changed, groups)))
 
 
 def _changed_weight(map_: Map, predictions: Predictions, batch: Batch) -> float:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Unpack, get_args
 
 import numpy as np
@@ -384,30 +384,21 @@ class _OutputRange:
     def __add__(self, other: "_OutputRange") -> "_OutputRange":
         return _OutputRange(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
-    @property
-    def is_one_point(self) -> bool:
-        """Whether all rows have the same probabilities, up to rounding."""
-        return bool((self.high - self.low <= _ROUNDING * self.high).all())
 
-
-@dataclass(frozen=True)
-class _FindRange:
-    """The pass that finds the least and the largest probability of each class after a map."""
-
-    map_: Map
-
-    def __call__(self, batch: Batch) -> _OutputRange:
-        mapped, beta = apply_map(self.map_, batch)
-        probabilities, _ = class_probabilities(beta * mapped.double)
-        return _OutputRange(probabilities.min(axis=0), probabilities.max(axis=0))
+def _find_range(map_: Map, batch: Batch) -> _OutputRange:
+    """Find the least and the largest probability of each class in a batch after a map."""
+    mapped, beta = apply_map(map_, batch)
+    probabilities, _ = class_probabilities(beta * mapped.double)
+    return _OutputRange(probabilities.min(axis=0), probabilities.max(axis=0))
 
 
 @question("has no rows to look at")
 def is_constant(data: Rows, map_: Map, confidence: float, confidence_se: float | None) -> bool:
-    """Say whether the model gives all rows the same probabilities.
+    """Say whether the model gives all rows the same probabilities, up to rounding.
 
     Rows are read only where the confidence hardly varies: its standard error is at most its standard deviation.
     """
     if confidence_se is None or confidence_se > _ROUNDING * confidence:
         return False
-    return bool(data.gather(_FindRange(map_)).is_one_point)
+    outputs = data.gather(partial(_find_range, map_))
+    return bool((outputs.high - outputs.low <= _ROUNDING * outputs.high).all())

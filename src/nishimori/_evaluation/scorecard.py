@@ -6,7 +6,7 @@ reads the data once, or twice if bins of equal weight need the quantiles of the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import isnan
 from typing import Any, Unpack
 
@@ -611,18 +611,13 @@ def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy
     """The edges of the bins after each map; quantiles take a pass of their own."""
     if strategy == "uniform":
         return (uniform_edges(n_bins),) * len(maps)
-    return tuple(claims.edges(n_bins) for claims in data.gather(_CollectClaims(maps)).items)
+    return tuple(claims.edges(n_bins) for claims in data.gather(partial(_collect_claims, maps)).items)
 
 
-@dataclass(frozen=True)
-class _CollectClaims:
-    """The pass that keeps the confidences at several maps."""
-
-    maps: tuple[Map, ...]
-
-    def __call__(self, batch: Batch) -> Sums:
-        predictions = (Predictions(*apply_map(map_, batch)) for map_ in self.maps)
-        return Sums(tuple(at_map.unbinned_claims("top") for at_map in predictions))
+def _collect_claims(maps: tuple[Map, ...], batch: Batch) -> Sums:
+    """Keep the confidences of a batch at several maps."""
+    predictions = (Predictions(*apply_map(map_, batch)) for map_ in maps)
+    return Sums(tuple(at_map.unbinned_claims("top") for at_map in predictions))
 
 
 def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], plan: MetricPlan) -> list[Scorecard]:

@@ -321,8 +321,8 @@ class Metric:
         raise NotImplementedError
 
     def pair(self, first: Predictions, second: Predictions) -> Any:  # noqa: ARG002 - for those that can
-        """Anything that adds and tells `difference` how two calibrations of the same samples vary together; None by default."""
-        return None
+        """Anything that adds, from which `difference` knows how two calibrations of the same samples vary together."""
+        return ()
 
     def difference(self, first: Any, second: Any, pair: Any, *, alone: bool) -> Difference:
         """The metric of the second sums minus that of the first; ``alone`` if these are of one sample.
