@@ -285,7 +285,7 @@ def calibration_test(
         matched = match(data, *BUILT_IN.values(), counts=counts)
         matched.warn()
         return temperatures_test(data, matched, counts=counts)
-    data, (used,) = open_calibrated({"calibrator": calibrator_or_map(temperature, calibrator)}, logits, labels, options)
+    data, used = open_calibrated(calibrator_or_map(temperature, calibrator), logits, labels, options)
     counts = data.counts or bool(options.get("counts"))
     if statistic == "ece":
         if data.clusters is not None:
@@ -527,44 +527,21 @@ class RedrawnECE:
 
 
 def temperatures_test(data: Rows, matched: Match, *, counts: bool) -> CalibrationTest:
-    """Test whether EC and TS choose the same temperature, from a search for both in ``data``."""
+    """Test whether EC and TS choose the same temperature, from a search for both in ``data``, with J."""
     for name, root in zip(BUILT_IN, matched.roots, strict=True):
         if isinstance(root, NoTemperatureError):
             raise NoTemperatureError(f"Both temperatures must exist to be compared. {_LONG_NAMES[name]}: {root}", end=root.end)
         if isinstance(root, NishimoriError):
             raise root
+    log_ec, log_ts = (-root.x for root in matched.roots if isinstance(root, Root))
     # Both conditions are summed at T of temperature scaling.
-    return _from_gaps(matched, gaps_at_temperature(data, matched.observables, -_logs(matched)[1], counts=counts))
-
-
-@question("has no sums of both conditions")
-def gaps_at_temperature(data: Rows, observables: Sequence[Observable], log_beta: float, *, counts: bool) -> GapSums:
-    """Sum both conditions at one temperature, in one more pass.
-
-    Each condition at its own temperature, as a fit has them, makes the test reject too often for few wrong answers: for 100
-    samples of svhn/resnet20 in 8.0 % instead of 5 % of cases with labels that are drawn from softmax(z/T), and in 9.2 % with
-    real labels that are reweighted so that both temperatures are equal (bench/results/temperature_test.md).
-    """
-    return gaps_at(data, [(observable, exp(log_beta)) for observable in observables], counts=counts)
-
-
-def _logs(matched: Match) -> list[float]:
-    """The logarithms of both temperatures, which exist."""
-    return [-root.x for root in matched.roots if isinstance(root, Root)]
-
-
-def _from_gaps(matched: Match, gaps: GapSums) -> CalibrationTest:
-    """The test from the sums of both conditions at one temperature, with J.
-
-    With two conditions and one parameter, J is the square of the one combination of gaps that does not move with T, over its
-    variance.
-    """
+    gaps = gaps_at_temperature(data, matched.observables, -log_ts, counts=counts)
+    # J is the square of the one combination of gaps that does not move with T, over its variance.
     slopes = np.array([gap.slope[0] * gap.betas[0] for gap in gaps.items])
     still = np.array([slopes[1], -slopes[0]])
     total, variance = still @ [gap.excess[0] for gap in gaps.items], still @ gaps.square_products @ still
     j = float(total**2 / variance) if variance > 0 else 0.0
     covariance = gaps.square_products / np.outer(slopes, slopes)  # of the logarithms of both temperatures
-    log_ec, log_ts = _logs(matched)
     both = float(covariance[0, 0] + covariance[1, 1])
     variance = both - 2 * float(covariance[0, 1])
     se = sqrt(variance) if variance > _SAME * both else 0.0
@@ -583,3 +560,14 @@ def _from_gaps(matched: Match, gaps: GapSums) -> CalibrationTest:
         ts=exp(log_ts),
         j=j if se else 0.0,
     )
+
+
+@question("has no sums of both conditions")
+def gaps_at_temperature(data: Rows, observables: Sequence[Observable], log_beta: float, *, counts: bool) -> GapSums:
+    """Sum both conditions at one temperature, in one more pass.
+
+    Each condition at its own temperature, as a fit has them, makes the test reject too often for few wrong answers: for 100
+    samples of svhn/resnet20 in 8.0 % instead of 5 % of cases with labels that are drawn from softmax(z/T), and in 9.2 % with
+    real labels that are reweighted so that both temperatures are equal (bench/results/temperature_test.md).
+    """
+    return gaps_at(data, [(observable, exp(log_beta)) for observable in observables], counts=counts)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf, isclose, isfinite, log10, nan
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -148,7 +148,11 @@ class Check:
         best = self.of_pass if self._is_kept and isfinite(self.of_pass) else self.value
         room, width = abs(self.bound - best), abs(end - best)
         number = self.n_samples * (width / room) ** 2
-        return _two_digits(max(number, self.n_samples + 1)) if isfinite(number) else None
+        if not isfinite(number):
+            return None
+        number = max(number, self.n_samples + 1)
+        unit = 10.0 ** max(int(log10(number)) - 1, 0)
+        return ceil(number / unit) * unit  # rounded up to two digits
 
     @property
     def title(self) -> str:
@@ -249,17 +253,6 @@ def _checked_bound(key: Any, bound: Any) -> MetricBound:
 def is_in_percent(limit: MetricBound, bound: Any) -> bool:
     """Whether the bound on a share looks like one in percent, such as 2 for 2 %."""
     return limit.in_percent and isinstance(bound, Real) and 1 < float(bound) <= 100
-
-
-def worst(checks: Sequence[Check]) -> Verdict:
-    """The verdict that decides about all of them."""
-    return max((check.verdict for check in checks), key=get_args(Verdict).index)
-
-
-def _two_digits(number: float) -> float:
-    """A number of samples that is rounded up to two digits."""
-    unit = 10.0 ** max(int(log10(number)) - 1, 0)
-    return ceil(number / unit) * unit
 
 
 def unjudged_check(limit: MetricBound, card: Scorecard, level: float, reason: str) -> Check:

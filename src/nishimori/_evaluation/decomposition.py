@@ -131,14 +131,6 @@ def decomposition(
     """
     value = checked_temperature(temperature)
     data = open_rows(logits, labels, **options)
-    _check(data, score, of, cv)
-    if of == "all":
-        return _of_all_classes(score, data, value)
-    return _of_claims(score, data, of, 1 / value, cv)
-
-
-def _check(data: Rows, score: Any, of: Any, cv: Any) -> None:
-    """Refuse what has no decomposition."""
     if not isinstance(score, str) or score not in get_args(Score):
         raise InputError("score", "be 'nll' or 'brier'", got=repr(score))
     check_claim(data, of, Decomposed)
@@ -146,6 +138,9 @@ def _check(data: Rows, score: Any, of: Any, cv: Any) -> None:
         whole("cv", cv, 2)
         if of == "all":
             raise InputError("cv", "be left out where `of` is 'all': one temperature does not overfit")
+    if of == "all":
+        return _of_all_classes(score, data, value)
+    return _of_claims(score, data, of, 1 / value, cv)
 
 
 def _split(score: float, refinement: float, uncertainty: float, temperature: float | None = None) -> Decomposition:
@@ -185,18 +180,13 @@ def _of_claims(score: Score, data: Rows, of: OneClaim, beta: float, cv: int | No
     outcomes, mean = claimed.items
     if score == "nll" and data.n_classes == 2:  # else other wrong classes have a probability too
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
-    return _split(mean.value, *_recalibrated_scores(score, outcomes, cv))
-
-
-def _recalibrated_scores(score: Score, outcomes: Outcomes, cv: int | None) -> tuple[float, float]:
-    """The mean scores of the recalibrated claims and of a constant claim."""
     levels = outcomes.levels()
     rate = np.array([levels.true.sum() / levels.weight.sum()])
     uncertainty = _mean_score(score, Levels(rate, levels.weight.sum()[None], levels.true.sum()[None]), rate)
-    if cv is None:
-        steps = levels.isotonic()
-        return _mean_score(score, levels, np.repeat(steps.values, steps.sizes)), uncertainty
-    return _held_out_score(score, outcomes, cv), uncertainty
+    if cv is not None:
+        return _split(mean.value, _held_out_score(score, outcomes, cv), uncertainty)
+    steps = levels.isotonic()
+    return _split(mean.value, _mean_score(score, levels, np.repeat(steps.values, steps.sizes)), uncertainty)
 
 
 def _held_out_score(score: Score, outcomes: Outcomes, cv: int) -> float:
@@ -264,15 +254,9 @@ def _of_all_classes(score: Score, data: Rows, temperature: float) -> Decompositi
     best, refinement = _least(score, data, tried[1:], values[1:])
     if not refinement < values[0]:  # the search ends close to the best temperature, not exactly there
         best, refinement = temperature, values[0]
-    uncertainty = _constant_score(score, frequencies / frequencies.sum())
-    return _split(float(values[0]), float(refinement), uncertainty, float(best))
-
-
-def _constant_score(score: Score, shares: HostArray) -> float:
-    """The mean score of a prediction that is always the share of each class."""
-    if score == "brier":
-        return float(1 - shares @ shares)
-    return float(-shares @ np.log(np.where(shares > 0, shares, 1.0)))
+    shares = frequencies / frequencies.sum()  # which a constant prediction gives
+    uncertainty = 1 - shares @ shares if score == "brier" else -shares @ np.log(np.where(shares > 0, shares, 1.0))
+    return _split(float(values[0]), float(refinement), float(uncertainty), float(best))
 
 
 def _least(score: Score, data: Rows, tried: HostArray, values: HostArray) -> tuple[float, float]:

@@ -416,13 +416,10 @@ def _is_number(value: Any) -> bool:
 def _cells(change: MetricChange) -> tuple[str, ...]:
     scale = 1 if change.name in _NO_SHARES else 100
     unit = " %" if scale == 100 else ""
-    sides = ((change.old, change.old_se), (change.new, change.new_se))
-    old, new = (f"{_scaled(value, error, scale)}{unit}" for value, error in sides)
-    difference = change_with_error(scale * change.difference, None if change.se is None else scale * change.se)
+    errors = (None if error is None else scale * error for error in (change.old_se, change.new_se, change.se))
+    old_se, new_se, difference_se = errors
+    old, new = value_with_error(scale * change.old, old_se), value_with_error(scale * change.new, new_se)
+    difference = change_with_error(scale * change.difference, difference_se)
     verdict = "no standard error" if change.p_value is None else "different" if change.is_different else "not significant"
     p = "" if change.p_value is None else p_value_text(change.p_value)
-    return (change.title, old, new, difference, p, verdict)
-
-
-def _scaled(value: float, error: float | None, scale: float) -> str:
-    return value_with_error(scale * value, None if error is None else scale * error)
+    return (change.title, f"{old}{unit}", f"{new}{unit}", difference, p, verdict)

@@ -21,12 +21,11 @@ from nishimori._evaluation.checks import (
     checked_bounds,
     to_dicts,
     unjudged_check,
-    worst,
 )
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.limits import shared
 from nishimori._evaluation.metrics.losses import Nll
-from nishimori._evaluation.metrics.table import asked_metrics
+from nishimori._evaluation.metrics.table import AskedMetrics, asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes
@@ -103,7 +102,7 @@ class Gate(Displayed):
 
     @property
     def verdict(self) -> Verdict:
-        return worst(self.checks)
+        return max((check.verdict for check in self.checks), key=get_args(Verdict).index)
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -167,11 +166,8 @@ class Gate(Displayed):
 
     @property
     def _outcomes(self) -> list[CheckOutcome]:
-        return [CheckOutcome(check.title, self._state(check), check.verdict, check.message) for check in self.checks]
-
-    def _state(self, check: Check) -> State:
-        is_allowed = self.allow_inconclusive and check.verdict == "inconclusive"
-        return "doubtful" if is_allowed else _STATES[check.verdict]
+        states: dict[Verdict, State] = _STATES | ({"inconclusive": "doubtful"} if self.allow_inconclusive else {})
+        return [CheckOutcome(check.title, states[check.verdict], check.verdict, check.message) for check in self.checks]
 
 
 @takes_rows(words=CALIBRATORS_WORD)
@@ -297,7 +293,7 @@ class Wanted:
 
 def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used: Any, by: By | None) -> Gate:
     """The checks of data after a map or a fitted calibrator."""
-    data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
+    data, map_ = open_calibrated(used, logits, labels, options)
     classes = options.get("classes")
     labels_of_classes = getattr(used, "classes", None) if classes is None else classes
     has_group_gap = any(limit.metric is None for limit in wanted.limits)  # only then, because the groups may take a pass
@@ -314,7 +310,7 @@ def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None
     for bounded in filter(None, (limit.metric for limit in wanted.limits)):  # which a scorecard may leave out for these data
         bounded.check(data)
     if any(isinstance(limit.metric, Nll) for limit in wanted.limits):
-        metrics = metrics.with_others(LossOfSamples())
+        metrics = AskedMetrics.from_metrics((*metrics, LossOfSamples()), metrics.named)
     (card,) = scorecards(data, [map_], n_bins=wanted.n_bins, strategy=wanted.strategy, counts=counts, metrics=metrics)
     if reason := _why_not_judged(data, map_, card, wanted, counts=counts):
         checks = [unjudged_check(limit, card, level, reason) for limit in wanted.limits]

@@ -248,7 +248,7 @@ def group_gaps(
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
     between("level", level, 0, 1)
     used, groups, classes = calibrator_or_map(temperature, calibrator), options.get("groups"), options.get("classes")
-    data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
+    data, map_ = open_calibrated(used, logits, labels, options)
     if by == "prediction" and groups is not None and not map_.needs_groups:
         raise InputError(
             "groups",

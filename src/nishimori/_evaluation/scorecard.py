@@ -358,9 +358,9 @@ def evaluate(
     0.538 0.013
     """
     used, wanted = calibrator_or_map(temperature, calibrator), asked_metrics(metrics)
-    data, maps = open_calibrated({"calibrator": used}, logits, labels, options)
+    data, map_ = open_calibrated(used, logits, labels, options)
     counts = data.counts or bool(options.get("counts"))
-    (card,) = scorecards(data, maps, n_bins=n_bins, strategy=strategy, counts=counts, metrics=wanted)
+    (card,) = scorecards(data, [map_], n_bins=n_bins, strategy=strategy, counts=counts, metrics=wanted)
     if used is calibrator:
         warn_of_one_temperature({"`calibrator`": card})
     return replace(card, data_digest=data.digest)

@@ -40,19 +40,14 @@ def built_in() -> dict[str, Metric]:
 
 def register_metric(name: str, metric: Metric) -> None:
     """Give a metric its name in this process, so that it can be asked for like a built-in one; see `nishimori.register`."""
-    own = as_metric(metric)
-    if own is None:
-        raise InputError("target", "be a nishimori.Metric", got=f"{metric!r:.60}")
-    if own.name != name:
-        raise InputError("name", f"be that of the metric, {own.name!r}", got=repr(name))
-    taken = _find(own.name)
-    if taken is not None and type(taken) is not type(own):
+    if metric.name != name:
+        raise InputError("name", f"be that of the metric, {metric.name!r}", got=repr(name))
+    taken = _find(name)
+    if taken is not None and type(taken) is not type(metric):
         other = type(taken).__name__
-        raise InputError(
-            "The metric's name", "be new", got=f"{own.name!r}, which is the name of {other}", remedy="Choose another."
-        )
-    if own.name not in built_in():
-        _registered[own.name] = own
+        raise InputError("The metric's name", "be new", got=f"{name!r}, which is the name of {other}", remedy="Choose another.")
+    if name not in built_in():
+        _registered[name] = metric
 
 
 def names() -> tuple[str, ...]:
@@ -143,10 +138,6 @@ class AskedMetrics(tuple[Metric, ...]):
         selection = cls(metrics)
         selection.named = frozenset(named)
         return selection
-
-    def with_others(self, *metrics: Metric) -> "AskedMetrics":
-        """These and others, which the user did not name."""
-        return AskedMetrics.from_metrics((*self, *metrics), self.named)
 
 
 def asked_metrics(wanted: Any, argument: str = "metrics") -> AskedMetrics:
