@@ -46,31 +46,39 @@ def compare_maps(data: Rows, maps: Sequence[Map], **how: Any) -> tuple[list[Scor
 
 @dataclass(frozen=True)
 class MeasuredMaps:
-    """What was measured after each of several maps, as far as the data tell.
+    """What was measured after each of several maps, by their names, as far as the data tell.
 
-    ``differences`` are those of any two maps, None where it is not known how two of them vary together; ``gaps`` are those of
-    predicted classes and of groups after each map. ``caveat`` says what the data do not tell; empty if there is nothing.
+    ``differences`` are None where it is not known how two maps vary together; ``gaps`` are those of predicted classes and of
+    groups. ``caveat`` says what the data do not tell; empty if there is nothing.
     """
 
-    cards: Sequence[Scorecard]
+    cards: Mapping[str, Scorecard]
     differences: "Differences | None" = None
-    gaps: Mapping[By, Sequence[GroupGaps]] = field(default_factory=dict)
+    gaps: Mapping[By, Mapping[str, GroupGaps]] = field(default_factory=dict)
     caveat: str = ""
+
+    def difference(self, first: str, second: str, metric: str) -> Difference | None:
+        """What the second map differs by from the first in one metric; None where that is not known."""
+        places = list(self.cards)
+        return (
+            None if self.differences is None else self.differences.in_metric(places.index(first), places.index(second), metric)
+        )
 
 
 @question("has no rows to compare methods on")
-def measure_maps(data: Rows, /, maps: Sequence[Map], classes: Classes, level: float, **how: Any) -> MeasuredMaps:
+def measure_maps(data: Rows, /, maps: Mapping[str, Map], classes: Classes, level: float, **how: Any) -> MeasuredMaps:
     """Measure all that `compare` shows after each map, in one pass; ``how`` is as for `differences_of`."""
     names: dict[By, list[Any]] = {"prediction": names_of_groups(data, "prediction", classes)}
     if data.groups is not None:
         names["groups"] = names_of_groups(data, "groups", None)
     tallies = [tally_of(data, by, own, counts=how["counts"]) for by, own in names.items()]
-    cards, differences = differences_of(data, maps, list(permutations(range(len(maps)), 2)), tallies=tallies, **how)
+    pairs = list(permutations(range(len(maps)), 2))
+    cards, differences = differences_of(data, list(maps.values()), pairs, tallies=tallies, **how)
     gaps = {
-        by: [gaps_in(by, own, sums, level) for sums in after]
+        by: {name: gaps_in(by, own, sums, level) for name, sums in zip(maps, after, strict=True)}
         for (by, own), after in zip(names.items(), differences.groups, strict=True)
     }
-    return MeasuredMaps(cards, differences, gaps)
+    return MeasuredMaps(dict(zip(maps, cards, strict=True)), differences, gaps)
 
 
 @question("has no report")
