@@ -250,7 +250,11 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
     if method is not None and not (first.fitted_files and first.fitted_files == second.fitted_files):
         pairs = {"temperature": (first.temperatures[method], second.temperatures[method]), **pairs}
     if not pairs:
-        raise InputError("`old` and `new`", "have a metric in common", remedy=_without_common(first, second))
+        names = [", ".join(side.temperatures) for side in (first, second)]
+        remedy = "Pass two files of the same kind."
+        if all(names):
+            remedy = f"T is that of {names[0]} in one and of {names[1]} in the other: use the same method for both."
+        raise InputError("`old` and `new`", "have a metric in common", remedy=remedy)
     sizes = (first.n_samples, second.n_samples)
     differences = {}
     for name, pair in pairs.items():
@@ -265,14 +269,6 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
         sides = (before.value, before.se, after.value, after.se)
         changes.append(MetricChange(name, *sides, difference.value, difference.se, p, different))
     return MetricChanges(tuple(changes), float(level), first.n_samples, second.n_samples, caveat)
-
-
-def _without_common(first: "Measured", second: "Measured") -> str:
-    """What to do where two sides have no metric in common."""
-    names = [", ".join(side.temperatures) for side in (first, second)]
-    if not all(names):
-        return "Pass two files of the same kind."
-    return f"T is that of {names[0]} in one and of {names[1]} in the other: use the same method for both."
 
 
 def _difference(old: _Value, new: _Value, sizes: tuple[int | None, int | None]) -> Difference:

@@ -312,14 +312,14 @@ def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None
     if any(isinstance(limit.metric, Nll) for limit in wanted.limits):
         metrics = AskedMetrics.from_metrics((*metrics, LossOfSamples()), metrics.named)
     (card,) = scorecards(data, [map_], n_bins=wanted.n_bins, strategy=wanted.strategy, counts=counts, metrics=metrics)
-    if reason := _why_not_judged(data, map_, card, wanted, counts=counts):
-        checks = [unjudged_check(limit, card, level, reason) for limit in wanted.limits]
-        return Gate(tuple(checks), card.n_samples, level, wanted.allow_inconclusive, wanted.min_samples)
+    reason = _why_not_judged(data, map_, card, wanted, counts=counts)
     gaps = None
-    if any(limit.metric is None for limit in wanted.limits):
+    if not reason and any(limit.metric is None for limit in wanted.limits):
         (gaps,) = gaps_after(data, [map_], by, names_of_groups(data, by, classes), level, counts=counts)
 
     def check(limit: MetricBound, fail_level: float) -> Check:
+        if reason:
+            return unjudged_check(limit, card, level, reason)
         if limit.metric is None:
             assert gaps is not None, "which were measured above"
             return check_of_groups(limit, gaps, card.n_samples, level, fail_level)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from nishimori._calibrators.multilabel.decisions import (
-    Decisions,
     open_decisions,
     refuse_probabilities,
     scores_in,
@@ -242,13 +241,7 @@ def evaluate_multilabel(
         refuse_probabilities(scores, rows.weights)
     elif calibrator is not None and calibrator.input is None and scores.input == "logits":
         warn_of_sigmoids(scores, rows.weights)
-    return _measure(rows, map_, n_bins, calibrator, clustered=clusters is not None)
-
-
-def _measure(
-    rows: Decisions, map_: Map, n_bins: int, calibrator: MultilabelCalibrator | None, *, clustered: bool
-) -> MultilabelScorecard:
-    """The scores of decisions after a map, from three passes."""
+    clustered = clusters is not None
     (card,) = scorecards(rows, [map_], n_bins=n_bins)
     sums = rows.gather(partial(_measure_labels, map_, uniform_edges(n_bins), len(rows.names), clustered))
     # A sample has each label once, so that the decisions about one label are independent unless the caller names clusters.
@@ -307,9 +300,6 @@ def _scores_of(sums: "LabelSums", gaps: GroupGaps, calibrator: MultilabelCalibra
 
 # Sums over the decisions about each label, from one pass
 
-_TOTALS = ("weight", "probability", "presence", "brier", "nll")
-"""The weighted sums per label, in the order of `LabelSums.totals`; the first is that of the weights themselves."""
-
 
 @dataclass(frozen=True)
 class LabelSums:
@@ -320,7 +310,7 @@ class LabelSums:
     n_rows : array of shape (labels,)
         How many decisions are known.
     totals : array of shape (5, labels)
-        See `_TOTALS`.
+        The weighted sums per label of one, of the probability, of presence, of the Brier score and of the NLL.
     squares : array of shape (4, labels)
         Σw²d², Σw²d, Σw² and Σw²p(1 - p), where d is the probability p minus whether the label is there.
     bins : array of shape (labels, bins)

@@ -144,15 +144,12 @@ def _of_calibrator(pilot: Any, method: str | None) -> tuple[str, float]:
         raise InputError(
             "pilot", "be a calibrator that was fitted to samples, or the result of `temperatures`", got=repr(pilot)
         )
-    if pilot.method == "adaptive":
-        return "ec", _of_adapted(Adapted.from_estimates(pilot._estimates() or {}))
-    return pilot.method, _require_error(getattr(pilot, "temperature_se_", None)) / T
-
-
-def _of_adapted(adapted: Adapted | None) -> float:
-    """The error of log T of expectation consistency, which a T between two temperatures approaches."""
+    if pilot.method != "adaptive":
+        return pilot.method, _require_error(getattr(pilot, "temperature_se_", None)) / T
+    # Its T is between two temperatures, and approaches that of expectation consistency.
+    adapted = Adapted.from_estimates(pilot._estimates() or {})
     if adapted is None:
-        return _require_error(None)  # a file whose estimates were removed
+        return "ec", _require_error(None)  # a file whose estimates were removed
     if adapted.log_ec is None:
         raise InputError(
             "pilot",
@@ -160,7 +157,7 @@ def _of_adapted(adapted: Adapted | None) -> float:
             got="an AdaptiveConsistency for whose samples none exists",
             remedy="Fit it to more samples, or use TemperatureScaling.",
         )
-    return sqrt(_require_error(adapted.ec_variance))
+    return "ec", sqrt(_require_error(adapted.ec_variance))
 
 
 def _require_error(error: float | None) -> float:

@@ -155,13 +155,13 @@ class Scorecard(Displayed):
     @property
     def table(self) -> Tabular:
         """The metrics as they are shown, with 95 % intervals; without the error, which is one minus the accuracy."""
-        rows = []
+        rows, eces = [], self.corrected
         for name, estimate in self.estimates.items():
             if name == "error" and "accuracy" in self.estimates:
                 continue
             title = f"{estimate.metric.shown} in points" if estimate.metric.is_signed else estimate.metric.shown
             rows.append((title, _value_of(estimate), _interval_of(estimate)))
-            if (corrected := self._corrected(name)) is not None:
+            if (corrected := eces.get(f"{name}_corrected")) is not None:
                 rows.append((f"bias-corrected {estimate.metric.shown}", percent(corrected), ""))
         return Tabular(("metric", "value", "95 % interval"), rows)
 
@@ -189,22 +189,17 @@ class Scorecard(Displayed):
 
     @property
     def ece_corrected(self) -> float | None:
-        return self._corrected("ece")
+        return self.corrected.get("ece_corrected")
 
     @property
     def corrected(self) -> dict[str, float | None]:
         """The bias-corrected calibration errors, such as ``ece_corrected``; None where the standard error is not known."""
-        eces = [
-            name for name, estimate in self.estimates.items() if estimate.gaps is not None and not estimate.metric.is_signed
-        ]
-        return {f"{name}_corrected": self._corrected(name) for name in eces}
-
-    def _corrected(self, name: str) -> float | None:
-        """A calibration error without its bias; None of other metrics, and where its standard error is not known."""
-        estimate = self.estimates[name]
-        if estimate.gaps is None or estimate.why_no_se or estimate.metric.is_signed:
-            return None
-        return estimate.gaps.corrected
+        gaps = {
+            name: None if estimate.why_no_se else estimate.gaps
+            for name, estimate in self.estimates.items()
+            if estimate.gaps is not None and not estimate.metric.is_signed
+        }
+        return {f"{name}_corrected": None if own is None else own.corrected for name, own in gaps.items()}
 
     @property
     def why_no_se(self) -> dict[str, str]:
