@@ -158,21 +158,17 @@ class CalibrationTest(Displayed):
         level : float
             The level of confidence, between 0 and 1: "rejected" means a p-value below 1 − ``level``.
         """
+        is_surprising, p = is_rejected(self.p_value, level), format_p_value(self.p_value)
         if self.statistic == "temperatures":
-            return self._sentence_about_temperatures(level)
+            if not self.se:
+                return "EC and TS are the same condition on these data, so there is nothing to test."
+            says = "one temperature does not describe this model" if is_surprising else "one temperature is not rejected"
+            return f"EC and TS differ by {abs(self.z):.1f} standard errors ({p}): {says}."
         hypothesis = "Calibration" if self.temperature is None else f"T = {self.temperature:.4g}"
         side = "above" if self.value >= 0 else "below"
         finding = _SENTENCES[self.statistic].format(size=abs(self.value), side=side, expected=self.expected)
         source = " (standard error from the sample)" if self.se_from == "sample" else ""
-        rejected = "rejected" if is_rejected(self.p_value, level) else "not rejected"
-        return f"{hypothesis} is {rejected} ({format_p_value(self.p_value)}): {finding}{source}."
-
-    def _sentence_about_temperatures(self, level: float) -> str:
-        rejected = is_rejected(self.p_value, level)
-        if not self.se:
-            return "EC and TS are the same condition on these data, so there is nothing to test."
-        says = "one temperature does not describe this model" if rejected else "one temperature is not rejected"
-        return f"EC and TS differ by {abs(self.z):.1f} standard errors ({format_p_value(self.p_value)}): {says}."
+        return f"{hypothesis} is {'rejected' if is_surprising else 'not rejected'} ({p}): {finding}{source}."
 
     def __repr__(self) -> str:
         numbers = {"value": self.value, "se": self.se, "z": self.z, "p_value": self.p_value}

@@ -219,7 +219,9 @@ def _compare_methods(
             in_sample=flatters,
         ),
     )
-    of_several = len(measured.cards) > 1
+    of_several, choice = len(measured.cards) > 1, comparison.recommendation.choice
+    if off and (choice is None or comparison[choice].temperature is not None):  # else what is recommended helps
+        off = f"{off} {BEYOND_ONE_TEMPERATURE}"
     return replace(
         comparison,
         verdicts=(
@@ -227,7 +229,7 @@ def _compare_methods(
             *filter(None, [caveat]),
             *filter(None, [measured.caveat] if of_several else []),
             *comparison.recommendation.sentences,
-            *filter(None, [_with_remedy(off, comparison)]),
+            *filter(None, [off]),
             *(
                 f"The method {name} chose {best.chosen_}, by its losses on folds of the validation data."
                 for name, best in fitted.items()
@@ -247,13 +249,6 @@ def _floored(method: Calibrator, floor: float | None) -> Map:
     if floor is None or isinstance(method, Uncalibrated | FixedTemperature):
         return method.map_
     return Floored(method.map_, floor)
-
-
-def _with_remedy(off: str, comparison: Comparison) -> str:
-    """That one temperature leaves the second class off, with what helps unless that is what is recommended."""
-    choice = comparison.recommendation.choice
-    is_solved = choice is not None and comparison[choice].temperature is None
-    return off if is_solved or not off else f"{off} {BEYOND_ONE_TEMPERATURE}"
 
 
 def data_sets(
@@ -306,11 +301,7 @@ def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str])
         return open_rows(logits, labels, names=names, probability_remedy=remedy, choose_floor=choose_floor, **options)
     own: RowOptions = {"floor": "auto" if is_auto(options.get("floor", "auto")) else None}
     # What rows bring themselves is refused where it is said again.
-    own |= {
-        "sample_weight": options.get("sample_weight"),
-        "clusters": options.get("clusters"),
-        "groups": options.get("groups"),
-    }
+    own |= {"sample_weight": options.get("sample_weight"), "clusters": options.get("clusters"), "groups": options.get("groups")}
     return open_rows(logits, labels, names=names, choose_floor=choose_floor, **own)
 
 

@@ -154,15 +154,11 @@ def _keep_claims(score: Score, beta: float, of: OneClaim, batch: Batch) -> Sums:
     """Keep the claims of a batch, and sum their score: that of the probability that is given to what happened."""
     predictions = Predictions(batch, beta)
     if of == "top":
-        rows = _top_brier(predictions) if score == "brier" else _top_nll(predictions)
+        failed = batch.xp.where(predictions.right, predictions.doubt, predictions.top_probability)
+        rows = failed**2 if score == "brier" else _top_nll(predictions)
     else:  # two classes: both make the same error
         rows = predictions.brier / 2 if score == "brier" else predictions.nll
     return Sums((Outcomes.from_predictions(predictions, of), Mean(batch.total(rows), batch.weight)))
-
-
-def _top_brier(predictions: Predictions) -> Array:
-    squared: Array = predictions.batch.xp.where(predictions.right, predictions.doubt, predictions.top_probability) ** 2
-    return squared
 
 
 def _top_nll(predictions: Predictions) -> Array:

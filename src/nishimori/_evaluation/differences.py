@@ -25,7 +25,7 @@ from nishimori._sums.groups import By, GroupTally, TallyGroups
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions, predictions_after
 from nishimori._sums.reliability import Strategy, check_bins
-from nishimori._sums.spread import ClusterSpread, Spread, spread
+from nishimori._sums.spread import spread
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -129,7 +129,7 @@ class Differences:
 
     plan: MetricPlan
     sums: Sequence[ScoreSums]
-    pairs: Mapping[tuple[int, int], "_PairSums"]
+    pairs: Mapping[tuple[int, int], Sums]
     changed: Sequence[float]
     groups: Sequence[Sequence[GroupTally]]
     _computed: dict[tuple[int, int, str], Difference] = field(default_factory=dict, repr=False)
@@ -154,32 +154,19 @@ class Differences:
 
     def _by_pair(self, first: int, second: int) -> dict[Metric, Any]:
         """What tells of each metric how both maps vary together."""
-        before, after, pair = self.sums[first], self.sums[second], self.pairs[first, second]
+        before, after, (together, kept) = self.sums[first], self.sums[second], self.pairs[first, second].items
         with np.errstate(invalid="ignore"):  # two infinite losses
-            errors = np.sqrt(pair.spread.around(after.means - before.means)) / before.weight
-        columns, own = dict(zip(self.plan.columns, errors.tolist(), strict=True)), iter(pair.own.items)
+            errors = np.sqrt(together.around(after.means - before.means)) / before.weight
+        columns, own = dict(zip(self.plan.columns, errors.tolist(), strict=True)), iter(kept.items)
         return {metric: columns[metric.key] if metric.is_mean else next(own) for metric in self.plan.metrics}
 
 
-@dataclass(frozen=True)
-class _PairSums:
-    """How the metrics of two maps vary together: the spread of differences per row, and what metrics keep of their own."""
-
-    spread: Spread | ClusterSpread
-    own: Sums
-
-    @classmethod
-    def from_predictions(
-        cls, first: Predictions, second: Predictions, rows: tuple[Sequence[Array], Sequence[Array]], plan: MetricPlan
-    ) -> "_PairSums":
-        """The sums of two maps together over the rows of a batch."""
-        with np.errstate(invalid="ignore"):  # two infinite losses
-            differences = [b - a for a, b in zip(*rows, strict=True)]
-        kept = tuple(metric.pair(first, second) for metric in plan.metrics if not metric.is_mean)
-        return cls(spread(first.batch, differences, counts=first.counts), Sums(kept))
-
-    def __add__(self, other: "_PairSums") -> "_PairSums":
-        return _PairSums(self.spread + other.spread, self.own + other.own)  # type: ignore[operator]
+def _sum_pair(first: Predictions, second: Predictions, rows: tuple[Sequence[Array], Sequence[Array]], plan: MetricPlan) -> Sums:
+    """Sum how the metrics of two maps vary together: the spread of differences per row, and what metrics keep of their own."""
+    with np.errstate(invalid="ignore"):  # two infinite losses
+        differences = [b - a for a, b in zip(*rows, strict=True)]
+    kept = tuple(metric.pair(first, second) for metric in plan.metrics if not metric.is_mean)
+    return Sums((spread(first.batch, differences, counts=first.counts), Sums(kept)))
 
 
 def _compare(
@@ -198,7 +185,7 @@ def _compare(
     predictions = list(predictions_after(maps, edges, batch, counts=counts, zero=zero))
     rows = [plan.rows(after) for after in predictions]
     sums = (ScoreSums.from_predictions(after, own, plan, zeros) for after, own in zip(predictions, rows, strict=True))
-    together = (_PairSums.from_predictions(predictions[a], predictions[b], (rows[a], rows[b]), plan) for a, b in pairs)
+    together = (_sum_pair(predictions[a], predictions[b], (rows[a], rows[b]), plan) for a, b in pairs)
     changed = (_changed_weight(map_, after, batch) for map_, after in zip(maps, predictions, strict=True))
     groups = (Sums(tuple(tally.sums_of(after) for after in predictions)) for tally in tallies)
     return Sums(tuple(Sums(tuple(part)) for part in (sums, together, changed, groups)))

@@ -61,12 +61,7 @@ MOST_LEVEL = 1 - 1e-9
 # What float32 logits of one row and another differ by where a network gives the same answer to both.
 _ROUNDING = 1e-6
 
-_STATES: dict[Verdict, State] = {
-    "pass": "passed",
-    "inconclusive": "error",
-    "cannot be judged": "error",
-    "fail": "failed",
-}
+_STATES: dict[Verdict, State] = {"pass": "passed", "inconclusive": "error", "cannot be judged": "error", "fail": "failed"}
 
 
 @dataclass(frozen=True, repr=False)

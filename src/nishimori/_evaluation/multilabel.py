@@ -7,12 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._calibrators.multilabel.decisions import (
-    open_decisions,
-    refuse_probabilities,
-    scores_in,
-    warn_of_sigmoids,
-)
+from nishimori._calibrators.multilabel.decisions import open_decisions, refuse_probabilities, scores_in, warn_of_sigmoids
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_maps import LabelMaps
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, holm

@@ -23,13 +23,7 @@ from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import at_zeros, verdict_on_zeros, warn_of_zeros
 from nishimori._sums.passes import Sums
-from nishimori._sums.predictions import (
-    POSITIVE_EDGES,
-    Predictions,
-    apply_map,
-    inverse_temperatures,
-    predictions_after,
-)
+from nishimori._sums.predictions import POSITIVE_EDGES, Predictions, apply_map, inverse_temperatures, predictions_after
 from nishimori._sums.reliability import BinSums, Reliability, Strategy, check_bins, inner_edges, uniform_edges
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import Array, HostArray

@@ -68,18 +68,13 @@ def find_metric(name: str, argument: str = "metrics") -> Metric:
         close = get_close_matches(plain.lower(), names(), 1)
         remedy = f"Did you mean {close[0]!r}?" if close else ""
         raise InputError(argument, f"be one of {', '.join(names())}, or package.module:Name", got=repr(name), remedy=remedy)
-    if not parameters:
-        return metric
-    parameter_names: list[str] = [parameter.name for parameter in fields(metric)] if is_dataclass(metric) else []
-    if not parameter_names:
-        remedy = "Make them fields of a frozen dataclass." if ":" in plain or plain not in built_in() else ""
-        raise InputError(
-            f"The metric {plain}", "be written without parameters, of which it has none", got=repr(name), remedy=remedy
-        )
-    if not set(parameters) <= set(parameter_names):
-        raise InputError(f"The metric {plain}", f"have the parameters {', '.join(parameter_names)}", got=repr(name))
-    changed: Metric = replace(metric, **parameters)  # type: ignore[type-var]
-    return changed
+    own: list[str] = [parameter.name for parameter in fields(metric)] if is_dataclass(metric) else []
+    if not set(parameters) <= set(own):
+        must = f"have the parameters {', '.join(own)}" if own else "be written without parameters, of which it has none"
+        is_theirs = not own and plain not in built_in()
+        remedy = "Make them fields of a frozen dataclass." if is_theirs else ""
+        raise InputError(f"The metric {plain}", must, got=repr(name), remedy=remedy)
+    return replace(metric, **parameters) if parameters else metric  # type: ignore[type-var]
 
 
 def _parsed(text: str, argument: str) -> tuple[str, dict[str, Any]]:
