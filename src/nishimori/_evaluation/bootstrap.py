@@ -239,15 +239,9 @@ def bootstrap(
 @question("has no rows to resample")
 def _resample(data: Rows, chosen: Observable | Calibrator, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
     """Fit to resamples: temperatures that match an observable together, other calibrators one after the other."""
-    if isinstance(chosen, OneTemperature):
-        chosen = chosen._observable(data.n_classes) or chosen
-    if isinstance(chosen, Observable):
-        return _run_bootstrap(data, chosen, n_draws, seed, n_jobs)
-    return _refit(data, chosen, n_draws, seed, n_jobs)
-
-
-def _run_bootstrap(data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
-    """The temperature of the rows, and those of resamples, which are looked for near it."""
+    observable = (chosen._observable(data.n_classes) or chosen) if isinstance(chosen, OneTemperature) else chosen
+    if not isinstance(observable, Observable):
+        return _refit(data, observable, n_draws, seed, n_jobs)
     matched = find_roots(data, observable, right=observable if isinstance(observable, TopN) else None)
     temperature, fit_info = matched.solution(0)
     reach = min(max(_REACH * (fit_info.temperature_se or 0.0) / temperature, _NARROWEST), _WIDEST)

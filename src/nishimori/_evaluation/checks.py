@@ -15,11 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nishimori._evaluation.betting import KeptLosses
+from nishimori._evaluation.betting import Losses
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.limits import limits_of_gaps, shared
 from nishimori._evaluation.metrics.accuracy import direction
 from nishimori._evaluation.metrics.metric import Metric
+from nishimori._evaluation.metrics.resampling import KeptRows
 from nishimori._evaluation.metrics.table import as_metric, find_metric
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import printable
@@ -279,15 +280,13 @@ def check_of_card(limit: MetricBound, card: Scorecard, level: float, fail_level:
     return Check(limit, value, low, high, level, fail_level, card.n_samples, about, caveat)
 
 
-def check_of_losses(
-    limit: MetricBound, card: Scorecard, kept: KeptLosses, cap: float, level: float, fail_level: float
-) -> Check:
+def check_of_losses(limit: MetricBound, card: Scorecard, kept: KeptRows, cap: float, level: float, fail_level: float) -> Check:
     """The NLL of all samples against its bound, with limits that hold however the losses are distributed."""
     value, bound, n_samples = card.nll, limit.value, card.n_samples
     if value == inf:  # for which infinitely many samples cannot make up
         return Check(limit, inf, inf, inf, level, fail_level, n_samples, "a true class has probability 0")
-    capped = kept.losses(cap)
-    low, high = kept.losses().lower_limit(fail_level, bound), capped.upper_limit(cap, level, bound)
+    capped = Losses.from_rows(kept, cap)
+    low, high = Losses.from_rows(kept).lower_limit(fail_level, bound), capped.upper_limit(cap, level, bound)
     return Check(limit, value, low, high, level, fail_level, n_samples, caveat=card.caveat, cap=cap, of_pass=capped.mean)
 
 

@@ -81,12 +81,14 @@ class Compared:
         low, high = (None, None) if self.interval is None else self.interval
         numbers: dict[str, Any] = {"method": self.method, "temperature": self.temperature}
         numbers |= {"temperature_se": self.temperature_se, "temperature_low": low, "temperature_high": high}
-        for metric in in_tables(self.metrics):
-            estimate = None if self.scorecard is None else self.scorecard[metric.label]
-            error = None if estimate is None else estimate.se
-            low, high = (None, None) if estimate is None or error is None else estimate.interval(level)
-            numbers |= {metric.label: None if estimate is None else estimate.value, f"{metric.label}_se": error}
-            numbers |= {f"{metric.label}_low": low, f"{metric.label}_high": high}
+        for name in (metric.label for metric in in_tables(self.metrics)):
+            names = (name, f"{name}_se", f"{name}_low", f"{name}_high")
+            if self.scorecard is None:
+                numbers |= dict.fromkeys(names)
+                continue
+            estimate = self.scorecard[name]
+            ends = (None, None) if estimate.se is None else estimate.interval(level)
+            numbers |= zip(names, (estimate.value, estimate.se, *ends), strict=True)
         numbers |= _gap_numbers("class_gap", self.by_class)
         numbers |= {} if self.by_group is None else _gap_numbers("group_gap", self.by_group)
         numbers["changed_predictions"] = self.changed_predictions

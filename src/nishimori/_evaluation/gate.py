@@ -139,10 +139,8 @@ class Gate(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
-        about = {"passed": self.passed, "verdict": self.verdict, "level": self.level}
-        about |= {"allow_inconclusive": self.allow_inconclusive}
-        about |= {"n_samples": self.n_samples, "min_samples": self.min_samples}
-        return about | {"checks": to_dicts(self.checks)}
+        own = ("passed", "verdict", "level", "allow_inconclusive", "n_samples", "min_samples")
+        return {name: getattr(self, name) for name in own} | {"checks": to_dicts(self.checks)}
 
     def to_json(self) -> str:
         """The checks and the verdict as one line of JSON."""

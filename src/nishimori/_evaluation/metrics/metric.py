@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from nishimori._evaluation.limits import FEW, limits_of_share, one_sided
-from nishimori._evaluation.metrics.resampling import KeptOutcomes, Resampling
+from nishimori._evaluation.metrics.resampling import KeptRows, Resampling
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
 from nishimori._sums.outcomes import OneClaim
@@ -394,7 +394,7 @@ class Metric:
     def key(self) -> Any:
         """What tells its sums from those of other metrics: those with the same one share them."""
         if self.of_all:
-            return KeptOutcomes
+            return KeptRows
         if not self.is_mean:
             return self
         return type(self).of_rows, repr(astuple(self)) if is_dataclass(self) else id(self) if vars(self) else ""
@@ -409,7 +409,7 @@ class Metric:
     def summed(self, predictions: Predictions) -> Any:
         """What `sums` returns, which must add as numbers do; all outcomes where the metric is made of these."""
         if self.of_all:
-            return KeptOutcomes.from_predictions(predictions)
+            return KeptRows.from_predictions(predictions, predictions.confidence, predictions.correct)
         summed = self.sums(predictions)
         if isinstance(summed, tuple | list | str | dict | set) or not hasattr(summed, "__add__"):
             remedy = "Return an array, or an object with `__add__`."
