@@ -7,7 +7,7 @@ about capped losses. A model passes only if all checks pass, so several of them 
 them fails, so their lower limits have higher levels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, inf, isclose, isfinite, log10, nan
 from numbers import Real
@@ -198,6 +198,12 @@ class Check:
     def __str__(self) -> str:
         return f"{self.verdict}: {self.message}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers and texts; a number that is not finite is None."""
+        names = ("name", "verdict", "value", "bound", "low", "high", "level", "fail_level", "cap", "needed_samples", "message")
+        numbers = {name: getattr(self, name) for name in names}
+        return {name: None if isinstance(x, float) and not isfinite(x) else x for name, x in numbers.items()}
+
     @property
     def cells(self) -> tuple[str, str, str, str]:
         """What is asked, the verdict, the estimate and the limits, as a row of a table."""
@@ -316,10 +322,3 @@ def check_of_groups(limit: MetricBound, gaps: GroupGaps, n_samples: int, level: 
         about += f"; the {'lower' if fails else 'upper'} bound is that of {name(decides)}"
     ends = (float(low.max()), float(high.max()))
     return Check(limit, float(sizes[largest]), *ends, level, fail_level, n_samples, about, of_pass=float(sizes[high.argmax()]))
-
-
-def to_dicts(checks: Sequence[Check]) -> list[dict[str, Any]]:
-    """The checks as plain dictionaries; a number that is not finite is None."""
-    names = ("name", "verdict", "value", "bound", "low", "high", "level", "fail_level", "cap", "needed_samples", "message")
-    rows = [{name: getattr(check, name) for name in names} for check in checks]
-    return [{name: None if isinstance(x, float) and not isfinite(x) else x for name, x in row.items()} for row in rows]

@@ -19,7 +19,6 @@ from nishimori._evaluation.checks import (
     check_of_groups,
     check_of_losses,
     checked_bounds,
-    to_dicts,
     unjudged_check,
 )
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
@@ -140,7 +139,7 @@ class Gate(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
         own = ("passed", "verdict", "level", "allow_inconclusive", "n_samples", "min_samples")
-        return {name: getattr(self, name) for name in own} | {"checks": to_dicts(self.checks)}
+        return {name: getattr(self, name) for name in own} | {"checks": [check.to_dict() for check in self.checks]}
 
     def to_json(self) -> str:
         """The checks and the verdict as one line of JSON."""

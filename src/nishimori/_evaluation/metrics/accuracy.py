@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from nishimori._evaluation.limits import limits_of_gap
+from nishimori._evaluation.limits import limits_of_gaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
 from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Confidence, TopN
@@ -160,6 +160,7 @@ class GapOfBins(OfBins):
     bound_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)  # of its size
     in_percent: ClassVar = True
     by_default: ClassVar = True
+    sides: ClassVar[tuple[str, str]] = ("confidence", "accuracy")  # what the gap is between
 
     def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
         """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
@@ -171,11 +172,7 @@ class GapOfBins(OfBins):
 
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
         """The limits of its size, and its sign in words."""
-        return Limits(*limits_of_size(estimate, card, level), self.direction_of(estimate.value))
-
-    def direction_of(self, gap: float) -> str:
-        """On which side the claims are, in words."""
-        return direction(gap)
+        return Limits(*limits_of_size(estimate, card, level), direction(estimate.value, *self.sides))
 
 
 class OverallGap(GapOfBins, Metric):
@@ -210,6 +207,7 @@ class PositiveGap(GapOfBins, Metric):
     of_bins = "positive"
     n_classes = 2
     order = 8
+    sides = ("mean p(1)", "the share of class 1")
 
     def pair(self, first: Predictions, second: Predictions) -> Spread | ClusterSpread:
         """How the differences of the probabilities of both calibrations vary from sample to sample."""
@@ -221,10 +219,6 @@ class PositiveGap(GapOfBins, Metric):
         variance = float(pair.around(np.array([value]))[0])
         return Difference.normal(value, np.nan if alone else sqrt(variance) / float(first.bins.weight.sum()), 1.0)
 
-    def direction_of(self, gap: float) -> str:
-        """On which side of its share the mean probability of the positive class is, in words."""
-        return f"mean p(1) is {'above' if gap > 0 else 'below'} the share of class 1"
-
 
 def limits_of_size(gap: Estimate, card: "Scorecard", level: float) -> tuple[float, float]:
     """The limits of the size of a gap of all samples, |claimed - true|."""
@@ -232,7 +226,8 @@ def limits_of_size(gap: Estimate, card: "Scorecard", level: float) -> tuple[floa
     claimed, true = card.confidence, true_share(gap, card)
     if gap.metric.of_bins == "positive":
         claimed = true + gap.value
-    return limits_of_gap(claimed, true, gap.se, gap.squares, level)
+    low, high = limits_of_gaps(np.array([[claimed], [true], [gap.se], [1 / gap.squares]]), level, level)
+    return float(low[0]), float(high[0])
 
 
 def true_share(estimate: Estimate, card: "Scorecard") -> float:
@@ -242,6 +237,6 @@ def true_share(estimate: Estimate, card: "Scorecard") -> float:
     return share
 
 
-def direction(gap: float) -> str:
-    """On which side of the accuracy the confidence is, in words."""
-    return "confidence is above accuracy" if gap > 0 else "confidence is below accuracy" if gap < 0 else ""
+def direction(gap: float, claimed: str = "confidence", true: str = "accuracy") -> str:
+    """On which side of what is true the claims are, in words; empty if they are equal."""
+    return f"{claimed} is {'above' if gap > 0 else 'below'} {true}" if gap else ""
