@@ -338,10 +338,6 @@ class Comparison(Displayed):
         names = tuple(row.method for row in self.methods)
         return short_repr(self, methods=names, n_validation=self.n_validation, n_test=self.n_test, is_test=self.is_test)
 
-    def to_markdown(self) -> str:
-        """The tables and the verdicts as Markdown."""
-        return self._display.markdown()
-
     def to_latex(self) -> str:
         """The tables as LaTeX, with the rules of the package booktabs."""
         return "\n\n".join(table.latex() for table in self.tables.values())

@@ -144,10 +144,6 @@ class GroupGaps(Displayed):
         title = f"Gap of each {what}: confidence minus accuracy"
         return Display(title, (self.table,), (self.summary,), n_printed=PRINTED_ROWS)
 
-    def to_markdown(self) -> str:
-        """The table of all groups and the summary as Markdown."""
-        return self._display.markdown()
-
     @property
     def summary(self) -> str:
         """The mean absolute gap and how many gaps are significant, in words."""

@@ -140,10 +140,6 @@ class MultilabelScorecard(Displayed):
         notes = ("The gap is confidence minus accuracy, of p or 1 − p, whichever is larger.", self.summary)
         return Display(title, (self.table,), notes, n_printed=PRINTED_ROWS)
 
-    def to_markdown(self) -> str:
-        """The table of all labels and the summary as Markdown."""
-        return self._display.markdown()
-
     @property
     def summary(self) -> str:
         """All decisions together, as a sentence."""
