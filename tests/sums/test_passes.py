@@ -1,7 +1,7 @@
 """Passes in any order, alone or together: the same sums, from a batch that stays as it is."""
 
 from dataclasses import fields, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import permutations
 
 import numpy as np
@@ -10,7 +10,6 @@ import reference
 from host_kernels import EVERY, WITH_NATIVE
 
 from nishimori._evaluation.metrics.ks import KolmogorovSmirnov
-from nishimori._evaluation.metrics.metric import MeasureOne
 from nishimori._evaluation.metrics.table import default_metrics
 from nishimori._evaluation.scorecard import MeasureScores, MetricPlan
 from nishimori._rows.batch import Batch, Clusters
@@ -44,7 +43,7 @@ PASSES = {
     "top two": Count(TopN(2)),
     "zeros": count_zeros,
     "clusters": ClusterGaps(((Confidence(), 0.7), (Energy(), 0.6))),
-    "outcomes": MeasureOne(KolmogorovSmirnov(), 0.7),
+    "outcomes": partial(KolmogorovSmirnov().gather, 0.7),
     "scores": MeasureScores((Temperature(1.3), Temperature(1.0)), (uniform_edges(5),) * 2, MetricPlan(default_metrics())),
 }
 
