@@ -17,7 +17,6 @@ from nishimori._calibrators.methods import set_common
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
 from nishimori._methods.fitted_method import counts_option, fit_checked
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.labels import Classes
@@ -165,7 +164,8 @@ class Best(Calibrator):
         choose = self._score_candidates(contest, samples, folds, units, seed=seed)
         selection, chosen = self._fit_chosen(choose, contest, data, counts=counts)
         assert chosen.n_samples_ is not None
-        self.learn(X, data, chosen.map_, chosen.n_samples_, chosen.residual_, chosen.temperature_se_)
+        estimates = _as_estimates(selection)
+        self.learn(X, data, chosen.map_, chosen.n_samples_, chosen.residual_, chosen.temperature_se_, estimates)
         passes = getattr(chosen, "n_passes_", None)
         self.n_passes_ = None if passes is None else 1 + passes
         self.selection_, self.chosen_, self.calibrator_ = selection, selection.chosen, chosen
@@ -287,43 +287,34 @@ class Best(Calibrator):
             params["cv"] = self.selection_.n_folds
         return params
 
-    def _estimates(self) -> dict[str, float] | None:
-        """The scores of all candidates, one number per entry."""
-        numbers = {f"chosen[{self.chosen_}]": 1.0}
-        numbers |= {"n_folds": float(self.selection_.n_folds), "n_scored": float(self.selection_.n_samples)}
-        for candidate in self.selection_.candidates:
-            numbers |= {f"{name}[{candidate.name}]": value for name, value in _numbers(candidate).items()}
-        return numbers
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use: without `calibrator_`, and without the reasons in `selection_`."""
-        super()._restore(record)
-        values = record.provenance.estimates or {}
-        names = list(dict.fromkeys(name.partition("[")[2][:-1] for name in values if name.partition("[")[0] in _NUMBERS))
-        rows = tuple(_candidate_from(name, values) for name in names)
-        chosen = next((name for name in names if f"chosen[{name}]" in values), "")
-        sizes = (int(values.get(name, 0)) for name in ("n_folds", "n_scored"))
-        self.selection_, self.chosen_ = MethodSelection(chosen, self.scoring, rows, {}, *sizes), chosen
+    def _show(self) -> None:
+        """Show what a file has of the choice: neither `calibrator_`, nor the reasons in `selection_`."""
+        self.selection_ = _from_estimates(self._estimates_ or {}, self.scoring)
+        self.chosen_ = self.selection_.chosen
         self.n_passes_ = None
-        return self
 
 
 _NUMBERS = ("score", "difference", "difference_se", "nll", "n_unsolved")
 
 
-def _numbers(candidate: CandidateScore) -> dict[str, float]:
-    """What a file keeps of a candidate; a file holds no infinite number."""
-    numbers = {name: getattr(candidate, name) for name in _NUMBERS}
-    return {name: float(value) for name, value in numbers.items() if value is not None and np.isfinite(value)}
+def _as_estimates(selection: MethodSelection) -> dict[str, float]:
+    """The scores of all candidates, one number per entry, as a file keeps them; it holds no infinite number."""
+    numbers = {f"{name}[{row.name}]": getattr(row, name) for row in selection.candidates for name in _NUMBERS}
+    finite = {name: float(value) for name, value in numbers.items() if value is not None and np.isfinite(value)}
+    sizes = {"n_folds": float(selection.n_folds), "n_scored": float(selection.n_samples)}
+    return {f"chosen[{selection.chosen}]": 1.0, **sizes, **finite}
 
 
-def _candidate_from(name: str, values: Mapping[str, float]) -> CandidateScore:
-    """A candidate as a file has it."""
-    score, difference, error, nll, unsolved = (values.get(f"{number}[{name}]") for number in _NUMBERS)
-    infinite = float("inf")
-    return CandidateScore(
-        name, infinite if score is None else score, difference, error, infinite if nll is None else nll, int(unsolved or 0)
-    )
+def _from_estimates(values: Mapping[str, float], scoring: Scoring) -> MethodSelection:
+    """The selection that a file describes; scores that it does not have were infinite."""
+    names = list(dict.fromkeys(name.partition("[")[2][:-1] for name in values if name.partition("[")[0] in _NUMBERS))
+    chosen, infinite, rows = next((name for name in names if f"chosen[{name}]" in values), ""), float("inf"), []
+    for name in names:
+        score, difference, error, nll, unsolved = (values.get(f"{number}[{name}]") for number in _NUMBERS)
+        score, nll = (infinite if value is None else value for value in (score, nll))
+        rows.append(CandidateScore(name, score, difference, error, nll, int(unsolved or 0)))
+    sizes = (int(values.get(name, 0)) for name in ("n_folds", "n_scored"))
+    return MethodSelection(chosen, scoring, tuple(rows), {}, *sizes)
 
 
 def _fit_without(candidate: Calibrator, samples: CollectedSamples, fold: Fold, *, counts: bool) -> tuple[Map, bool]:

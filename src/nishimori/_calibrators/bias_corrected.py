@@ -6,13 +6,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, too_many
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors
 from nishimori._fit.biases import Biases, BiasPoint, BiasSearch, standard_errors
 from nishimori._fit.conditions import refuse_masks
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import refuse_counted_clusters
@@ -32,6 +31,9 @@ _MOST_NAMED = 5
 
 # Where the observable of each condition is in a search for temperatures.
 _POSITIONS = {"ec": 0, "ts": 1}
+
+
+_FREQUENCIES = "The biases are the smoothed frequencies of the classes, because the scores say nothing about them."
 
 
 def _no_se_if_shrunk() -> str:
@@ -184,15 +186,13 @@ class BiasCorrected(Calibrator):
             errors, n_errors = standard_errors(data, biases, counts=counts), 1
         fallback = _temperature(matched, self.method) if self.preserve_accuracy else None
         map_ = Affine(np.array(biases.point.beta), np.array(biases.point.biases), fallback)
-        self.learn(X, data, map_, matched.census.n_rows, biases.residual)
+        estimates = {"spread": biases.spread} if self.shrink else {}
+        estimates["by_confidence"] = float(biases.by_confidence)
+        if errors is not None:
+            estimates |= flat_entries({"inverse_temperature": errors[0], "biases": errors[1]}, "_se")
+        self.learn(X, data, map_, matched.census.n_rows, biases.residual, estimates=estimates)
         self.n_passes_ = matched.n_passes + search.n_passes + n_errors
-        self.condition_ = "ec" if biases.by_confidence else "ts"
-        self.spread_ = biases.spread if self.shrink else None
-        self.parameters_se_ = None if errors is None else {"inverse_temperature": errors[0], "biases": errors[1]}
-        self.why_no_se_ = None
-        if errors is None:
-            self.why_no_se_ = _no_se_if_shrunk() if self.shrink else too_many(1 + data.n_classes)
-        return self._show()
+        return self
 
     def _fit_frequencies(
         self,
@@ -212,10 +212,9 @@ class BiasCorrected(Calibrator):
         samples = data.gather(sum_by_class)
         numbers = samples.weights / samples.one_sample(counts=counts)
         logs = np.log((numbers + 1) / (numbers.sum() + len(numbers)))
-        self.learn(X, data, Affine(np.array(0.0), logs - logs.mean()), samples.n_rows)
-        self.n_passes_, self.condition_, self.spread_, self.parameters_se_ = 1, "ts", None, None
-        self.why_no_se_ = "The biases are the smoothed frequencies of the classes, because the scores say nothing about them."
-        return self._show()
+        self.learn(X, data, Affine(np.array(0.0), logs - logs.mean()), samples.n_rows, estimates={"by_confidence": 0.0})
+        self.n_passes_ = 1
+        return self
 
     def _fit_biases(self, search: BiasSearch, matched: Match, *, counts: bool) -> Biases:
         """The temperature and the biases of the classes, from sums at several points."""
@@ -262,30 +261,19 @@ class BiasCorrected(Calibrator):
             return f"{len(labels):,} of {len(chosen):,} classes, such as {labels[0]!r}"
         return ("classes " if len(labels) > 1 else "class ") + ", ".join(map(repr, labels)) if labels else ""
 
-    def _show(self) -> Self:
-        """Show the parameters of the map as attributes."""
+    def _show(self) -> None:
         assert isinstance(self.map_, Affine)
         self.inverse_temperature_, self.biases_ = float(self.map_.scale), self.map_.bias
-        return self
+        estimates = self._estimates_ or {}
+        self.spread_ = estimates.get("spread")
+        self.condition_ = "ec" if estimates.get("by_confidence") else "ts"
+        layout = Layout((("inverse_temperature", ()), ("biases", self.biases_.shape)))
+        reason = _no_se_if_shrunk() if self.shrink else None if self.inverse_temperature_ else _FREQUENCIES
+        self.parameters_se_, self.why_no_se_ = read_errors(estimates, layout, reason)
 
     @property
     def matches_confidence(self) -> bool:
         return self.condition_ == "ec" and not self.preserve_accuracy
-
-    def _estimates(self) -> dict[str, float] | None:
-        """The spread of the biases, which condition holds, and the standard errors."""
-        spread = {} if self.spread_ is None else {"spread": self.spread_}
-        return {**spread, "by_confidence": float(self.condition_ == "ec"), **flat_entries(self.parameters_se_ or {}, "_se")}
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)
-        values = record.provenance.estimates or {}
-        layout, _ = Layout.from_values({"inverse_temperature": 1.0, "biases": np.zeros(self.n_features_in_)}, "BiasCorrected")
-        self.parameters_se_, self.why_no_se_ = read_errors(record, layout, _no_se_if_shrunk() if self.shrink else None)
-        self.spread_ = values.get("spread")
-        self.condition_ = "ec" if values.get("by_confidence") else "ts"
-        return self._show()
 
 
 def _temperature(matched: Match, method: str) -> float:

@@ -11,7 +11,6 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, OverviewPass, Regression
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import Rows, refuse_counted_clusters
@@ -125,11 +124,11 @@ class BinaryCalibrator(Calibrator):
             self._explain(error)
         errors = None if self.smooth_labels else search.standard_errors(coefficients, counts=counts)
         parameters = self._values_by_name(coefficients.regression, coefficients.values)
-        self.learn(X, data, self._map_for(parameters), seen.n_rows, coefficients.residual)
+        estimates = flat_entries(parameters)
+        if errors is not None:
+            estimates |= flat_entries(self._values_by_name(coefficients.regression, errors), "_se")
+        self.learn(X, data, self._map_for(parameters), seen.n_rows, coefficients.residual, estimates=estimates)
         self.n_passes_ = 1 + search.n_passes
-        self.parameters_ = parameters
-        self.parameters_se_ = None if errors is None else self._values_by_name(coefficients.regression, errors)
-        self.why_no_se_ = _no_se_if_smoothed() if errors is None else None
         return self
 
     def _refuse_other_data(self, data: Rows, *, counts: bool) -> None:
@@ -202,17 +201,11 @@ class BinaryCalibrator(Calibrator):
         by_term |= zip((*regression.terms, "1") if regression.has_constant else regression.terms, values.tolist(), strict=True)
         return {name: by_term[term] for name, term in self._terms.items()}
 
-    def _estimates(self) -> dict[str, float] | None:
-        """The parameters and their standard errors."""
-        return flat_entries(self.parameters_) | flat_entries(self.parameters_se_ or {}, "_se")
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)
-        layout = Layout(tuple((name, ()) for name in self._terms))
-        self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
-        self.parameters_se_, self.why_no_se_ = read_errors(record, layout, _no_se_if_smoothed() if self.smooth_labels else None)
-        return self
+    def _show(self) -> None:
+        layout, estimates = Layout(tuple((name, ()) for name in self._terms)), self._estimates_ or {}
+        self.parameters_ = layout.read(estimates) or {}
+        reason = _no_se_if_smoothed() if self.smooth_labels else None
+        self.parameters_se_, self.why_no_se_ = read_errors(estimates, layout, reason)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -174,6 +174,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         n_samples: int,
         residual: float | None = None,
         temperature_se: float | None = None,
+        estimates: dict[str, float] | None = None,
     ) -> Self:
         """Keep what a `fit` of your own has found, as its last step: a fit that fails leaves the calibrator as it was.
 
@@ -189,10 +190,17 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
             How many samples were used.
         residual, temperature_se : float, optional
             What is left of the condition, and the standard error of the temperature, where the map has one.
+        estimates : dict of float, optional
+            Further numbers of the fit, which a file keeps.
         """
         check_map(map_, data.n_classes, data)
         keep(self, X, data, map_, n_samples, residual, temperature_se)
+        self._estimates_ = estimates
+        self._show()
         return self
+
+    def _show(self) -> None:
+        """Set the attributes that follow from the map and the estimates, after a fit as after a file was read."""
 
     @property
     def method_name(self) -> str:
@@ -222,17 +230,15 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """About how often `fit` reads all rows, if it can start from a sample of them; None where that is not known."""
         return None
 
-    def _estimates(self) -> dict[str, float] | None:
-        """Further numbers of the fit that a file keeps; by default those of the method, if the calibrator has one."""
-        return self._estimates_
-
     def _record(self) -> Record:
         """What a file keeps."""
-        return record_of(self, self._estimates())
+        return record_of(self, self._estimates_)
 
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use."""
         keep_record(self, record)
+        self._estimates_ = record.provenance.estimates
+        self._show()
         return self
 
     @property

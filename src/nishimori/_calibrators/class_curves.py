@@ -7,7 +7,6 @@ import numpy as np
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, flat_entries, read_errors
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels, first_names
 from nishimori._rows.rows import Rows, refuse_counted_clusters
@@ -176,18 +175,12 @@ class Isotonic(Calibrator):
         knots, values = zip(*curves, strict=True)
         self.learn(X, data, ClassCurves(knots, values, "linear"), samples.n_rows)
         self.n_passes_ = n_passes
-        return self._show()
+        return self
 
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        return super()._restore(record)._show()
-
-    def _show(self) -> Self:
-        """Show the curves of the map as attributes."""
+    def _show(self) -> None:
         assert isinstance(self.map_, ClassCurves)
         self.curves_ = list(zip(self.map_.knots, self.map_.values, strict=True))
         self.parameters_se_, self.why_no_se_ = None, _NO_SE
-        return self
 
 
 def _curve(levels: Levels, added: float) -> tuple[HostArray, HostArray]:
@@ -331,10 +324,14 @@ class HistogramBinning(Calibrator):
         unit = samples.one_sample(counts=counts)
         values = _frequencies(bins, prior * unit)
         errors = _errors(data, bins, values, (prior * unit, unit), counts=counts)
-        self.learn(X, data, ClassCurves(tuple(bins.edges), tuple(values), "constant"), samples.n_rows)
+        # A file holds errors if they are not too many. JSON has no NaN; -1 stands for the error of an empty bin.
+        few = values.size <= MOST_WITH_ERRORS
+        estimates = flat_entries({"frequencies": np.nan_to_num(errors, nan=-1)}, "_se") if few else None
+        map_ = ClassCurves(tuple(bins.edges), tuple(values), "constant")
+        self.learn(X, data, map_, samples.n_rows, estimates=estimates)
         self.n_passes_ = n_passes + data.has_clusters
         self.parameters_se_, self.why_no_se_ = {"frequencies": errors}, None
-        return self._show()
+        return self
 
     def _sums(self, data: Rows) -> tuple[ClassWeights, Bins, int]:
         """Sums per class and per bin, and how many passes they took: one for bins of equal width."""
@@ -346,26 +343,12 @@ class HistogramBinning(Calibrator):
         edges, n_passes = quantile_edges(data, self.n_bins, samples.n_rows)
         return samples, data.gather(TallyClasses(edges)), 2 + n_passes
 
-    def _estimates(self) -> dict[str, float] | None:
-        """The standard errors, one number per bin, if there are not too many for a small file."""
-        if self.parameters_se_ is None or self.frequencies_.size > MOST_WITH_ERRORS:
-            return None
-        # JSON has no NaN; -1 stands for the error of an empty bin.
-        return flat_entries({name: np.nan_to_num(errors, nan=-1) for name, errors in self.parameters_se_.items()}, "_se")
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)._show()
-        layout = Layout((("frequencies", self.frequencies_.shape),))
-        errors, self.why_no_se_ = read_errors(record, layout, NOT_IN_FILE)
-        self.parameters_se_ = errors and {name: np.where(values < 0, np.nan, values) for name, values in errors.items()}
-        return self
-
-    def _show(self) -> Self:
-        """Show the bins of the map as attributes."""
+    def _show(self) -> None:
         assert isinstance(self.map_, ClassCurves)
         self.edges_, self.frequencies_ = np.stack(self.map_.knots), np.stack(self.map_.values)
-        return self
+        layout = Layout((("frequencies", self.frequencies_.shape),))
+        errors, self.why_no_se_ = read_errors(self._estimates_ or {}, layout, NOT_IN_FILE)
+        self.parameters_se_ = errors and {name: np.where(values < 0, np.nan, values) for name, values in errors.items()}
 
 
 def _frequencies(bins: Bins, added: float) -> HostArray:

@@ -183,9 +183,15 @@ class Consistent(Calibrator):
         if not counts and last.temperature_se_ is not None:
             cross_fit = CrossFit(samples, folds, maps, held_out, fitted.map_)
             error = (cross_fit.correction_error if fitted.matches_confidence else cross_fit.temperature_error)(temperature)
-        self.learn(X, data, temper(fitted.map_, temperature), fitted.n_samples_ or samples.n_samples, last.residual_)
+        estimates = (
+            {"ec_temperature": temperature} if error is None else {"ec_temperature": temperature, "ec_temperature_se": error}
+        )
+        estimates |= {f"{_PREFIX}{name}": value for name, value in (fitted._estimates_ or {}).items()}
+        map_, n_samples = temper(fitted.map_, temperature), fitted.n_samples_ or samples.n_samples
+        self.learn(X, data, map_, n_samples, last.residual_, estimates=estimates)
         self.n_passes_ = 1 + getattr(fitted, "n_passes_", 1)
-        return self._keep(fitted, temperature, error)
+        self.calibrator_ = fitted
+        return self
 
     def fit_transform(
         self,
@@ -217,12 +223,9 @@ class Consistent(Calibrator):
         # Rows of folds are logits, whose probabilities have been raised to the floor before.
         return set_common(method, input="logits", classes=self.classes, floor=None)
 
-    def _keep(self, fitted: Calibrator, temperature: float, error: float | None) -> Self:
-        """Note the method inside and its temperature."""
-        self.calibrator_ = fitted
-        self.ec_temperature_ = temperature
-        self.ec_temperature_se_ = error
-        return self
+    def _show(self) -> None:
+        values = self._estimates_ or {}
+        self.ec_temperature_, self.ec_temperature_se_ = values.get("ec_temperature", 1.0), values.get("ec_temperature_se")
 
     @property
     def method_name(self) -> str:
@@ -263,28 +266,21 @@ class Consistent(Calibrator):
         self._check_folds()
         new_calibrator(self.calibrator, "calibrator")._check_n_classes(n_classes)
 
-    def _estimates(self) -> dict[str, float] | None:
-        """The temperature and its error, and the estimates of the method inside."""
-        numbers = {"ec_temperature": self.ec_temperature_}
-        if self.ec_temperature_se_ is not None:
-            numbers["ec_temperature_se"] = self.ec_temperature_se_
-        return numbers | {f"{_PREFIX}{name}": value for name, value in (self.calibrator_._estimates() or {}).items()}
-
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use."""
         super()._restore(record)
-        values = dict(record.provenance.estimates or {})
-        temperature, error = values.pop("ec_temperature", 1.0), values.pop("ec_temperature_se", None)
+        values = self._estimates_ or {}
         method = set_common(new_calibrator(self.calibrator, "calibrator"), **record.common_parameters)
         inner = replace(
             record.provenance,
             method=method.method_name,
             params=method.method_params(),
             residual=None,
-            estimates={name.removeprefix(_PREFIX): value for name, value in values.items()} or None,
+            estimates={name.removeprefix(_PREFIX): values[name] for name in values if name.startswith(_PREFIX)} or None,
         )
-        fitted = method._restore(replace(record, map=temper(record.map, 1 / temperature), provenance=inner))
-        return self._keep(fitted, temperature, error)
+        untempered = temper(record.map, 1 / self.ec_temperature_)
+        self.calibrator_ = method._restore(replace(record, map=untempered, provenance=inner))
+        return self
 
 
 def _fit_inner(calibrator: Calibrator, data: Rows, *, counts: bool) -> Calibrator:

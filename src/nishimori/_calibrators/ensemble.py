@@ -7,7 +7,6 @@ from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.mixture import best_weights, standard_errors
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Floor, Input
@@ -117,27 +116,16 @@ class EnsembleTemperature(Calibrator):
         mixture = best_weights(data, temperature)
         is_inside = bool(mixture.weights.all())
         errors = standard_errors(data, temperature, mixture.weights, counts=counts) if is_inside else None
-        self.learn(X, data, Mixture(temperature, mixture.weights), fit_info.n_samples, mixture.residual)
+        estimates = {} if errors is None else flat_entries(_LAYOUT.by_name(errors), "_se")
+        map_ = Mixture(temperature, mixture.weights)
+        self.learn(X, data, map_, fit_info.n_samples, mixture.residual, estimates=estimates)
         self.n_passes_ = fit_info.n_passes + mixture.n_passes + 2 * is_inside
-        self._describe()
-        self.parameters_se_ = None if errors is None else _LAYOUT.by_name(errors)
-        self.why_no_se_ = None if errors is not None else _SAME if is_inside else _ON_THE_BOUNDARY
         return self
 
-    def _describe(self) -> None:
-        """Show the parameters of the map as attributes."""
+    def _show(self) -> None:
         assert isinstance(self.map_, Mixture)
         self.ts_, self.weights_ = self.map_.temperature, self.map_.weights
         self.parameters_ = {"temperature": self.ts_, "weights": self.weights_}
-
-    def _estimates(self) -> dict[str, float] | None:
-        """The standard errors, if there are any."""
-        return flat_entries(self.parameters_se_ or {}, "_se")
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)
-        self._describe()
-        # A file holds the errors if there are any, so that weights inside the limits without errors are not determined.
-        self.parameters_se_, self.why_no_se_ = read_errors(record, _LAYOUT, _SAME if self.weights_.all() else _ON_THE_BOUNDARY)
-        return self
+        # There are errors if there can be any, so that weights inside the limits without errors are not determined.
+        reason = _SAME if self.weights_.all() else _ON_THE_BOUNDARY
+        self.parameters_se_, self.why_no_se_ = read_errors(self._estimates_ or {}, _LAYOUT, reason)

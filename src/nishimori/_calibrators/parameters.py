@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._methods.record import Record
 from nishimori._support.arrays import HostArray
 from nishimori._support.numeric import numeric
 from nishimori.errors import InputError
@@ -57,12 +56,14 @@ class Layout:
         return self.by_name(np.array([values[key] for key in keys], dtype=float)) if keys.keys() <= values.keys() else None
 
 
-def read_errors(record: Record, layout: Layout, reason: str | None = None) -> tuple[dict[str, Any] | None, str | None]:
-    """The standard errors that a file holds, or else why there are none.
+def read_errors(
+    estimates: Mapping[str, float], layout: Layout, reason: str | None = None
+) -> tuple[dict[str, Any] | None, str | None]:
+    """The standard errors among the estimates of a fit or of a file, or else why there are none.
 
-    ``reason`` is why the method computes none with the parameters of the file; None if it does.
+    ``reason`` is why the method computes none with its parameters; None if it does.
     """
-    errors = layout.read(record.provenance.estimates or {}, "_se")
+    errors = layout.read(estimates, "_se")
     if errors is not None:
         return errors, None
     return None, reason or (too_many(layout.size) if layout.size > MOST_WITH_ERRORS else NOT_IN_FILE)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, too_many
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors
 from nishimori._fit.affine.curvature import Directions
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch, Minimum
@@ -16,7 +16,6 @@ from nishimori._fit.conditions import gap_products
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import Rows
@@ -123,13 +122,16 @@ class AffineScaling(Calibrator):
         point = parameters.point(minimum.theta, temperature)
         errors = self._errors(data, point, minimum, counts=counts)
         fallback = temperature if self.preserve_accuracy else None
-        self.learn(X, data, self._map(point, fallback), fit_info.n_samples, minimum.residual)
+        estimates = {"ts": temperature, **_by_block(parameters, "penalty", minimum.strengths)}
+        if minimum.determined is not None:
+            estimates |= _by_block(parameters, "determined", minimum.determined)
+        map_ = self._map(point, fallback)
+        if errors is not None:
+            estimates |= flat_entries(self._layout(map_).by_name(errors), "_se")
+        self.learn(X, data, map_, fit_info.n_samples, minimum.residual, estimates=estimates)
         clusters_read = not counts and data.has_clusters
-        self.n_passes_ = fit_info.n_passes + clusters_read + minimum.n_passes + (0 if isinstance(errors, str) else 2)
-        self.ts_ = temperature
-        self.penalties_ = _values_by_block(parameters, minimum.strengths)
-        self.determined_ = None if minimum.determined is None else _values_by_block(parameters, minimum.determined)
-        return self._describe(errors)
+        self.n_passes_ = fit_info.n_passes + clusters_read + minimum.n_passes + (0 if errors is None else 2)
+        return self
 
     def _parameters(self, n_classes: int) -> Parameters:
         return Parameters(n_classes, self._is_matrix, self._has_bias, self._of_log)
@@ -152,13 +154,11 @@ class AffineScaling(Calibrator):
             raise InputError("penalty", f"be 'auto', None, a number that is not negative{several}", got=repr(self.penalty))
         return np.broadcast_to(strengths, (len(names),)).copy()
 
-    def _errors(self, data: Rows, point: AffinePoint, minimum: Minimum, *, counts: bool) -> HostArray | str:
-        """The standard errors of all factors and biases, or why there are none."""
-        if minimum.strengths.any():
-            return _no_se_if_penalised()
+    def _errors(self, data: Rows, point: AffinePoint, minimum: Minimum, *, counts: bool) -> HostArray | None:
+        """The standard errors of all factors and biases; None if they are penalised, or too many."""
         number = point.scale.size + point.bias.size * self._has_bias
-        if number > MOST_WITH_ERRORS:
-            return too_many(number)
+        if minimum.strengths.any() or number > MOST_WITH_ERRORS:
+            return None
         products = gap_products(data, RowGradients(point), counts=counts)[:number, :number]
         assert minimum.equal is not None, "nothing is penalised"
         # Some changes have no effect, such as that of all biases by the same number: the errors are those without them.
@@ -168,42 +168,25 @@ class AffineScaling(Calibrator):
         errors[: point.scale.size] /= point.temperature
         return errors
 
-    def _describe(self, errors: HostArray | str | None) -> Self:
-        """Keep the parameters of the map, and their standard errors or why there are none."""
-        self.parameters_ = self._map_parameters()
-        self.parameters_se_ = None if errors is None or isinstance(errors, str) else self._layout().by_name(errors)
-        self.why_no_se_ = errors if isinstance(errors, str) else None
-        return self
-
-    def _map_parameters(self) -> dict[str, HostArray]:
+    def _map_parameters(self, map_: Map) -> dict[str, HostArray]:
         """The parameters of the map by name."""
-        assert isinstance(self.map_, Affine)
-        return {"scale": self.map_.scale, "bias": self.map_.bias} if self._has_bias else {"scale": self.map_.scale}
+        assert isinstance(map_, Affine)
+        return {"scale": map_.scale, "bias": map_.bias} if self._has_bias else {"scale": map_.scale}
 
-    def _layout(self) -> Layout:
-        return Layout(tuple((name, array.shape) for name, array in self.parameters_.items()))
+    def _layout(self, map_: Map) -> Layout:
+        return Layout(tuple((name, array.shape) for name, array in self._map_parameters(map_).items()))
 
-    def _estimates(self) -> dict[str, float] | None:
-        """The strengths of the penalties, the temperature that fits best alone, and the standard errors if there are any."""
-        estimates = {} if self.ts_ is None else {"ts": self.ts_}
-        for ending, numbers in (("penalty", self.penalties_), ("determined", self.determined_)):
-            estimates |= {f"{name}_{ending}": value for name, value in (numbers or {}).items()}
-        return estimates | flat_entries(self.parameters_se_ or {}, "_se")
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)
-        values = record.provenance.estimates or {}
+    def _show(self) -> None:
+        values = self._estimates_ or {}
         names = self._parameters(self.n_features_in_).blocks
+        self.parameters_ = self._map_parameters(self.map_)
         self.ts_ = values.get("ts")
         self.penalties_, self.determined_ = (
             {name: values[f"{name}_{ending}"] for name in names if f"{name}_{ending}" in values} or None
             for ending in ("penalty", "determined")
         )
-        self._describe(None)
         reason = _no_se_if_penalised() if any((self.penalties_ or {}).values()) else None
-        self.parameters_se_, self.why_no_se_ = read_errors(record, self._layout(), reason)
-        return self
+        self.parameters_se_, self.why_no_se_ = read_errors(values, self._layout(self.map_), reason)
 
 
 class VectorScaling(AffineScaling):
@@ -330,8 +313,9 @@ def _not_negative(value: object, *shapes: tuple[int, ...]) -> HostArray | None:
     return numbers if np.isfinite(numbers).all() and (numbers >= 0).all() else None
 
 
-def _values_by_block(parameters: Parameters, values: HostArray) -> dict[str, float]:
-    return dict(zip(parameters.blocks, values.tolist(), strict=True))
+def _by_block(parameters: Parameters, ending: str, values: HostArray) -> dict[str, float]:
+    """One number for each kind of departure, as a file keeps it."""
+    return {f"{name}_{ending}": value for name, value in zip(parameters.blocks, values.tolist(), strict=True)}
 
 
 def _unit(matched: Match, data: Rows) -> float:
@@ -411,11 +395,10 @@ class ClasswiseTemperature(AffineScaling):
     _has_bias = False
     temperatures_: HostArray
 
-    def _describe(self, errors: Any) -> Self:
-        super()._describe(errors)
+    def _show(self) -> None:
+        super()._show()
         scale = self.parameters_["scale"]
         self.temperatures_ = np.divide(1.0, scale, out=np.full_like(scale, np.nan), where=scale > 0)
-        return self
 
 
 class Dirichlet(AffineScaling):
@@ -503,6 +486,6 @@ class Dirichlet(AffineScaling):
     def _map(self, point: AffinePoint, fallback: float | None) -> Map:
         return LogAffine(point.scale / point.temperature, point.bias, fallback)
 
-    def _map_parameters(self) -> dict[str, HostArray]:
-        assert isinstance(self.map_, LogAffine)
-        return {"matrix": self.map_.matrix, "bias": self.map_.bias}
+    def _map_parameters(self, map_: Map) -> dict[str, HostArray]:
+        assert isinstance(map_, LogAffine)
+        return {"matrix": map_.matrix, "bias": map_.bias}

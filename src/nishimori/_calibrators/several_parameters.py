@@ -10,13 +10,12 @@ from typing import Any, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, too_many
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors
 from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
 from nishimori._fit.features import CheckFeatures, Family, MatchFeatures
 from nishimori._fit.newton import Equations, Solution, solve
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray
@@ -158,12 +157,11 @@ class SeveralParameters(Calibrator):
             covariance = sandwich(solution.equations.jacobian, products)
             errors = np.sqrt(np.diag(covariance))
         parameters = layout.by_name(solution.x)
-        self.learn(X, data, self.map_for(parameters, data.n_classes), fit_info.n_samples, solution.residual)
+        estimates = flat_entries(parameters) | ({} if errors is None else flat_entries(layout.by_name(errors), "_se"))
+        map_ = self.map_for(parameters, data.n_classes)
+        self.learn(X, data, map_, fit_info.n_samples, solution.residual, estimates=estimates)
         self.n_passes_ = fit_info.n_passes + 1 + solution.n_passes + (errors is not None)
-        self.parameters_ = parameters
-        self.parameters_se_ = None if errors is None else layout.by_name(errors)
         self.covariance_ = covariance
-        self.why_no_se_ = None if errors is not None else too_many(layout.size)
         return self
 
     def _family(self, layout: Layout, n_classes: int) -> Family:
@@ -173,18 +171,12 @@ class SeveralParameters(Calibrator):
         )
         return Family(type(self).__name__, _MapFor(self, layout, n_classes), features, observables)
 
-    def _estimates(self) -> dict[str, float] | None:
-        """The parameters and their standard errors, one number per entry."""
-        return flat_entries(self.parameters_) | flat_entries(self.parameters_se_ or {}, "_se")
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)
+    def _show(self) -> None:
+        estimates = self._estimates_ or {}
         layout, _ = Layout.from_values(self.start(self.n_features_in_, 1.0), type(self).__name__)
-        self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
-        self.parameters_se_, self.why_no_se_ = read_errors(record, layout)
+        self.parameters_ = layout.read(estimates) or {}
+        self.parameters_se_, self.why_no_se_ = read_errors(estimates, layout)
         self.covariance_ = None
-        return self
 
 
 def _solve(data: Rows, family: Family, start: HostArray) -> Solution:

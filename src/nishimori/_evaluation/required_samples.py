@@ -161,7 +161,7 @@ def _of_calibrator(pilot: Any, method: str | None) -> _Pilot:
             "pilot", "be a calibrator that was fitted to samples, or the result of `temperatures`", got=repr(pilot)
         )
     if pilot.method == "adaptive":
-        return _Pilot("ec", _of_adapted(Adapted.from_estimates(pilot._estimates() or {})), n_samples)
+        return _Pilot("ec", _of_adapted(Adapted.from_estimates(pilot._estimates_ or {})), n_samples)
     return _Pilot(pilot.method, _require_error(getattr(pilot, "temperature_se_", None)) / T, n_samples)
 
 
