@@ -123,9 +123,7 @@ class Best(Calibrator):
         self.keep_predictions = keep_predictions
         self.max_seconds = max_seconds
         self.random_state = random_state
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def fit(
         self,

@@ -132,9 +132,7 @@ class BiasCorrected(Calibrator):
         self.method = method
         self.shrink = shrink
         self.preserve_accuracy = preserve_accuracy
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def fit(
         self,

@@ -52,9 +52,7 @@ class BinaryCalibrator(Calibrator):
         floor: Floor = "auto",
     ) -> None:
         self.smooth_labels = smooth_labels
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     @property
     @abstractmethod

@@ -6,7 +6,7 @@ They sit behind any model: ``X`` is what the model says (logits or probabilities
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
+from functools import partial, update_wrapper
 from inspect import signature
 from types import FunctionType
 from typing import Any, ClassVar, Self
@@ -84,14 +84,9 @@ def in_data_frame(array: Array, X: Any, estimator: Any, names: Callable[[], Host
 
 def _renamed(function: FunctionType, name: str) -> FunctionType:
     """A copy of a function by another name, which Python's messages about wrong arguments give."""
-    copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    copy.__kwdefaults__, copy.__annotations__, copy.__doc__ = (
-        function.__kwdefaults__,
-        function.__annotations__,
-        function.__doc__,
-    )
-    copy.__dict__ |= function.__dict__
-    copy.__module__, copy.__qualname__ = function.__module__, name
+    copy = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
+    update_wrapper(copy, function)
+    copy.__kwdefaults__, copy.__qualname__ = function.__kwdefaults__, name
     return copy
 
 
@@ -99,8 +94,8 @@ def _renamed(function: FunctionType, name: str) -> FunctionType:
 class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=()):
     """Everything except the choice of the map.
 
-    A subclass has the parameters ``input``, ``classes`` and ``floor`` and a `fit` that takes its data from `rows_from` and
-    ends with ``return self.learn(...)``.
+    A subclass has a `fit` that takes its data from `rows_from` and ends with ``return self.learn(...)``. Its constructor, if it
+    has one, takes the parameters ``input``, ``classes`` and ``floor`` too and passes them to this one.
 
     Attributes
     ----------
@@ -134,9 +129,19 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     _is_flat_: bool
     _estimates_: dict[str, float] | None = None
 
+    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
     @abstractmethod
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from scores ``X`` and true classes ``y``."""
+
+    def fit_transform(self, X: Any, y: Any = None, *args: Any, **fit_params: Any) -> Any:
+        """The calibrated logits of the data that are fitted to; arguments as for `fit`."""
+        fitted = self.fit(X, y, *args, **fit_params)
+        return fitted.transform(X, fit_params.get("groups") if self.map_.needs_groups else None)
 
     def rows_from(
         self,

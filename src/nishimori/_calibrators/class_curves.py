@@ -138,9 +138,7 @@ class Isotonic(Calibrator):
         self, *, prior: float = 1.0, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
     ) -> None:
         self.prior = prior
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def fit(
         self,
@@ -286,9 +284,7 @@ class HistogramBinning(Calibrator):
         self.n_bins = n_bins
         self.strategy = strategy
         self.prior = prior
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def fit(
         self,

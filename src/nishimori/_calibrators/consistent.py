@@ -132,9 +132,7 @@ class Consistent(Calibrator):
     ) -> None:
         self.calibrator = calibrator
         self.cv = cv
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def fit(
         self,
@@ -192,22 +190,6 @@ class Consistent(Calibrator):
         self.n_passes_ = 1 + getattr(fitted, "n_passes_", 1)
         self.calibrator_ = fitted
         return self
-
-    def fit_transform(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Any:
-        """The calibrated logits of the data that the map is chosen from; arguments as for `fit`."""
-        options: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
-        fitted = self.fit(X, y, sample_weight, **options)
-        return fitted.transform(X, groups if self.map_.needs_groups else None)
 
     def _methods_without_groups(self) -> tuple[str, ...]:
         return new_calibrator(self.calibrator, "calibrator")._methods_without_groups()

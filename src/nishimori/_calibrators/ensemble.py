@@ -8,8 +8,6 @@ from nishimori._fit.mixture import best_weights, standard_errors
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import Classes
-from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray
 from nishimori.maps.mixture import Mixture
@@ -85,11 +83,6 @@ class EnsembleTemperature(Calibrator):
     parameters_: dict[str, Any]
     parameters_se_: dict[str, Any] | None
     why_no_se_: str | None
-
-    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
 
     def fit(
         self,

@@ -111,9 +111,7 @@ class GroupConsistency(Calibrator):
     ) -> None:
         self.by = by
         self.method = method
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def fit(
         self,
@@ -152,9 +150,9 @@ class GroupConsistency(Calibrator):
         matched = match(data, observable, label_name=label_name(X), counts=counts)
         common, fit_info = matched.solution(0)
         by_group = match_groups(data, grouping, observable, common, fit_info.temperature_se, counts=counts)
-        map_: Map = ClassTemperatures(by_group.temperatures)
-        if self.by == "groups":
-            assert data.groups is not None, "as was checked"
+        if self.by == "prediction" or data.groups is None:
+            map_: Map = ClassTemperatures(by_group.temperatures)
+        else:
             map_ = GroupTemperatures(data.groups.names, by_group.temperatures, by_group.common)
         estimates = {"common": by_group.common, "spread": by_group.spread, "used_spread": by_group.used_spread}
         estimates |= {f"temperature_se[{i}]": float(error) for i, error in enumerate(by_group.errors)}
@@ -163,21 +161,6 @@ class GroupConsistency(Calibrator):
         self.n_passes_ = fit_info.n_passes + by_group.n_passes
         _warn_of_open(self.open_groups_, self.by, common)
         return self
-
-    def fit_transform(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Any:
-        """The calibrated logits of the data that the temperatures are chosen from; arguments as for `fit`."""
-        options: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
-        return self.fit(X, y, sample_weight, **options).transform(X, groups)
 
     def _methods_without_groups(self) -> tuple[str, ...]:
         return () if self.by == "groups" else ("fit", *PREDICTIONS, "transform")

@@ -232,9 +232,7 @@ class ExpectationConsistency(OneTemperature):
     ) -> None:
         self.top_n = top_n
         self.smooth_labels = smooth_labels
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def _method(self) -> EC:
         return EC(self.top_n, self.smooth_labels)
@@ -266,9 +264,7 @@ class TemperatureScaling(OneTemperature):
         self, *, smooth_labels: bool = False, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
     ) -> None:
         self.smooth_labels = smooth_labels
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def _method(self) -> TS:
         return TS(self.smooth_labels)
@@ -342,11 +338,6 @@ class AdaptiveConsistency(OneTemperature):
     ts_: float | None
     _adapted_: Adapted | None
 
-    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
-
     def _method(self) -> Adaptive:
         return Adaptive()
 
@@ -416,9 +407,7 @@ class Matched(OneTemperature):
         self, observable: Observable, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
     ) -> None:
         self.observable = observable
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     @property
     def method_name(self) -> str:

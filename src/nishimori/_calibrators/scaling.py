@@ -69,9 +69,7 @@ class AffineScaling(Calibrator):
     ) -> None:
         self.penalty = penalty
         self.preserve_accuracy = preserve_accuracy
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def fit(
         self,

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -119,7 +118,8 @@ class SeveralParameters(Calibrator):
             The parameters are in the order of `start`, those of an array one after the other.
         """
         layout, x = Layout.from_values(parameters, type(self).__name__)
-        return Family(type(self).__name__, _MapFor(self, layout, logits.shape[1]), None, None).tables(logits, x)[0]
+        map_for = partial(_map_for, self, layout, logits.shape[1])
+        return Family(type(self).__name__, map_for, None, None).tables(logits, x)[0]
 
     def observables(self, logits: HostArray, parameters: Mapping[str, Any]) -> Any:
         """What is matched for each parameter, in the shape of `features`: by default the features, for least cross-entropy."""
@@ -166,10 +166,10 @@ class SeveralParameters(Calibrator):
 
     def _family(self, layout: Layout, n_classes: int) -> Family:
         features, observables = (
-            _CalibratorTable(self, name, layout) if getattr(type(self), name) is not getattr(SeveralParameters, name) else None
+            partial(_table, self, name, layout) if getattr(type(self), name) is not getattr(SeveralParameters, name) else None
             for name in ("features", "observables")
         )
-        return Family(type(self).__name__, _MapFor(self, layout, n_classes), features, observables)
+        return Family(type(self).__name__, partial(_map_for, self, layout, n_classes), features, observables)
 
     def _show(self) -> None:
         estimates = self._estimates_ or {}
@@ -203,28 +203,14 @@ def _solve(data: Rows, family: Family, start: HostArray) -> Solution:
     return solution
 
 
-@dataclass(frozen=True)
-class _CalibratorTable:
-    """A table of a calibrator, from logits and parameters in a flat array, as something that can be sent to other processes."""
-
-    calibrator: SeveralParameters
-    name: str
-    layout: Layout
-
-    def __call__(self, logits: HostArray, x: HostArray) -> Any:
-        return getattr(self.calibrator, self.name)(logits, self.layout.by_name(x))
+def _table(calibrator: SeveralParameters, name: str, layout: Layout, logits: HostArray, x: HostArray) -> Any:
+    """A table of a calibrator, from logits and parameters in a flat array."""
+    return getattr(calibrator, name)(logits, layout.by_name(x))
 
 
-@dataclass(frozen=True)
-class _MapFor:
-    """The map with parameters in a flat array, as something that can be sent to other processes."""
-
-    calibrator: SeveralParameters
-    layout: Layout
-    n_classes: int
-
-    def __call__(self, x: HostArray) -> Map:
-        map_ = self.calibrator.map_for(self.layout.by_name(x), self.n_classes)
-        if not isinstance(map_, Map):
-            raise InputError(f"{type(self.calibrator).__name__}.map_for", "return a nishimori.Map", got=repr(map_))
-        return map_
+def _map_for(calibrator: SeveralParameters, layout: Layout, n_classes: int, x: HostArray) -> Map:
+    """The map with parameters in a flat array."""
+    map_ = calibrator.map_for(layout.by_name(x), n_classes)
+    if not isinstance(map_, Map):
+        raise InputError(f"{type(calibrator).__name__}.map_for", "return a nishimori.Map", got=repr(map_))
+    return map_
