@@ -268,7 +268,7 @@ def test_a_file_of_another_share_keeps_its_temperature_and_has_the_share_that_be
     # The interval is about T_EC, which both estimate, and not about T.
     assert loaded.confidence_interval(0.95) == pytest.approx(now.confidence_interval(0.95), rel=1e-6)
     of_one = {"log_ec": 1.14, "ec_variance": 0.006}
-    for values, T in ((loaded._estimates_, loaded.temperature_), (loaded._estimates(), 2.0), (of_one, 5.0)):
+    for values, T in ((loaded._estimates_, loaded.temperature_), (loaded._estimates_, 2.0), (of_one, 5.0)):
         kept = Adapted.from_estimates(values, T)  # also with a T that somebody has typed
         assert kept.temperature == pytest.approx(T, rel=1e-12)
         low, high = kept.interval(0.5)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors
+from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
 from nishimori._fit.biases import Biases, BiasPoint, BiasSearch, standard_errors
 from nishimori._fit.conditions import refuse_masks
 from nishimori._fit.match import Match
@@ -180,7 +180,7 @@ class BiasCorrected(Calibrator):
             ) from error
         self._warn(biases)
         errors, n_errors = None, 0
-        if not self.shrink and data.n_classes < MOST_WITH_ERRORS:
+        if not self.shrink and not too_many(1 + data.n_classes):
             errors, n_errors = standard_errors(data, biases, counts=counts), 1
         fallback = _temperature(matched, self.method) if self.preserve_accuracy else None
         map_ = Affine(np.array(biases.point.beta), np.array(biases.point.biases), fallback)

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, flat_entries, read_errors
+from nishimori._calibrators.parameters import NOT_IN_FILE, Layout, flat_entries, read_errors, too_many
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels, first_names
@@ -321,8 +321,8 @@ class HistogramBinning(Calibrator):
         values = _frequencies(bins, prior * unit)
         errors = _errors(data, bins, values, (prior * unit, unit), counts=counts)
         # A file holds errors if they are not too many. JSON has no NaN; -1 stands for the error of an empty bin.
-        few = values.size <= MOST_WITH_ERRORS
-        estimates = flat_entries({"frequencies": np.nan_to_num(errors, nan=-1)}, "_se") if few else None
+        entries = flat_entries({"frequencies": np.nan_to_num(errors, nan=-1)}, "_se")
+        estimates = None if too_many(values.size) else entries
         map_ = ClassCurves(tuple(bins.edges), tuple(values), "constant")
         self.learn(X, data, map_, samples.n_rows, estimates=estimates)
         self.n_passes_ = n_passes + data.has_clusters

@@ -11,8 +11,8 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.numeric import numeric
 from nishimori.errors import InputError
 
-MOST_WITH_ERRORS = 1000
-"""This many parameters can have standard errors: their covariance is a table of that many rows and columns."""
+# This many parameters can have standard errors: their covariance is a table of that many rows and columns.
+_MOST_WITH_ERRORS = 1000
 
 NOT_IN_FILE = "The file from which the calibrator was loaded holds no standard errors. Fit the calibrator again."
 """Why a calibrator that was loaded may have no standard errors."""
@@ -66,12 +66,14 @@ def read_errors(
     errors = layout.read(estimates, "_se")
     if errors is not None:
         return errors, None
-    return None, reason or (too_many(layout.size) if layout.size > MOST_WITH_ERRORS else NOT_IN_FILE)
+    return None, reason or too_many(layout.size) or NOT_IN_FILE
 
 
 def too_many(number: int) -> str:
-    """Why this many parameters have no standard errors."""
-    return f"There are {number:,} parameters, and standard errors are computed for at most {MOST_WITH_ERRORS:,}."
+    """Why this many parameters have no standard errors; empty if they can have them."""
+    if number <= _MOST_WITH_ERRORS:
+        return ""
+    return f"There are {number:,} parameters, and standard errors are computed for at most {_MOST_WITH_ERRORS:,}."
 
 
 def flat_entries(parameters: Mapping[str, Any], ending: str = "") -> dict[str, float]:

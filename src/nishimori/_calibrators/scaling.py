@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors
+from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
 from nishimori._fit.affine.curvature import Directions
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch, Minimum
@@ -155,7 +155,7 @@ class AffineScaling(Calibrator):
     def _errors(self, data: Rows, point: AffinePoint, minimum: Minimum, *, counts: bool) -> HostArray | None:
         """The standard errors of all factors and biases; None if they are penalised, or too many."""
         number = point.scale.size + point.bias.size * self._has_bias
-        if minimum.strengths.any() or number > MOST_WITH_ERRORS:
+        if minimum.strengths.any() or too_many(number):
             return None
         products = gap_products(data, RowGradients(point), counts=counts)[:number, :number]
         assert minimum.equal is not None, "nothing is penalised"

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors
+from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
 from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
 from nishimori._fit.features import CheckFeatures, Family, MatchFeatures
 from nishimori._fit.newton import Equations, Solution, solve
@@ -152,7 +152,7 @@ class SeveralParameters(Calibrator):
         family = data.gather(CheckFeatures(family, start)).family(family)
         solution = _solve(data, family, start)
         covariance = errors = None
-        if layout.size <= MOST_WITH_ERRORS:
+        if not too_many(layout.size):
             products = gap_products(data, MatchFeatures(family, solution.x).gaps_of, counts=counts) / matched.census.weight**2
             covariance = sandwich(solution.equations.jacobian, products)
             errors = np.sqrt(np.diag(covariance))
