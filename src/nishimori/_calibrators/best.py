@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
-from nishimori._calibrators.candidates import Contest, default_candidates, named_candidates
+from nishimori._calibrators.candidates import default_candidates, named_candidates
 from nishimori._calibrators.collected_samples import CollectedSamples, collect_samples
 from nishimori._calibrators.folds import Fold, check_folds, deal_folds, linked_units, out_of_fold, refuse_repeated, split_folds
 from nishimori._calibrators.methods import set_common
@@ -158,9 +158,13 @@ class Best(Calibrator):
         folds = self._folds(samples, data, seed)
         codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
         units = Units(samples.weights, codes, counts)
-        contest = self._contest(data, units.n_samples, len(folds))
-        choose = self._score_candidates(contest, samples, folds, units, seed=seed)
-        selection, chosen = self._fit_chosen(choose, contest, data, counts=counts)
+        keep, left_out = bool(self.keep_predictions), dict[str, str]()
+        if self.candidates is not None:
+            methods = named_candidates(self.candidates, data.n_classes, keep_predictions=keep)
+        else:
+            methods, left_out = default_candidates(units.n_samples, data.n_classes, len(folds) + 1, keep_predictions=keep)
+        choose = self._score_candidates(methods, left_out, samples, folds, units, seed=seed)
+        selection, chosen = self._fit_chosen(choose, methods, data, counts=counts)
         assert chosen.n_samples_ is not None
         estimates = _as_estimates(selection)
         self.learn(X, data, chosen.map_, chosen.n_samples_, chosen.residual_, chosen.temperature_se_, estimates)
@@ -184,12 +188,6 @@ class Best(Calibrator):
             between("max_seconds", self.max_seconds, 0, float("inf"))
         return 0 if self.random_state is None else whole("random_state", self.random_state, 0)
 
-    def _contest(self, data: Rows, n_samples: int, n_folds: int) -> Contest:
-        keep = bool(self.keep_predictions)
-        if self.candidates is not None:
-            return named_candidates(self.candidates, data.n_classes, keep_predictions=keep)
-        return default_candidates(n_samples, data.n_classes, n_folds + 1, keep_predictions=keep)
-
     def _folds(self, samples: CollectedSamples, data: Rows, seed: int) -> list[Fold]:
         """Which samples are fitted to, and which are held out, in each fold."""
         labels = samples.labels
@@ -210,7 +208,14 @@ class Best(Calibrator):
         return deal_folds(labels, n_folds, units, seed=seed, unit_name=unit_name)
 
     def _score_candidates(
-        self, contest: Contest, samples: CollectedSamples, folds: Sequence[Fold], units: Units, *, seed: int
+        self,
+        methods: Mapping[str, Calibrator],
+        left_out: Mapping[str, str],
+        samples: CollectedSamples,
+        folds: Sequence[Fold],
+        units: Units,
+        *,
+        seed: int,
     ) -> Callable[[Mapping[str, str]], MethodSelection]:
         """Score all candidates on the samples that are held out; a function that chooses, without those that it leaves out."""
         rows = [fold.test for fold in folds]
@@ -221,11 +226,11 @@ class Best(Calibrator):
             return RowScores.after_map(model[0], logits, samples.labels[held], samples.groups_of(held))
 
         _, parts = out_of_fold(folds, lambda _: (Temperature(1.0), False), score)
-        scores, n_unsolved, left_out = {NONE: RowScores.in_order(rows, parts)}, {}, dict(contest.left_out)
+        scores, n_unsolved, all_left_out = {NONE: RowScores.in_order(rows, parts)}, {}, dict(left_out)
         start, seconds = time.perf_counter(), self.max_seconds
-        for name, candidate in contest.calibrators.items():
+        for name, candidate in methods.items():
             if seconds is not None and len(scores) > 1 and time.perf_counter() - start > seconds:
-                left_out[name] = f"{seconds:g} s had passed"
+                all_left_out[name] = f"{seconds:g} s had passed"
                 continue
             try:
                 with collect_notices():
@@ -233,7 +238,7 @@ class Best(Calibrator):
             except NishimoriError as error:
                 if self.candidates is not None:
                     raise
-                left_out[name] = str(error).rstrip(".")
+                all_left_out[name] = str(error).rstrip(".")
                 continue
             n_unsolved[name] = sum(is_rescued for _, is_rescued in models)
             scores[name] = RowScores.in_order(rows, parts)
@@ -245,7 +250,7 @@ class Best(Calibrator):
                 scored_units,
                 self.scoring,
                 n_unsolved=n_unsolved,
-                left_out=left_out | dict(unsolvable),
+                left_out=all_left_out | dict(unsolvable),
                 n_folds=len(folds),
                 seed=seed,
             )
@@ -253,7 +258,12 @@ class Best(Calibrator):
         return choose
 
     def _fit_chosen(
-        self, choose: Callable[[Mapping[str, str]], MethodSelection], contest: Contest, data: Rows, *, counts: bool
+        self,
+        choose: Callable[[Mapping[str, str]], MethodSelection],
+        methods: Mapping[str, Calibrator],
+        data: Rows,
+        *,
+        counts: bool,
     ) -> tuple[MethodSelection, Calibrator]:
         """The choice, and the chosen method after its fit to all data.
 
@@ -264,7 +274,7 @@ class Best(Calibrator):
         failures: dict[str, str] = {}
         while True:
             selection = choose(failures)
-            chosen = clone(contest.calibrators[selection.chosen])
+            chosen = clone(methods[selection.chosen])
             chosen = set_common(chosen, input=self.input, classes=self.classes, floor=data.floor)
             options = counts_option(chosen, counts=counts)
             try:

@@ -13,7 +13,7 @@ from nishimori._calibrators.collected_samples import CollectedSamples, collect_s
 from nishimori._calibrators.folds import Fold, deal_folds, in_row_order, out_of_fold
 from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
-from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue_temperature
+from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._methods.fitted_method import COMMON, counts_option, own_parameters, plain
 from nishimori._methods.record import Record
 from nishimori._methods.table import FINISHED, Traits
@@ -277,7 +277,8 @@ def _fit_ec(data: Rows, *, counts: bool) -> Calibrator:
     try:
         return method.fit(data, counts=counts)
     except NO_SOLUTION as error:
-        return rescue_temperature(method, error, data, where="the predictions for held-out samples", counts=counts)
+        place = "the predictions for held-out samples"
+        return rescue(method, error, data, where=place, may_be_frequencies=False, counts=counts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,23 +60,22 @@ def fit_always(calibrator: Calibrator, *data: Any, where: str = "", **options: A
         return rescue(calibrator, error, *data, where=where, **options)
 
 
-def rescue(calibrator: Calibrator, error: NishimoriError, *data: Any, where: str = "", **options: Any) -> Calibrator:
+def rescue(
+    calibrator: Calibrator,
+    error: NishimoriError,
+    *data: Any,
+    where: str = "",
+    may_be_frequencies: bool = True,
+    **options: Any,
+) -> Calibrator:
     """A calibrator of smoothed labels or frequencies, with a warning, in place of one without a solution because of ``error``.
 
-    That error is raised if the data do not have all logits, as sketches and top-k lists have not.
+    That error is raised if the data do not have all logits, as sketches and top-k lists have not. Where there may be no
+    frequencies, scores that say nothing give all classes the same probability.
     """
     fitted, action = _fit_smoothed(calibrator, error, *data, **options)
-    if fitted.is_uniform_ and isinstance(error, NoTemperatureError) and error.end == "flat":
+    if may_be_frequencies and fitted.is_uniform_ and isinstance(error, NoTemperatureError) and error.end == "flat":
         return with_frequencies(calibrator, error, *data, where=where, **options)
-    _warn_of_replacement(calibrator, error, where, action)
-    return fitted
-
-
-def rescue_temperature(
-    calibrator: Calibrator, error: NishimoriError, *data: Any, where: str = "", **options: Any
-) -> ExpectationConsistency | TemperatureScaling:
-    """What `rescue` gives if it may only be a temperature: for all classes alike where the scores say nothing about them."""
-    fitted, action = _fit_smoothed(calibrator, error, *data, **options)
     _warn_of_replacement(calibrator, error, where, action)
     return fitted
 
