@@ -105,7 +105,8 @@ class BinaryCalibrator(Calibrator):
             perfectly, else because there are too few different scores.
         """
         terms = self._terms
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        counts = counts or data.counts
         self._refuse_other_data(data, counts=counts)
         functions = tuple(function for function in terms.values() if function != "1")
         zeros, seen = data.gather(together(CountZeros(), OverviewPass(functions))).items

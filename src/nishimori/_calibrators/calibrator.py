@@ -156,21 +156,6 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """The data to fit to, for a `fit` of your own; values are checked when they are first read."""
         return open_to_fit(self, X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
 
-    def _rows_to_fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        clusters: Any,
-        counts: bool,
-        groups: Any = None,
-        *,
-        ignore_index: int | None = None,
-    ) -> tuple[Rows, bool]:
-        """The data to fit to, and whether weights are counts: by the argument of `fit`, or by the rows themselves."""
-        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
-        return data, counts or data.counts
-
     def learn(
         self,
         X: Any,

@@ -33,11 +33,6 @@ from nishimori.maps.class_curves import ClassCurves
 _MOST_ADDED = 1e9
 
 
-def checked_prior(prior: Any) -> float:
-    """A number of samples that are added to those of the data."""
-    return between("prior", prior, 0, _MOST_ADDED)
-
-
 def check_samples(samples: ClassWeights, classes: Classes, *, label_name: str) -> None:
     """Refuse samples of a single class, and tell of classes without samples and of samples that look alike."""
     labels = class_labels(classes, len(samples.weights))
@@ -160,8 +155,9 @@ class Isotonic(Calibrator):
         DegenerateDataError
             If all samples belong to one class.
         """
-        prior = checked_prior(self.prior)
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        prior = between("prior", self.prior, 0, _MOST_ADDED)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        counts = counts or data.counts
         refuse_counted_clusters(data, counts=counts)
         samples = data.gather(sum_by_class)
         check_samples(samples, self.classes, label_name=label_name(X))
@@ -306,9 +302,10 @@ class HistogramBinning(Calibrator):
         DegenerateDataError
             If all samples belong to one class.
         """
-        prior = checked_prior(self.prior)
+        prior = between("prior", self.prior, 0, _MOST_ADDED)
         check_bins(self.n_bins, self.strategy)
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        counts = counts or data.counts
         refuse_counted_clusters(data, counts=counts)
         n_curves = len(curve_columns(data.n_classes))
         if n_curves * self.n_bins > _MOST_BINS:

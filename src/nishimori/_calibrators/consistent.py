@@ -163,7 +163,8 @@ class Consistent(Calibrator):
         method = self._new_calibrator()
         if groups is not None and "groups" not in signature(method.fit).parameters:
             raise InputError("groups", f"be left out: the method {method.method_name!r} treats all groups alike")
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+        counts = counts or data.counts
         samples = replace(collect_samples(data), counts=counts)
         folds = deal_folds(samples.labels, self._n_folds(samples), samples.clusters)
 

@@ -103,7 +103,8 @@ class EnsembleTemperature(Calibrator):
         NoTemperatureError
             If there is no temperature of temperature scaling, as where all samples are classified correctly.
         """
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        counts = counts or data.counts
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         temperature, fit_info = matched.solution(0)
         mixture = best_weights(data, temperature)

@@ -145,7 +145,8 @@ class GroupConsistency(Calibrator):
             raise InputError(
                 "groups", "be left out with by='prediction'", got="some", remedy="Use GroupConsistency(by='groups')."
             )
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+        counts = counts or data.counts
         grouping = _grouping(data, self.by)
         matched = match(data, observable, label_name=label_name(X), counts=counts)
         common, fit_info = matched.solution(0)

@@ -108,7 +108,8 @@ class AffineScaling(Calibrator):
         NotConvergedError
             If nothing is penalised and no finite parameters fit best.
         """
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        counts = counts or data.counts
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
@@ -123,7 +124,8 @@ class AffineScaling(Calibrator):
         estimates = {"ts": temperature, **_by_block(parameters, "penalty", minimum.strengths)}
         if minimum.determined is not None:
             estimates |= _by_block(parameters, "determined", minimum.determined)
-        map_ = self._map(point, fallback)
+        kind = LogAffine if self._of_log else Affine
+        map_ = kind(point.scale / point.temperature, point.bias, fallback)
         if errors is not None:
             estimates |= flat_entries(self._layout(map_).by_name(errors), "_se")
         self.learn(X, data, map_, fit_info.n_samples, minimum.residual, estimates=estimates)
@@ -133,10 +135,6 @@ class AffineScaling(Calibrator):
 
     def _parameters(self, n_classes: int) -> Parameters:
         return Parameters(n_classes, self._is_matrix, self._has_bias, self._of_log)
-
-    def _map(self, point: AffinePoint, fallback: float | None) -> Map:
-        """The map of the parameters that were found."""
-        return Affine(point.scale / point.temperature, point.bias, fallback)
 
     def _strengths(self, parameters: Parameters, temperature: float, weight: float) -> HostArray | None:  # noqa: ARG002
         """The strengths that were asked for; None if they are to be chosen.
@@ -168,8 +166,9 @@ class AffineScaling(Calibrator):
 
     def _map_parameters(self, map_: Map) -> dict[str, HostArray]:
         """The parameters of the map by name."""
-        assert isinstance(map_, Affine)
-        return {"scale": map_.scale, "bias": map_.bias} if self._has_bias else {"scale": map_.scale}
+        assert isinstance(map_, Affine | LogAffine)
+        scale = {"matrix": map_.matrix} if isinstance(map_, LogAffine) else {"scale": map_.scale}
+        return scale | {"bias": map_.bias} if self._has_bias else scale
 
     def _layout(self, map_: Map) -> Layout:
         return Layout(tuple((name, array.shape) for name, array in self._map_parameters(map_).items()))
@@ -480,10 +479,3 @@ class Dirichlet(AffineScaling):
         off_diagonal, bias = pair.tolist()
         # The mean over samples becomes a sum, λθ² becomes λ/2·θ², and factors are in units of one over the temperature.
         return 2 * weight * np.array([0.0, off_diagonal / temperature**2, bias])
-
-    def _map(self, point: AffinePoint, fallback: float | None) -> Map:
-        return LogAffine(point.scale / point.temperature, point.bias, fallback)
-
-    def _map_parameters(self, map_: Map) -> dict[str, HostArray]:
-        assert isinstance(map_, LogAffine)
-        return {"matrix": map_.matrix, "bias": map_.bias}

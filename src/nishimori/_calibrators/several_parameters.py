@@ -142,7 +142,8 @@ class SeveralParameters(Calibrator):
         NotConvergedError
             If no finite parameters satisfy the conditions, or if two parameters have the same effect.
         """
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        counts = counts or data.counts
         refuse_counted_clusters(data, counts=counts)
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
