@@ -36,13 +36,6 @@ _POSITIONS = {"ec": 0, "ts": 1}
 _FREQUENCIES = "The biases are the smoothed frequencies of the classes, because the scores say nothing about them."
 
 
-def _no_se_if_shrunk() -> str:
-    return (
-        "The biases are shrunk towards zero, so that the standard errors of the equations do not apply. Fit with "
-        f"{setting('shrink', False)} to have standard errors."
-    )
-
-
 class BiasCorrected(Calibrator):
     """Divide logits by one temperature and add one bias per class.
 
@@ -268,7 +261,12 @@ class BiasCorrected(Calibrator):
         self.spread_ = estimates.get("spread")
         self.condition_ = "ec" if estimates.get("by_confidence") else "ts"
         layout = Layout((("inverse_temperature", ()), ("biases", self.biases_.shape)))
-        reason = _no_se_if_shrunk() if self.shrink else None if self.inverse_temperature_ else _FREQUENCIES
+        reason = None if self.inverse_temperature_ else _FREQUENCIES
+        if self.shrink:
+            reason = (
+                "The biases are shrunk towards zero, so that the standard errors of the equations do not apply. Fit with "
+                f"{setting('shrink', False)} to have standard errors."
+            )
         self.parameters_se_, self.why_no_se_ = read_errors(estimates, layout, reason)
 
     @property

@@ -25,13 +25,6 @@ from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 
 
-def _no_se_if_smoothed() -> str:
-    return (
-        "The labels are smoothed, which draws the parameters towards zero: a standard error would not say how far they are "
-        f"from the true ones. Fit with {setting('smooth_labels', False)} to have standard errors."
-    )
-
-
 class BinaryCalibrator(Calibrator):
     """Everything except which functions of the log-odds are combined, and what map their coefficients give."""
 
@@ -203,7 +196,12 @@ class BinaryCalibrator(Calibrator):
     def _show(self) -> None:
         layout, estimates = Layout(tuple((name, ()) for name in self._terms)), self._estimates_ or {}
         self.parameters_ = layout.read(estimates) or {}
-        reason = _no_se_if_smoothed() if self.smooth_labels else None
+        reason = None
+        if self.smooth_labels:
+            reason = (
+                "The labels are smoothed, which draws the parameters towards zero: a standard error would not say how far they "
+                f"are from the true ones. Fit with {setting('smooth_labels', False)} to have standard errors."
+            )
         self.parameters_se_, self.why_no_se_ = read_errors(estimates, layout, reason)
 
     def __sklearn_tags__(self) -> Any:

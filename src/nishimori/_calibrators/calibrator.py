@@ -56,17 +56,6 @@ PREDICTIONS = ("predict", "predict_proba", "predict_log_proba")
 """The methods to which scikit-learn passes metadata when it predicts with the last step of a pipeline."""
 
 
-def accuracy(y: Any, predicted: Any, sample_weight: Any) -> float:
-    """The weighted share of samples whose predicted label is the true one."""
-    if predicted.ndim > 1:
-        shape = tuple(predicted.shape)
-        flat = np.asarray(arrays.on_host(predicted)).reshape(-1)
-        positions = Scores(flat[:, None], "logits", "X", leading=shape)
-        y, sample_weight = flat_labels(y, positions, "y"), positions.per_row(sample_weight, "sample_weight")
-        predicted = flat
-    return float(accuracy_score(y, predicted, sample_weight=sample_weight))
-
-
 def in_data_frame(array: Array, X: Any, estimator: Any, names: Callable[[], HostArray]) -> Any:
     """``array``, what ``estimator`` makes of ``X``, in the kind of data frame that it is set to; as it is by default.
 
@@ -347,7 +336,13 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
 
         Give samples that must not count, such as tokens of padding, weight zero.
         """
-        return accuracy(y, self.predict(X), sample_weight)
+        predicted = self.predict(X)
+        if predicted.ndim > 1:
+            shape = tuple(predicted.shape)
+            predicted = np.asarray(arrays.on_host(predicted)).reshape(-1)
+            positions = Scores(predicted[:, None], "logits", "X", leading=shape)
+            y, sample_weight = flat_labels(y, positions, "y"), positions.per_row(sample_weight, "sample_weight")
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def transform(self, X: Any, groups: Any = None) -> Array:
         """The calibrated logits, ``logits / temperature_`` for one temperature; flat if ``X`` is flat.

@@ -159,7 +159,6 @@ class Consistent(Calibrator):
         InputError
             If there are fewer samples, or clusters, than ``cv``, or only one.
         """
-        self._check_folds()
         method = self._new_calibrator()
         if groups is not None and "groups" not in signature(method.fit).parameters:
             raise InputError("groups", f"be left out: the method {method.method_name!r} treats all groups alike")
@@ -229,11 +228,6 @@ class Consistent(Calibrator):
         origin = replace(own.provenance, method=f"{fitted.method_name}{FINISHED}", params=self._params_with(fitted))
         return replace(own, provenance=origin)
 
-    def _check_folds(self) -> None:
-        """Refuse what cannot be a number of folds."""
-        if self.cv is not None:
-            whole("cv", self.cv, 2)
-
     def _n_folds(self, samples: CollectedSamples) -> int:
         """The number of folds; refuses data of which nothing can be held out."""
         what = "samples" if samples.clusters is None else "clusters"
@@ -245,8 +239,8 @@ class Consistent(Calibrator):
         return min(FOLDS, n_units) if self.cv is None else self.cv
 
     def _check_n_classes(self, n_classes: int) -> None:
-        """Refuse parameters that do not suit this many classes."""
-        self._check_folds()
+        if self.cv is not None:
+            whole("cv", self.cv, 2)
         new_calibrator(self.calibrator, "calibrator")._check_n_classes(n_classes)
 
     def _restore(self, record: Record) -> Self:

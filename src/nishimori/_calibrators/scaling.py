@@ -30,13 +30,6 @@ from nishimori.maps.map import Map
 Penalty = Literal["auto"] | float | Sequence[float] | None
 
 
-def _no_se_if_penalised() -> str:
-    return (
-        "The parameters are penalised, which draws them towards one temperature: a standard error would not say how far they "
-        f"are from the true ones. Pass {setting('penalty', None)} for parameters without penalties."
-    )
-
-
 class AffineScaling(Calibrator):
     """What vector and matrix scaling have in common: everything except the shape of the scale.
 
@@ -182,7 +175,12 @@ class AffineScaling(Calibrator):
             {name: values[f"{name}_{ending}"] for name in names if f"{name}_{ending}" in values} or None
             for ending in ("penalty", "determined")
         )
-        reason = _no_se_if_penalised() if any((self.penalties_ or {}).values()) else None
+        reason = None
+        if any((self.penalties_ or {}).values()):
+            reason = (
+                "The parameters are penalised, which draws them towards one temperature: a standard error would not say how "
+                f"far they are from the true ones. Pass {setting('penalty', None)} for parameters without penalties."
+            )
         self.parameters_se_, self.why_no_se_ = read_errors(values, self._layout(self.map_), reason)
 
 

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -13,7 +13,6 @@ from nishimori._calibrators.multilabel.label_maps import (
     LabelMaps,
     Sharing,
     binary_method,
-    check_parameters,
     fit_labels,
 )
 from nishimori._calibrators.multilabel.label_record import LabelRecord
@@ -182,7 +181,8 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         NoTemperatureError
             If there is no temperature of all decisions together, where one is needed.
         """
-        check_parameters(self.parameters)
+        if not isinstance(self.parameters, str) or self.parameters not in get_args(Sharing):
+            raise InputError("parameters", "be 'shared', 'per_label' or 'shrunk'", got=repr(self.parameters))
         method = binary_method(self.calibrator)
         rows = self._decisions(X, y, sample_weight, clusters)
         record = LabelRecord(
