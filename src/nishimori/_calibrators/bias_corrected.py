@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
 from nishimori._fit.biases import Biases, BiasPoint, BiasSearch, standard_errors
 from nishimori._fit.conditions import refuse_masks
@@ -14,7 +14,7 @@ from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
-from nishimori._rows.rows import refuse_counted_clusters
+from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_claims import sum_by_class
 from nishimori._sums.observables import Confidence, Energy
@@ -47,7 +47,8 @@ class BiasCorrected(Calibrator):
     By default the biases are shrunk towards zero: they are taken as random numbers of one common variance, the least one that
     the data leave possible at a confidence of 95 %, and each moves as far as its own error bar allows. The mean probability of
     a class then lies between that of one temperature and its frequency. Where the data cannot tell the biases from zero, they
-    are zero, and what remains is one temperature.
+    are zero, and what remains is one temperature. ``clusters`` and ``counts`` of `fit` change the standard errors, and how much
+    the biases are shrunk.
 
     Parameters
     ----------
@@ -82,6 +83,15 @@ class BiasCorrected(Calibrator):
         What is left of the largest gap in the equations.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
+
+    Raises
+    ------
+    NoTemperatureError
+        From `fit`, if there is no temperature of ``method`` without biases, which the search starts from.
+    DegenerateDataError
+        From `fit`, if a class has no samples and ``shrink`` is False: its bias would be infinite.
+    NotConvergedError
+        From `fit`, if a class can be separated perfectly and ``shrink`` is False: no finite biases fit best.
 
     See Also
     --------
@@ -127,34 +137,12 @@ class BiasCorrected(Calibrator):
         self.preserve_accuracy = preserve_accuracy
         super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose temperature and biases from validation logits ``X`` and labels ``y``.
+    fit = fit_rows
 
-        Arguments are as for `ExpectationConsistency`. ``clusters`` and ``counts`` change the standard errors, and with
-        ``shrink`` also how much the biases are shrunk.
-
-        Raises
-        ------
-        NoTemperatureError
-            If there is no temperature of ``method`` without biases, which the search starts from.
-        DegenerateDataError
-            If a class has no samples and ``shrink`` is False: its bias would be infinite.
-        NotConvergedError
-            If a class can be separated perfectly and ``shrink`` is False: no finite biases fit best.
-        """
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose temperature and biases from validation logits ``X`` and labels ``y``."""
         if self.method not in ("ec", "ts"):
             raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or data.counts
         refuse_counted_clusters(data, counts=counts)
         if data.n_classes > _MOST_CLASSES:
             raise InputError("X", f"have at most {_MOST_CLASSES:,} classes for the method 'bias'", got=f"{data.n_classes:,}")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, OverviewPass, Regression
 from nishimori._methods.fitted_method import label_name
@@ -60,46 +60,11 @@ class BinaryCalibrator(Calibrator):
         """The coefficients to use."""
         return search.least_loss(regression)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the parameters from validation scores ``X`` of two classes and labels ``y``.
+    fit = fit_rows
 
-        Parameters
-        ----------
-        X : array of shape (n_samples,) or (n_samples, 2)
-            The score of the second class of each sample, or logits of both classes; probabilities if ``input`` says so.
-        y : array of shape (n_samples,)
-            True classes.
-        sample_weight : array of shape (n_samples,), optional
-            A weight of w counts a sample w times as much.
-        clusters : array of shape (n_samples,), optional
-            Which samples belong together: any label of its cluster for each sample. It changes the standard errors.
-        counts : bool
-            Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
-        ignore_index : int, optional
-            Samples with this label do not count.
-
-        Raises
-        ------
-        InputError
-            If there are more than two classes.
-        DegenerateDataError
-            If ``y`` has one class only, or if all scores are equal.
-        NotConvergedError
-            If no finite parameters have the least loss: with ``smooth_labels=False`` because the scores separate the classes
-            perfectly, else because there are too few different scores.
-        """
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the parameters from validation scores ``X`` of two classes and labels ``y``."""
         terms = self._terms
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or data.counts
         self._refuse_other_data(data, counts=counts)
         functions = tuple(function for function in terms.values() if function != "1")
         zeros, seen = data.gather(together(CountZeros(), OverviewPass(functions))).items
@@ -238,6 +203,16 @@ class Platt(BinaryCalibrator):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`. The map is an `Affine`.
 
+    Raises
+    ------
+    InputError
+        From `fit`, if there are more than two classes. ``X`` is the score of the second class, or the logits of both.
+    DegenerateDataError
+        From `fit`, if ``y`` has one class only, or if all scores are equal.
+    NotConvergedError
+        From `fit`, if no finite parameters have the least loss: with ``smooth_labels=False`` because the scores separate the
+        classes perfectly, else because there are too few different scores.
+
     See Also
     --------
     Beta : two slopes, one for scores below and one for scores above zero.
@@ -287,6 +262,11 @@ class Quadratic(BinaryCalibrator):
         As for `Platt`.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`. The map is a `LogOdds`.
+
+    Raises
+    ------
+    InputError, DegenerateDataError, NotConvergedError
+        From `fit`, as for `Platt`.
 
     See Also
     --------
@@ -345,6 +325,11 @@ class Beta(BinaryCalibrator):
         As for `Platt`.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`. The map is a `LogOdds`.
+
+    Raises
+    ------
+    InputError, DegenerateDataError, NotConvergedError
+        From `fit`, as for `Platt`.
 
     See Also
     --------

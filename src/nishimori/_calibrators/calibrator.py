@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial, update_wrapper
 from inspect import signature
 from types import FunctionType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.metrics import accuracy_score
@@ -51,6 +51,8 @@ from nishimori.maps.temperature import temperature_of
 
 # What predicts for arrays of Dask, as lazily as these.
 _LAZY = "nishimori._dask.predictions:lazily"
+
+C = TypeVar("C", bound="Calibrator")
 
 PREDICTIONS = ("predict", "predict_proba", "predict_log_proba")
 """The methods to which scikit-learn passes metadata when it predicts with the last step of a pipeline."""
@@ -180,6 +182,10 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
 
     def _show(self) -> None:
         """Set the attributes that follow from the map and the estimates, after a fit as after a file was read."""
+
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Learn from ``data``, the opened rows of ``X``, in calibrators whose `fit` is `fit_rows`."""
+        raise NotImplementedError
 
     @property
     def method_name(self) -> str:
@@ -462,3 +468,46 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """
         check_is_fitted(self, "map_")
         self._record().write(path, overwrite=overwrite)
+
+
+def fit_rows(
+    self: C,
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    clusters: Any = None,
+    counts: bool = False,
+    ignore_index: int | None = None,
+) -> C:
+    """Learn from validation logits ``X`` and labels ``y``; the class says what the method makes of weights and clusters.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
+        Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score. With
+        more dimensions, such as (sequences, tokens, vocabulary), each position is a sample. For one temperature also a `TopK`
+        of the most probable classes.
+    y : array of shape (n_samples,), or as ``X`` before the classes
+        True classes.
+    sample_weight : array of the shape of ``y``, optional
+        A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
+    clusters : array of the shape of ``y``, optional
+        Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster
+        for each sample, or for each sequence of tokens. The standard error then takes clusters as independent, and samples
+        of a cluster as not.
+    counts : bool
+        Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
+    ignore_index : int, optional
+        Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
+
+    Raises
+    ------
+    NoTemperatureError, DegenerateDataError, NotConvergedError
+        If the data are valid but do not determine what is fitted; the class says when.
+    """
+    data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+    return self._fit_rows(X, data, counts=counts or data.counts)
+
+
+fit_rows.__qualname__ = "Calibrator.fit"  # what messages about wrong arguments call it

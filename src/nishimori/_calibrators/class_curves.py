@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import NOT_IN_FILE, Layout, flat_entries, read_errors, too_many
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
@@ -97,6 +97,11 @@ class Isotonic(Calibrator):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    DegenerateDataError
+        From `fit`, if all samples belong to one class.
+
     See Also
     --------
     HistogramBinning : the same with bins, from sums over samples.
@@ -107,6 +112,9 @@ class Isotonic(Calibrator):
     Curves are functions of probabilities, the softmax of the logits. For two classes, any increasing function of the
     probability would give the same curve at the samples of the fit, but not between them, because interpolation is linear in
     the probability. For more classes the curves themselves differ.
+
+    An added sample has the weight 1 if weights are ``counts``, and Σw²/Σw by default, which is w if all weights are w.
+    ``clusters`` do not change the curves.
 
     The fit keeps one number per sample and curve, and not sums: for up to 256 MB of them at a time, it reads the data once.
     Sorting and regression, one curve after the other, need more: at its peak the fit took 80 bytes per sample for two classes,
@@ -135,29 +143,11 @@ class Isotonic(Calibrator):
         self.prior = prior
         super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the curves from validation logits ``X`` and labels ``y``.
+    fit = fit_rows
 
-        Arguments are as for `ExpectationConsistency`. ``counts`` says what the weight of an added sample is: 1, or by default
-        Σw²/Σw, which is w if all weights are w. ``clusters`` do not change the curves.
-
-        Raises
-        ------
-        DegenerateDataError
-            If all samples belong to one class.
-        """
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the curves from validation logits ``X`` and labels ``y``."""
         prior = between("prior", self.prior, 0, _MOST_ADDED)
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or data.counts
         refuse_counted_clusters(data, counts=counts)
         samples = data.gather(sum_by_class)
         check_samples(samples, self.classes, label_name=label_name(X))
@@ -233,6 +223,11 @@ class HistogramBinning(Calibrator):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    DegenerateDataError
+        From `fit`, if all samples belong to one class.
+
     See Also
     --------
     Isotonic : increasing curves, which need no number of bins.
@@ -240,6 +235,9 @@ class HistogramBinning(Calibrator):
 
     Notes
     -----
+    An added sample has the weight 1 if weights are ``counts``, and Σw²/Σw by default, which is w if all weights are w.
+    ``clusters`` and ``counts`` of `fit` change the standard errors.
+
     Bins of equal width are sums over samples, so that data larger than memory can be used. Bins of equal weight need the
     quantiles of the probabilities first: the fit then keeps one number per sample and curve, up to 256 MB at a time,
     and sorts them. At its peak it took 66 bytes per sample for two classes, and 139 for ten.
@@ -282,30 +280,12 @@ class HistogramBinning(Calibrator):
         self.prior = prior
         super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the value of each bin from validation logits ``X`` and labels ``y``.
+    fit = fit_rows
 
-        Arguments are as for `ExpectationConsistency`. ``clusters`` and ``counts`` change the standard errors. ``counts`` also
-        says what the weight of an added sample is: 1, or by default Σw²/Σw, which is w if all weights are w.
-
-        Raises
-        ------
-        DegenerateDataError
-            If all samples belong to one class.
-        """
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the value of each bin from validation logits ``X`` and labels ``y``."""
         prior = between("prior", self.prior, 0, _MOST_ADDED)
         check_bins(self.n_bins, self.strategy)
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or data.counts
         refuse_counted_clusters(data, counts=counts)
         n_curves = len(curve_columns(data.n_classes))
         if n_curves * self.n_bins > _MOST_BINS:

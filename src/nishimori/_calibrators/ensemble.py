@@ -2,12 +2,13 @@
 
 from typing import Any, ClassVar, Self
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.mixture import best_weights, standard_errors
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
+from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray
 from nishimori.maps.mixture import Mixture
@@ -55,13 +56,19 @@ class EnsembleTemperature(Calibrator):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    NoTemperatureError
+        From `fit`, if there is no temperature of temperature scaling, as where all samples are classified correctly.
+
     See Also
     --------
     TemperatureScaling : the first component alone.
 
     Notes
     -----
-    Masked classes (logits of -inf) keep probability zero: K is the number of unmasked classes of each row.
+    Masked classes (logits of -inf) keep probability zero: K is the number of unmasked classes of each row. ``clusters`` and
+    ``counts`` of `fit` change the standard errors only.
 
     Examples
     --------
@@ -84,27 +91,10 @@ class EnsembleTemperature(Calibrator):
     parameters_se_: dict[str, Any] | None
     why_no_se_: str | None
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose temperature and weights from validation logits ``X`` and labels ``y``.
+    fit = fit_rows
 
-        Arguments are as for `ExpectationConsistency`. ``clusters`` and ``counts`` change the standard errors only.
-
-        Raises
-        ------
-        NoTemperatureError
-            If there is no temperature of temperature scaling, as where all samples are classified correctly.
-        """
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or data.counts
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose temperature and weights from validation logits ``X`` and labels ``y``."""
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         temperature, fit_info = matched.solution(0)
         mixture = best_weights(data, temperature)

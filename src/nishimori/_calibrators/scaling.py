@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
 from nishimori._fit.affine.curvature import Directions
 from nishimori._fit.affine.parameters import Parameters
@@ -64,45 +64,10 @@ class AffineScaling(Calibrator):
         self.preserve_accuracy = preserve_accuracy
         super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the map from validation logits ``X`` and labels ``y``.
+    fit = fit_rows
 
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
-            Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score.
-        y : array of shape (n_samples,), or as ``X`` before the classes
-            True classes.
-        sample_weight : array of shape (n_samples,), optional
-            A weight of w counts a sample w times as much. Weights are multiplied by a number so that they sum to (Σw)²/Σw², the
-            number of samples of equal weight that are worth as much: only their ratios matter.
-        clusters : array of shape (n_samples,), optional
-            Which samples belong together, such as the frames of a video: any label of its cluster for each sample. Samples of a
-            cluster tell less than independent ones, so penalties count for more: by the factor by which clusters increase the
-            variance of the temperature.
-        counts : bool
-            Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
-        ignore_index : int, optional
-            Samples with this label do not count.
-
-        Raises
-        ------
-        NoTemperatureError
-            If no single temperature fits, from which departures could be measured.
-        NotConvergedError
-            If nothing is penalised and no finite parameters fit best.
-        """
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or data.counts
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the map from validation logits ``X`` and labels ``y``."""
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
@@ -218,11 +183,24 @@ class VectorScaling(AffineScaling):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    NoTemperatureError
+        From `fit`, if no single temperature fits, from which departures could be measured.
+    NotConvergedError
+        From `fit`, if nothing is penalised and no finite parameters fit best.
+
     See Also
     --------
     MatrixScaling : the same with a matrix of factors.
     ClasswiseTemperature : the same without biases.
     BiasCorrected : one temperature and biases.
+
+    Notes
+    -----
+    Weights are multiplied by a number so that they sum to (Σw)²/Σw², the number of samples of equal weight that are worth as
+    much: only their ratios matter. Samples of a cluster tell less than independent ones, so that penalties count for more: by
+    the factor by which ``clusters`` increase the variance of the temperature.
 
     Examples
     --------
@@ -273,6 +251,11 @@ class MatrixScaling(AffineScaling):
         The temperature of temperature scaling; None if the file from which the calibrator was loaded does not say.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
+
+    Raises
+    ------
+    NoTemperatureError, NotConvergedError
+        From `fit`, as for `VectorScaling`, whose notes on weights and clusters apply.
 
     See Also
     --------
@@ -369,6 +352,11 @@ class ClasswiseTemperature(AffineScaling):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    NoTemperatureError, NotConvergedError
+        From `fit`, as for `VectorScaling`, whose notes on weights and clusters apply.
+
     See Also
     --------
     GroupConsistency : one temperature per predicted class, which never changes a prediction.
@@ -435,6 +423,11 @@ class Dirichlet(AffineScaling):
         The temperature of temperature scaling; None if the file from which the calibrator was loaded does not say.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
+
+    Raises
+    ------
+    NoTemperatureError, NotConvergedError
+        From `fit`, as for `VectorScaling`, whose notes on weights and clusters apply.
 
     See Also
     --------

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
 from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
 from nishimori._fit.features import CheckFeatures, Family, MatchFeatures
@@ -47,6 +47,11 @@ class SeveralParameters(Calibrator):
         The largest gap that is left between the mean of an observable under the model and at the labels.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
+
+    Raises
+    ------
+    NotConvergedError
+        From `fit`, if no finite parameters satisfy the conditions, or if two parameters have the same effect.
 
     Examples
     --------
@@ -125,25 +130,10 @@ class SeveralParameters(Calibrator):
         """What is matched for each parameter, in the shape of `features`: by default the features, for least cross-entropy."""
         return self.features(logits, parameters)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the parameters from validation logits ``X`` and labels ``y``; arguments as for `ExpectationConsistency`.
+    fit = fit_rows
 
-        Raises
-        ------
-        NotConvergedError
-            If no finite parameters satisfy the conditions, or if two parameters have the same effect.
-        """
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or data.counts
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the parameters from validation logits ``X`` and labels ``y``; arguments as for `ExpectationConsistency`."""
         refuse_counted_clusters(data, counts=counts)
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
