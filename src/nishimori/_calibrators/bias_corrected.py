@@ -174,22 +174,11 @@ class BiasCorrected(Calibrator):
         self.n_passes_ = matched.n_passes + search.n_passes + n_errors
         return self
 
-    def _fit_frequencies(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
+    def _fit_frequencies(self, X: Any, data: Rows, *, counts: bool) -> Self:
         """Choose biases alone, for scores that say nothing: every sample gets the frequencies of the classes.
 
         They are smoothed by Laplace's rule, (n + 1)/(N + K) for n of N samples and K classes, so that none is zero.
         """
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or data.counts
         samples = data.gather(sum_by_class)
         numbers = samples.weights / samples.one_sample(counts=counts)
         logs = np.log((numbers + 1) / (numbers.sum() + len(numbers)))

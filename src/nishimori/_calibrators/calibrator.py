@@ -137,8 +137,8 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     def rows_from(
         self,
         X: Any,
-        y: Any,
-        sample_weight: Any,
+        y: Any = None,
+        sample_weight: Any = None,
         clusters: Any = None,
         groups: Any = None,
         *,

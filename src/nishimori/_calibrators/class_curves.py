@@ -298,8 +298,8 @@ class HistogramBinning(Calibrator):
         values = _frequencies(bins, prior * unit)
         errors = _errors(data, bins, values, (prior * unit, unit), counts=counts)
         # A file holds errors if they are not too many. JSON has no NaN; -1 stands for the error of an empty bin.
-        entries = flat_entries({"frequencies": np.nan_to_num(errors, nan=-1)}, "_se")
-        estimates = None if too_many(values.size) else entries
+        finite = {"frequencies": np.nan_to_num(errors, nan=-1)}
+        estimates = None if too_many(values.size) else flat_entries(finite, "_se")
         map_ = ClassCurves(tuple(bins.edges), tuple(values), "constant")
         self.learn(X, data, map_, samples.n_rows, estimates=estimates)
         self.n_passes_ = n_passes + data.has_clusters

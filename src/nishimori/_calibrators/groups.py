@@ -1,5 +1,6 @@
 """A temperature per predicted class or per group, as far as the data tell the groups apart."""
 
+from itertools import compress
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -156,8 +157,8 @@ class GroupConsistency(Calibrator):
         else:
             map_ = GroupTemperatures(data.groups.names, by_group.temperatures, by_group.common)
         estimates = {"common": by_group.common, "spread": by_group.spread, "used_spread": by_group.used_spread}
-        estimates |= {f"temperature_se[{i}]": float(error) for i, error in enumerate(by_group.errors)}
-        estimates |= {f"open[{i}]": 1.0 for i in np.flatnonzero(by_group.is_open)}
+        estimates |= {f"temperature_se[{i}]": error for i, error in enumerate(by_group.errors.tolist())}
+        estimates |= {f"open[{i}]": 1.0 for i in np.flatnonzero(by_group.is_open).tolist()}
         self.learn(X, data, map_, fit_info.n_samples, by_group.residual, estimates=estimates)
         self.n_passes_ = fit_info.n_passes + by_group.n_passes
         _warn_of_open(self.open_groups_, self.by, common)
@@ -189,8 +190,8 @@ class GroupConsistency(Calibrator):
         self.spread_, self.used_spread_ = values.get("spread"), values.get("used_spread")
         errors = [values.get(f"temperature_se[{i}]") for i in range(len(self.temperatures_))]
         self.temperatures_se_ = None if None in errors else np.array(errors, dtype=float)
-        names = np.asarray(self.groups_).tolist()
-        self.open_groups_ = tuple(name for i, name in enumerate(names) if f"open[{i}]" in values)
+        is_open = [f"open[{i}]" in values for i in range(len(self.temperatures_))]
+        self.open_groups_ = tuple(compress(np.asarray(self.groups_).tolist(), is_open))
 
 
 def _warn_of_open(names: tuple[Any, ...], by: By, common: float) -> None:
