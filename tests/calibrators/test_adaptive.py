@@ -68,7 +68,7 @@ def test_the_temperature_of_ts_does_not_vary_with_the_difference_if_the_labels_a
     logits, labels = reference.drawn(20_000, 5)
 
     def follow(labels):
-        kept = fitted(logits, labels)._estimates()
+        kept = fitted(logits, labels)._estimates_
         variance = kept["ec_variance"] + kept["ts_variance"] - 2 * kept["covariance"]
         return (kept["covariance"] - kept["ts_variance"]) / variance
 
@@ -268,7 +268,7 @@ def test_a_file_of_another_share_keeps_its_temperature_and_has_the_share_that_be
     # The interval is about T_EC, which both estimate, and not about T.
     assert loaded.confidence_interval(0.95) == pytest.approx(now.confidence_interval(0.95), rel=1e-6)
     of_one = {"log_ec": 1.14, "ec_variance": 0.006}
-    for values, T in ((loaded._estimates(), loaded.temperature_), (loaded._estimates(), 2.0), (of_one, 5.0)):
+    for values, T in ((loaded._estimates_, loaded.temperature_), (loaded._estimates_, 2.0), (of_one, 5.0)):
         kept = Adapted.from_estimates(values, T)  # also with a T that somebody has typed
         assert kept.temperature == pytest.approx(T, rel=1e-12)
         low, high = kept.interval(0.5)

@@ -29,7 +29,7 @@ def test_fits_of_many_validation_sets_are_those_of_the_library(draws):
     for rows, logs, C in zip(chosen, found.logs, found.covariance, strict=True):
         fitted = nishimori.AdaptiveConsistency().fit(logits[rows], labels[rows])
         assert np.exp(logs) == pytest.approx([fitted.ec_, fitted.ts_], rel=1e-5)
-        kept = fitted._estimates()
+        kept = fitted._estimates_
         assert C[[0, 1, 0], [0, 1, 1]] == pytest.approx(
             [kept["ec_variance"], kept["ts_variance"], kept["covariance"]], rel=0.01
         )

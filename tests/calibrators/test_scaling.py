@@ -113,7 +113,7 @@ def test_penalised_parameters_say_that_they_have_no_standard_errors(kind):
 
 @BOTH
 def test_too_many_parameters_say_that_they_have_no_standard_errors(kind, monkeypatch):
-    monkeypatch.setattr("nishimori._calibrators.scaling.MOST_WITH_ERRORS", 7)
+    monkeypatch.setattr("nishimori._calibrators.parameters._MOST_WITH_ERRORS", 7)
     fitted = kind(penalty=0).fit(LOGITS, LABELS)
     assert fitted.parameters_se_ is None
     assert fitted.why_no_se_.startswith(f"There are {20 if kind is MatrixScaling else 8} parameters")

@@ -121,10 +121,15 @@ class NothingLearned(NoReturn):
         return self
 
 
-class NoConstructor(nishimori.Calibrator):
+class Two(nishimori.Calibrator):
     def fit(self, X, y=None, sample_weight=None):
         data = self.rows_from(X, y, sample_weight)
         return self.learn(X, data, nishimori.maps.Temperature(2.0), 1)
+
+
+class NoCommon(Two):
+    def __init__(self, power=1.0):
+        self.power = power
 
 
 USES = {
@@ -144,14 +149,14 @@ USES = {
         (NoReturn, "`NoReturn.fit` must end with `return self.learn(...)`, got a result of the type NoneType."),
         (NothingLearned, "`NothingLearned.fit` must end with `return self.learn(...)`, got a calibrator without a map."),
         (
-            NoConstructor,
-            "`NoConstructor.__init__` must take `input`, `classes` and `floor` as keywords and set attributes of these names, "
+            NoCommon,
+            "`NoCommon.__init__` must take `input`, `classes` and `floor` as keywords and set attributes of these names, "
             "got no input, classes.",
         ),
     ],
 )
 def test_what_its_author_forgot_is_said(use, wrong, message):
-    if use == "compare" and wrong is not NoConstructor:  # whose table says why a method is missing
+    if use == "compare" and wrong is not NoCommon:  # whose table says why a method is missing
         assert message in " ".join(str(USES[use](wrong())).split())
         return
     with pytest.raises(nishimori.errors.InputError) as caught:
@@ -159,9 +164,17 @@ def test_what_its_author_forgot_is_said(use, wrong, message):
     assert str(caught.value) == message
 
 
-def test_a_constructor_that_is_missing_is_named_by_fit_itself():
-    with pytest.raises(nishimori.errors.InputError, match=r"^`NoConstructor\.__init__` must take `input`"):
-        NoConstructor().fit(LOGITS, LABELS)
+def test_a_constructor_without_common_parameters_is_named_by_fit_itself():
+    with pytest.raises(nishimori.errors.InputError, match=r"^`NoCommon\.__init__` must take `input`"):
+        NoCommon().fit(LOGITS, LABELS)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_calibrator_without_parameters_of_its_own_needs_no_constructor(use):
+    USES[use](Two())
+    p = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
+    fitted = Two(input="probabilities", classes=[f"c{i}" for i in range(LOGITS.shape[1])], floor=0.01)
+    assert (fitted.fit(p, np.array(fitted.classes)[LABELS]).floor_, repr(Two(floor=0.5))) == (0.01, "Two(floor=0.5)")
 
 
 @pytest.mark.parametrize("use", USES)

@@ -315,8 +315,7 @@ def test_what_cannot_work_is_refused(call, message):
 
 
 def test_many_parameters_have_no_standard_errors_and_say_why(monkeypatch):
-    for module in ("several_parameters", "parameters"):
-        monkeypatch.setattr(f"nishimori._calibrators.{module}.MOST_WITH_ERRORS", 3)
+    monkeypatch.setattr("nishimori._calibrators.parameters._MOST_WITH_ERRORS", 3)
     fitted = TopClass().fit(LOGITS, LABELS)
     assert fitted.parameters_se_ is None
     assert fitted.why_no_se_ == "There are 4 parameters, and standard errors are computed for at most 3."

@@ -64,7 +64,7 @@ def test_the_sentence_says_how_many_and_what_within_means():
 def test_an_adaptive_pilot_asks_for_the_temperature_of_ec(tmp_path):
     data = reference.drawn(500, 5)
     pilot = AdaptiveConsistency().fit(*data)
-    assert pilot.temperature_se_ / pilot.temperature_ < 0.95 * np.sqrt(pilot._estimates()["ec_variance"])  # another error
+    assert pilot.temperature_se_ / pilot.temperature_ < 0.95 * np.sqrt(pilot._estimates_["ec_variance"])  # another error
     needed = required_samples(0.02, pilot)
     ec = ExpectationConsistency().fit(*data)
     assert needed.reached == pytest.approx(ec.temperature_se_ / ec.temperature_, rel=1e-6)

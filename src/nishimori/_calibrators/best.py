@@ -10,14 +10,13 @@ import numpy as np
 from sklearn.base import clone
 
 from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
-from nishimori._calibrators.candidates import Contest, default_candidates, named_candidates
+from nishimori._calibrators.candidates import default_candidates, named_candidates
 from nishimori._calibrators.collected_samples import CollectedSamples, collect_samples
 from nishimori._calibrators.folds import Fold, check_folds, deal_folds, linked_units, out_of_fold, refuse_repeated, split_folds
 from nishimori._calibrators.methods import set_common
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
 from nishimori._methods.fitted_method import counts_option, fit_checked
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.labels import Classes
@@ -124,9 +123,7 @@ class Best(Calibrator):
         self.keep_predictions = keep_predictions
         self.max_seconds = max_seconds
         self.random_state = random_state
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def fit(
         self,
@@ -156,16 +153,22 @@ class Best(Calibrator):
             If there are fewer samples, groups or clusters than folds, or no class has two samples.
         """
         seed = self._check_parameters()
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+        counts = counts or data.counts
         samples = collect_samples(data, max(_SCORES, _PER_CLASS * data.n_classes**2))
         folds = self._folds(samples, data, seed)
         codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
         units = Units(samples.weights, codes, counts)
-        contest = self._contest(data, units.n_samples, len(folds))
-        choose = self._score_candidates(contest, samples, folds, units, seed=seed)
-        selection, chosen = self._fit_chosen(choose, contest, data, counts=counts)
+        keep, left_out = bool(self.keep_predictions), dict[str, str]()
+        if self.candidates is not None:
+            methods = named_candidates(self.candidates, data.n_classes, keep_predictions=keep)
+        else:
+            methods, left_out = default_candidates(units.n_samples, data.n_classes, len(folds) + 1, keep_predictions=keep)
+        choose = self._score_candidates(methods, left_out, samples, folds, units, seed=seed)
+        selection, chosen = self._fit_chosen(choose, methods, data, counts=counts)
         assert chosen.n_samples_ is not None
-        self.learn(X, data, chosen.map_, chosen.n_samples_, chosen.residual_, chosen.temperature_se_)
+        estimates = _as_estimates(selection)
+        self.learn(X, data, chosen.map_, chosen.n_samples_, chosen.residual_, chosen.temperature_se_, estimates)
         passes = getattr(chosen, "n_passes_", None)
         self.n_passes_ = None if passes is None else 1 + passes
         self.selection_, self.chosen_, self.calibrator_ = selection, selection.chosen, chosen
@@ -185,12 +188,6 @@ class Best(Calibrator):
         if self.max_seconds is not None:
             between("max_seconds", self.max_seconds, 0, float("inf"))
         return 0 if self.random_state is None else whole("random_state", self.random_state, 0)
-
-    def _contest(self, data: Rows, n_samples: int, n_folds: int) -> Contest:
-        keep = bool(self.keep_predictions)
-        if self.candidates is not None:
-            return named_candidates(self.candidates, data.n_classes, keep_predictions=keep)
-        return default_candidates(n_samples, data.n_classes, n_folds + 1, keep_predictions=keep)
 
     def _folds(self, samples: CollectedSamples, data: Rows, seed: int) -> list[Fold]:
         """Which samples are fitted to, and which are held out, in each fold."""
@@ -212,7 +209,14 @@ class Best(Calibrator):
         return deal_folds(labels, n_folds, units, seed=seed, unit_name=unit_name)
 
     def _score_candidates(
-        self, contest: Contest, samples: CollectedSamples, folds: Sequence[Fold], units: Units, *, seed: int
+        self,
+        methods: Mapping[str, Calibrator],
+        left_out: Mapping[str, str],
+        samples: CollectedSamples,
+        folds: Sequence[Fold],
+        units: Units,
+        *,
+        seed: int,
     ) -> Callable[[Mapping[str, str]], MethodSelection]:
         """Score all candidates on the samples that are held out; a function that chooses, without those that it leaves out."""
         rows = [fold.test for fold in folds]
@@ -223,11 +227,11 @@ class Best(Calibrator):
             return RowScores.after_map(model[0], logits, samples.labels[held], samples.groups_of(held))
 
         _, parts = out_of_fold(folds, lambda _: (Temperature(1.0), False), score)
-        scores, n_unsolved, left_out = {NONE: RowScores.in_order(rows, parts)}, {}, dict(contest.left_out)
+        scores, n_unsolved, all_left_out = {NONE: RowScores.in_order(rows, parts)}, {}, dict(left_out)
         start, seconds = time.perf_counter(), self.max_seconds
-        for name, candidate in contest.calibrators.items():
+        for name, candidate in methods.items():
             if seconds is not None and len(scores) > 1 and time.perf_counter() - start > seconds:
-                left_out[name] = f"{seconds:g} s had passed"
+                all_left_out[name] = f"{seconds:g} s had passed"
                 continue
             try:
                 with collect_notices():
@@ -235,7 +239,7 @@ class Best(Calibrator):
             except NishimoriError as error:
                 if self.candidates is not None:
                     raise
-                left_out[name] = str(error).rstrip(".")
+                all_left_out[name] = str(error).rstrip(".")
                 continue
             n_unsolved[name] = sum(is_rescued for _, is_rescued in models)
             scores[name] = RowScores.in_order(rows, parts)
@@ -247,7 +251,7 @@ class Best(Calibrator):
                 scored_units,
                 self.scoring,
                 n_unsolved=n_unsolved,
-                left_out=left_out | dict(unsolvable),
+                left_out=all_left_out | dict(unsolvable),
                 n_folds=len(folds),
                 seed=seed,
             )
@@ -255,7 +259,12 @@ class Best(Calibrator):
         return choose
 
     def _fit_chosen(
-        self, choose: Callable[[Mapping[str, str]], MethodSelection], contest: Contest, data: Rows, *, counts: bool
+        self,
+        choose: Callable[[Mapping[str, str]], MethodSelection],
+        methods: Mapping[str, Calibrator],
+        data: Rows,
+        *,
+        counts: bool,
     ) -> tuple[MethodSelection, Calibrator]:
         """The choice, and the chosen method after its fit to all data.
 
@@ -266,7 +275,7 @@ class Best(Calibrator):
         failures: dict[str, str] = {}
         while True:
             selection = choose(failures)
-            chosen = clone(contest.calibrators[selection.chosen])
+            chosen = clone(methods[selection.chosen])
             chosen = set_common(chosen, input=self.input, classes=self.classes, floor=data.floor)
             options = counts_option(chosen, counts=counts)
             try:
@@ -287,43 +296,34 @@ class Best(Calibrator):
             params["cv"] = self.selection_.n_folds
         return params
 
-    def _estimates(self) -> dict[str, float] | None:
-        """The scores of all candidates, one number per entry."""
-        numbers = {f"chosen[{self.chosen_}]": 1.0}
-        numbers |= {"n_folds": float(self.selection_.n_folds), "n_scored": float(self.selection_.n_samples)}
-        for candidate in self.selection_.candidates:
-            numbers |= {f"{name}[{candidate.name}]": value for name, value in _numbers(candidate).items()}
-        return numbers
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use: without `calibrator_`, and without the reasons in `selection_`."""
-        super()._restore(record)
-        values = record.provenance.estimates or {}
-        names = list(dict.fromkeys(name.partition("[")[2][:-1] for name in values if name.partition("[")[0] in _NUMBERS))
-        rows = tuple(_candidate_from(name, values) for name in names)
-        chosen = next((name for name in names if f"chosen[{name}]" in values), "")
-        sizes = (int(values.get(name, 0)) for name in ("n_folds", "n_scored"))
-        self.selection_, self.chosen_ = MethodSelection(chosen, self.scoring, rows, {}, *sizes), chosen
+    def _show(self) -> None:
+        """Show what a file has of the choice: neither `calibrator_`, nor the reasons in `selection_`."""
+        self.selection_ = _from_estimates(self._estimates_ or {}, self.scoring)
+        self.chosen_ = self.selection_.chosen
         self.n_passes_ = None
-        return self
 
 
 _NUMBERS = ("score", "difference", "difference_se", "nll", "n_unsolved")
 
 
-def _numbers(candidate: CandidateScore) -> dict[str, float]:
-    """What a file keeps of a candidate; a file holds no infinite number."""
-    numbers = {name: getattr(candidate, name) for name in _NUMBERS}
-    return {name: float(value) for name, value in numbers.items() if value is not None and np.isfinite(value)}
+def _as_estimates(selection: MethodSelection) -> dict[str, float]:
+    """The scores of all candidates, one number per entry, as a file keeps them; it holds no infinite number."""
+    numbers = {f"{name}[{row.name}]": getattr(row, name) for row in selection.candidates for name in _NUMBERS}
+    finite = {name: float(value) for name, value in numbers.items() if value is not None and np.isfinite(value)}
+    sizes = {"n_folds": float(selection.n_folds), "n_scored": float(selection.n_samples)}
+    return {f"chosen[{selection.chosen}]": 1.0, **sizes, **finite}
 
 
-def _candidate_from(name: str, values: Mapping[str, float]) -> CandidateScore:
-    """A candidate as a file has it."""
-    score, difference, error, nll, unsolved = (values.get(f"{number}[{name}]") for number in _NUMBERS)
-    infinite = float("inf")
-    return CandidateScore(
-        name, infinite if score is None else score, difference, error, infinite if nll is None else nll, int(unsolved or 0)
-    )
+def _from_estimates(values: Mapping[str, float], scoring: Scoring) -> MethodSelection:
+    """The selection that a file describes; scores that it does not have were infinite."""
+    names = list(dict.fromkeys(name.partition("[")[2][:-1] for name in values if name.partition("[")[0] in _NUMBERS))
+    chosen, infinite, rows = next((name for name in names if f"chosen[{name}]" in values), ""), float("inf"), []
+    for name in names:
+        score, difference, error, nll, unsolved = (values.get(f"{number}[{name}]") for number in _NUMBERS)
+        score, nll = (infinite if value is None else value for value in (score, nll))
+        rows.append(CandidateScore(name, score, difference, error, nll, int(unsolved or 0)))
+    sizes = (int(values.get(name, 0)) for name in ("n_folds", "n_scored"))
+    return MethodSelection(chosen, scoring, tuple(rows), {}, *sizes)
 
 
 def _fit_without(candidate: Calibrator, samples: CollectedSamples, fold: Fold, *, counts: bool) -> tuple[Map, bool]:

@@ -5,17 +5,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, too_many
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
+from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
 from nishimori._fit.biases import Biases, BiasPoint, BiasSearch, standard_errors
 from nishimori._fit.conditions import refuse_masks
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
-from nishimori._rows.rows import refuse_counted_clusters
+from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_claims import sum_by_class
 from nishimori._sums.observables import Confidence, Energy
@@ -34,11 +33,7 @@ _MOST_NAMED = 5
 _POSITIONS = {"ec": 0, "ts": 1}
 
 
-def _no_se_if_shrunk() -> str:
-    return (
-        "The biases are shrunk towards zero, so that the standard errors of the equations do not apply. Fit with "
-        f"{setting('shrink', False)} to have standard errors."
-    )
+_FREQUENCIES = "The biases are the smoothed frequencies of the classes, because the scores say nothing about them."
 
 
 class BiasCorrected(Calibrator):
@@ -52,7 +47,8 @@ class BiasCorrected(Calibrator):
     By default the biases are shrunk towards zero: they are taken as random numbers of one common variance, the least one that
     the data leave possible at a confidence of 95 %, and each moves as far as its own error bar allows. The mean probability of
     a class then lies between that of one temperature and its frequency. Where the data cannot tell the biases from zero, they
-    are zero, and what remains is one temperature.
+    are zero, and what remains is one temperature. ``clusters`` and ``counts`` of `fit` change the standard errors, and how much
+    the biases are shrunk.
 
     Parameters
     ----------
@@ -87,6 +83,15 @@ class BiasCorrected(Calibrator):
         What is left of the largest gap in the equations.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
+
+    Raises
+    ------
+    NoTemperatureError
+        From `fit`, if there is no temperature of ``method`` without biases, which the search starts from.
+    DegenerateDataError
+        From `fit`, if a class has no samples and ``shrink`` is False: its bias would be infinite.
+    NotConvergedError
+        From `fit`, if a class can be separated perfectly and ``shrink`` is False: no finite biases fit best.
 
     See Also
     --------
@@ -130,37 +135,14 @@ class BiasCorrected(Calibrator):
         self.method = method
         self.shrink = shrink
         self.preserve_accuracy = preserve_accuracy
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose temperature and biases from validation logits ``X`` and labels ``y``.
+    fit = fit_rows
 
-        Arguments are as for `ExpectationConsistency`. ``clusters`` and ``counts`` change the standard errors, and with
-        ``shrink`` also how much the biases are shrunk.
-
-        Raises
-        ------
-        NoTemperatureError
-            If there is no temperature of ``method`` without biases, which the search starts from.
-        DegenerateDataError
-            If a class has no samples and ``shrink`` is False: its bias would be infinite.
-        NotConvergedError
-            If a class can be separated perfectly and ``shrink`` is False: no finite biases fit best.
-        """
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose temperature and biases from validation logits ``X`` and labels ``y``."""
         if self.method not in ("ec", "ts"):
             raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_counted_clusters(data, counts=counts)
         if data.n_classes > _MOST_CLASSES:
             raise InputError("X", f"have at most {_MOST_CLASSES:,} classes for the method 'bias'", got=f"{data.n_classes:,}")
@@ -180,42 +162,29 @@ class BiasCorrected(Calibrator):
             ) from error
         self._warn(biases)
         errors, n_errors = None, 0
-        if not self.shrink and data.n_classes < MOST_WITH_ERRORS:
+        if not self.shrink and not too_many(1 + data.n_classes):
             errors, n_errors = standard_errors(data, biases, counts=counts), 1
         fallback = _temperature(matched, self.method) if self.preserve_accuracy else None
         map_ = Affine(np.array(biases.point.beta), np.array(biases.point.biases), fallback)
-        self.learn(X, data, map_, matched.census.n_rows, biases.residual)
+        estimates = {"spread": biases.spread} if self.shrink else {}
+        estimates["by_confidence"] = float(biases.by_confidence)
+        if errors is not None:
+            estimates |= flat_entries({"inverse_temperature": errors[0], "biases": errors[1]}, "_se")
+        self.learn(X, data, map_, matched.census.n_rows, biases.residual, estimates=estimates)
         self.n_passes_ = matched.n_passes + search.n_passes + n_errors
-        self.condition_ = "ec" if biases.by_confidence else "ts"
-        self.spread_ = biases.spread if self.shrink else None
-        self.parameters_se_ = None if errors is None else {"inverse_temperature": errors[0], "biases": errors[1]}
-        self.why_no_se_ = None
-        if errors is None:
-            self.why_no_se_ = _no_se_if_shrunk() if self.shrink else too_many(1 + data.n_classes)
-        return self._show()
+        return self
 
-    def _fit_frequencies(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
+    def _fit_frequencies(self, X: Any, data: Rows, *, counts: bool) -> Self:
         """Choose biases alone, for scores that say nothing: every sample gets the frequencies of the classes.
 
         They are smoothed by Laplace's rule, (n + 1)/(N + K) for n of N samples and K classes, so that none is zero.
         """
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         samples = data.gather(sum_by_class)
         numbers = samples.weights / samples.one_sample(counts=counts)
         logs = np.log((numbers + 1) / (numbers.sum() + len(numbers)))
-        self.learn(X, data, Affine(np.array(0.0), logs - logs.mean()), samples.n_rows)
-        self.n_passes_, self.condition_, self.spread_, self.parameters_se_ = 1, "ts", None, None
-        self.why_no_se_ = "The biases are the smoothed frequencies of the classes, because the scores say nothing about them."
-        return self._show()
+        self.learn(X, data, Affine(np.array(0.0), logs - logs.mean()), samples.n_rows, estimates={"by_confidence": 0.0})
+        self.n_passes_ = 1
+        return self
 
     def _fit_biases(self, search: BiasSearch, matched: Match, *, counts: bool) -> Biases:
         """The temperature and the biases of the classes, from sums at several points."""
@@ -262,30 +231,24 @@ class BiasCorrected(Calibrator):
             return f"{len(labels):,} of {len(chosen):,} classes, such as {labels[0]!r}"
         return ("classes " if len(labels) > 1 else "class ") + ", ".join(map(repr, labels)) if labels else ""
 
-    def _show(self) -> Self:
-        """Show the parameters of the map as attributes."""
+    def _show(self) -> None:
         assert isinstance(self.map_, Affine)
         self.inverse_temperature_, self.biases_ = float(self.map_.scale), self.map_.bias
-        return self
+        estimates = self._estimates_ or {}
+        self.spread_ = estimates.get("spread")
+        self.condition_ = "ec" if estimates.get("by_confidence") else "ts"
+        layout = Layout((("inverse_temperature", ()), ("biases", self.biases_.shape)))
+        reason = None if self.inverse_temperature_ else _FREQUENCIES
+        if self.shrink:
+            reason = (
+                "The biases are shrunk towards zero, so that the standard errors of the equations do not apply. Fit with "
+                f"{setting('shrink', False)} to have standard errors."
+            )
+        self.parameters_se_, self.why_no_se_ = read_errors(estimates, layout, reason)
 
     @property
     def matches_confidence(self) -> bool:
         return self.condition_ == "ec" and not self.preserve_accuracy
-
-    def _estimates(self) -> dict[str, float] | None:
-        """The spread of the biases, which condition holds, and the standard errors."""
-        spread = {} if self.spread_ is None else {"spread": self.spread_}
-        return {**spread, "by_confidence": float(self.condition_ == "ec"), **flat_entries(self.parameters_se_ or {}, "_se")}
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)
-        values = record.provenance.estimates or {}
-        layout, _ = Layout.from_values({"inverse_temperature": 1.0, "biases": np.zeros(self.n_features_in_)}, "BiasCorrected")
-        self.parameters_se_, self.why_no_se_ = read_errors(record, layout, _no_se_if_shrunk() if self.shrink else None)
-        self.spread_ = values.get("spread")
-        self.condition_ = "ec" if values.get("by_confidence") else "ts"
-        return self._show()
 
 
 def _temperature(matched: Match, method: str) -> float:

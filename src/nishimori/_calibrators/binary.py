@@ -7,11 +7,10 @@ from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, OverviewPass, Regression
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import Rows, refuse_counted_clusters
@@ -24,13 +23,6 @@ from nishimori.errors import DegenerateDataError, InputError, InputWarning, NotC
 from nishimori.maps.affine import Affine
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
-
-
-def _no_se_if_smoothed() -> str:
-    return (
-        "The labels are smoothed, which draws the parameters towards zero: a standard error would not say how far they are "
-        f"from the true ones. Fit with {setting('smooth_labels', False)} to have standard errors."
-    )
 
 
 class BinaryCalibrator(Calibrator):
@@ -53,9 +45,7 @@ class BinaryCalibrator(Calibrator):
         floor: Floor = "auto",
     ) -> None:
         self.smooth_labels = smooth_labels
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     @property
     @abstractmethod
@@ -70,45 +60,11 @@ class BinaryCalibrator(Calibrator):
         """The coefficients to use."""
         return search.least_loss(regression)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the parameters from validation scores ``X`` of two classes and labels ``y``.
+    fit = fit_rows
 
-        Parameters
-        ----------
-        X : array of shape (n_samples,) or (n_samples, 2)
-            The score of the second class of each sample, or logits of both classes; probabilities if ``input`` says so.
-        y : array of shape (n_samples,)
-            True classes.
-        sample_weight : array of shape (n_samples,), optional
-            A weight of w counts a sample w times as much.
-        clusters : array of shape (n_samples,), optional
-            Which samples belong together: any label of its cluster for each sample. It changes the standard errors.
-        counts : bool
-            Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
-        ignore_index : int, optional
-            Samples with this label do not count.
-
-        Raises
-        ------
-        InputError
-            If there are more than two classes.
-        DegenerateDataError
-            If ``y`` has one class only, or if all scores are equal.
-        NotConvergedError
-            If no finite parameters have the least loss: with ``smooth_labels=False`` because the scores separate the classes
-            perfectly, else because there are too few different scores.
-        """
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the parameters from validation scores ``X`` of two classes and labels ``y``."""
         terms = self._terms
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         self._refuse_other_data(data, counts=counts)
         functions = tuple(function for function in terms.values() if function != "1")
         zeros, seen = data.gather(together(count_zeros, OverviewPass(functions))).items
@@ -125,11 +81,11 @@ class BinaryCalibrator(Calibrator):
             self._explain(error)
         errors = None if self.smooth_labels else search.standard_errors(coefficients, counts=counts)
         parameters = self._values_by_name(coefficients.regression, coefficients.values)
-        self.learn(X, data, self._map_for(parameters), seen.n_rows, coefficients.residual)
+        estimates = flat_entries(parameters)
+        if errors is not None:
+            estimates |= flat_entries(self._values_by_name(coefficients.regression, errors), "_se")
+        self.learn(X, data, self._map_for(parameters), seen.n_rows, coefficients.residual, estimates=estimates)
         self.n_passes_ = 1 + search.n_passes
-        self.parameters_ = parameters
-        self.parameters_se_ = None if errors is None else self._values_by_name(coefficients.regression, errors)
-        self.why_no_se_ = _no_se_if_smoothed() if errors is None else None
         return self
 
     def _refuse_other_data(self, data: Rows, *, counts: bool) -> None:
@@ -202,17 +158,16 @@ class BinaryCalibrator(Calibrator):
         by_term |= zip((*regression.terms, "1") if regression.has_constant else regression.terms, values.tolist(), strict=True)
         return {name: by_term[term] for name, term in self._terms.items()}
 
-    def _estimates(self) -> dict[str, float] | None:
-        """The parameters and their standard errors."""
-        return flat_entries(self.parameters_) | flat_entries(self.parameters_se_ or {}, "_se")
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)
-        layout = Layout(tuple((name, ()) for name in self._terms))
-        self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
-        self.parameters_se_, self.why_no_se_ = read_errors(record, layout, _no_se_if_smoothed() if self.smooth_labels else None)
-        return self
+    def _show(self) -> None:
+        layout, estimates = Layout(tuple((name, ()) for name in self._terms)), self._estimates_ or {}
+        self.parameters_ = layout.read(estimates) or {}
+        reason = None
+        if self.smooth_labels:
+            reason = (
+                "The labels are smoothed, which draws the parameters towards zero: a standard error would not say how far they "
+                f"are from the true ones. Fit with {setting('smooth_labels', False)} to have standard errors."
+            )
+        self.parameters_se_, self.why_no_se_ = read_errors(estimates, layout, reason)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -247,6 +202,16 @@ class Platt(BinaryCalibrator):
         The largest gap that is left between a mean under the model and at the labels.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`. The map is an `Affine`.
+
+    Raises
+    ------
+    InputError
+        From `fit`, if there are more than two classes. ``X`` is the score of the second class, or the logits of both.
+    DegenerateDataError
+        From `fit`, if ``y`` has one class only, or if all scores are equal.
+    NotConvergedError
+        From `fit`, if no finite parameters have the least loss: with ``smooth_labels=False`` because the scores separate the
+        classes perfectly, else because there are too few different scores.
 
     See Also
     --------
@@ -297,6 +262,11 @@ class Quadratic(BinaryCalibrator):
         As for `Platt`.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`. The map is a `LogOdds`.
+
+    Raises
+    ------
+    InputError, DegenerateDataError, NotConvergedError
+        From `fit`, as for `Platt`.
 
     See Also
     --------
@@ -355,6 +325,11 @@ class Beta(BinaryCalibrator):
         As for `Platt`.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`. The map is a `LogOdds`.
+
+    Raises
+    ------
+    InputError, DegenerateDataError, NotConvergedError
+        From `fit`, as for `Platt`.
 
     See Also
     --------

@@ -6,10 +6,10 @@ They sit behind any model: ``X`` is what the model says (logits or probabilities
 import os
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
+from functools import partial, update_wrapper
 from inspect import signature
 from types import FunctionType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.metrics import accuracy_score
@@ -53,19 +53,10 @@ from nishimori.maps.temperature import temperature_of
 # What predicts for arrays of Dask, as lazily as these.
 _LAZY = "nishimori._dask.predictions:lazily"
 
+C = TypeVar("C", bound="Calibrator")
+
 PREDICTIONS = ("predict", "predict_proba", "predict_log_proba")
 """The methods to which scikit-learn passes metadata when it predicts with the last step of a pipeline."""
-
-
-def accuracy(y: Any, predicted: Any, sample_weight: Any) -> float:
-    """The weighted share of samples whose predicted label is the true one."""
-    if predicted.ndim > 1:
-        shape = tuple(predicted.shape)
-        flat = np.asarray(arrays.on_host(predicted)).reshape(-1)
-        positions = Scores(flat[:, None], "logits", "X", leading=shape)
-        y, sample_weight = flat_labels(y, positions, "y"), positions.per_row(sample_weight, "sample_weight")
-        predicted = flat
-    return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
 
 def in_data_frame(array: Array, X: Any, estimator: Any, names: Callable[[], HostArray]) -> Any:
@@ -85,14 +76,9 @@ def in_data_frame(array: Array, X: Any, estimator: Any, names: Callable[[], Host
 
 def _renamed(function: FunctionType, name: str) -> FunctionType:
     """A copy of a function by another name, which Python's messages about wrong arguments give."""
-    copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    copy.__kwdefaults__, copy.__annotations__, copy.__doc__ = (
-        function.__kwdefaults__,
-        function.__annotations__,
-        function.__doc__,
-    )
-    copy.__dict__ |= function.__dict__
-    copy.__module__, copy.__qualname__ = function.__module__, name
+    copy = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
+    update_wrapper(copy, function)
+    copy.__kwdefaults__, copy.__qualname__ = function.__kwdefaults__, name
     return copy
 
 
@@ -100,8 +86,8 @@ def _renamed(function: FunctionType, name: str) -> FunctionType:
 class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod, auto_wrap_output_keys=()):
     """Everything except the choice of the map.
 
-    A subclass has the parameters ``input``, ``classes`` and ``floor`` and a `fit` that takes its data from `rows_from` and
-    ends with ``return self.learn(...)``.
+    A subclass has a `fit` that takes its data from `rows_from` and ends with ``return self.learn(...)``. Its constructor, if it
+    has one, takes the parameters ``input``, ``classes`` and ``floor`` too and passes them to this one.
 
     Attributes
     ----------
@@ -117,15 +103,25 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
     traits: ClassVar[Traits | None] = None
     floor: Floor = None  # a subclass without this parameter raises only exact zeros
 
+    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
     @abstractmethod
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from scores ``X`` and true classes ``y``."""
 
+    def fit_transform(self, X: Any, y: Any = None, *args: Any, **fit_params: Any) -> Any:
+        """The calibrated logits of the data that are fitted to; arguments as for `fit`."""
+        fitted = self.fit(X, y, *args, **fit_params)
+        return fitted.transform(X, fit_params.get("groups") if self.map_.needs_groups else None)
+
     def rows_from(
         self,
         X: Any,
-        y: Any,
-        sample_weight: Any,
+        y: Any = None,
+        sample_weight: Any = None,
         clusters: Any = None,
         groups: Any = None,
         *,
@@ -133,21 +129,6 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
     ) -> Rows:
         """The data to fit to, for a `fit` of your own; values are checked when they are first read."""
         return open_to_fit(self, X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
-
-    def _rows_to_fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        clusters: Any,
-        counts: bool,
-        groups: Any = None,
-        *,
-        ignore_index: int | None = None,
-    ) -> tuple[Rows, bool]:
-        """The data to fit to, and whether weights are counts: by the argument of `fit`, or by the rows themselves."""
-        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
-        return data, counts or data.counts
 
     def learn(
         self,
@@ -157,6 +138,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         n_samples: int,
         residual: float | None = None,
         temperature_se: float | None = None,
+        estimates: dict[str, float] | None = None,
     ) -> Self:
         """Keep what a `fit` of your own has found, as its last step: a fit that fails leaves the calibrator as it was.
 
@@ -172,10 +154,21 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
             How many samples were used.
         residual, temperature_se : float, optional
             What is left of the condition, and the standard error of the temperature, where the map has one.
+        estimates : dict of float, optional
+            Further numbers of the fit, which a file keeps.
         """
         check_map(map_, data.n_classes, data)
         keep(self, X, data, map_, n_samples, residual, temperature_se)
+        self._estimates_ = estimates
+        self._show()
         return self
+
+    def _show(self) -> None:
+        """Set the attributes that follow from the map and the estimates, after a fit as after a file was read."""
+
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Learn from ``data``, the opened rows of ``X``, in calibrators whose `fit` is `fit_rows`."""
+        raise NotImplementedError
 
     @property
     def method_name(self) -> str:
@@ -205,17 +198,15 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         """About how often `fit` reads all rows, if it can start from a sample of them; None where that is not known."""
         return None
 
-    def _estimates(self) -> dict[str, float] | None:
-        """Further numbers of the fit that a file keeps; by default those of the method, if the calibrator has one."""
-        return self._estimates_
-
     def _record(self) -> Record:
         """What a file keeps."""
-        return record_of(self, self._estimates())
+        return record_of(self, self._estimates_)
 
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use."""
         keep_record(self, record)
+        self._estimates_ = record.provenance.estimates
+        self._show()
         return self
 
     @property
@@ -334,7 +325,13 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
 
         Give samples that must not count, such as tokens of padding, weight zero.
         """
-        return accuracy(y, self.predict(X), sample_weight)
+        predicted = self.predict(X)
+        if predicted.ndim > 1:
+            shape = tuple(predicted.shape)
+            predicted = np.asarray(arrays.on_host(predicted)).reshape(-1)
+            positions = Scores(predicted[:, None], "logits", "X", leading=shape)
+            y, sample_weight = flat_labels(y, positions, "y"), positions.per_row(sample_weight, "sample_weight")
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def transform(self, X: Any, groups: Any = None) -> Array:
         """The calibrated logits, ``logits / temperature_`` for one temperature; flat if ``X`` is flat.
@@ -454,3 +451,46 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
         """
         check_is_fitted(self, "map_")
         self._record().write(path, overwrite=overwrite)
+
+
+def fit_rows(
+    self: C,
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    clusters: Any = None,
+    counts: bool = False,
+    ignore_index: int | None = None,
+) -> C:
+    """Learn from validation logits ``X`` and labels ``y``; the class says what the method makes of weights and clusters.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
+        Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score. With
+        more dimensions, such as (sequences, tokens, vocabulary), each position is a sample. For one temperature also a `TopK`
+        of the most probable classes.
+    y : array of shape (n_samples,), or as ``X`` before the classes
+        True classes.
+    sample_weight : array of the shape of ``y``, optional
+        A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
+    clusters : array of the shape of ``y``, optional
+        Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster
+        for each sample, or for each sequence of tokens. The standard error then takes clusters as independent, and samples
+        of a cluster as not.
+    counts : bool
+        Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
+    ignore_index : int, optional
+        Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
+
+    Raises
+    ------
+    NoTemperatureError, DegenerateDataError, NotConvergedError
+        If the data are valid but do not determine what is fitted; the class says when.
+    """
+    data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+    return self._fit_rows(X, data, counts=counts or data.counts)
+
+
+fit_rows.__qualname__ = "Calibrator.fit"  # what messages about wrong arguments call it

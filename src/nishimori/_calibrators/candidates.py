@@ -85,16 +85,10 @@ def reason(name: str) -> str:
     return next((entry.why for entry in TABLE if entry.name == name), "")
 
 
-@dataclass(frozen=True)
-class Contest:
-    """Unfitted calibrators by name, in the order of simplicity, and why others were left out."""
-
-    calibrators: dict[str, Calibrator]
-    left_out: dict[str, str]
-
-
-def default_candidates(n_samples: int, n_classes: int, n_fits: int, *, keep_predictions: bool) -> Contest:
-    """The methods of the table that suit this many classes and are fitted in time."""
+def default_candidates(
+    n_samples: int, n_classes: int, n_fits: int, *, keep_predictions: bool
+) -> tuple[dict[str, Calibrator], dict[str, str]]:
+    """Calibrators of the table that suit this many classes and are fitted in time, by name, and why others were left out."""
     chosen, left_out = {}, {}
     for entry in TABLE:
         if not entry.is_for(n_classes):
@@ -112,10 +106,10 @@ def default_candidates(n_samples: int, n_classes: int, n_fits: int, *, keep_pred
             )
         else:
             chosen[entry.name] = calibrator
-    return Contest(chosen, left_out)
+    return chosen, left_out
 
 
-def named_candidates(candidates: Any, n_classes: int, *, keep_predictions: bool) -> Contest:
+def named_candidates(candidates: Any, n_classes: int, *, keep_predictions: bool) -> dict[str, Calibrator]:
     """The candidates that the user named, whatever they cost; refuses what cannot be one."""
     if isinstance(candidates, str) or not isinstance(candidates, Sequence) or not candidates:
         raise InputError("candidates", "be a list of names or calibrators, such as ['ts', 'vector']", got=repr(candidates))
@@ -139,7 +133,7 @@ def named_candidates(candidates: Any, n_classes: int, *, keep_predictions: bool)
         if name in chosen:
             raise InputError("candidates", "be different from each other", got=f"{name} twice")
         chosen[name] = calibrator
-    return Contest(chosen, {})
+    return chosen
 
 
 def _variant_name(calibrator: Calibrator) -> str:

@@ -4,10 +4,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, flat_entries, read_errors
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
+from nishimori._calibrators.parameters import NOT_IN_FILE, Layout, flat_entries, read_errors, too_many
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels, first_names
 from nishimori._rows.rows import Rows, refuse_counted_clusters
@@ -32,11 +31,6 @@ from nishimori.maps.class_curves import ClassCurves
 
 # More added samples than any data set has: a typing error.
 _MOST_ADDED = 1e9
-
-
-def checked_prior(prior: Any) -> float:
-    """A number of samples that are added to those of the data."""
-    return between("prior", prior, 0, _MOST_ADDED)
 
 
 def check_samples(samples: ClassWeights, classes: Classes, *, label_name: str) -> None:
@@ -103,6 +97,11 @@ class Isotonic(Calibrator):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    DegenerateDataError
+        From `fit`, if all samples belong to one class.
+
     See Also
     --------
     HistogramBinning : the same with bins, from sums over samples.
@@ -113,6 +112,9 @@ class Isotonic(Calibrator):
     Curves are functions of probabilities, the softmax of the logits. For two classes, any increasing function of the
     probability would give the same curve at the samples of the fit, but not between them, because interpolation is linear in
     the probability. For more classes the curves themselves differ.
+
+    An added sample has the weight 1 if weights are ``counts``, and Σw²/Σw by default, which is w if all weights are w.
+    ``clusters`` do not change the curves.
 
     The fit keeps one number per sample and curve, and not sums: for up to 256 MB of them at a time, it reads the data once.
     Sorting and regression, one curve after the other, need more: at its peak the fit took 80 bytes per sample for two classes,
@@ -139,32 +141,13 @@ class Isotonic(Calibrator):
         self, *, prior: float = 1.0, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
     ) -> None:
         self.prior = prior
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the curves from validation logits ``X`` and labels ``y``.
+    fit = fit_rows
 
-        Arguments are as for `ExpectationConsistency`. ``counts`` says what the weight of an added sample is: 1, or by default
-        Σw²/Σw, which is w if all weights are w. ``clusters`` do not change the curves.
-
-        Raises
-        ------
-        DegenerateDataError
-            If all samples belong to one class.
-        """
-        prior = checked_prior(self.prior)
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the curves from validation logits ``X`` and labels ``y``."""
+        prior = between("prior", self.prior, 0, _MOST_ADDED)
         refuse_counted_clusters(data, counts=counts)
         samples = data.gather(sum_by_class)
         check_samples(samples, self.classes, label_name=label_name(X))
@@ -176,18 +159,12 @@ class Isotonic(Calibrator):
         knots, values = zip(*curves, strict=True)
         self.learn(X, data, ClassCurves(knots, values, "linear"), samples.n_rows)
         self.n_passes_ = n_passes
-        return self._show()
+        return self
 
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        return super()._restore(record)._show()
-
-    def _show(self) -> Self:
-        """Show the curves of the map as attributes."""
+    def _show(self) -> None:
         assert isinstance(self.map_, ClassCurves)
         self.curves_ = list(zip(self.map_.knots, self.map_.values, strict=True))
         self.parameters_se_, self.why_no_se_ = None, _NO_SE
-        return self
 
 
 def _curve(levels: Levels, added: float) -> tuple[HostArray, HostArray]:
@@ -246,6 +223,11 @@ class HistogramBinning(Calibrator):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    DegenerateDataError
+        From `fit`, if all samples belong to one class.
+
     See Also
     --------
     Isotonic : increasing curves, which need no number of bins.
@@ -253,6 +235,9 @@ class HistogramBinning(Calibrator):
 
     Notes
     -----
+    An added sample has the weight 1 if weights are ``counts``, and Σw²/Σw by default, which is w if all weights are w.
+    ``clusters`` and ``counts`` of `fit` change the standard errors.
+
     Bins of equal width are sums over samples, so that data larger than memory can be used. Bins of equal weight need the
     quantiles of the probabilities first: the fit then keeps one number per sample and curve, up to 256 MB at a time,
     and sorts them. At its peak it took 66 bytes per sample for two classes, and 139 for ten.
@@ -293,33 +278,14 @@ class HistogramBinning(Calibrator):
         self.n_bins = n_bins
         self.strategy = strategy
         self.prior = prior
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the value of each bin from validation logits ``X`` and labels ``y``.
+    fit = fit_rows
 
-        Arguments are as for `ExpectationConsistency`. ``clusters`` and ``counts`` change the standard errors. ``counts`` also
-        says what the weight of an added sample is: 1, or by default Σw²/Σw, which is w if all weights are w.
-
-        Raises
-        ------
-        DegenerateDataError
-            If all samples belong to one class.
-        """
-        prior = checked_prior(self.prior)
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the value of each bin from validation logits ``X`` and labels ``y``."""
+        prior = between("prior", self.prior, 0, _MOST_ADDED)
         check_bins(self.n_bins, self.strategy)
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_counted_clusters(data, counts=counts)
         n_curves = len(curve_columns(data.n_classes))
         if n_curves * self.n_bins > _MOST_BINS:
@@ -331,10 +297,14 @@ class HistogramBinning(Calibrator):
         unit = samples.one_sample(counts=counts)
         values = _frequencies(bins, prior * unit)
         errors = _errors(data, bins, values, (prior * unit, unit), counts=counts)
-        self.learn(X, data, ClassCurves(tuple(bins.edges), tuple(values), "constant"), samples.n_rows)
+        # A file holds errors if they are not too many. JSON has no NaN; -1 stands for the error of an empty bin.
+        finite = {"frequencies": np.nan_to_num(errors, nan=-1)}
+        estimates = None if too_many(values.size) else flat_entries(finite, "_se")
+        map_ = ClassCurves(tuple(bins.edges), tuple(values), "constant")
+        self.learn(X, data, map_, samples.n_rows, estimates=estimates)
         self.n_passes_ = n_passes + data.has_clusters
         self.parameters_se_, self.why_no_se_ = {"frequencies": errors}, None
-        return self._show()
+        return self
 
     def _sums(self, data: Rows) -> tuple[ClassWeights, Bins, int]:
         """Sums per class and per bin, and how many passes they took: one for bins of equal width."""
@@ -346,26 +316,12 @@ class HistogramBinning(Calibrator):
         edges, n_passes = quantile_edges(data, self.n_bins, samples.n_rows)
         return samples, data.gather(TallyClasses(edges)), 2 + n_passes
 
-    def _estimates(self) -> dict[str, float] | None:
-        """The standard errors, one number per bin, if there are not too many for a small file."""
-        if self.parameters_se_ is None or self.frequencies_.size > MOST_WITH_ERRORS:
-            return None
-        # JSON has no NaN; -1 stands for the error of an empty bin.
-        return flat_entries({name: np.nan_to_num(errors, nan=-1) for name, errors in self.parameters_se_.items()}, "_se")
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)._show()
-        layout = Layout((("frequencies", self.frequencies_.shape),))
-        errors, self.why_no_se_ = read_errors(record, layout, NOT_IN_FILE)
-        self.parameters_se_ = errors and {name: np.where(values < 0, np.nan, values) for name, values in errors.items()}
-        return self
-
-    def _show(self) -> Self:
-        """Show the bins of the map as attributes."""
+    def _show(self) -> None:
         assert isinstance(self.map_, ClassCurves)
         self.edges_, self.frequencies_ = np.stack(self.map_.knots), np.stack(self.map_.values)
-        return self
+        layout = Layout((("frequencies", self.frequencies_.shape),))
+        errors, self.why_no_se_ = read_errors(self._estimates_ or {}, layout, NOT_IN_FILE)
+        self.parameters_se_ = errors and {name: np.where(values < 0, np.nan, values) for name, values in errors.items()}
 
 
 def _frequencies(bins: Bins, added: float) -> HostArray:

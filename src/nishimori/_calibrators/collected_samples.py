@@ -1,6 +1,7 @@
 """Samples in memory, collected from rows of any kind, of which some can be fitted to again and again."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -82,7 +83,8 @@ def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSam
     one for the same data in the same batches.
     """
     most_rows = max(1, (MOST_NUMBERS if most_numbers is None else most_numbers) // data.n_classes)
-    kept = data.gather(_Keep(most_rows, may_be_more=data.n_rows is None or data.n_rows > most_rows))
+    may_be_more = data.n_rows is None or data.n_rows > most_rows
+    kept = data.gather(partial(_keep, most_rows=most_rows, may_be_more=may_be_more))
     logits, labels, weights, clusters, groups = (np.concatenate(arrays) for arrays in zip(*kept.parts, strict=True))
     named = data.groups
     return CollectedSamples(
@@ -93,26 +95,6 @@ def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSam
         None if named is None else Groups(groups, named.names),
         data.counts,
     )
-
-
-@dataclass(frozen=True)
-class _Keep:
-    """The pass that keeps rows, at most this many."""
-
-    most_rows: int
-    may_be_more: bool
-
-    def __call__(self, batch: Batch) -> "_KeptRows":
-        nothing = np.full(batch.n_rows, -1)
-        part = (
-            on_host(batch.logits),
-            on_host(batch.labels),
-            on_host(batch.weights),
-            nothing if batch.clusters is None else batch.clusters.codes,
-            nothing if batch.groups is None else batch.groups.codes,
-        )
-        draws = _draws(part[0]) if self.may_be_more else np.zeros(batch.n_rows)
-        return _KeptRows(self.most_rows, 1.0, (part,), (draws,)).limited()
 
 
 @dataclass(frozen=True)
@@ -142,6 +124,20 @@ class _KeptRows:
         parts = tuple(tuple(values[mask] for values in part) for part, mask in zip(self.parts, kept, strict=True))
         draws = tuple(numbers[mask] for numbers, mask in zip(self.draws, kept, strict=True))
         return type(self)(self.most_rows, share, parts, draws)
+
+
+def _keep(batch: Batch, *, most_rows: int, may_be_more: bool) -> _KeptRows:
+    """The pass that keeps rows, at most this many."""
+    nothing = np.full(batch.n_rows, -1)
+    part = (
+        on_host(batch.logits),
+        on_host(batch.labels),
+        on_host(batch.weights),
+        nothing if batch.clusters is None else batch.clusters.codes,
+        nothing if batch.groups is None else batch.groups.codes,
+    )
+    draws = _draws(part[0]) if may_be_more else np.zeros(batch.n_rows)
+    return _KeptRows(most_rows, 1.0, (part,), (draws,)).limited()
 
 
 def _draws(logits: HostArray) -> HostArray:

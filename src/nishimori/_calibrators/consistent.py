@@ -13,7 +13,7 @@ from nishimori._calibrators.collected_samples import CollectedSamples, collect_s
 from nishimori._calibrators.folds import Fold, deal_folds, in_row_order, out_of_fold
 from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
-from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue_temperature
+from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._methods.fitted_method import COMMON, counts_option, own_parameters, plain
 from nishimori._methods.record import Record
 from nishimori._methods.table import FINISHED, Traits
@@ -132,9 +132,7 @@ class Consistent(Calibrator):
     ) -> None:
         self.calibrator = calibrator
         self.cv = cv
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def fit(
         self,
@@ -161,11 +159,11 @@ class Consistent(Calibrator):
         InputError
             If there are fewer samples, or clusters, than ``cv``, or only one.
         """
-        self._check_folds()
         method = self._new_calibrator()
         if groups is not None and "groups" not in signature(method.fit).parameters:
             raise InputError("groups", f"be left out: the method {method.method_name!r} treats all groups alike")
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+        counts = counts or data.counts
         samples = replace(collect_samples(data), counts=counts)
         folds = deal_folds(samples.labels, self._n_folds(samples), samples.clusters)
 
@@ -183,25 +181,15 @@ class Consistent(Calibrator):
         if not counts and last.temperature_se_ is not None:
             cross_fit = CrossFit(samples, folds, maps, held_out, fitted.map_)
             error = (cross_fit.correction_error if fitted.matches_confidence else cross_fit.temperature_error)(temperature)
-        self.learn(X, data, temper(fitted.map_, temperature), fitted.n_samples_ or samples.n_samples, last.residual_)
+        estimates = (
+            {"ec_temperature": temperature} if error is None else {"ec_temperature": temperature, "ec_temperature_se": error}
+        )
+        estimates |= {f"{_PREFIX}{name}": value for name, value in (fitted._estimates_ or {}).items()}
+        map_, n_samples = temper(fitted.map_, temperature), fitted.n_samples_ or samples.n_samples
+        self.learn(X, data, map_, n_samples, last.residual_, estimates=estimates)
         self.n_passes_ = 1 + getattr(fitted, "n_passes_", 1)
-        return self._keep(fitted, temperature, error)
-
-    def fit_transform(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Any:
-        """The calibrated logits of the data that the map is chosen from; arguments as for `fit`."""
-        options: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
-        fitted = self.fit(X, y, sample_weight, **options)
-        return fitted.transform(X, groups if self.map_.needs_groups else None)
+        self.calibrator_ = fitted
+        return self
 
     def _methods_without_groups(self) -> tuple[str, ...]:
         return new_calibrator(self.calibrator, "calibrator")._methods_without_groups()
@@ -217,12 +205,9 @@ class Consistent(Calibrator):
         # Rows of folds are logits, whose probabilities have been raised to the floor before.
         return set_common(method, input="logits", classes=self.classes, floor=None)
 
-    def _keep(self, fitted: Calibrator, temperature: float, error: float | None) -> Self:
-        """Note the method inside and its temperature."""
-        self.calibrator_ = fitted
-        self.ec_temperature_ = temperature
-        self.ec_temperature_se_ = error
-        return self
+    def _show(self) -> None:
+        values = self._estimates_ or {}
+        self.ec_temperature_, self.ec_temperature_se_ = values.get("ec_temperature", 1.0), values.get("ec_temperature_se")
 
     @property
     def method_name(self) -> str:
@@ -243,11 +228,6 @@ class Consistent(Calibrator):
         origin = replace(own.provenance, method=f"{fitted.method_name}{FINISHED}", params=self._params_with(fitted))
         return replace(own, provenance=origin)
 
-    def _check_folds(self) -> None:
-        """Refuse what cannot be a number of folds."""
-        if self.cv is not None:
-            whole("cv", self.cv, 2)
-
     def _n_folds(self, samples: CollectedSamples) -> int:
         """The number of folds; refuses data of which nothing can be held out."""
         what = "samples" if samples.clusters is None else "clusters"
@@ -259,32 +239,25 @@ class Consistent(Calibrator):
         return min(FOLDS, n_units) if self.cv is None else self.cv
 
     def _check_n_classes(self, n_classes: int) -> None:
-        """Refuse parameters that do not suit this many classes."""
-        self._check_folds()
+        if self.cv is not None:
+            whole("cv", self.cv, 2)
         new_calibrator(self.calibrator, "calibrator")._check_n_classes(n_classes)
-
-    def _estimates(self) -> dict[str, float] | None:
-        """The temperature and its error, and the estimates of the method inside."""
-        numbers = {"ec_temperature": self.ec_temperature_}
-        if self.ec_temperature_se_ is not None:
-            numbers["ec_temperature_se"] = self.ec_temperature_se_
-        return numbers | {f"{_PREFIX}{name}": value for name, value in (self.calibrator_._estimates() or {}).items()}
 
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use."""
         super()._restore(record)
-        values = dict(record.provenance.estimates or {})
-        temperature, error = values.pop("ec_temperature", 1.0), values.pop("ec_temperature_se", None)
+        values = self._estimates_ or {}
         method = set_common(new_calibrator(self.calibrator, "calibrator"), **record.common_parameters)
         inner = replace(
             record.provenance,
             method=method.method_name,
             params=method.method_params(),
             residual=None,
-            estimates={name.removeprefix(_PREFIX): value for name, value in values.items()} or None,
+            estimates={name.removeprefix(_PREFIX): values[name] for name in values if name.startswith(_PREFIX)} or None,
         )
-        fitted = method._restore(replace(record, map=temper(record.map, 1 / temperature), provenance=inner))
-        return self._keep(fitted, temperature, error)
+        untempered = temper(record.map, 1 / self.ec_temperature_)
+        self.calibrator_ = method._restore(replace(record, map=untempered, provenance=inner))
+        return self
 
 
 def _fit_inner(calibrator: Calibrator, data: Rows, *, counts: bool) -> Calibrator:
@@ -299,7 +272,8 @@ def _fit_ec(data: Rows, *, counts: bool) -> Calibrator:
     try:
         return method.fit(data, counts=counts)
     except NO_SOLUTION as error:
-        return rescue_temperature(method, error, data, where="the predictions for held-out samples", counts=counts)
+        place = "the predictions for held-out samples"
+        return rescue(method, error, data, where=place, may_be_frequencies=False, counts=counts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,15 +2,13 @@
 
 from typing import Any, ClassVar, Self
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.mixture import best_weights, standard_errors
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import Classes
-from nishimori._rows.scores import Floor, Input
+from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray
 from nishimori.maps.mixture import Mixture
@@ -58,13 +56,19 @@ class EnsembleTemperature(Calibrator):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    NoTemperatureError
+        From `fit`, if there is no temperature of temperature scaling, as where all samples are classified correctly.
+
     See Also
     --------
     TemperatureScaling : the first component alone.
 
     Notes
     -----
-    Masked classes (logits of -inf) keep probability zero: K is the number of unmasked classes of each row.
+    Masked classes (logits of -inf) keep probability zero: K is the number of unmasked classes of each row. ``clusters`` and
+    ``counts`` of `fit` change the standard errors only.
 
     Examples
     --------
@@ -87,57 +91,25 @@ class EnsembleTemperature(Calibrator):
     parameters_se_: dict[str, Any] | None
     why_no_se_: str | None
 
-    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+    fit = fit_rows
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose temperature and weights from validation logits ``X`` and labels ``y``.
-
-        Arguments are as for `ExpectationConsistency`. ``clusters`` and ``counts`` change the standard errors only.
-
-        Raises
-        ------
-        NoTemperatureError
-            If there is no temperature of temperature scaling, as where all samples are classified correctly.
-        """
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose temperature and weights from validation logits ``X`` and labels ``y``."""
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         temperature, fit_info = matched.solution(0)
         mixture = best_weights(data, temperature)
         is_inside = bool(mixture.weights.all())
         errors = standard_errors(data, temperature, mixture.weights, counts=counts) if is_inside else None
-        self.learn(X, data, Mixture(temperature, mixture.weights), fit_info.n_samples, mixture.residual)
+        estimates = {} if errors is None else flat_entries(_LAYOUT.by_name(errors), "_se")
+        map_ = Mixture(temperature, mixture.weights)
+        self.learn(X, data, map_, fit_info.n_samples, mixture.residual, estimates=estimates)
         self.n_passes_ = fit_info.n_passes + mixture.n_passes + 2 * is_inside
-        self._describe()
-        self.parameters_se_ = None if errors is None else _LAYOUT.by_name(errors)
-        self.why_no_se_ = None if errors is not None else _SAME if is_inside else _ON_THE_BOUNDARY
         return self
 
-    def _describe(self) -> None:
-        """Show the parameters of the map as attributes."""
+    def _show(self) -> None:
         assert isinstance(self.map_, Mixture)
         self.ts_, self.weights_ = self.map_.temperature, self.map_.weights
         self.parameters_ = {"temperature": self.ts_, "weights": self.weights_}
-
-    def _estimates(self) -> dict[str, float] | None:
-        """The standard errors, if there are any."""
-        return flat_entries(self.parameters_se_ or {}, "_se")
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)
-        self._describe()
-        # A file holds the errors if there are any, so that weights inside the limits without errors are not determined.
-        self.parameters_se_, self.why_no_se_ = read_errors(record, _LAYOUT, _SAME if self.weights_.all() else _ON_THE_BOUNDARY)
-        return self
+        # There are errors if there can be any, so that weights inside the limits without errors are not determined.
+        reason = _SAME if self.weights_.all() else _ON_THE_BOUNDARY
+        self.parameters_se_, self.why_no_se_ = read_errors(self._estimates_ or {}, _LAYOUT, reason)

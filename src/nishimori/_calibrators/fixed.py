@@ -35,13 +35,20 @@ class FixedTemperature(Calibrator):
         self, temperature: float = 1.0, *, input: Input | None = None, classes: Classes = None, floor: Floor = None
     ) -> None:
         self.temperature = temperature
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, ignore_index: int | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,  # noqa: ARG002
+        ignore_index: int | None = None,
+    ) -> Self:
         """Check the data and note its columns; the temperature stays as it is."""
-        data = self.rows_from(X, y, sample_weight, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         map_ = Temperature(checked_temperature(self.temperature))
         return self.learn(X, data, map_, census(data).n_rows)
 
@@ -54,7 +61,7 @@ class FixedTemperature(Calibrator):
         return FIXED
 
 
-class Uncalibrated(Calibrator):
+class Uncalibrated(FixedTemperature):
     """Leave logits as they are, T = 1: the method "none", with which others are compared.
 
     `fit` checks the data as every method does and learns nothing from them.
@@ -78,31 +85,12 @@ class Uncalibrated(Calibrator):
     1.0
     """
 
-    traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
-    is_fixed = True
-
     def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = None) -> None:
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,  # noqa: ARG002
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Check the data and note its columns; parameters as for `ExpectationConsistency`."""
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        return self.learn(X, data, Temperature(1.0), census(data).n_rows)
+        super().__init__(input=input, classes=classes, floor=floor)
 
     @property
-    def temperature_(self) -> float:
-        return cast("float", super().temperature_)
+    def method_name(self) -> str:
+        return "none"
 
 
 class FixedMap(Calibrator):
@@ -138,9 +126,7 @@ class FixedMap(Calibrator):
         self.map = map
         self.method = method
         self.params = params
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, ignore_index: int | None = None) -> Self:
         """Check the data and note its columns; the map stays as it is."""

@@ -1,17 +1,16 @@
 """A temperature per predicted class or per group, as far as the data tell the groups apart."""
 
-from collections.abc import Mapping
+from itertools import compress
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
 from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
-from nishimori._fit.groups import GroupMatch, match_groups
+from nishimori._fit.groups import match_groups
 from nishimori._fit.search import match
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import Classes, class_labels, first_names
+from nishimori._rows.labels import Classes, first_names
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
@@ -113,9 +112,7 @@ class GroupConsistency(Calibrator):
     ) -> None:
         self.by = by
         self.method = method
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def fit(
         self,
@@ -149,32 +146,23 @@ class GroupConsistency(Calibrator):
             raise InputError(
                 "groups", "be left out with by='prediction'", got="some", remedy="Use GroupConsistency(by='groups')."
             )
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+        counts = counts or data.counts
         grouping = _grouping(data, self.by)
         matched = match(data, observable, label_name=label_name(X), counts=counts)
         common, fit_info = matched.solution(0)
         by_group = match_groups(data, grouping, observable, common, fit_info.temperature_se, counts=counts)
-        names = self._names(data)
-        self.learn(X, data, self._map(names, by_group), fit_info.n_samples, by_group.residual)
+        if self.by == "prediction" or data.groups is None:
+            map_: Map = ClassTemperatures(by_group.temperatures)
+        else:
+            map_ = GroupTemperatures(data.groups.names, by_group.temperatures, by_group.common)
+        estimates = {"common": by_group.common, "spread": by_group.spread, "used_spread": by_group.used_spread}
+        estimates |= {f"temperature_se[{i}]": error for i, error in enumerate(by_group.errors.tolist())}
+        estimates |= {f"open[{i}]": 1.0 for i in np.flatnonzero(by_group.is_open).tolist()}
+        self.learn(X, data, map_, fit_info.n_samples, by_group.residual, estimates=estimates)
         self.n_passes_ = fit_info.n_passes + by_group.n_passes
-        self._keep(names, by_group.errors, by_group.common, (by_group.spread, by_group.used_spread), by_group.is_open)
         _warn_of_open(self.open_groups_, self.by, common)
         return self
-
-    def fit_transform(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Any:
-        """The calibrated logits of the data that the temperatures are chosen from; arguments as for `fit`."""
-        options: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
-        return self.fit(X, y, sample_weight, **options).transform(X, groups)
 
     def _methods_without_groups(self) -> tuple[str, ...]:
         return () if self.by == "groups" else ("fit", *PREDICTIONS, "transform")
@@ -188,61 +176,22 @@ class GroupConsistency(Calibrator):
             raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
         return observable
 
-    def _names(self, data: Rows) -> HostArray | tuple[Any, ...]:
-        """The labels of the classes, or the names of the groups."""
-        groups = data.groups
-        if self.by == "prediction" or groups is None:
-            return class_labels(self.classes, data.n_classes)
-        return groups.names
-
-    def _map(self, names: HostArray | tuple[Any, ...], by_group: GroupMatch) -> Map:
-        if self.by == "prediction":
-            return ClassTemperatures(by_group.temperatures)
-        return GroupTemperatures(tuple(names), by_group.temperatures, by_group.common)
-
-    def _keep(
-        self,
-        names: HostArray | tuple[Any, ...],
-        errors: HostArray | None,
-        common: float | None,
-        spreads: tuple[float | None, float | None],
-        is_open: HostArray,
-    ) -> None:
-        assert isinstance(self.map_, ClassTemperatures | GroupTemperatures)
-        self.groups_ = names
-        self.temperatures_ = self.map_.temperatures
-        self.temperatures_se_ = errors
-        self.common_temperature_ = common
-        self.spread_, self.used_spread_ = spreads
-        self.open_groups_ = tuple(plain for plain, flag in zip(np.asarray(names).tolist(), is_open, strict=True) if flag)
-
-    def _estimates(self) -> dict[str, float] | None:
-        """What the map does not hold, one number per entry."""
-        numbers = {"common": self.common_temperature_, "spread": self.spread_, "used_spread": self.used_spread_}
-        estimates = {name: value for name, value in numbers.items() if value is not None}
-        if self.temperatures_se_ is not None:
-            estimates |= {f"temperature_se[{i}]": float(error) for i, error in enumerate(self.temperatures_se_)}
-        names, open_groups = np.asarray(self.groups_).tolist(), set(self.open_groups_)
-        return estimates | {f"open[{i}]": 1.0 for i, name in enumerate(names) if name in open_groups}
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        map_ = record.map
+    def _show(self) -> None:
+        map_, values = self.map_, self._estimates_ or {}
         if not isinstance(map_, ClassTemperatures if self.by == "prediction" else GroupTemperatures):
             raise FormatError(
                 f"A calibration of the method 'group' with by={self.by!r} cannot hold a map of the kind {map_.kind!r}. Fit and "
                 "save again."
             )
-        super()._restore(record)
         assert isinstance(map_, ClassTemperatures | GroupTemperatures), "as was checked"
-        values: Mapping[str, float] = record.provenance.estimates or {}
-        names = self.classes_ if isinstance(map_, ClassTemperatures) else map_.groups
-        errors = [values.get(f"temperature_se[{i}]") for i in range(len(names))]
-        is_open = np.array([f"open[{i}]" in values for i in range(len(names))])
-        known_errors = None if None in errors else np.array(errors, dtype=float)
-        common = values.get("common") if isinstance(map_, ClassTemperatures) else map_.common
-        self._keep(names, known_errors, common, (values.get("spread"), values.get("used_spread")), is_open)
-        return self
+        self.temperatures_ = map_.temperatures
+        self.groups_ = self.classes_ if isinstance(map_, ClassTemperatures) else map_.groups
+        self.common_temperature_ = values.get("common") if isinstance(map_, ClassTemperatures) else map_.common
+        self.spread_, self.used_spread_ = values.get("spread"), values.get("used_spread")
+        errors = [values.get(f"temperature_se[{i}]") for i in range(len(self.temperatures_))]
+        self.temperatures_se_ = None if None in errors else np.array(errors, dtype=float)
+        is_open = [f"open[{i}]" in values for i in range(len(self.temperatures_))]
+        self.open_groups_ = tuple(compress(np.asarray(self.groups_).tolist(), is_open))
 
 
 def _warn_of_open(names: tuple[Any, ...], by: By, common: float) -> None:

@@ -2,16 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.fixed import FIXED
-from nishimori._calibrators.methods import calibrator, restore_calibrator
+from nishimori._calibrators.methods import restore_calibrator
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_record import LabelRecord
-from nishimori._methods import table
 from nishimori._methods.record import Record, content_of
-from nishimori.errors import FormatError, InputError
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
@@ -30,16 +26,4 @@ def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
     record = LabelRecord.from_content(content, Path(path))
     if record is None:
         return restore_calibrator(Record.from_content(content, Path(path)), path)
-    return MultilabelCalibrator.from_record(record, _method(record, Path(path)))
-
-
-def _method(record: LabelRecord, path: Path) -> Any:
-    """The method of a file, for fits in future; one that is not known here cannot be fitted again."""
-    if table.unfinished(record.method) not in table.names():
-        return FIXED
-    try:
-        method = calibrator(record.method, **record.params)
-        method._check_n_classes(2)
-    except (InputError, TypeError, ValueError):
-        raise FormatError(f"{path} is damaged: params is {record.params!r:.60}. Fit and save again.") from None
-    return record.method if method.get_params() == calibrator(record.method).get_params() else method
+    return MultilabelCalibrator.from_record(record)

@@ -99,13 +99,12 @@ def refuse_common(calibrator: Calibrator, name: str, owner: str, own: Mapping[st
     """
     for parameter, usual in (("input", (None, "logits")), ("classes", (None,)), ("floor", (None, "auto"))):
         value = getattr(calibrator, parameter)
-        if not any(_is_same(value, allowed) for allowed in (*usual, (own or {}).get(parameter))):
+        # They may be lists or arrays.
+        if not any(
+            np.array_equal(np.asarray(value, dtype=object), np.asarray(allowed, dtype=object))
+            for allowed in (*usual, (own or {}).get(parameter))
+        ):
             raise InputError(name, f"leave out `{parameter}`", got=f"{value!r:.60}", remedy=f"Pass `{parameter}` to {owner}.")
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two values of a parameter are equal; they may be lists or arrays."""
-    return bool(np.array_equal(np.asarray(one, dtype=object), np.asarray(other, dtype=object)))
 
 
 def set_common(calibrator: Calibrator, **common: Any) -> Calibrator:

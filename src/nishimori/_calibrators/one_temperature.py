@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Self, cast
 
 from sklearn.utils.validation import check_is_fitted
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._fit.adaptive import Adapted
 from nishimori._fit.match import FitInfo
 from nishimori._methods import table
-from nishimori._methods.fitted_method import keep_temperature, label_name, open_to_fit, plain
+from nishimori._methods.fitted_method import keep_temperature, label_name, plain
 from nishimori._methods.one_temperature import (
     EC,
     TS,
@@ -48,44 +48,11 @@ class OneTemperature(Calibrator):
     def temperature_(self) -> float:
         return cast("float", super().temperature_)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the temperature from validation logits ``X`` and labels ``y``.
+    fit = fit_rows
 
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
-            Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score. With
-            more dimensions, such as (sequences, tokens, vocabulary), each position is a sample. Or a `TopK` of the most
-            probable classes.
-        y : array of shape (n_samples,), or as ``X`` before the classes
-            True classes.
-        sample_weight : array of the shape of ``y``, optional
-            A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
-        clusters : array of the shape of ``y``, optional
-            Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster
-            for each sample, or for each sequence of tokens. The standard error then takes clusters as independent, and samples
-            of a cluster as not.
-        counts : bool
-            Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
-        ignore_index : int, optional
-            Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
-
-        Raises
-        ------
-        NoTemperatureError
-            If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
-        """
-        data = open_to_fit(self, X, y, sample_weight, clusters, ignore_index=ignore_index)
-        return self._adopt(X, data, self._method().fit(data, label_name=label_name(X), counts=counts or data.counts))
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the temperature from validation logits ``X`` and labels ``y``."""
+        return self._adopt(X, data, self._method().fit(data, label_name=label_name(X), counts=counts))
 
     def _adopt(self, X: Any, data: Rows, fit: TemperatureFit) -> Self:
         """Keep what was found in ``data``, which are those of ``X``."""
@@ -198,6 +165,11 @@ class ExpectationConsistency(OneTemperature):
     fit_info_ : FitInfo
         Residual, zeros and masks: how the temperature was found.
 
+    Raises
+    ------
+    NoTemperatureError
+        From `fit`, if no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
+
     See Also
     --------
     TemperatureScaling : the same with the least cross-entropy as condition.
@@ -232,9 +204,7 @@ class ExpectationConsistency(OneTemperature):
     ) -> None:
         self.top_n = top_n
         self.smooth_labels = smooth_labels
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def _method(self) -> EC:
         return EC(self.top_n, self.smooth_labels)
@@ -266,9 +236,7 @@ class TemperatureScaling(OneTemperature):
         self, *, smooth_labels: bool = False, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
     ) -> None:
         self.smooth_labels = smooth_labels
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     def _method(self) -> TS:
         return TS(self.smooth_labels)
@@ -342,11 +310,6 @@ class AdaptiveConsistency(OneTemperature):
     ts_: float | None
     _adapted_: Adapted | None
 
-    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
-
     def _method(self) -> Adaptive:
         return Adaptive()
 
@@ -416,9 +379,7 @@ class Matched(OneTemperature):
         self, observable: Observable, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
     ) -> None:
         self.observable = observable
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
     @property
     def method_name(self) -> str:

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._methods.record import Record
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 
-MOST_WITH_ERRORS = 1000
-"""This many parameters can have standard errors: their covariance is a table of that many rows and columns."""
+# This many parameters can have standard errors: their covariance is a table of that many rows and columns.
+_MOST_WITH_ERRORS = 1000
 
 NOT_IN_FILE = "The file from which the calibrator was loaded holds no standard errors. Fit the calibrator again."
 """Why a calibrator that was loaded may have no standard errors."""
@@ -57,20 +56,24 @@ class Layout:
         return self.by_name(np.array([values[key] for key in keys], dtype=float)) if keys.keys() <= values.keys() else None
 
 
-def read_errors(record: Record, layout: Layout, reason: str | None = None) -> tuple[dict[str, Any] | None, str | None]:
-    """The standard errors that a file holds, or else why there are none.
+def read_errors(
+    estimates: Mapping[str, float], layout: Layout, reason: str | None = None
+) -> tuple[dict[str, Any] | None, str | None]:
+    """The standard errors among the estimates of a fit or of a file, or else why there are none.
 
-    ``reason`` is why the method computes none with the parameters of the file; None if it does.
+    ``reason`` is why the method computes none with its parameters; None if it does.
     """
-    errors = layout.read(record.provenance.estimates or {}, "_se")
+    errors = layout.read(estimates, "_se")
     if errors is not None:
         return errors, None
-    return None, reason or (too_many(layout.size) if layout.size > MOST_WITH_ERRORS else NOT_IN_FILE)
+    return None, reason or too_many(layout.size) or NOT_IN_FILE
 
 
 def too_many(number: int) -> str:
-    """Why this many parameters have no standard errors."""
-    return f"There are {number:,} parameters, and standard errors are computed for at most {MOST_WITH_ERRORS:,}."
+    """Why this many parameters have no standard errors; empty if they can have them."""
+    if number <= _MOST_WITH_ERRORS:
+        return ""
+    return f"There are {number:,} parameters, and standard errors are computed for at most {_MOST_WITH_ERRORS:,}."
 
 
 def flat_entries(parameters: Mapping[str, Any], ending: str = "") -> dict[str, float]:

@@ -60,23 +60,22 @@ def fit_always(calibrator: Calibrator, *data: Any, where: str = "", **options: A
         return rescue(calibrator, error, *data, where=where, **options)
 
 
-def rescue(calibrator: Calibrator, error: NishimoriError, *data: Any, where: str = "", **options: Any) -> Calibrator:
+def rescue(
+    calibrator: Calibrator,
+    error: NishimoriError,
+    *data: Any,
+    where: str = "",
+    may_be_frequencies: bool = True,
+    **options: Any,
+) -> Calibrator:
     """A calibrator of smoothed labels or frequencies, with a warning, in place of one without a solution because of ``error``.
 
-    That error is raised if the data do not have all logits, as sketches and top-k lists have not.
+    That error is raised if the data do not have all logits, as sketches and top-k lists have not. Where there may be no
+    frequencies, scores that say nothing give all classes the same probability.
     """
     fitted, action = _fit_smoothed(calibrator, error, *data, **options)
-    if fitted.is_uniform_ and isinstance(error, NoTemperatureError) and error.end == "flat":
+    if may_be_frequencies and fitted.is_uniform_ and isinstance(error, NoTemperatureError) and error.end == "flat":
         return with_frequencies(calibrator, error, *data, where=where, **options)
-    _warn_of_replacement(calibrator, error, where, action)
-    return fitted
-
-
-def rescue_temperature(
-    calibrator: Calibrator, error: NishimoriError, *data: Any, where: str = "", **options: Any
-) -> ExpectationConsistency | TemperatureScaling:
-    """What `rescue` gives if it may only be a temperature: for all classes alike where the scores say nothing about them."""
-    fitted, action = _fit_smoothed(calibrator, error, *data, **options)
     _warn_of_replacement(calibrator, error, where, action)
     return fitted
 
@@ -84,8 +83,11 @@ def rescue_temperature(
 def with_frequencies(calibrator: Calibrator, error: NishimoriError, *data: Any, where: str = "", **options: Any) -> Calibrator:
     """A calibrator that gives each class its smoothed frequency, (n + 1)/(N + K), with a warning: the scores tell nothing."""
     frequencies = BiasCorrected(method="ts", shrink=False, **_common(calibrator))
+    usual = _usual_options(options)
+    counts = usual.pop("counts", False)
     with collect_notices():
-        fitted = frequencies._fit_frequencies(*data, **_usual_options(options))
+        rows = frequencies.rows_from(*data, **usual)
+        fitted = frequencies._fit_frequencies(data[0], rows, counts=counts or rows.counts)
     action = "Each class gets its smoothed frequency instead: (n + 1)/(N + K) for n of N samples and K classes."
     _warn_of_replacement(calibrator, error, where, action)
     return fitted

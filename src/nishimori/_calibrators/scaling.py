@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, too_many
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
+from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
 from nishimori._fit.affine.curvature import Directions
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch, Minimum
@@ -16,7 +16,6 @@ from nishimori._fit.conditions import gap_products
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import Rows
@@ -29,13 +28,6 @@ from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.map import Map
 
 Penalty = Literal["auto"] | float | Sequence[float] | None
-
-
-def _no_se_if_penalised() -> str:
-    return (
-        "The parameters are penalised, which draws them towards one temperature: a standard error would not say how far they "
-        f"are from the true ones. Pass {setting('penalty', None)} for parameters without penalties."
-    )
 
 
 class AffineScaling(Calibrator):
@@ -70,48 +62,12 @@ class AffineScaling(Calibrator):
     ) -> None:
         self.penalty = penalty
         self.preserve_accuracy = preserve_accuracy
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+        super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the map from validation logits ``X`` and labels ``y``.
+    fit = fit_rows
 
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
-            Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score.
-        y : array of shape (n_samples,), or as ``X`` before the classes
-            True classes.
-        sample_weight : array of shape (n_samples,), optional
-            A weight of w counts a sample w times as much. Weights are multiplied by a number so that they sum to (Σw)²/Σw², the
-            number of samples of equal weight that are worth as much: only their ratios matter.
-        clusters : array of shape (n_samples,), optional
-            Which samples belong together, such as the frames of a video: any label of its cluster for each sample. Samples of a
-            cluster tell less than independent ones, so penalties count for more: by the factor by which clusters increase the
-            variance of the temperature.
-        counts : bool
-            Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
-        ignore_index : int, optional
-            Samples with this label do not count.
-
-        Raises
-        ------
-        NoTemperatureError
-            If no single temperature fits, from which departures could be measured.
-        NotConvergedError
-            If nothing is penalised and no finite parameters fit best.
-        """
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the map from validation logits ``X`` and labels ``y``."""
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
@@ -123,20 +79,20 @@ class AffineScaling(Calibrator):
         point = parameters.point(minimum.theta, temperature)
         errors = self._errors(data, point, minimum, counts=counts)
         fallback = temperature if self.preserve_accuracy else None
-        self.learn(X, data, self._map(point, fallback), fit_info.n_samples, minimum.residual)
+        estimates = {"ts": temperature, **_by_block(parameters, "penalty", minimum.strengths)}
+        if minimum.determined is not None:
+            estimates |= _by_block(parameters, "determined", minimum.determined)
+        kind = LogAffine if self._of_log else Affine
+        map_ = kind(point.scale / point.temperature, point.bias, fallback)
+        if errors is not None:
+            estimates |= flat_entries(self._layout(map_).by_name(errors), "_se")
+        self.learn(X, data, map_, fit_info.n_samples, minimum.residual, estimates=estimates)
         clusters_read = not counts and data.has_clusters
-        self.n_passes_ = fit_info.n_passes + clusters_read + minimum.n_passes + (0 if isinstance(errors, str) else 2)
-        self.ts_ = temperature
-        self.penalties_ = _values_by_block(parameters, minimum.strengths)
-        self.determined_ = None if minimum.determined is None else _values_by_block(parameters, minimum.determined)
-        return self._describe(errors)
+        self.n_passes_ = fit_info.n_passes + clusters_read + minimum.n_passes + (0 if errors is None else 2)
+        return self
 
     def _parameters(self, n_classes: int) -> Parameters:
         return Parameters(n_classes, self._is_matrix, self._has_bias, self._of_log)
-
-    def _map(self, point: AffinePoint, fallback: float | None) -> Map:
-        """The map of the parameters that were found."""
-        return Affine(point.scale / point.temperature, point.bias, fallback)
 
     def _strengths(self, parameters: Parameters, temperature: float, weight: float) -> HostArray | None:  # noqa: ARG002
         """The strengths that were asked for; None if they are to be chosen.
@@ -152,13 +108,11 @@ class AffineScaling(Calibrator):
             raise InputError("penalty", f"be 'auto', None, a number that is not negative{several}", got=repr(self.penalty))
         return np.broadcast_to(strengths, (len(names),)).copy()
 
-    def _errors(self, data: Rows, point: AffinePoint, minimum: Minimum, *, counts: bool) -> HostArray | str:
-        """The standard errors of all factors and biases, or why there are none."""
-        if minimum.strengths.any():
-            return _no_se_if_penalised()
+    def _errors(self, data: Rows, point: AffinePoint, minimum: Minimum, *, counts: bool) -> HostArray | None:
+        """The standard errors of all factors and biases; None if they are penalised, or too many."""
         number = point.scale.size + point.bias.size * self._has_bias
-        if number > MOST_WITH_ERRORS:
-            return too_many(number)
+        if minimum.strengths.any() or too_many(number):
+            return None
         products = gap_products(data, RowGradients(point), counts=counts)[:number, :number]
         assert minimum.equal is not None, "nothing is penalised"
         # Some changes have no effect, such as that of all biases by the same number: the errors are those without them.
@@ -168,42 +122,31 @@ class AffineScaling(Calibrator):
         errors[: point.scale.size] /= point.temperature
         return errors
 
-    def _describe(self, errors: HostArray | str | None) -> Self:
-        """Keep the parameters of the map, and their standard errors or why there are none."""
-        self.parameters_ = self._map_parameters()
-        self.parameters_se_ = None if errors is None or isinstance(errors, str) else self._layout().by_name(errors)
-        self.why_no_se_ = errors if isinstance(errors, str) else None
-        return self
-
-    def _map_parameters(self) -> dict[str, HostArray]:
+    def _map_parameters(self, map_: Map) -> dict[str, HostArray]:
         """The parameters of the map by name."""
-        assert isinstance(self.map_, Affine)
-        return {"scale": self.map_.scale, "bias": self.map_.bias} if self._has_bias else {"scale": self.map_.scale}
+        assert isinstance(map_, Affine | LogAffine)
+        scale = {"matrix": map_.matrix} if isinstance(map_, LogAffine) else {"scale": map_.scale}
+        return scale | {"bias": map_.bias} if self._has_bias else scale
 
-    def _layout(self) -> Layout:
-        return Layout(tuple((name, array.shape) for name, array in self.parameters_.items()))
+    def _layout(self, map_: Map) -> Layout:
+        return Layout(tuple((name, array.shape) for name, array in self._map_parameters(map_).items()))
 
-    def _estimates(self) -> dict[str, float] | None:
-        """The strengths of the penalties, the temperature that fits best alone, and the standard errors if there are any."""
-        estimates = {} if self.ts_ is None else {"ts": self.ts_}
-        for ending, numbers in (("penalty", self.penalties_), ("determined", self.determined_)):
-            estimates |= {f"{name}_{ending}": value for name, value in (numbers or {}).items()}
-        return estimates | flat_entries(self.parameters_se_ or {}, "_se")
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)
-        values = record.provenance.estimates or {}
+    def _show(self) -> None:
+        values = self._estimates_ or {}
         names = self._parameters(self.n_features_in_).blocks
+        self.parameters_ = self._map_parameters(self.map_)
         self.ts_ = values.get("ts")
         self.penalties_, self.determined_ = (
             {name: values[f"{name}_{ending}"] for name in names if f"{name}_{ending}" in values} or None
             for ending in ("penalty", "determined")
         )
-        self._describe(None)
-        reason = _no_se_if_penalised() if any((self.penalties_ or {}).values()) else None
-        self.parameters_se_, self.why_no_se_ = read_errors(record, self._layout(), reason)
-        return self
+        reason = None
+        if any((self.penalties_ or {}).values()):
+            reason = (
+                "The parameters are penalised, which draws them towards one temperature: a standard error would not say how "
+                f"far they are from the true ones. Pass {setting('penalty', None)} for parameters without penalties."
+            )
+        self.parameters_se_, self.why_no_se_ = read_errors(values, self._layout(self.map_), reason)
 
 
 class VectorScaling(AffineScaling):
@@ -240,11 +183,24 @@ class VectorScaling(AffineScaling):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    NoTemperatureError
+        From `fit`, if no single temperature fits, from which departures could be measured.
+    NotConvergedError
+        From `fit`, if nothing is penalised and no finite parameters fit best.
+
     See Also
     --------
     MatrixScaling : the same with a matrix of factors.
     ClasswiseTemperature : the same without biases.
     BiasCorrected : one temperature and biases.
+
+    Notes
+    -----
+    Weights are multiplied by a number so that they sum to (Σw)²/Σw², the number of samples of equal weight that are worth as
+    much: only their ratios matter. Samples of a cluster tell less than independent ones, so that penalties count for more: by
+    the factor by which ``clusters`` increase the variance of the temperature.
 
     Examples
     --------
@@ -296,6 +252,11 @@ class MatrixScaling(AffineScaling):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    NoTemperatureError, NotConvergedError
+        From `fit`, as for `VectorScaling`, whose notes on weights and clusters apply.
+
     See Also
     --------
     VectorScaling : the same with a factor per class.
@@ -330,8 +291,9 @@ def _not_negative(value: object, *shapes: tuple[int, ...]) -> HostArray | None:
     return numbers if np.isfinite(numbers).all() and (numbers >= 0).all() else None
 
 
-def _values_by_block(parameters: Parameters, values: HostArray) -> dict[str, float]:
-    return dict(zip(parameters.blocks, values.tolist(), strict=True))
+def _by_block(parameters: Parameters, ending: str, values: HostArray) -> dict[str, float]:
+    """One number for each kind of departure, as a file keeps it."""
+    return {f"{name}_{ending}": value for name, value in zip(parameters.blocks, values.tolist(), strict=True)}
 
 
 def _unit(matched: Match, data: Rows) -> float:
@@ -390,6 +352,11 @@ class ClasswiseTemperature(AffineScaling):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    NoTemperatureError, NotConvergedError
+        From `fit`, as for `VectorScaling`, whose notes on weights and clusters apply.
+
     See Also
     --------
     GroupConsistency : one temperature per predicted class, which never changes a prediction.
@@ -411,11 +378,10 @@ class ClasswiseTemperature(AffineScaling):
     _has_bias = False
     temperatures_: HostArray
 
-    def _describe(self, errors: Any) -> Self:
-        super()._describe(errors)
+    def _show(self) -> None:
+        super()._show()
         scale = self.parameters_["scale"]
         self.temperatures_ = np.divide(1.0, scale, out=np.full_like(scale, np.nan), where=scale > 0)
-        return self
 
 
 class Dirichlet(AffineScaling):
@@ -458,6 +424,11 @@ class Dirichlet(AffineScaling):
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
 
+    Raises
+    ------
+    NoTemperatureError, NotConvergedError
+        From `fit`, as for `VectorScaling`, whose notes on weights and clusters apply.
+
     See Also
     --------
     MatrixScaling : the same with centred logits in place of log-probabilities.
@@ -499,10 +470,3 @@ class Dirichlet(AffineScaling):
         off_diagonal, bias = pair.tolist()
         # The mean over samples becomes a sum, λθ² becomes λ/2·θ², and factors are in units of one over the temperature.
         return 2 * weight * np.array([0.0, off_diagonal / temperature**2, bias])
-
-    def _map(self, point: AffinePoint, fallback: float | None) -> Map:
-        return LogAffine(point.scale / point.temperature, point.bias, fallback)
-
-    def _map_parameters(self) -> dict[str, HostArray]:
-        assert isinstance(self.map_, LogAffine)
-        return {"matrix": self.map_.matrix, "bias": self.map_.bias}

@@ -19,8 +19,9 @@ import numpy as np
 
 from nishimori._calibrators.candidates import reason
 from nishimori._calibrators.folds import in_row_order
+from nishimori._rows.batch import Clusters
 from nishimori._sums.binned_gaps import BinnedGaps
-from nishimori._sums.reliability import uniform_edges
+from nishimori._sums.reliability import BinnedClaims, uniform_edges
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import value_with_error
@@ -304,21 +305,12 @@ def _bins_of(confidence: HostArray) -> HostArray:
 
 def _binned(scores: RowScores, units: Units) -> BinnedGaps:
     """The gaps of the bins of confidence, and how they vary together."""
-    bins, total, gaps = _bins_of(scores.confidence), units.weights.sum(), scores.confidence - scores.right
-    sums = np.bincount(bins, units.weights * gaps, _BINS)
-    if units.counts:
-        squares = np.bincount(bins, units.weights * gaps**2, _BINS)
-        return BinnedGaps(sums / total, squares / total**2, sums / total**2, 1 / total)
-    number = int(units.codes.max()) + 1
-    by_unit = np.zeros((number, _BINS))
-    np.add.at(by_unit, (units.codes, bins), units.weights * gaps)
-    weights = np.bincount(units.codes, units.weights, number)
-    return BinnedGaps(
-        sums / total,
-        by_unit.T @ by_unit / total**2,
-        by_unit.T @ weights / total**2,
-        float(weights @ weights) / total**2,
+    places, claimed, true, weights = (
+        values[:, None] for values in (_bins_of(scores.confidence), scores.confidence, scores.right, units.weights)
     )
+    number = int(units.codes.max()) + 1
+    clusters = None if units.counts or number == len(units.codes) else Clusters(units.codes, number)
+    return BinnedClaims(uniform_edges(_BINS), places, claimed, true, weights, clusters, units.counts).sums.gaps
 
 
 def _resampled_errors(scores: Mapping[str, RowScores], units: Units, chosen: str, seed: int) -> dict[str, float | None]:

@@ -3,20 +3,18 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, too_many
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
+from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
 from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
 from nishimori._fit.features import CheckFeatures, Family, MatchFeatures
 from nishimori._fit.newton import Equations, Solution, solve
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.record import Record
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray
@@ -49,6 +47,11 @@ class SeveralParameters(Calibrator):
         The largest gap that is left between the mean of an observable under the model and at the labels.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
         As for `ExpectationConsistency`.
+
+    Raises
+    ------
+    NotConvergedError
+        From `fit`, if no finite parameters satisfy the conditions, or if two parameters have the same effect.
 
     Examples
     --------
@@ -120,30 +123,17 @@ class SeveralParameters(Calibrator):
             The parameters are in the order of `start`, those of an array one after the other.
         """
         layout, x = Layout.from_values(parameters, type(self).__name__)
-        return Family(type(self).__name__, _MapFor(self, layout, logits.shape[1]), None, None).tables(logits, x)[0]
+        map_for = partial(_map_for, self, layout, logits.shape[1])
+        return Family(type(self).__name__, map_for, None, None).tables(logits, x)[0]
 
     def observables(self, logits: HostArray, parameters: Mapping[str, Any]) -> Any:
         """What is matched for each parameter, in the shape of `features`: by default the features, for least cross-entropy."""
         return self.features(logits, parameters)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the parameters from validation logits ``X`` and labels ``y``; arguments as for `ExpectationConsistency`.
+    fit = fit_rows
 
-        Raises
-        ------
-        NotConvergedError
-            If no finite parameters satisfy the conditions, or if two parameters have the same effect.
-        """
-        data, counts = self._rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the parameters from validation logits ``X`` and labels ``y``; arguments as for `ExpectationConsistency`."""
         refuse_counted_clusters(data, counts=counts)
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
@@ -153,38 +143,31 @@ class SeveralParameters(Calibrator):
         family = data.gather(CheckFeatures(family, start)).family(family)
         solution = _solve(data, family, start)
         covariance = errors = None
-        if layout.size <= MOST_WITH_ERRORS:
+        if not too_many(layout.size):
             products = gap_products(data, MatchFeatures(family, solution.x).gaps_of, counts=counts) / matched.census.weight**2
             covariance = sandwich(solution.equations.jacobian, products)
             errors = np.sqrt(np.diag(covariance))
         parameters = layout.by_name(solution.x)
-        self.learn(X, data, self.map_for(parameters, data.n_classes), fit_info.n_samples, solution.residual)
+        estimates = flat_entries(parameters) | ({} if errors is None else flat_entries(layout.by_name(errors), "_se"))
+        map_ = self.map_for(parameters, data.n_classes)
+        self.learn(X, data, map_, fit_info.n_samples, solution.residual, estimates=estimates)
         self.n_passes_ = fit_info.n_passes + 1 + solution.n_passes + (errors is not None)
-        self.parameters_ = parameters
-        self.parameters_se_ = None if errors is None else layout.by_name(errors)
         self.covariance_ = covariance
-        self.why_no_se_ = None if errors is not None else too_many(layout.size)
         return self
 
     def _family(self, layout: Layout, n_classes: int) -> Family:
         features, observables = (
-            _CalibratorTable(self, name, layout) if getattr(type(self), name) is not getattr(SeveralParameters, name) else None
+            partial(_table, self, name, layout) if getattr(type(self), name) is not getattr(SeveralParameters, name) else None
             for name in ("features", "observables")
         )
-        return Family(type(self).__name__, _MapFor(self, layout, n_classes), features, observables)
+        return Family(type(self).__name__, partial(_map_for, self, layout, n_classes), features, observables)
 
-    def _estimates(self) -> dict[str, float] | None:
-        """The parameters and their standard errors, one number per entry."""
-        return flat_entries(self.parameters_) | flat_entries(self.parameters_se_ or {}, "_se")
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        super()._restore(record)
+    def _show(self) -> None:
+        estimates = self._estimates_ or {}
         layout, _ = Layout.from_values(self.start(self.n_features_in_, 1.0), type(self).__name__)
-        self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
-        self.parameters_se_, self.why_no_se_ = read_errors(record, layout)
+        self.parameters_ = layout.read(estimates) or {}
+        self.parameters_se_, self.why_no_se_ = read_errors(estimates, layout)
         self.covariance_ = None
-        return self
 
 
 def _solve(data: Rows, family: Family, start: HostArray) -> Solution:
@@ -211,28 +194,14 @@ def _solve(data: Rows, family: Family, start: HostArray) -> Solution:
     return solution
 
 
-@dataclass(frozen=True)
-class _CalibratorTable:
-    """A table of a calibrator, from logits and parameters in a flat array, as something that can be sent to other processes."""
-
-    calibrator: SeveralParameters
-    name: str
-    layout: Layout
-
-    def __call__(self, logits: HostArray, x: HostArray) -> Any:
-        return getattr(self.calibrator, self.name)(logits, self.layout.by_name(x))
+def _table(calibrator: SeveralParameters, name: str, layout: Layout, logits: HostArray, x: HostArray) -> Any:
+    """A table of a calibrator, from logits and parameters in a flat array."""
+    return getattr(calibrator, name)(logits, layout.by_name(x))
 
 
-@dataclass(frozen=True)
-class _MapFor:
-    """The map with parameters in a flat array, as something that can be sent to other processes."""
-
-    calibrator: SeveralParameters
-    layout: Layout
-    n_classes: int
-
-    def __call__(self, x: HostArray) -> Map:
-        map_ = self.calibrator.map_for(self.layout.by_name(x), self.n_classes)
-        if not isinstance(map_, Map):
-            raise InputError(f"{type(self.calibrator).__name__}.map_for", "return a nishimori.Map", got=repr(map_))
-        return map_
+def _map_for(calibrator: SeveralParameters, layout: Layout, n_classes: int, x: HostArray) -> Map:
+    """The map with parameters in a flat array."""
+    map_ = calibrator.map_for(layout.by_name(x), n_classes)
+    if not isinstance(map_, Map):
+        raise InputError(f"{type(calibrator).__name__}.map_for", "return a nishimori.Map", got=repr(map_))
+    return map_

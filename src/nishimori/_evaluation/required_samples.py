@@ -147,7 +147,7 @@ def _of_calibrator(pilot: Any, method: str | None) -> tuple[str, float]:
     if pilot.method != "adaptive":
         return pilot.method, _require_error(getattr(pilot, "temperature_se_", None)) / T
     # Its T is between two temperatures, and approaches that of expectation consistency.
-    adapted = Adapted.from_estimates(pilot._estimates() or {})
+    adapted = Adapted.from_estimates(pilot._estimates_ or {})
     if adapted is None:
         return "ec", _require_error(None)  # a file whose estimates were removed
     if adapted.log_ec is None:

@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.classifier.calibration import Calibration, prepare_calibrator
 from nishimori._calibrators.classifier.metadata import (
-    Metadata,
     calibrator_request,
     metadata_by_name,
     prediction_arguments,
@@ -224,7 +223,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         scorer = Scorer(method, classes_of(y, sample_weight, known_classes(estimator) if is_frozen else None))
         calibrator = prepare_calibrator(self.calibrator, scorer, self.floor)
         arguments = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters}
-        metadata = self._metadata(estimator, calibrator, arguments, fit_params)
+        if routing_enabled():
+            metadata = route_metadata(self, {**arguments, **fit_params})
+        else:
+            metadata = metadata_by_name(estimator, calibrator, params=fit_params, **arguments)
         calibration = Calibration(calibrator, metadata.calibrator, y)
         models: list[Any] = []
         if is_frozen and not is_ensemble:
@@ -358,13 +360,3 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if not isinstance(self.ensemble, bool | np.bool_):
             raise InputError("ensemble", "be True, False or 'auto'", got=repr(self.ensemble))
         return bool(self.ensemble)
-
-    def _metadata(
-        self, estimator: Any, calibrator: Calibrator, arguments: dict[str, Any], fit_params: dict[str, Any]
-    ) -> Metadata:
-        """Divide the arguments of `fit` among the classifier, the splitter and the calibrator."""
-        if routing_enabled():
-            return route_metadata(
-                self, {name: value for name, value in {**arguments, **fit_params}.items() if value is not None}
-            )
-        return metadata_by_name(estimator, calibrator, params=fit_params, **arguments)

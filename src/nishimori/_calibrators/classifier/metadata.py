@@ -30,13 +30,12 @@ def routing_enabled() -> bool:
 
 
 def route_metadata(owner: Any, arguments: dict[str, Any]) -> Metadata:
-    """Send the ``arguments`` of `fit` to those who request them."""
-    sent = process_routing(owner, "fit", **arguments) if arguments else {}
-    return Metadata(
-        dict(sent["estimator"]["fit"]) if sent else {},
-        dict(sent["splitter"]["split"]) if sent else {},
-        dict(sent["calibrator"]["fit"]) if sent else {},
-    )
+    """Send the ``arguments`` of `fit`, as far as there are any, to those who request them."""
+    there = {name: value for name, value in arguments.items() if value is not None}
+    if not there:
+        return Metadata({}, {}, {})
+    sent = process_routing(owner, "fit", **there)
+    return Metadata(dict(sent["estimator"]["fit"]), dict(sent["splitter"]["split"]), dict(sent["calibrator"]["fit"]))
 
 
 def metadata_by_name(

@@ -1,22 +1,18 @@
 """`MultilabelCalibrator`: calibration of a model that decides about several labels independently."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-import nishimori
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.multilabel.decisions import Decisions, check_values, open_decisions, refuse_probabilities, scores_in
 from nishimori._calibrators.multilabel.label_maps import (
-    LabelFit,
     LabelMaps,
     Sharing,
     binary_method,
-    check_parameters,
     fit_labels,
 )
 from nishimori._calibrators.multilabel.label_record import LabelRecord
@@ -134,6 +130,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     feature_names_in_: HostArray
     n_features_in_: int
     n_samples_: int
+    _record_: LabelRecord
 
     def __init__(
         self,
@@ -184,36 +181,41 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         NoTemperatureError
             If there is no temperature of all decisions together, where one is needed.
         """
-        check_parameters(self.parameters)
+        if not isinstance(self.parameters, str) or self.parameters not in get_args(Sharing):
+            raise InputError("parameters", "be 'shared', 'per_label' or 'shrunk'", got=repr(self.parameters))
         method = binary_method(self.calibrator)
         rows = self._decisions(X, y, sample_weight, clusters)
-        fit, n_samples = fit_labels(method, self.parameters, rows), int(np.count_nonzero(rows.weights))
-        self._keep(fit, rows.names, rows.scores.input, rows.floor, n_samples, column_names(X))
-        return self
+        record = LabelRecord(
+            fit=fit_labels(method, self.parameters, rows),
+            names=rows.names,
+            input=rows.scores.input,
+            floor=None if rows.floor is None else float(rows.floor),
+            missing=check_missing(self.missing),
+            calibrator=self.calibrator,
+            parameters=self.parameters,
+            columns=column_names(X),
+            n_samples=int(np.count_nonzero(rows.weights)),
+        )
+        return self._keep(record)
 
-    def _keep(
-        self,
-        fit: LabelFit,
-        names: tuple[Any, ...],
-        input: Input,
-        floor: float | None,
-        n_samples: int,
-        columns: Sequence[str] | None,
-    ) -> None:
+    def _keep(self, record: LabelRecord) -> Self:
         """Note what was fitted, or what a file describes. Called last, so that a fit that fails leaves everything as it was."""
+        fit = record.fit
         self.maps_, self.calibrators_ = fit.maps, fit.calibrators
         self.temperatures_, self.temperatures_se_ = LabelMaps(fit.maps).temperatures, fit.errors
         self.temperature_, self.temperature_se_ = fit.common, fit.common_se
         self.spread_, self.used_spread_ = fit.spread, fit.used_spread
         self.open_labels_ = fit.open_labels
-        self.input_, self.floor_ = input, floor
-        self.classes_ = _as_names(names)
-        self.n_features_in_ = len(names)
-        self.n_samples_ = n_samples
-        if columns is not None:
-            self.feature_names_in_ = np.array(columns, dtype=object)
+        self.input_, self.floor_ = record.input, record.floor
+        self.classes_ = _as_names(record.names)
+        self.n_features_in_ = len(record.names)
+        self.n_samples_ = record.n_samples
+        if record.columns is not None:
+            self.feature_names_in_ = np.array(record.columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+        self._record_ = record
+        return self
 
     def _decisions(self, X: Any, y: Any, sample_weight: Any, clusters: Any) -> Decisions:
         """The binary rows to fit to."""
@@ -303,44 +305,20 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
             Replace an existing file.
         """
         check_is_fitted(self, "maps_")
-        method, columns = binary_method(self.calibrator), getattr(self, "feature_names_in_", None)
-        fit = LabelFit(
-            self.maps_,
-            self.temperatures_se_,
-            self.temperature_,
-            self.temperature_se_,
-            self.spread_,
-            self.used_spread_,
-            self.open_labels_,
-        )
-        record = LabelRecord(
-            fit=fit,
-            names=tuple(self.classes_.tolist()),
-            input=self.input_,
-            floor=None if self.floor_ is None else float(self.floor_),
-            missing=check_missing(self.missing),
-            method=method.method_name,
-            params=method.method_params(),
-            parameters=self.parameters,
-            columns=None if columns is None else tuple(columns.tolist()),
-            n_samples=self.n_samples_,
-            library_version=nishimori.__version__,
-        )
-        record.write(path, overwrite=overwrite)
+        self._record_.write(path, overwrite=overwrite)
 
     @classmethod
-    def from_record(cls, record: LabelRecord, calibrator: Any) -> Self:
-        """The calibrator that a file describes, ready to use; ``calibrator`` is the method that `fit` would use again."""
+    def from_record(cls, record: LabelRecord) -> Self:
+        """The calibrator that a file describes, ready to use."""
         estimator = cls(
-            calibrator,
+            record.calibrator,
             parameters=record.parameters,
             labels=list(record.names),
             missing=record.missing,
             input=None if record.input == "logits" else record.input,
             floor=record.floor,
         )
-        estimator._keep(record.fit, record.names, record.input, record.floor, record.n_samples, record.columns)
-        return estimator
+        return estimator._keep(record)
 
 
 def _as_names(names: tuple[Any, ...]) -> HostArray:

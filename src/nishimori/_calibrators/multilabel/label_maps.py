@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import clone
@@ -145,12 +145,6 @@ def binary_method(calibrator: Any) -> Calibrator:
 
 # The parameters of EC and TS whose temperatures can be shrunk.
 _USUAL = {"top_n": 1, "smooth_labels": False}
-
-
-def check_parameters(parameters: Any) -> None:
-    """Refuse any other word."""
-    if not isinstance(parameters, str) or parameters not in get_args(Sharing):
-        raise InputError("parameters", "be 'shared', 'per_label' or 'shrunk'", got=repr(parameters))
 
 
 def fit_labels(method: Calibrator, parameters: Sharing, rows: Decisions) -> LabelFit:

@@ -3,7 +3,7 @@
 import json
 import os
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isnan, nan
 from pathlib import Path
@@ -11,8 +11,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from nishimori._calibrators.multilabel.label_maps import LabelFit, Sharing
+import nishimori
+from nishimori._calibrators.fixed import FIXED
+from nishimori._calibrators.methods import calibrator
+from nishimori._calibrators.multilabel.label_maps import LabelFit, Sharing, binary_method
 from nishimori._calibrators.multilabel.targets import check_missing, checked_names
+from nishimori._methods import table
 from nishimori._methods.record import MULTILABEL_FORMAT, as_text, damage_error, map_in, present_name, refuse_missing
 from nishimori._rows.scores import Input, check_input
 from nishimori._support.disk import new_file
@@ -29,25 +33,23 @@ _FIELDS = ("labels", "maps", "input", "floor", "missing", "provenance")
 
 @dataclass(frozen=True)
 class LabelRecord:
-    """What a multilabel calibrator needs to be itself again."""
+    """What a multilabel calibrator needs to be itself again; ``calibrator`` is the method that is fitted, or its name."""
 
     fit: LabelFit
     names: tuple[Any, ...]
     input: Input
     floor: float | None
     missing: float | None
-    method: str
-    params: dict[str, Any]
+    calibrator: Any
     parameters: Sharing
-    columns: tuple[str, ...] | None
+    columns: Sequence[str] | None
     n_samples: int
-    library_version: str
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool) -> None:
         """Store as JSON; never a partial file."""
-        maps = [described(map_, 2) for map_ in self.fit.maps]
+        content = self._content()
         try:
-            text = as_text(self._content(maps))
+            text = as_text(content)
             text.encode()
         except (TypeError, UnicodeEncodeError):
             raise InputError(
@@ -58,18 +60,19 @@ class LabelRecord:
         with new_file(path, overwrite=overwrite) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
-    def _content(self, maps: list[dict[str, Any]]) -> dict[str, Any]:
+    def _content(self) -> dict[str, Any]:
+        method = binary_method(self.calibrator)
         return {
             "format": MULTILABEL_FORMAT,
             "format_version": VERSION,
             "labels": list(self.names),
-            "maps": maps,
+            "maps": [described(map_, 2) for map_ in self.fit.maps],
             "input": self.input,
             "floor": self.floor,
             "missing": "nan" if self.missing is not None and isnan(self.missing) else self.missing,
             "provenance": {
-                "method": self.method,
-                "params": self.params,
+                "method": method.method_name,
+                "params": method.method_params(),
                 "parameters": self.parameters,
                 "columns": None if self.columns is None else list(self.columns),
                 "n_samples": self.n_samples,
@@ -79,7 +82,7 @@ class LabelRecord:
                 "spread": self.fit.spread,
                 "used_spread": self.fit.used_spread,
                 "open_labels": list(self.fit.open_labels),
-                "library_version": self.library_version,
+                "library_version": nishimori.__version__,
             },
         }
 
@@ -116,7 +119,7 @@ class LabelRecord:
                 check(content[name])
             except InputError:
                 raise damage_error(path, name, content[name]) from None
-        floor, errors, columns = content["floor"], provenance["temperatures_se"], provenance["columns"]
+        floor, errors = content["floor"], provenance["temperatures_se"]
         fit = LabelFit(
             maps=_maps(content["maps"], len(names), path),
             errors=None if errors is None else np.array(errors, dtype=float),
@@ -132,13 +135,23 @@ class LabelRecord:
             input=content["input"],
             floor=None if floor is None else float(floor),
             missing=_as_missing(content["missing"]),
-            method=present_name(provenance["method"]),
-            params=provenance["params"],
+            calibrator=_calibrator(present_name(provenance["method"]), provenance["params"], path),
             parameters=provenance["parameters"],
-            columns=None if columns is None else tuple(columns),
+            columns=provenance["columns"],
             n_samples=provenance["n_samples"],
-            library_version=provenance["library_version"],
         )
+
+
+def _calibrator(name: str, params: dict[str, Any], path: Path) -> Any:
+    """The method of a file, for fits in future; one that is not known here cannot be fitted again."""
+    if table.unfinished(name) not in table.names():
+        return FIXED
+    try:
+        method = calibrator(name, **params)
+        method._check_n_classes(2)
+    except (InputError, TypeError, ValueError):
+        raise FormatError(f"{path} is damaged: params is {params!r:.60}. Fit and save again.") from None
+    return name if method.get_params() == calibrator(name).get_params() else method
 
 
 def _as_missing(value: Any) -> float | None:
