@@ -147,7 +147,7 @@ def test_no_early_error_leaves_the_pass_of_an_earlier_run(run, files, words, cod
     assert run(f"gate test.npz {outputs} {words}").code == code
     assert "| error |" in (files / "gate.md").read_text()
     told = json.loads((files / "gate.json").read_text())
-    assert (told["passed"], told["verdict"]) == (False, "error")
+    assert (told["passed"], told["verdict"], told["warnings"]) == (False, "error", [])
     assert message in told["message"]
     if "--junit" not in words:
         assert ElementTree.parse(files / "gate.test").getroot().get("errors") == "1"

@@ -102,7 +102,7 @@ def gate(
     targets += [(path, None) for path in output or []]
     outputs = _Outputs(targets, [*files, calibration], [name for name, is_chosen in forms.items() if is_chosen], force)
     about = _about(files, calibration, junit)
-    with collect_warnings() as warned, _errors_in(outputs, about):
+    with collect_warnings() as warned, _errors_in(outputs, about | {"warnings": warned}):
         wanted = Wanted(typed_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
         refuse_swapped("gate", files, calibration)
         outputs.check()

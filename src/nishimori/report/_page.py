@@ -8,6 +8,7 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
+from nishimori._support.escape import template_text
 from nishimori._support.optional import require
 from nishimori.report import _charts, _content, _top
 from nishimori.report._text import FILTERS
@@ -64,9 +65,14 @@ def page(results: Mapping[str, Any]) -> str:
 def _template() -> Any:
     """The page to fill in; names are escaped as they are put in."""
     jinja2 = require("jinja2", extra="report", for_="The report")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_without_controls)
     environment.filters |= FILTERS
     return environment.from_string(_asset("page.html"))
+
+
+def _without_controls(value: Any) -> Any:
+    """What the page shows of a text; markup of our own, which is of a class of its own, stays as it is."""
+    return template_text(value) if type(value) is str else value
 
 
 @cache
