@@ -20,7 +20,7 @@ import shell
 import nishimori
 from nishimori._support.escape import printable
 from nishimori._support.tables import Tabular
-from nishimori.cli import _terminal
+from nishimori.cli import _run, _terminal
 from nishimori.errors import InputError
 
 COMMAND = [sys.executable, "-m", "nishimori"]
@@ -147,7 +147,7 @@ def test_names_from_files_cannot_steer_the_terminal(capsys, monkeypatch):
     _terminal.print_text(STEERING)
     _terminal.print_rows([{"name": STEERING, "number": 1}], STEERING)
     _terminal.print_table({STEERING: row}, title=STEERING)
-    with pytest.raises(SystemExit), _terminal.one_line_errors():
+    with pytest.raises(SystemExit), _run.one_line_errors():
         warn_and_fail(f"{STEERING}x")
     told = capsys.readouterr()
     assert told.out.count(SHOWN) == 5
@@ -186,7 +186,7 @@ def test_a_terminal_that_has_only_ascii_gets_signs_that_it_has(monkeypatch):
     for name, stream in streams.items():
         monkeypatch.setattr(sys, name, stream)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    with _terminal.one_line_errors():
+    with _run.one_line_errors():
         _terminal.print_text("α = −0.031 ± 0.076, 猫\udc80")
         _terminal.note("α = −0.031 ± 0.076, 猫\udc80")
     assert [stream.buffer.getvalue() for stream in streams.values()] == [rb"alpha = -0.031 +/- 0.076, ?\udc80" + b"\n"] * 2
@@ -263,7 +263,8 @@ def test_a_note_that_cannot_be_written_changes_nothing(ending, place):
     (place / "noted.py").write_text(
         "import time\n"
         "from nishimori._support.progress import show_progress\n"
-        "from nishimori.cli._terminal import note, one_line_errors, print_text\n"
+        "from nishimori.cli._run import one_line_errors\n"
+        "from nishimori.cli._terminal import note, print_text\n"
         "with one_line_errors(), show_progress(True) as report:\n"
         "    time.sleep(0.2)\n"  # until `true` has ended
         "    note('a note')\n"
@@ -321,6 +322,14 @@ def test_a_signal_during_the_writing_leaves_nothing(number, code, tmp_path):
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err.splitlines()[1:], os.listdir(tmp_path)) == (code, [], [])  # one line is the network's name
+
+
+def test_little_is_imported_before_ctrl_c_ends_the_program_quietly():
+    code = "import sys; before = set(sys.modules); import nishimori.cli; print(*(set(sys.modules) - before))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    slow = {"typing", "re", "contextlib", "pathlib", "importlib.metadata", "rich", "numpy", "typer"}
+    assert {"nishimori.cli", "signal"} <= set(ended.stdout.split())
+    assert not slow & set(ended.stdout.split())
 
 
 _INTERRUPTED = (
@@ -414,7 +423,7 @@ def interrupt():
 
 def test_ctrl_c_before_and_after_the_command_itself_is_an_interrupt_too(monkeypatch):
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    with pytest.raises(SystemExit) as end, _terminal.one_line_errors():
+    with pytest.raises(SystemExit) as end, _run.one_line_errors():
         interrupt()
     assert end.value.code == 130
 

@@ -26,9 +26,9 @@ from nishimori.cli._file_kinds import is_gate_result
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
 from nishimori.cli._modules import search_cwd
 from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, StrategyOption
+from nishimori.cli._run import error_text
 from nishimori.cli._terminal import (
     collect_warnings,
-    error_text,
     json_text,
     note,
     print_json,

@@ -1,12 +1,6 @@
-"""What the command shows: results on standard output, everything else on standard error.
-
-Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for checks that say no, 4 for checks that cannot be
-judged, and 128 + the number of the signal that ended the program: 129 SIGHUP, 130 SIGINT (Ctrl-C), 143 SIGTERM, and 141 if
-the reader of the output has ended.
-"""
+"""What the command shows: results on standard output, notes and warnings on standard error."""
 
 import json
-import os
 import re
 import shutil
 import sys
@@ -14,23 +8,21 @@ import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from io import TextIOWrapper
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 import nishimori
-from nishimori._support.escape import PLAIN, encodable, printable
+from nishimori._support.escape import encodable, printable
 from nishimori._support.formatting import decimals_of
 from nishimori._support.progress import hide_progress, print_line
 from nishimori._support.tables import BREAKS, Tabular
-from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
-from nishimori.errors import NishimoriError, SameRowsWarning
+from nishimori.errors import SameRowsWarning
 
 if TYPE_CHECKING:  # the help needs no NumPy
     from nishimori._evaluation.metrics.metric import Metric
@@ -118,7 +110,7 @@ def _shown(text: str) -> str:
 
 def print_json(content: dict[str, Any]) -> None:
     """Print the result for machines."""
-    with _writing_results():
+    with writing_results():
         sys.stdout.write(json_text(content) + "\n")
 
 
@@ -128,12 +120,12 @@ def json_text(content: dict[str, Any]) -> str:
 
 
 def _print(console: Console, what: Text | Table, *, soft_wrap: bool = True) -> None:
-    with _writing_results():
+    with writing_results():
         console.print(what, soft_wrap=soft_wrap)
 
 
 @contextmanager
-def _writing_results() -> Iterator[None]:
+def writing_results() -> Iterator[None]:
     """Say that the results cannot be written if that fails; `one_line_errors` ends the program if their reader has ended."""
     try:
         yield
@@ -142,19 +134,6 @@ def _writing_results() -> Iterator[None]:
         raise
     except OSError as error:
         raise OSError(f"The result cannot be written to standard output: {error.strerror}.") from None
-
-
-def _flush_or_abandon() -> None:
-    """Drop what cannot be written, or Python would try again at its end and fail with a message and a code of its own."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except OSError:
-            with suppress(OSError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, stream.fileno())
-                os.close(nowhere)
 
 
 def _finite(value: Any) -> Any:
@@ -278,85 +257,15 @@ def _print_listed(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None
                 _print(console, Text(f"{header:<{indent}}" + f"\n{' ' * indent}".join(lines)))
 
 
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Show warnings and errors as one line each; the latter end the program with code 1."""
-    warnings.showwarning = _show_warning
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors=PLAIN)  # a terminal that has no "−" gets "-"
-    try:
-        if sys.stdout is None:
-            _fail("Standard output is closed, so no result can be printed. Redirect it to a file or to /dev/null.")
-        yield
-        with _writing_results():
-            pass  # what typer has printed
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except (BrokenPipeError, SystemExit) as end:
-        if not _has_cause(end, BrokenPipeError):
-            raise
-        sys.exit(141)  # typer and rich would end with code 1
-    except Exception as error:
-        if _has_cause(error, KeyboardInterrupt):  # some modules raise an error of their own when their import is interrupted
-            sys.exit(130)
-        if os.environ.get("NISHIMORI_TRACEBACK", "0") not in ("", "0"):
-            raise
-        if is_out_of_memory(error):
-            error.__traceback__ = error.__context__ = error.__cause__ = None  # which hold the arrays that take the memory
-            sys.stderr.write(f"error: {_about_memory(error)}\n")
-            sys.exit(1)
-        _fail(error_text(error))
-    finally:
-        _flush_or_abandon()
-
-
-def _has_cause(error: BaseException | None, cause: type[BaseException]) -> bool:
-    """Whether ``error`` was raised while an exception of type ``cause`` was handled, or is one itself."""
-    seen: list[BaseException] = []
-    while error is not None and error not in seen:
-        if isinstance(error, cause):
-            return True
-        seen.append(error)
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def _fail(message: str) -> NoReturn:
-    print_line(_brief(message), label="error:", style="bold red")
-    sys.exit(1)
-
-
-def error_text(error: Exception) -> str:
-    """What happened, in one line."""
-    text = " ".join(str(error).split())
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}." if error.filename is None else f"{error.strerror}: {os.fsdecode(error.filename)}."
-    if isinstance(error, NishimoriError | OSError | ModuleNotFoundError):
-        return text
-    return (
-        f"Unexpected {type(error).__name__}{f': {text}' if text else ''}. Set NISHIMORI_TRACEBACK=1 and run the command again "
-        "to see where. Unless that is in a module of your own, it is a bug in nishimori: please report it."
-    )
-
-
-def _about_memory(error: Exception) -> str:
-    """That memory ran out: a sentence of ours as it is, and what NumPy says beside what to do."""
-    text = " ".join(str(error).split()) if isinstance(error, MemoryError) else ""
-    if text.endswith("."):
-        return text
-    return NO_MEMORY.replace(".", f" ({text}).", 1) if text else NO_MEMORY
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print_line(_in_one_line(message), label="warning:", style="bold yellow")
 
 
 def _in_one_line(message: Warning | str) -> str:
-    return _brief(" ".join(str(message).split()))
+    return brief(" ".join(str(message).split()))
 
 
-def _brief(text: str) -> str:
+def brief(text: str) -> str:
     """The beginning and the end of a text that quotes too much of a file."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
 
