@@ -73,7 +73,7 @@ def test_the_bar_of_a_fit_leaves_nothing_behind(overconfident, tmp_path):
     shown = terminal(80, "fit", overconfident, "-o", str(tmp_path / "c.json"), with_errors=True)
     bar, _, after = shown.rpartition("\x1b[2K")  # which clears a line
     last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", bar).split("\r")[-2]
-    assert re.fullmatch(r"━+ +0:00:\d\d Fitting", last.strip())
+    assert re.fullmatch(r"━+ +0:00:\d\d +Fitting", last.strip())
     assert after.startswith("T = ")
 
 
@@ -105,21 +105,22 @@ def test_rows_on_a_narrow_terminal_have_every_number_in_full(width, monkeypatch)
     _terminal.print_rows(ROWS, "title of 12 words")
     shown = sys.stdout.getvalue()
     assert numbers(shown) == Counter(["0.123456", "12345.6", "-0.0281868", "1e-12", "6.8", "12"])
-    assert ("│" in shown) is (width >= 60)
+    assert max(map(len, shown.splitlines())) <= width
 
 
 def test_sentences_are_broken_before_a_table_is_given_up(monkeypatch):
     monkeypatch.setenv("COLUMNS", "44")
     monkeypatch.setattr(sys, "stdout", Screen())
     _terminal.print_rows([{"name": "figure-temperatures", "title": "a sentence of several short words", "where": 4}])
-    assert "│ figure-temperatures │" in sys.stdout.getvalue()
+    name, title = "figure-temperatures", "a sentence of several"
+    assert f"\n{name}  {title}\n" in sys.stdout.getvalue()
 
 
 def test_where_there_is_no_terminal_a_table_has_the_width_that_it_needs(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
     _terminal.print_rows(ROWS, "a title of more than twenty letters")
     title, *table = capsys.readouterr().out.splitlines()
-    assert (title, len(table)) == ("a title of more than twenty letters", 6)
+    assert (title, len(table)) == ("a title of more than twenty letters", 5)
 
 
 @pytest.mark.parametrize("width", range(12, 60, 5))
@@ -160,7 +161,7 @@ def test_names_from_files_cannot_steer_the_terminal(capsys, monkeypatch):
 
 def test_a_table_shows_invisible_characters(capsys):
     _terminal.print_rows([{"name": "a\u202eb"}])
-    assert r"│ a\u202eb │" in capsys.readouterr().out
+    assert "\na\\u202eb\n" in capsys.readouterr().out
 
 
 def test_wrong_usage_cannot_steer_the_terminal_either():

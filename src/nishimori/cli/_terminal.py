@@ -6,16 +6,11 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 import nishimori
 from nishimori._support.escape import encodable, printable
@@ -36,16 +31,6 @@ _NAMES = 12
 
 # Of errors that are smaller still, as those of two calibrations that are nearly the same, nothing is left to see.
 _MOST_DECIMALS = 7
-
-
-# What tables may take where standard output is a file or a pipe.
-_PIPE_WIDTH = 200
-
-
-def _console() -> Console:
-    # Made again each time, so that whatever is standard output now is used.
-    width = _width()
-    return Console(highlight=False, emoji=False, soft_wrap=True, width=_PIPE_WIDTH if width == inf else int(width))
 
 
 def _width() -> float:
@@ -84,7 +69,10 @@ def note_columns(columns: Sequence[str] | None) -> None:
 
 def print_text(text: str) -> None:
     """Print a line of the result; where the terminal is narrower, what follows its first line is indented."""
-    _print(_console(), Text("\n".join(_lines(text, _width(), indent="  "))))
+    parts = re.split(f"({BREAKS.pattern})", _shown(text))  # every other one is where a line can be broken
+    joined = "".join(part if place % 2 else part.replace(" ", "\N{NO-BREAK SPACE}") for place, part in enumerate(parts))
+    lines = textwrap.wrap(joined, _width(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)  # type: ignore[arg-type]
+    print_lines("\n".join(lines).replace("\N{NO-BREAK SPACE}", " "))
 
 
 def print_version() -> None:
@@ -92,15 +80,6 @@ def print_version() -> None:
     from nishimori._kernels import native  # noqa: PLC0415 - NumPy
 
     print_text(f"{nishimori.__version__} ({native.description()})")
-
-
-def _lines(text: str, width: float, *, indent: str = "") -> list[str]:
-    """Lines that are not wider, unless a word is: broken between words, but not at the signs in "T = 1.5 ± 0.1"."""
-    parts = re.split(f"({BREAKS.pattern})", _shown(text))  # every other one is where a line can be broken
-    joined = "".join(part if place % 2 else part.replace(" ", "\N{NO-BREAK SPACE}") for place, part in enumerate(parts))
-    words_stay = {"break_long_words": False, "break_on_hyphens": False}
-    lines = textwrap.wrap(joined, width, subsequent_indent=indent, **words_stay)  # type: ignore[arg-type]
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def _shown(text: str) -> str:
@@ -117,11 +96,6 @@ def print_json(content: dict[str, Any]) -> None:
 def json_text(content: dict[str, Any]) -> str:
     """One line of JSON. What is not finite, such as the loss at a masked label, is null."""
     return json.dumps(_finite(content), allow_nan=False)
-
-
-def _print(console: Console, what: Text | Table, *, soft_wrap: bool = True) -> None:
-    with writing_results():
-        console.print(what, soft_wrap=soft_wrap)
 
 
 @contextmanager
@@ -171,7 +145,7 @@ def print_table(
         cells.append([name, *(value for value, _ in pairs)])
         if any(error for _, error in pairs):
             cells.append(["±", *(error for _, error in pairs)])
-    _print_cells(["", *headers.values()], cells, [False] + [True] * len(headers), title)
+    _print_titled(Tabular(["", *headers.values()], cells), title)
 
 
 def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[str, str]:
@@ -189,9 +163,8 @@ def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[s
 def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
     """Print any table: a column for each key that has a value somewhere; numbers to six digits."""
     shown = [name for name in max(rows, key=len) if any(row.get(name) is not None for row in rows)]
-    numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in shown]
     cells = [[_cell(row.get(name)) for name in shown] for row in rows]
-    _print_cells([name.replace("_", " ") for name in shown], cells, numeric, title, title_style="bold")
+    _print_titled(Tabular([name.replace("_", " ") for name in shown], cells), title)
 
 
 def _cell(value: Any) -> str:
@@ -200,61 +173,22 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def _print_titled(table: Tabular, title: str | None) -> None:
+    if title is not None:
+        print_text(title)
+    print_tabular(table)
+
+
 def print_tabular(table: Tabular) -> None:
-    """Print a table of results with their errors and an empty line after it; continued below itself on a narrow terminal."""
+    """Print a table and an empty line after it; continued below itself on a narrow terminal."""
     shown = Tabular(list(map(_shown, table.headers)), [list(map(_shown, row)) for row in table.rows])
-    print_lines(shown.text(_width()))
-    _print(_console(), Text())
+    print_lines(f"{shown.text(_width())}\n\n")
 
 
 def print_lines(text: str) -> None:
     """Print lines of the result as they are, however long they are."""
-    _print(_console(), Text("\n".join(map(_shown, text.splitlines()))))
-
-
-_STYLES = {
-    "agrees": "green",
-    "explained": "yellow",
-    "differs": "red",
-    "too few seeds": "yellow",
-    "holds": "green",
-    "holds with a condition": "blue",
-    "contradicted": "red",
-}
-
-
-def _print_cells(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], title: str | None, title_style: str = ""
-) -> None:
-    """Print a table, or one line per cell where the terminal is so narrow that the table would cut a number or a word."""
-    headers, rows = list(map(_shown, headers)), [list(map(_shown, row)) for row in rows]
-    table = Table()
-    for header, is_number, *column in zip(headers, numeric, *rows, strict=True):
-        whole = is_number or not any(" " in cell for cell in column)  # only sentences can be broken
-        table.add_column(Text(header), justify="right" if is_number else "left", no_wrap=whole, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell, _STYLES.get(cell.partition(": ")[0], "")) for cell in row))
-    console = _console()
-    if title is not None:
-        _print(console, Text("\n".join(_lines(title, _width())), title_style))
-    drawn = "".join(segment.text for segment in console.render(table))
-    if Counter(" ".join([*headers, *(cell for row in rows for cell in row)]).split()) <= Counter(drawn.split()):
-        _print(console, table, soft_wrap=False)
-        return
-    _print_listed(headers, rows)
-
-
-def _print_listed(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table as one line per cell."""
-    console, start = _console(), max(map(len, headers)) + 2
-    for number, row in enumerate(rows):
-        if number:
-            _print(console, Text())
-        for header, cell in zip(headers, row, strict=True):
-            if cell:
-                indent = start if header else 0
-                lines = _lines(cell, max(1, _width() - indent))
-                _print(console, Text(f"{header:<{indent}}" + f"\n{' ' * indent}".join(lines)))
+    with writing_results():
+        sys.stdout.write("".join(f"{_shown(line)}\n" for line in text.splitlines() or [""]))
 
 
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
