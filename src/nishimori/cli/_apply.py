@@ -30,10 +30,10 @@ from nishimori._support.arrays import HostArray, like
 from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
-from nishimori.cli._calibration import GroupNames, calibrator_in
+from nishimori.cli._calibration import calibrator_in
 from nishimori.cli._file_kinds import SCORES, kind_of
 from nishimori.cli._help import ForceOption, JsonOption, argument, epilog, option
-from nishimori.cli._options import FIT_AGAIN, FITTED_TO_PROBABILITIES, DataToApply
+from nishimori.cli._options import DataToApply
 from nishimori.cli._terminal import collect_warnings, note, print_json
 from nishimori.errors import FormatError, InputError
 
@@ -305,14 +305,14 @@ Results = Iterator[tuple[HostArray, Block | None]]
 
 def _probabilities(calibrator: FittedMethod, data: _Data, report: Report) -> Results:
     """Calibrated, block by block."""
-    done, named = 0, GroupNames(calibrator.map_)
+    done, named = 0, _files.GroupNames(calibrator.map_)
     for values, block, groups in data.blocks():
         lines = None if block is None else block.lines
         try:
             meaning: dict[str, Any] = {"input": calibrator.input_, "floor": calibrator.floor_}
-            checked = scores(values, **meaning, name="scores", remedy=FITTED_TO_PROBABILITIES)
+            checked = scores(values, **meaning, name="scores", remedy=_files.FITTED_TO_PROBABILITIES)
             if done == 0:
-                warn_of_probabilities(checked, FIT_AGAIN)
+                warn_of_probabilities(checked, _files.FIT_AGAIN)
             calibrated = like(calibrator.map_.probabilities(checked.logits(done), named.spell_as_map(groups)), checked.array)
         except InputError as error:
             raise with_line(error, lines, data.names, done) from None

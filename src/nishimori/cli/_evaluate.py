@@ -27,9 +27,10 @@ from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
+from nishimori.cli._files import DataOptions
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, option
 from nishimori.cli._modules import metric_names
-from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, LevelOption, MetricsOption, StrategyOption
+from nishimori.cli._options import BinsOption, DataToMeasure, Files, LevelOption, MetricsOption, StrategyOption
 from nishimori.cli._terminal import (
     as_row,
     collect_warnings,

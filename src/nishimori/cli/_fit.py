@@ -18,9 +18,10 @@ from nishimori._support.disk import check_target
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._description import description, verdict
+from nishimori.cli._files import DataOptions
 from nishimori.cli._help import ForceOption, JsonOption, epilog, flag, option
 from nishimori.cli._modules import add_cwd_to_path, check_method
-from nishimori.cli._options import DataOptions, DataToFit, Files
+from nishimori.cli._options import DataToFit, Files
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError
 

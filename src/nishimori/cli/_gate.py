@@ -23,9 +23,10 @@ from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
 from nishimori.cli._file_kinds import is_gate_result
+from nishimori.cli._files import DataOptions
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
 from nishimori.cli._modules import search_cwd
-from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, StrategyOption
+from nishimori.cli._options import BinsOption, DataToMeasure, Files, StrategyOption
 from nishimori.cli._run import error_text
 from nishimori.cli._terminal import (
     collect_warnings,

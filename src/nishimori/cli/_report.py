@@ -19,11 +19,11 @@ from nishimori._support.disk import check_target
 from nishimori._support.optional import require
 from nishimori._support.progress import begin_step, show_progress
 from nishimori.cli import _files
-from nishimori.cli._files import data_set, data_sets
+from nishimori.cli._files import DataOptions, data_set, data_sets
 from nishimori.cli._gate import BoundOption, typed_bounds
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
 from nishimori.cli._modules import method_names, metric_names
-from nishimori.cli._options import BinsOption, DataOptions, DataSets, DataToReport, MetricsOption
+from nishimori.cli._options import BinsOption, DataSets, DataToReport, MetricsOption
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_lines, print_text
 from nishimori.errors import InputError
 
