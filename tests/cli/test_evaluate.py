@@ -40,7 +40,7 @@ def place(tmp_path):
             "--floor must be that of the calibration, which is none, got 0.01. Leave it out.",
         ),
         ("eval t.npz --classes x,y,z --floor 0.01", "--floor must be left out for logits"),
-        ("eval t.npz --classes x,y,z --plot t.jpg", "--plot must be a file that ends in .png, .pdf, .svg, got t.jpg."),
+        ("eval t.npz --classes x,y,z --plot t.jpg", "--plot must be a file that ends in .png, .pdf or .svg, got t.jpg."),
         ("eval t.npz --classes x,y,z --plot no/t.png", "There is no folder no to write t.png to."),
         ("eval nowhere.npz --plot t.jpg", "There is no file nowhere.npz."),
         ("eval p.npz --calibration c.json", "The calibration was fitted to logits: pass a file of logits, or fit again"),

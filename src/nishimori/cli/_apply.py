@@ -14,7 +14,7 @@ from nishimori._files.arrays.files import ArrayFile, open_arrays
 from nishimori._files.arrays.new_arrays import new_arrays
 from nishimori._files.arrays.selection import array_name, refuse_table_options
 from nishimori._files.arrays.stored_array import StoredArray
-from nishimori._files.file_rows import SUFFIXES, check_ending, flat, refuse_other_classes, row_values, with_line
+from nishimori._files.file_rows import SUFFIXES, flat, refuse_other_classes, row_values, with_line
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles
 from nishimori._files.tables.files import is_table, is_text, open_table
@@ -27,7 +27,6 @@ from nishimori._rows.column_names import join_names
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.scores import scores, warn_of_probabilities
 from nishimori._support.arrays import HostArray, like
-from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import calibrator_in
@@ -161,14 +160,9 @@ def _as_input(file: Path, *, as_json: bool) -> Path:
 
 
 def _check_output(output: Path, files: Sequence[Path], *, overwrite: bool) -> None:
-    _files.refuse_folder(output, f"probabilities{files[0].suffix.lower()}")
-    if output.is_file() and any(output.samefile(path) for path in files if path != STANDARD_INPUT):
-        raise InputError(f"{output} is the file of scores itself. Choose another name.")
     if any(path.is_dir() and output.resolve().is_relative_to(path.resolve()) for path in files):
         raise InputError(f"{output} would be in the folder of the scores. Choose another folder.")
-    if output.is_file() or not output.exists():
-        check_ending(output)
-    check_target(output, overwrite=overwrite)
+    _files.check_output(output, SUFFIXES, f"probabilities{files[0].suffix.lower()}", overwrite=overwrite, read=files)
 
 
 class _ScoreBlock(NamedTuple):

@@ -19,6 +19,7 @@ from nishimori._rows.options import Guard
 from nishimori._rows.scores import Floor, Input
 from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
+from nishimori._support.disk import check_target
 from nishimori.cli._file_kinds import SCORES, refuse_other
 from nishimori.cli._terminal import note_columns
 from nishimori.errors import InputError
@@ -105,10 +106,19 @@ def _remembered_groups(calibrator: FittedMethod | None) -> str | None:
     return calibrator.group_column_
 
 
-def refuse_folder(output: Path, example: str) -> None:
-    """Refuse a folder in place of the file to write; ``example`` is the name of such a file."""
+def check_output(
+    output: Path, endings: Sequence[str], example: str, *, overwrite: bool, argument: str = "path", read: Sequence[Path] = ()
+) -> None:
+    """Refuse a file that cannot be written, or that is ``read``, before the work is done; ``example`` is a name for it."""
     if output.is_dir():
         raise InputError(f"{output} is a folder. Choose the name of a file, such as {output / example}.")
+    if (output.is_file() or not output.exists()) and not output.name.lower().endswith(tuple(endings)):
+        *others, last = endings
+        listed = f"{', '.join(others)} or {last}" if others else last
+        raise InputError(argument, f"be a file that ends in {listed}", got=output)
+    if output.is_file() and any(source.exists() and output.samefile(source) for source in read):
+        raise InputError(f"{output} is a file that is read itself. Choose another name.")
+    check_target(output, overwrite=overwrite)
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:

@@ -15,7 +15,6 @@ import nishimori
 from nishimori._files.file_rows import FileRows
 from nishimori._rows.scores import check_input, is_auto
 from nishimori._sketch.sketch import Sketch
-from nishimori._support.disk import check_target
 from nishimori._support.optional import require
 from nishimori._support.progress import begin_step, show_progress
 from nishimori.cli import _files
@@ -168,10 +167,7 @@ def _check_output(target: Path | None, *, overwrite: bool) -> None:
     """Refuse a file that cannot be written, before the work is done; None is no file."""
     if target is None:
         return
-    if target.suffix.lower() not in _ENDINGS:
-        raise InputError("path", "be a file that ends in .html, .md or .json", got=target)
-    _files.refuse_folder(target, "report.html")
-    check_target(target, overwrite=overwrite)
+    _files.check_output(target, _ENDINGS, "report.html", overwrite=overwrite)
     if target.suffix.lower() in (".html", ".htm"):
         require("vl_convert", extra="report", for_="The page")
         require("jinja2", extra="report", for_="The page")
