@@ -352,7 +352,7 @@ main()
 )
 
 
-@pytest.mark.parametrize("module", ["rich.console", "typer", "nishimori_paper.cli._theory", "numpy", "scipy.special"])
+@pytest.mark.parametrize("module", ["nishimori.cli._app", "typer", "nishimori_paper.cli._theory", "numpy", "scipy.special"])
 @pytest.mark.parametrize(
     ("before", "code"),
     [("", 130), ("signal.signal(signal.SIGINT, signal.SIG_IGN)", 0)],
