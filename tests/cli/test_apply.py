@@ -143,8 +143,8 @@ def test_single_precision_stays_single(place):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("apply c.json t.csv -o t.csv --force", "t.csv is the file of scores itself. Choose another name."),
-        ("apply c.json t.csv -o p.txt", "p.txt has an unknown ending. Use one of .npz, "),
+        ("apply c.json t.csv -o t.csv --force", "t.csv is a file that is read itself. Choose another name."),
+        ("apply c.json t.csv -o p.txt", "-o must be a file that ends in .npz, .npy, "),
         ("apply c.json nowhere.csv -o nowhere/p.csv", "There is no file nowhere.csv."),
         (
             "apply c.json clash.csv -o p.csv",

@@ -224,7 +224,7 @@ def test_nothing_is_overwritten_without_force(run):
         ),
         ("fit val.npz -o .", ". is a folder. Choose the name of a file, such as calibration.json."),
         ("fit val.npz -o /dev/null --force", "/dev/null is not a regular file. Choose another name."),
-        ("fit val.npz -o c.npz", "c.npz would hold a calibration, which is JSON. Choose a name that ends in .json."),
+        ("fit val.npz -o c.npz", "-o must be a file that ends in .json, got c.npz."),
         (
             "apply test.npz c.json -o p.npz",
             "test.npz is a file of scores, not a calibration. Pass the calibration first, then the scores: apply c.json test.npz.",  # noqa: E501 - one line is printed

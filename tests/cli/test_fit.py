@@ -135,9 +135,9 @@ def test_numbers_with_a_decimal_comma_are_not_read_as_more_columns(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("fit t.npz -o x.txt", "x.txt would hold a calibration, which is JSON. Choose a name that ends in .json."),
-        ("fit t.npz -o x.NPZ", "x.NPZ would hold a calibration, which is JSON. Choose a name that ends in .json."),
-        ("fit t.npz -o t.npz --force", "t.npz would hold a calibration, which is JSON. Choose a name that ends in .json."),
+        ("fit t.npz -o x.txt", "-o must be a file that ends in .json, got x.txt."),
+        ("fit t.npz -o x.NPZ", "-o must be a file that ends in .json, got x.NPZ."),
+        ("fit t.npz -o t.npz --force", "-o must be a file that ends in .json, got t.npz."),
         ("fit nosuch.npz -o old.json", "There is no file nosuch.npz."),
         ("fit nosuch.npz -o no/c.json", "There is no file nosuch.npz."),
         ("fit t.npz -o old.json", "old.json exists. Pass --force to replace it."),

@@ -133,7 +133,7 @@ EARLY = {
     "another file": ("--bound gap=0.5 -o notes.md", 1, "notes.md exists."),
     "another ending": ("--bound gap=0.5 -o gate.txt", 1, "must be a file that ends in .json, .md or .xml"),
     "a file twice": ("--bound gap=0.5 -o gate.md", 1, "gate.md is named twice"),
-    "what is read": ("--bound gap=0.5 --calibration c.json -o c.json --force", 1, "c.json is a file that the gate reads"),
+    "what is read": ("--bound gap=0.5 --calibration c.json -o c.json --force", 1, "c.json is a file that is read itself"),
     "two forms": ("--bound gap=0.5 --json --markdown", 2, "only one of --json, --github and --markdown"),
 }
 
@@ -147,7 +147,7 @@ def test_no_early_error_leaves_the_pass_of_an_earlier_run(run, files, words, cod
     assert run(f"gate test.npz {outputs} {words}").code == code
     assert "| error |" in (files / "gate.md").read_text()
     told = json.loads((files / "gate.json").read_text())
-    assert (told["passed"], told["verdict"]) == (False, "error")
+    assert (told["passed"], told["verdict"], told["warnings"]) == (False, "error", [])
     assert message in told["message"]
     if "--junit" not in words:
         assert ElementTree.parse(files / "gate.test").getroot().get("errors") == "1"
@@ -316,7 +316,7 @@ REFUSED = {
     "the calibration as an output": (
         "test.npz --calibration c.json --bound gap=0.1 -o c.json --force",
         1,
-        "error: c.json is a file that the gate reads itself. Choose another name.\n",
+        "error: c.json is a file that is read itself. Choose another name.\n",
     ),
     "groups without a name": ("test.npz --bound group_gap=0.1 --by groups", 2, "name the groups with --groups."),
     "a bound in percent": (

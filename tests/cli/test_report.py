@@ -231,7 +231,7 @@ def test_bad_files_are_refused_in_one_line(run, files):
 
 def test_bad_options_are_refused_in_one_line(run, files):
     assert refused(run("report val.npz -o report.pdf")) == (
-        "error: -o must be a file that ends in .html, .md or .json, got report.pdf."
+        "error: -o must be a file that ends in .html, .htm, .md or .json, got report.pdf."
     )
     assert refused(run("report val.npz -o nowhere/report.html")) == (
         "error: There is no folder nowhere to write report.html to. Create it first."

@@ -30,6 +30,15 @@ def page(report):
     return report.to_html()
 
 
+def test_no_name_puts_a_control_character_on_the_page_or_turns_its_lines_around():
+    steering = "\0\x1b[31m\u202e"
+    names = [f"{steering}{k}" for k in range(4)]
+    report = Report(VALIDATION["logits"], np.array(names)[VALIDATION["codes"]], classes=names, title=steering)
+    for text in (report.to_html(), report.to_markdown()):
+        assert not {"\0", "\x1b", "\u202e"} & set(text)
+        assert "u202e3" in text
+
+
 class Parsed(HTMLParser):
     """All tags with their attributes, and the text outside scripts and styles."""
 

@@ -90,7 +90,12 @@ def test_markdown_shows_a_name_as_it_is_in_cells_headings_items_and_lines(render
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"), [("two\nlines\tand\u2028three", "two lines and three"), ("\x1b[31m\0", "\\x1b[31m\\x00")]
+    ("name", "shown"),
+    [
+        ("two\nlines\tand\u2028three", "two lines and three"),
+        ("\x1b[31m\0", "\\x1b[31m\\x00"),
+        ("a\u202eb\u2066", "a\\u202eb\\u2066"),
+    ],
 )
 def test_markdown_and_latex_have_names_in_one_line_without_controls(rendered, name, shown):
     (_, cell) = rendered(Tabular(("name",), [(name,)]).markdown()).texts

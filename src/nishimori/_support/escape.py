@@ -16,6 +16,9 @@ _CONTROLS = ("Cc", "Cs")
 # the ends of lines.
 _UNPRINTABLE = (*_CONTROLS, "Cf", "Zl", "Zp")
 
+# By these a name could rearrange the line that it is in. Words of right-to-left scripts do not need them.
+_DIRECTIONS = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
+
 # In Markdown a backslash makes these plain in every dialect.
 _MARKED = re.compile(r"([\\`*_{}\[\]#])")
 
@@ -121,15 +124,23 @@ codecs.register_error(PLAIN, _in_plain_letters)
 
 
 def _escape(categories: tuple[str, ...], text: str) -> str:
-    """The text with the characters of some categories escaped."""
+    """The text with the characters of some categories, and those that change its direction, escaped."""
     return "".join(
-        letter.encode("unicode_escape").decode() if unicodedata.category(letter) in categories else letter for letter in text
+        letter.encode("unicode_escape").decode()
+        if unicodedata.category(letter) in categories or letter in _DIRECTIONS
+        else letter
+        for letter in text
     )
 
 
 def _one_line(text: str) -> str:
-    """The text in one line: white space as single blanks, and other control characters escaped."""
+    """The text in one line: white space as single blanks, and control characters escaped."""
     return _escape(_CONTROLS, " ".join(text.split()))
+
+
+def template_text(text: str) -> str:
+    """The text for a template of HTML that escapes markup itself; it may have several lines."""
+    return "\n".join(_escape(_CONTROLS, line) for line in text.split("\n"))
 
 
 def html_text(text: str) -> str:

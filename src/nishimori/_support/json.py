@@ -1,6 +1,13 @@
-"""JSON that anybody may have written: every fault is an error of one line, and takes neither much time nor memory."""
+"""JSON that anybody may have written: every fault is an error of one line, and takes neither much time nor memory.
+
+What a file must hold is a table, a `Shape`, which `check_shape` compares with what it holds.
+"""
 
 import json
+import reprlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +15,9 @@ from nishimori._support.disk import existing_file
 
 # A million class names take 20 MB.
 _LARGEST = 2**26
+
+# More than any number of ours, and small enough to be multiplied and printed.
+_LARGEST_NUMBER = 1e300
 
 # Numbers that float64 tells apart have 17 digits; thousands of digits take long to read and to print.
 _MOST_DIGITS = 30
@@ -72,3 +82,119 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in content if names.count(name) > 1)
         raise JsonError(f"the key {twice!r:.40} appears more than once")
     return content
+
+
+# What a value must be, in tables
+
+
+def shape_error(place: str, wanted: str, value: Any) -> JsonError:
+    """The error that a value is not what it must be; ``place`` is where it is, such as ``slider.places[1].temperature``."""
+    return JsonError(f"{place} must be {wanted}, got {brief(value)}")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a value must be, in words and as a test of it; ``entries`` is the shape of all entries of a list."""
+
+    wanted: str
+    is_right: Callable[[Any], bool]
+    entries: Any = None
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """The shape of a value whose key may be missing."""
+
+    shape: Any
+
+
+Shape = Any
+"""A `Kind`; a dictionary of shapes by key; a tuple of a shape and None, where the value may be None; or a function of the value
+that returns its shape."""
+
+
+def check_shape(value: Any, shape: Shape, place: str = "", depth: int = 0) -> None:
+    """Refuse a value of another shape. Keys that a dictionary has besides may hold any JSON."""
+    if depth > _DEEPEST:
+        raise JsonError(f"{place[:40]}... is nested too deeply")
+    if callable(shape):
+        shape = shape(value)
+    if isinstance(shape, tuple):
+        if value is not None:
+            check_shape(value, shape[0], place, depth)
+    elif isinstance(shape, Kind):
+        if not shape.is_right(value):
+            raise shape_error(place, shape.wanted, value)
+        for number, entry in enumerate(value if shape.entries is not None else ()):
+            check_shape(entry, shape.entries, f"{place}[{number}]", depth + 1)
+    else:
+        needed = [name for name, inner in shape.items() if not isinstance(inner, Maybe)]
+        if not (isinstance(value, dict) and all(isinstance(name, str) for name in value)):
+            keys = f"the keys {', '.join(needed)}" if needed else "texts as keys"
+            raise shape_error(place or "it", f"a dictionary with {keys}", value)
+        inside = f"{place}." if place else ""
+        if missing := [name for name in needed if name not in value]:
+            raise JsonError(f"{inside}{missing[0]} is missing")
+        for name, entry in value.items():
+            inner = shape.get(name, any_shape)
+            check_shape(entry, inner.shape if isinstance(inner, Maybe) else inner, f"{inside}{name}", depth + 1)
+
+
+def any_shape(value: Any) -> Shape:
+    """The shape of any JSON whose numbers are finite."""
+    if isinstance(value, dict):
+        return {}
+    return list_of(any_shape) if isinstance(value, list) else _PLAIN
+
+
+def brief(value: Any) -> str:
+    """The beginning of a value as Python writes it."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        return f"a value of the type {type(value).__name__}"
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER
+
+
+TEXT = Kind("text", lambda value: isinstance(value, str))
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+NUMBER = Kind("a finite number", is_number)
+POSITIVE = Kind("a positive finite number", lambda value: is_number(value) and value > 0)
+
+
+_PLAIN = Kind(
+    "a finite number, text, None, a list or a dictionary",
+    lambda value: value is None or isinstance(value, str | bool) or is_number(value),
+)
+
+
+def whole(least: int, most: float = inf) -> Kind:
+    """A whole number within limits."""
+    limits = f"of at least {least}" if most == inf else f"from {least} to {most:g}"
+    return Kind(f"a whole number {limits}", lambda n: is_number(n) and isinstance(n, int) and least <= n <= most)
+
+
+def between(low: float, high: float) -> Kind:
+    """A number within limits."""
+    return Kind(f"a number from {low:g} to {high:g}", lambda value: is_number(value) and low <= value <= high)
+
+
+def one_of(*values: str) -> Kind:
+    """One of some texts."""
+    return Kind(f"one of {', '.join(map(repr, values))}", lambda value: isinstance(value, str) and value in values)
+
+
+def list_of(shape: Shape, least: int = 0, most: float = inf) -> Kind:
+    """A list of values of one shape, and perhaps of some length."""
+    lengths = {(0, inf): "a list", (1, inf): "a list that is not empty"}
+    wanted = lengths.get((least, most), f"a list of {least}{'' if least == most else f' to {most:g}'} values")
+    return Kind(wanted, lambda value: isinstance(value, list) and least <= len(value) <= most, shape)
+
+
+def same(names: str, shape: Shape) -> dict[str, Shape]:
+    """One shape for several keys."""
+    return dict.fromkeys(names.split(), shape)

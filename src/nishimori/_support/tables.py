@@ -14,8 +14,9 @@ from nishimori._support.escape import html_line, latex_text, markdown_text, prin
 WIDTH = 80
 """How many columns a terminal has at least."""
 
-# Names of rows, such as those of classes, are cut in their middle to this width where the table is too wide.
-_NAME = 24
+# Names of rows, such as those of classes, are cut in their middle to this width where the table is too wide, and leave room for
+# a number beside them.
+_NAME, _NUMBER = 24, 14
 
 # Cells that are wider are sentences, which can be broken; they get at least this much room.
 _SENTENCE, _LEAST_SENTENCE = 40, 24
@@ -43,7 +44,7 @@ class Tabular:
         columns = [list(column) for column in zip(*cells, strict=True)]
         if _total(map(_widest, columns)) <= width:
             return _block(columns, [_widest(column) for column in columns])
-        columns[0] = [shortened(cell, _NAME) for cell in columns[0]]
+        columns[0] = [shortened(cell, min(_NAME, max(1, int(width) - _NUMBER))) for cell in columns[0]]
         room = int(width) - len(_SPACE) - _column_width(columns[0])
         least = [min(_column_width(column), room) for column in columns]
         prose = [number for number, column in enumerate(columns) if number and _widest(column[1:]) > _SENTENCE]

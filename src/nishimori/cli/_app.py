@@ -20,7 +20,7 @@ from typer.main import get_command
 
 from nishimori._support.escape import printable
 from nishimori._support.optional import entry_points
-from nishimori.cli import leaving_on_ctrl_c
+from nishimori.cli import interrupt_on_ctrl_c
 from nishimori.cli._help import FailOnWarningOption, OptionGroup, QuietOption, epilog, flag, option
 from nishimori.cli._modules import import_modules
 from nishimori.cli._terminal import note, output_options, print_version
@@ -96,13 +96,14 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed, imported now, and what was typed after it."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command if name is None else self.loaded(name), rest
+        command = command if name is None else self.loaded(name)
+        interrupt_on_ctrl_c()
+        return name, command, rest
 
     def loaded(self, name: str) -> Any:
         """The command of that name with its options, or None if there is none."""
         if name not in self._loaded:
-            with leaving_on_ctrl_c():
-                self._loaded[name] = _import_own(name) if name in OWN else self.get_command(None, name)
+            self._loaded[name] = _import_own(name) if name in OWN else self.get_command(None, name)
         return self._loaded[name]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

@@ -14,7 +14,7 @@ from nishimori._files.arrays.files import ArrayFile, open_arrays
 from nishimori._files.arrays.new_arrays import new_arrays
 from nishimori._files.arrays.selection import array_name, refuse_table_options
 from nishimori._files.arrays.stored_array import StoredArray
-from nishimori._files.file_rows import SUFFIXES, check_ending, flat, refuse_other_classes, row_values, with_line
+from nishimori._files.file_rows import SUFFIXES, flat, refuse_other_classes, row_values, with_line
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles
 from nishimori._files.tables.files import is_table, is_text, open_table
@@ -27,13 +27,12 @@ from nishimori._rows.column_names import join_names
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.scores import scores, warn_of_probabilities
 from nishimori._support.arrays import HostArray, like
-from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
-from nishimori.cli._calibration import GroupNames, calibrator_in
+from nishimori.cli._calibration import calibrator_in
 from nishimori.cli._file_kinds import SCORES, kind_of
 from nishimori.cli._help import ForceOption, JsonOption, argument, epilog, option
-from nishimori.cli._options import FIT_AGAIN, FITTED_TO_PROBABILITIES, DataToApply
+from nishimori.cli._options import DataToApply
 from nishimori.cli._terminal import collect_warnings, note, print_json
 from nishimori.errors import FormatError, InputError
 
@@ -161,14 +160,9 @@ def _as_input(file: Path, *, as_json: bool) -> Path:
 
 
 def _check_output(output: Path, files: Sequence[Path], *, overwrite: bool) -> None:
-    _files.refuse_folder(output, f"probabilities{files[0].suffix.lower()}")
-    if output.is_file() and any(output.samefile(path) for path in files if path != STANDARD_INPUT):
-        raise InputError(f"{output} is the file of scores itself. Choose another name.")
     if any(path.is_dir() and output.resolve().is_relative_to(path.resolve()) for path in files):
         raise InputError(f"{output} would be in the folder of the scores. Choose another folder.")
-    if output.is_file() or not output.exists():
-        check_ending(output)
-    check_target(output, overwrite=overwrite)
+    _files.check_output(output, SUFFIXES, f"probabilities{files[0].suffix.lower()}", overwrite=overwrite, read=files)
 
 
 class _ScoreBlock(NamedTuple):
@@ -305,14 +299,14 @@ Results = Iterator[tuple[HostArray, Block | None]]
 
 def _probabilities(calibrator: FittedMethod, data: _Data, report: Report) -> Results:
     """Calibrated, block by block."""
-    done, named = 0, GroupNames(calibrator.map_)
+    done, named = 0, _files.GroupNames(calibrator.map_)
     for values, block, groups in data.blocks():
         lines = None if block is None else block.lines
         try:
             meaning: dict[str, Any] = {"input": calibrator.input_, "floor": calibrator.floor_}
-            checked = scores(values, **meaning, name="scores", remedy=FITTED_TO_PROBABILITIES)
+            checked = scores(values, **meaning, name="scores", remedy=_files.FITTED_TO_PROBABILITIES)
             if done == 0:
-                warn_of_probabilities(checked, FIT_AGAIN)
+                warn_of_probabilities(checked, _files.FIT_AGAIN)
             calibrated = like(calibrator.map_.probabilities(checked.logits(done), named.spell_as_map(groups)), checked.array)
         except InputError as error:
             raise with_line(error, lines, data.names, done) from None

@@ -4,25 +4,18 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from nishimori._evaluation.calibrated import warn_of_same_rows
 from nishimori._files.file_rows import SUFFIXES
 from nishimori._methods import table
 from nishimori._methods.fitted_method import BareCalibrator, FittedMethod, check_n_classes
 from nishimori._methods.record import Record, content_of
-from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import join_names
-from nishimori._rows.labels import group_text
 from nishimori._rows.scores import check_input, is_auto
 from nishimori._sketch.sketch import Sketch
 from nishimori.cli._file_kinds import CALIBRATION, MULTILABEL, SCORES, UNKNOWN, UNREADABLE, kind_of, refuse_other
-from nishimori.cli._options import DataOptions
+from nishimori.cli._files import DataOptions
 from nishimori.errors import InputError
-from nishimori.maps.group_temperatures import GroupTemperatures
-from nishimori.maps.map import Map
 
 
 def calibrator_in(path: Path) -> FittedMethod:
@@ -87,28 +80,3 @@ def agree_with_sketch(calibrator: FittedMethod | None, sums: Sketch) -> None:
     if calibrator is not None:
         check_n_classes(calibrator, sums, "sketch")
         warn_of_same_rows(sums, {"The calibration": calibrator})
-
-
-class GroupNames:
-    """Groups of several blocks of rows, as a map spells them; remembers those that the map does not know.
-
-    7 of a Parquet file and the text 7 of a .csv file are one group.
-    """
-
-    def __init__(self, map_: Map) -> None:
-        self._map = map_ if isinstance(map_, GroupTemperatures) else None
-        self._spelling = {} if self._map is None else {group_text(name): name for name in self._map.groups}
-        self._seen: dict[Any, None] = {}
-
-    def spell_as_map(self, groups: Groups | None) -> Groups | None:
-        """Give groups the names that the map has for them; others keep theirs."""
-        if groups is None or self._map is None:
-            return groups
-        names = tuple(self._spelling.get(group_text(name), name) for name in groups.names)
-        self._seen |= dict.fromkeys(names)
-        return Groups(groups.codes, names)
-
-    def warn_of_others(self) -> None:
-        """Say once which of all these groups have no temperature of their own."""
-        if self._map is not None and self._seen:
-            self._map.warn_of_others(Groups(np.arange(len(self._seen)), tuple(self._seen)))

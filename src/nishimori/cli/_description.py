@@ -1,6 +1,6 @@
 """What a calibration does, in a few lines for people: its temperature, or what there is to say of many parameters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from nishimori._support.formatting import value_with_error
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
-from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.mixture import Mixture
 
 # How many of the groups that differ most from the others are named.
@@ -21,25 +20,25 @@ _NAMED = 5
 def description(calibrator: FittedMethod) -> list[str]:
     """Sentences about what was fitted, the first with its most important numbers."""
     selection = getattr(calibrator, "selection_", None)
-    if selection is None:
-        return _of_map(calibrator)
-    return [*_of_map(calibrator), f"Chosen: {selection.chosen}", "", *selection.to_text().splitlines()]
+    chosen = [] if selection is None else [f"Chosen: {selection.chosen}", "", *selection.to_text().splitlines()]
+    return [*_of_map(calibrator), *chosen]
 
 
 def _of_map(calibrator: FittedMethod) -> list[str]:
     """Sentences about the map of a calibrator."""
-    map_ = calibrator.map_
     if (finished := getattr(calibrator, "ec_temperature_", None)) is not None:
         T = value_with_error(finished, getattr(calibrator, "ec_temperature_se_", None))
         last = f"Then T = {T}, at which mean confidence equals accuracy on held-out samples  ({calibrator.method_name})"
         return [*description(getattr(calibrator, "calibrator_")), last]  # noqa: B009 - methods of all kinds
     if calibrator.temperature_ is not None:
-        error, judgement = getattr(calibrator, "temperature_se_", None), verdict(calibrator)
+        T, judgement = (
+            value_with_error(calibrator.temperature_, getattr(calibrator, "temperature_se_", None)),
+            verdict(calibrator),
+        )
         says = "nothing was fitted" if judgement is None else f"the model is {judgement}"
-        about = f"({calibrator.method_name}, {calibrator.n_samples_} samples: {says})"
-        return [f"T = {value_with_error(calibrator.temperature_, error)}  {about}"]
-    own = (rule for kind, rule in _own_rules().items() if isinstance(calibrator, kind))
-    return next(own, _RULES.get(type(map_), _of_parameters))(calibrator, map_)
+        return [f"T = {T}  ({calibrator.method_name}, {calibrator.n_samples_} samples: {says})"]
+    rule = _OF_METHODS.get(calibrator.method_name) or _OF_MAPS.get(type(calibrator.map_), _of_parameters)
+    return rule(calibrator, calibrator.map_)
 
 
 def verdict(calibrator: FittedMethod) -> str | None:
@@ -50,18 +49,14 @@ def verdict(calibrator: FittedMethod) -> str | None:
     return "overconfident" if temperature > 1 else "underconfident"
 
 
-def _of_classes(calibrator: Any, map_: ClassTemperatures) -> list[str]:
-    names = [f"class {name}" for name in _classes(calibrator)]
-    return _of_groups(calibrator, map_.temperatures, names, "predicted classes")
-
-
-def _of_named_groups(calibrator: Any, map_: GroupTemperatures) -> list[str]:
-    return _of_groups(calibrator, map_.temperatures, [str(name) for name in map_.groups], "groups")
-
-
-def _of_groups(calibrator: Any, temperatures: HostArray, names: Sequence[str], what: str) -> list[str]:
+def _of_groups(calibrator: Any, map_: ClassTemperatures | GroupTemperatures) -> list[str]:
     """The temperature that all groups have in common, how far they are from it, and which ones are furthest."""
-    common = getattr(calibrator, "common_temperature_", getattr(calibrator.map_, "common", None))
+    if isinstance(map_, GroupTemperatures):
+        what, names = "groups", [str(name) for name in map_.groups]
+    else:
+        what, names = "predicted classes", [f"class {name}" for name in _classes(calibrator)]
+    temperatures = map_.temperatures
+    common = getattr(calibrator, "common_temperature_", getattr(map_, "common", None))
     spread, errors = getattr(calibrator, "spread_", None), getattr(calibrator, "temperatures_se_", None)
     about = f"({calibrator.method_name}, {calibrator.n_samples_} samples)"
     if np.ptp(temperatures) == 0:
@@ -71,77 +66,55 @@ def _of_groups(calibrator: Any, temperatures: HostArray, names: Sequence[str], w
     parts += [] if spread is None else [f"standard deviation of log T {spread:.2g}"]
     middle = float(np.exp(np.log(temperatures).mean())) if common is None else common
     furthest = np.argsort(-np.abs(np.log(temperatures / middle)), kind="stable")[:_NAMED].tolist()
-    shown = [f"{names[k]} (T = {value_with_error(float(temperatures[k]), _error(errors, k))})" for k in furthest]
+    shown = []
+    for k in furthest:
+        error = None if errors is None or not np.isfinite(errors[k]) else float(errors[k])  # NaN: not known
+        shown.append(f"{names[k]} (T = {value_with_error(float(temperatures[k]), error)})")
     return [
         f"{', '.join(parts)}  {about}",
         f"Furthest from {'the mean' if common is None else 'the common T'}: {', '.join(shown)}",
     ]
 
 
-def _error(errors: Any, place: int) -> float | None:
-    """The standard error of a group's temperature; NaN stands for one that is not known."""
-    if errors is None or not np.isfinite(errors[place]):
-        return None
-    return float(errors[place])
-
-
 def _of_mixture(calibrator: Any, map_: Mixture) -> list[str]:
     """The temperature, and the weight of each component."""
     errors = getattr(calibrator, "parameters_se_", None) or {"temperature": None, "weights": (None, None, None)}
-    names = "at T", "at T = 1", "uniform"
-    shown = [
-        f"{value_with_error(weight, error)} {name}"
-        for weight, error, name in zip(map_.weights, errors["weights"], names, strict=True)
-    ]
+    weights = zip(map_.weights, errors["weights"], ("at T", "at T = 1", "uniform"), strict=True)
+    shown = ", ".join(f"{value_with_error(weight, error)} {name}" for weight, error, name in weights)
     about = f"({calibrator.method_name}, {calibrator.n_samples_} samples)"
-    return [f"T = {value_with_error(map_.temperature, errors['temperature'])}, weights {', '.join(shown)}  {about}"]
+    return [f"T = {value_with_error(map_.temperature, errors['temperature'])}, weights {shown}  {about}"]
 
 
-def _of_affine(calibrator: Any, map_: Affine) -> list[str]:
-    return _of_factors(calibrator, map_, [*_factors(map_.scale), _biases(calibrator, map_.bias)])
-
-
-def _of_log_affine(calibrator: Any, map_: LogAffine) -> list[str]:
-    return _of_factors(calibrator, map_, [*_factors(map_.matrix), _biases(calibrator, map_.bias)])
-
-
-def _of_scales(calibrator: Any, map_: Affine) -> list[str]:
-    """Of a method that has no biases."""
-    return _of_factors(calibrator, map_, _factors(map_.scale))
-
-
-def _of_factors(calibrator: Any, map_: Affine | LogAffine, parts: list[str]) -> list[str]:
+def _of_factors(calibrator: Any, map_: Affine | LogAffine, factors: HostArray, bias: HostArray | None) -> list[str]:
+    """The range of what logits are multiplied by, and the least and the greatest bias of methods that have biases."""
+    if factors.ndim == 0:
+        parts = [f"inverse temperature {float(factors):.4g}"]
+    elif factors.ndim == 1:
+        parts = [f"scales {_range(factors)}"]
+    else:
+        off_diagonal = factors[~np.eye(len(factors), dtype=bool)]
+        parts = [f"diagonal {_range(np.diag(factors))}", f"off-diagonal {_range(off_diagonal)}"]
+    if bias is not None:
+        low, high, names = int(bias.argmin()), int(bias.argmax()), _classes(calibrator)
+        ends = f"from {bias[low]:.3g} (class {names[low]}) to {bias[high]:.3g} (class {names[high]})"
+        has_biases = bias[low] != bias[high]
+        parts.append(f"biases {ends}" if has_biases else "no biases, which the samples do not tell from zero")
     first = f"{', '.join(parts)}  ({calibrator.method_name}, {len(map_.bias)} classes, {calibrator.n_samples_} samples)"
     if map_.fallback is None:
         return [first]
     return [first, f"Rows whose predicted class would change are divided by T = {map_.fallback:.4g} instead."]
 
 
-def _factors(scale: HostArray) -> list[str]:
-    """The range of what logits are multiplied by."""
-    if scale.ndim == 0:
-        return [f"inverse temperature {float(scale):.4g}"]
-    if scale.ndim == 1:
-        return [f"scales {_range(scale)}"]
-    return [f"diagonal {_range(np.diag(scale))}", f"off-diagonal {_range(scale[~np.eye(len(scale), dtype=bool)])}"]
-
-
-def _biases(calibrator: Any, bias: HostArray) -> str:
-    """The least and the greatest bias, with their classes."""
-    low, high, names = int(bias.argmin()), int(bias.argmax()), _classes(calibrator)
-    if bias[low] == bias[high]:
-        return "no biases, which the samples do not tell from zero"
-    return f"biases from {bias[low]:.3g} (class {names[low]}) to {bias[high]:.3g} (class {names[high]})"
-
-
 def _of_parameters(calibrator: Any, map_: Any) -> list[str]:
     """The parameters with their standard errors; of several numbers under one name the range."""
     errors = getattr(calibrator, "parameters_se_", None) or {}
-    parameters = getattr(calibrator, "parameters_", None) or map_.parameters
-    parts = [
-        f"{name} {_range(np.asarray(value)) if np.ndim(value) else _number(value, errors.get(name))}"
-        for name, value in parameters.items()
-    ]
+    parts = []
+    for name, value in (getattr(calibrator, "parameters_", None) or map_.parameters).items():
+        if np.ndim(value):
+            parts.append(f"{name} {_range(np.asarray(value))}")
+        else:
+            is_number = isinstance(value, int | float)
+            parts.append(f"{name} {value_with_error(value, errors.get(name) or None) if is_number else value}")
     return [f"{', '.join(parts)}  ({calibrator.method_name}, {calibrator.n_samples_} samples)"]
 
 
@@ -156,11 +129,6 @@ def _of_curves(calibrator: Any, map_: ClassCurves) -> list[str]:
     return [f"{curves} of {number} {pieces}, with values from {lowest:.3g} to {highest:.3g}  {about}"]
 
 
-def _number(value: Any, error: Any) -> str:
-    """A number with its standard error, if it has one; other values as they are."""
-    return value_with_error(value, error or None) if isinstance(value, int | float) else str(value)
-
-
 def _range(values: HostArray) -> str:
     return f"from {values.min():.3g} to {values.max():.3g}"
 
@@ -169,20 +137,19 @@ def _classes(calibrator: FittedMethod) -> list[str]:
     return [str(label) for label in calibrator.classes_.tolist()]
 
 
-def _own_rules() -> dict[type, Callable[[Any, Any], list[str]]]:
-    """The rules of calibrators that say more, or less, than others with the same kind of map."""
-    from nishimori._calibrators.binary import Platt  # noqa: PLC0415 - scikit-learn
-    from nishimori._calibrators.scaling import ClasswiseTemperature  # noqa: PLC0415 - scikit-learn
+_Rule = Callable[[Any, Any], list[str]]
 
-    return {Platt: _of_parameters, ClasswiseTemperature: _of_scales}
+_OF_METHODS: dict[str, _Rule] = {
+    "platt": _of_parameters,
+    "classwise": lambda calibrator, map_: _of_factors(calibrator, map_, map_.scale, None),
+}
+"""Methods that say more, or less, than others with the same kind of map."""
 
-
-_RULES: dict[type, Callable[[Any, Any], list[str]]] = {
-    ClassTemperatures: _of_classes,
-    GroupTemperatures: _of_named_groups,
-    Affine: _of_affine,
-    LogAffine: _of_log_affine,
-    LogOdds: _of_parameters,
+_OF_MAPS: dict[type, _Rule] = {
+    ClassTemperatures: _of_groups,
+    GroupTemperatures: _of_groups,
+    Affine: lambda calibrator, map_: _of_factors(calibrator, map_, map_.scale, map_.bias),
+    LogAffine: lambda calibrator, map_: _of_factors(calibrator, map_, map_.matrix, map_.bias),
     Mixture: _of_mixture,
     ClassCurves: _of_curves,
 }

@@ -19,7 +19,7 @@ from nishimori._rows.rows import Reported, Rows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability, Strategy
-from nishimori._support.disk import check_target, new_file
+from nishimori._support.disk import new_file
 from nishimori._support.formatting import points_with_error
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.optional import require
@@ -27,9 +27,10 @@ from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
+from nishimori.cli._files import DataOptions
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, option
 from nishimori.cli._modules import metric_names
-from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, LevelOption, MetricsOption, StrategyOption
+from nishimori.cli._options import BinsOption, DataToMeasure, Files, LevelOption, MetricsOption, StrategyOption
 from nishimori.cli._terminal import (
     as_row,
     collect_warnings,
@@ -39,7 +40,6 @@ from nishimori.cli._terminal import (
     print_tabular,
     print_text,
 )
-from nishimori.errors import InputError
 from nishimori.maps.floored import Floored
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
@@ -286,10 +286,7 @@ def _check_plot(path: Path | None, *, overwrite: bool) -> None:
     """Refuse a picture that cannot be drawn or written, before the work is done; None is no picture."""
     if path is None:
         return
-    if path.suffix.lower() not in _PICTURES:
-        raise InputError("plot", f"be a file that ends in {', '.join(_PICTURES)}", got=path)
-    _files.refuse_folder(path, "reliability.png")
-    check_target(path, overwrite=overwrite)
+    _files.check_output(path, _PICTURES, "reliability.png", overwrite=overwrite, argument="plot")
     require("matplotlib", extra="plot", for_="--plot")
 
 

@@ -1,25 +1,30 @@
-"""The files that commands are given: checked before any work is done, and opened by the library."""
+"""The files that commands are given and what options say about them: checked before any work is done, then opened."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from nishimori._files.file_rows import SUFFIXES, FileRows, check_path
-from nishimori._files.tables.columns import is_pattern
+from nishimori._files.tables.columns import Roles, is_pattern
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.array_rows import Guard
+from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import join_names
 from nishimori._rows.entry import open_rows
-from nishimori._rows.labels import NotAClassError
+from nishimori._rows.labels import NotAClassError, group_text
+from nishimori._rows.scores import Floor, Input
 from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
-from nishimori.cli._calibration import GroupNames
+from nishimori._support.disk import check_target
 from nishimori.cli._file_kinds import SCORES, refuse_other
-from nishimori.cli._options import FIT_AGAIN, FITTED_TO_PROBABILITIES, DataOptions
 from nishimori.cli._terminal import note_columns
 from nishimori.errors import InputError
+from nishimori.maps.group_temperatures import GroupTemperatures
+from nishimori.maps.map import Map
 
 # What `open_rows` has arguments for, and what it takes besides.
 _OF_ROWS = ("clusters", "groups", "classes", "ignore_index")
@@ -27,10 +32,93 @@ _OF_FILE = ("columns", "ignore", "delimiter", "decimal", "ids", "more", "unused"
 _OF_CALIBRATION = ("fitted", "n_classes", "calibrated", "groups_remembered")
 
 
-def refuse_folder(output: Path, example: str) -> None:
-    """Refuse a folder in place of the file to write; ``example`` is the name of such a file."""
+FIT_AGAIN = "fit again with --input probabilities"
+"""What to do if scores look like probabilities and the calibration is one of logits."""
+
+FITTED_TO_PROBABILITIES = "The calibration was fitted to probabilities. If these are logits, fit again to logits."
+"""What to do if they are logits and the calibration is one of probabilities."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """What the options of a command say about the rows of its files; the default of each is what leaving it out means.
+
+    ``floor`` is a number, "auto", or "none", which is the text of no floor. The names of ``classes``, ``columns`` and
+    ``ignore`` are lists.
+    """
+
+    input: Input | None = None
+    floor: Any = None
+    scores: str | None = None
+    labels: str | None = None
+    classes: Any = None
+    weights: str | None = None
+    ignore_index: int | None = None
+    counts: bool = False
+    clusters: str | None = None
+    groups: str | None = None
+    ids: str | None = None
+    columns: Any = None
+    ignore: Any = None
+    delimiter: str | None = None
+    decimal: str = "."
+
+    @property
+    def floor_to_fit(self) -> Floor:
+        """The floor of what is fitted: auto where the option is left out."""
+        return "auto" if self.floor is None else None if self.floor == "none" else self.floor
+
+    def roles(self, calibrator: FittedMethod | None = None) -> Roles:
+        """Which array or column is what: as the options say, and as the calibration says where they do not."""
+        if self.scores is not None and self.columns is not None:
+            raise InputError("--scores names one column, and --columns several. Pass only one of them.")
+        fitted = getattr(calibrator, "feature_names_in_", None)
+        remembered = None if calibrator is None else calibrator.label_column_
+        one = None if calibrator is None or calibrator.score_column_ is None else (calibrator.score_column_,)
+        needed = None if self.groups else _remembered_groups(calibrator)
+        return Roles(
+            input=self.input or "logits",
+            input_is_said=self.input is not None,
+            labels=self.labels or remembered or "labels",
+            weights=self.weights,
+            clusters=self.clusters,
+            groups=self.groups or needed,
+            ids=self.ids,
+            columns=self.scores if self.columns is None else tuple(self.columns),
+            ignore=() if self.ignore is None else tuple(self.ignore),
+            classes=self.classes,
+            fitted=one if fitted is None else tuple(fitted.tolist()),
+            n_classes=getattr(calibrator, "n_features_in_", None),
+            calibrated=calibrator is not None,
+            groups_remembered=needed is not None,
+            ignore_index=self.ignore_index,
+            delimiter=self.delimiter,
+            decimal=self.decimal,
+        )
+
+
+def _remembered_groups(calibrator: FittedMethod | None) -> str | None:
+    """The array or column of groups that a calibration needs, by the name that it remembers."""
+    if calibrator is None or not calibrator.map_.needs_groups:
+        return None
+    if calibrator.group_column_ is None:
+        raise InputError("The calibration has a temperature per group. Name the array or column of groups with --groups.")
+    return calibrator.group_column_
+
+
+def check_output(
+    output: Path, endings: Sequence[str], example: str, *, overwrite: bool, argument: str = "path", read: Sequence[Path] = ()
+) -> None:
+    """Refuse a file that cannot be written, or that is ``read``, before the work is done; ``example`` is a name for it."""
     if output.is_dir():
         raise InputError(f"{output} is a folder. Choose the name of a file, such as {output / example}.")
+    if (output.is_file() or not output.exists()) and not output.name.lower().endswith(tuple(endings)):
+        *others, last = endings
+        listed = f"{', '.join(others)} or {last}" if others else last
+        raise InputError(argument, f"be a file that ends in {listed}", got=output)
+    if output.is_file() and any(source.exists() and output.samefile(source) for source in read):
+        raise InputError(f"{output} is a file that is read itself. Choose another name.")
+    check_target(output, overwrite=overwrite)
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
@@ -141,3 +229,28 @@ def open_files(
     if notes_columns:
         note_columns(rows.contents.columns)
     return rows
+
+
+class GroupNames:
+    """Groups of several blocks of rows, as a map spells them; remembers those that the map does not know.
+
+    7 of a Parquet file and the text 7 of a .csv file are one group.
+    """
+
+    def __init__(self, map_: Map) -> None:
+        self._map = map_ if isinstance(map_, GroupTemperatures) else None
+        self._spelling = {} if self._map is None else {group_text(name): name for name in self._map.groups}
+        self._seen: dict[Any, None] = {}
+
+    def spell_as_map(self, groups: Groups | None) -> Groups | None:
+        """Give groups the names that the map has for them; others keep theirs."""
+        if groups is None or self._map is None:
+            return groups
+        names = tuple(self._spelling.get(group_text(name), name) for name in groups.names)
+        self._seen |= dict.fromkeys(names)
+        return Groups(groups.codes, names)
+
+    def warn_of_others(self) -> None:
+        """Say once which of all these groups have no temperature of their own."""
+        if self._map is not None and self._seen:
+            self._map.warn_of_others(Groups(np.arange(len(self._seen)), tuple(self._seen)))

@@ -14,13 +14,13 @@ from nishimori._methods import table
 from nishimori._methods.fitted_method import BareCalibrator, FittedMethod, fit_checked, name_columns, own_parameters
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
-from nishimori._support.disk import check_target
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._description import description, verdict
+from nishimori.cli._files import DataOptions
 from nishimori.cli._help import ForceOption, JsonOption, epilog, flag, option
 from nishimori.cli._modules import add_cwd_to_path, check_method
-from nishimori.cli._options import DataOptions, DataToFit, Files
+from nishimori.cli._options import DataToFit, Files
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError
 
@@ -86,7 +86,7 @@ def fit(
         _files.check_inputs(files)
     else:
         calibrator = request.calibrator(sums.input, sums.classes, sums.floor)
-    _check_output(output, overwrite=force)
+    _files.check_output(output, (".json",), "calibration.json", overwrite=force)
     with collect_warnings() as warned:
         if sums is None:
             _fit_to_rows(calibrator, files, data)
@@ -110,14 +110,6 @@ def _learn(calibrator: FittedMethod, data: Any, *, counts: bool) -> None:
     if counts and "counts" not in signature(calibrator.fit).parameters:
         raise typer.BadParameter(f"the method {calibrator.method_name} has no standard error.", param_hint="--counts")
     fit_checked(calibrator, data, **({"counts": True} if counts else {}))
-
-
-def _check_output(output: Path, *, overwrite: bool) -> None:
-    """Refuse a name that does not end in .json, and one that cannot be written."""
-    _files.refuse_folder(output, "calibration.json")
-    if output.suffix.lower() != ".json" and (output.is_file() or not output.exists()):
-        raise InputError(f"{output} would hold a calibration, which is JSON. Choose a name that ends in .json.")
-    check_target(output, overwrite=overwrite)
 
 
 @dataclass(frozen=True)

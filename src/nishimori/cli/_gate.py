@@ -17,18 +17,19 @@ from nishimori._evaluation.metrics.table import find_metric
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported
 from nishimori._sums.groups import By
-from nishimori._support.disk import check_target, new_file
+from nishimori._support.disk import new_file
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
 from nishimori.cli._file_kinds import is_gate_result
+from nishimori.cli._files import DataOptions
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
 from nishimori.cli._modules import search_cwd
-from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, StrategyOption
+from nishimori.cli._options import BinsOption, DataToMeasure, Files, StrategyOption
+from nishimori.cli._run import error_text
 from nishimori.cli._terminal import (
     collect_warnings,
-    error_text,
     json_text,
     note,
     print_json,
@@ -100,9 +101,14 @@ def gate(
     forms = {"json": as_json, "github": github, "markdown": markdown}
     targets: list[tuple[Path, str | None]] = [] if junit is None else [(junit, "junit")]
     targets += [(path, None) for path in output or []]
-    outputs = _Outputs(targets, [*files, calibration], [name for name, is_chosen in forms.items() if is_chosen], force)
+    outputs = _Outputs(
+        targets,
+        [*files, *([calibration] if calibration else [])],
+        [name for name, is_chosen in forms.items() if is_chosen],
+        force,
+    )
     about = _about(files, calibration, junit)
-    with collect_warnings() as warned, _errors_in(outputs, about):
+    with collect_warnings() as warned, _errors_in(outputs, about | {"warnings": warned}):
         wanted = Wanted(typed_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
         refuse_swapped("gate", files, calibration)
         outputs.check()
@@ -207,7 +213,7 @@ class _Outputs:
     """Where the result goes: the files that may be written, and one form for standard output."""
 
     def __init__(
-        self, named: Sequence[tuple[Path, str | None]], read: Sequence[Path | None], forms: Sequence[str], force: bool
+        self, named: Sequence[tuple[Path, str | None]], read: Sequence[Path], forms: Sequence[str], force: bool
     ) -> None:
         self._targets: list[tuple[Path, str, bool]] = []
         self._refused: list[Exception] = []
@@ -225,19 +231,15 @@ class _Outputs:
             except (InputError, OSError) as error:
                 self._refused.append(error)
 
-    def _target(self, path: Path, form: str | None, read: Sequence[Path | None], force: bool) -> tuple[Path, str, bool]:
+    def _target(self, path: Path, form: str | None, read: Sequence[Path], force: bool) -> tuple[Path, str, bool]:
         """A file to write, its form, which follows from its ending if that is None, and whether to replace an existing one."""
-        if (form := form or _ENDINGS.get(path.suffix.lower())) is None:
-            raise InputError("path", "be a file that ends in .json, .md or .xml", got=path)
         if path in [target[0] for target in self._targets]:
             raise InputError(f"{path} is named twice as a file to write. Choose another name for one of them.")
-        if path.is_file() and any(source is not None and source.exists() and path.samefile(source) for source in read):
-            raise InputError(f"{path} is a file that the gate reads itself. Choose another name.")
-        _files.refuse_folder(path, f"gate{path.suffix}" if path.suffix.lower() in _ENDINGS else "gate.xml")
+        ending = path.suffix.lower()
         # A pipeline must not publish the result of an earlier run because that was there already.
-        overwrite = force or (path.is_file() and is_gate_result(path, form))
-        check_target(path, overwrite=overwrite)
-        return path, form, overwrite
+        overwrite = force or (path.is_file() and is_gate_result(path, form or _ENDINGS.get(ending, "")))
+        _files.check_output(path, [ending] if form else list(_ENDINGS), "gate.xml", overwrite=overwrite, read=read)
+        return path, form or _ENDINGS[ending], overwrite
 
     def check(self) -> None:
         """Refuse what cannot be written, before any work is done. The error is written to the other files."""

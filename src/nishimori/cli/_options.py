@@ -1,23 +1,14 @@
-"""Options that several commands share; those about the data come as one object, `DataOptions`."""
+"""How the options are declared that several commands share; those about the data come as one object, `DataOptions`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from nishimori._files.tables.columns import Roles
-from nishimori._methods.fitted_method import FittedMethod
-from nishimori._rows.scores import Floor, Input
+from nishimori._rows.scores import Input
 from nishimori._sums.reliability import Strategy
+from nishimori.cli._files import DataOptions
 from nishimori.cli._help import DATA, MEASURES, TABLES, OptionGroup, argument, flag, option
-from nishimori.errors import InputError
-
-FIT_AGAIN = "fit again with --input probabilities"
-"""What to do if scores look like probabilities and the calibration is one of logits."""
-
-FITTED_TO_PROBABILITIES = "The calibration was fitted to probabilities. If these are logits, fit again to logits."
-"""What to do if they are logits and the calibration is one of probabilities."""
 
 Files = Annotated[
     list[Path],
@@ -56,73 +47,6 @@ def _as_floor(text: str) -> float | str:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number.") from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """What the options of a command say about the rows of its files; the default of each is what leaving it out means.
-
-    ``floor`` is a number, "auto", or "none", which is the text of no floor. The names of ``classes``, ``columns`` and
-    ``ignore`` are lists.
-    """
-
-    input: Input | None = None
-    floor: Any = None
-    scores: str | None = None
-    labels: str | None = None
-    classes: Any = None
-    weights: str | None = None
-    ignore_index: int | None = None
-    counts: bool = False
-    clusters: str | None = None
-    groups: str | None = None
-    ids: str | None = None
-    columns: Any = None
-    ignore: Any = None
-    delimiter: str | None = None
-    decimal: str = "."
-
-    @property
-    def floor_to_fit(self) -> Floor:
-        """The floor of what is fitted: auto where the option is left out."""
-        return "auto" if self.floor is None else None if self.floor == "none" else self.floor
-
-    def roles(self, calibrator: FittedMethod | None = None) -> Roles:
-        """Which array or column is what: as the options say, and as the calibration says where they do not."""
-        if self.scores is not None and self.columns is not None:
-            raise InputError("--scores names one column, and --columns several. Pass only one of them.")
-        fitted = getattr(calibrator, "feature_names_in_", None)
-        remembered = None if calibrator is None else calibrator.label_column_
-        one = None if calibrator is None or calibrator.score_column_ is None else (calibrator.score_column_,)
-        needed = None if self.groups else _remembered_groups(calibrator)
-        return Roles(
-            input=self.input or "logits",
-            input_is_said=self.input is not None,
-            labels=self.labels or remembered or "labels",
-            weights=self.weights,
-            clusters=self.clusters,
-            groups=self.groups or needed,
-            ids=self.ids,
-            columns=self.scores if self.columns is None else tuple(self.columns),
-            ignore=() if self.ignore is None else tuple(self.ignore),
-            classes=self.classes,
-            fitted=one if fitted is None else tuple(fitted.tolist()),
-            n_classes=getattr(calibrator, "n_features_in_", None),
-            calibrated=calibrator is not None,
-            groups_remembered=needed is not None,
-            ignore_index=self.ignore_index,
-            delimiter=self.delimiter,
-            decimal=self.decimal,
-        )
-
-
-def _remembered_groups(calibrator: FittedMethod | None) -> str | None:
-    """The array or column of groups that a calibration needs, by the name that it remembers."""
-    if calibrator is None or not calibrator.map_.needs_groups:
-        return None
-    if calibrator.group_column_ is None:
-        raise InputError("The calibration has a temperature per group. Name the array or column of groups with --groups.")
-    return calibrator.group_column_
 
 
 def _input(help: str) -> Any:

@@ -12,24 +12,25 @@ from typing import Annotated, Any
 import typer
 
 import nishimori
-from nishimori._files.tables.columns import match_columns
-from nishimori._files.tables.files import is_table, open_table
+from nishimori._files.file_rows import FileRows
 from nishimori._rows.scores import check_input, is_auto
-from nishimori._sketch.archive import is_sketch_file
-from nishimori._support.disk import check_target
+from nishimori._sketch.sketch import Sketch
 from nishimori._support.optional import require
 from nishimori._support.progress import begin_step, show_progress
 from nishimori.cli import _files
-from nishimori.cli._files import data_set, data_sets
+from nishimori.cli._files import DataOptions, data_set, data_sets
 from nishimori.cli._gate import BoundOption, typed_bounds
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
 from nishimori.cli._modules import method_names, metric_names
-from nishimori.cli._options import BinsOption, DataOptions, DataSets, DataToReport, MetricsOption
+from nishimori.cli._options import BinsOption, DataSets, DataToReport, MetricsOption
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_lines, print_text
 from nishimori.errors import InputError
 
 # Bytes of files that take a second to read and measure.
 _LARGE = 2**25
+
+# Arguments of `nishimori.rows` whose names are not those of the options.
+_IN_PYTHON = {"weights": "sample_weight", "scores": "columns"}
 
 _ENDINGS = (".html", ".htm", ".md", ".json")
 
@@ -128,7 +129,7 @@ def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[st
 
     about = measured.to_dict()
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}
-    code = _python_lines(sets, data, method_of_code(about["recommended"]))
+    code = _python_lines(sets, opened, data, method_of_code(about["recommended"]))
     return nishimori.Report.from_dict(about | {"code": code, "warnings": warned})
 
 
@@ -166,10 +167,7 @@ def _check_output(target: Path | None, *, overwrite: bool) -> None:
     """Refuse a file that cannot be written, before the work is done; None is no file."""
     if target is None:
         return
-    if target.suffix.lower() not in _ENDINGS:
-        raise InputError("path", "be a file that ends in .html, .md or .json", got=target)
-    _files.refuse_folder(target, "report.html")
-    check_target(target, overwrite=overwrite)
+    _files.check_output(target, _ENDINGS, "report.html", overwrite=overwrite)
     if target.suffix.lower() in (".html", ".htm"):
         require("vl_convert", extra="report", for_="The page")
         require("jinja2", extra="report", for_="The page")
@@ -193,50 +191,35 @@ def _command() -> str:
     return shlex.join(["nishimori", *sys.argv[1:]])
 
 
-def _python_lines(sets: Sequence[Sequence[Path]], data: DataOptions, method: str) -> str:
+def _python_lines(sets: Sequence[Sequence[Path]], opened: Sequence[FileRows | Sketch], data: DataOptions, method: str) -> str:
     """Lines of Python that give the same numbers: open the files, fit to the validation data, measure the test data."""
-    variables = list(zip(("val", "test"), sets, strict=False))
     floor = ", floor=None" if data.floor == "none" and data.input == "probabilities" else ""
+    calls = [
+        f"{name} = {_opening_call(files, rows, data)}" for name, files, rows in zip(("val", "test"), sets, opened, strict=False)
+    ]
+    measured = "test" if len(calls) > 1 else "val"
     return "\n".join(
         [
             "import nishimori",
             "",
-            *(f"{variable} = {_opening_call(files, data)}" for variable, files in variables),
+            *calls,
             f"calibrator = nishimori.calibrator({method!r}{floor}).fit(val)",
-            f"card = nishimori.evaluate({variables[-1][0]}, calibrator=calibrator)",
+            f"card = nishimori.evaluate({measured}, calibrator=calibrator)",
             "print(calibrator.temperature_, card.ece, card.nll)",
         ]
     )
 
 
-def _opening_call(files: Sequence[Path], data: DataOptions) -> str:
-    """The call that opens a data set."""
-    path = files[0]
-    if is_sketch_file(path):
-        return f"nishimori.Sketch.load({str(path)!r})"
-    labels = str(files[1]) if len(files) == 2 else data.labels or "labels"
-    options: dict[str, Any] = {
-        "sample_weight": data.weights,
-        "counts": data.counts or None,
-        "clusters": data.clusters,
-        "groups": data.groups,
-        "input": data.input,
-        "classes": data.classes,
-        "floor": data.floor if isinstance(data.floor, float) else None,
-        "ignore_index": data.ignore_index,
-        "columns": data.scores if data.columns is None else data.columns,
-        "ignore": [*(data.ignore or ()), *_names_of_samples(path, data)] or None,
-        "delimiter": data.delimiter,
-        "decimal": None if data.decimal == "." else data.decimal,
-    }
-    arguments = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
-    return f"nishimori.rows({str(path)!r}, {labels!r}{arguments})"
-
-
-def _names_of_samples(path: Path, data: DataOptions) -> list[str]:
-    """The column of --ids, which these lines make no use of, if the table has it and nothing says yet that it is no score."""
-    if data.ids is None or not (is_table(path) or path.is_dir()):
-        return []
-    with open_table(path, delimiter=data.delimiter, decimal=data.decimal) as table:
-        ignored = match_columns(tuple(data.ignore or ()), table.names, argument="ignore", where=str(path))
-        return [data.ids] if data.ids in table.names and data.ids not in ignored else []
+def _opening_call(files: Sequence[Path], rows: FileRows | Sketch, data: DataOptions) -> str:
+    """The call that opens a data set, with what the options say about it."""
+    if isinstance(rows, Sketch):
+        return f"nishimori.Sketch.load({str(files[0])!r})"
+    defaults = vars(DataOptions())
+    typed = {name: value for name, value in vars(data).items() if value != defaults[name]}
+    labels = str(files[1]) if len(files) == 2 else typed.get("labels", "labels")
+    if data.ids is not None and rows.contents.columns is not None:  # or the names of samples would be scores
+        typed["columns"] = list(rows.contents.columns)
+    options = {_IN_PYTHON.get(name, name): value for name, value in typed.items() if name not in ("labels", "ids")}
+    if isinstance(data.floor, str):  # which is a choice of the fit
+        del options["floor"]
+    return f"nishimori.rows({', '.join([repr(str(files[0])), repr(labels), *(f'{k}={v!r}' for k, v in options.items())])})"

@@ -1,21 +1,28 @@
 """How a run of the command starts and ends: signals, errors in one line, exit codes.
 
-The version is printed from here, because typer takes longer to import than all the rest of that answer.
+Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for checks that say no, 4 for checks that cannot be
+judged, and 128 + the number of the signal that ended the program: 129 SIGHUP, 130 SIGINT (Ctrl-C), 143 SIGTERM, and 141 if
+the reader of the output has ended.
 """
 
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
+from io import TextIOWrapper
 from itertools import pairwise
 from types import FrameType
+from typing import NoReturn
 
-from nishimori.cli import leaving_on_ctrl_c
-from nishimori.cli._terminal import one_line_errors, print_version
+from nishimori._support.escape import PLAIN
+from nishimori._support.progress import print_line
+from nishimori.cli import NO_MEMORY, causes_of, is_out_of_memory
+from nishimori.cli._terminal import brief, print_version, show_warning, writing_results
 from nishimori.cli._wording import option_text
-from nishimori.errors import InputError, arguments_written
+from nishimori.errors import InputError, NishimoriError, arguments_written
 
 _PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit")
 
@@ -33,8 +40,8 @@ def _answer(words: list[str]) -> int:
         print_version()
         return 0
     _refuse_empty_paths(words)
-    with leaving_on_ctrl_c():
-        from nishimori.cli import _app  # noqa: PLC0415 - 0.1 s
+    from nishimori.cli import _app  # noqa: PLC0415 - typer, 0.1 s that the version need not take
+
     return _app.invoke()
 
 
@@ -71,6 +78,82 @@ def _cleaning_up_when_stopped() -> Iterator[None]:
     finally:
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Show warnings and errors as one line each; the latter end the program with code 1."""
+    warnings.showwarning = show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors=PLAIN)  # a terminal that has no "−" gets "-"
+    try:
+        if sys.stdout is None:
+            _fail("Standard output is closed, so no result can be printed. Redirect it to a file or to /dev/null.")
+        yield
+        with writing_results():
+            pass  # what typer has printed
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (BrokenPipeError, SystemExit) as end:
+        if not _is_due_to(end, BrokenPipeError):
+            raise
+        sys.exit(141)  # typer and rich would end with code 1
+    except Exception as error:
+        if _is_due_to(error, KeyboardInterrupt):  # some modules raise an error of their own when their import is interrupted
+            sys.exit(130)
+        if os.environ.get("NISHIMORI_TRACEBACK", "0") not in ("", "0"):
+            raise
+        if is_out_of_memory(error):
+            error.__traceback__ = error.__context__ = error.__cause__ = None  # which hold the arrays that take the memory
+            sys.stderr.write(f"error: {_about_memory(error)}\n")
+            sys.exit(1)
+        _fail(error_text(error))
+    finally:
+        _flush_or_abandon()
+
+
+def _is_due_to(error: BaseException, kind: type[BaseException]) -> bool:
+    return any(isinstance(cause, kind) for cause in causes_of(error, replaced=True))
+
+
+def _fail(message: str) -> NoReturn:
+    print_line(brief(message), label="error:", style="bold red")
+    sys.exit(1)
+
+
+def error_text(error: Exception) -> str:
+    """What happened, in one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}." if error.filename is None else f"{error.strerror}: {os.fsdecode(error.filename)}."
+    if isinstance(error, NishimoriError | OSError | ModuleNotFoundError):
+        return text
+    return (
+        f"Unexpected {type(error).__name__}{f': {text}' if text else ''}. Set NISHIMORI_TRACEBACK=1 and run the command again "
+        "to see where. Unless that is in a module of your own, it is a bug in nishimori: please report it."
+    )
+
+
+def _about_memory(error: Exception) -> str:
+    """That memory ran out: a sentence of ours as it is, and what NumPy says beside what to do."""
+    text = " ".join(str(error).split()) if isinstance(error, MemoryError) else ""
+    if text.endswith("."):
+        return text
+    return NO_MEMORY.replace(".", f" ({text}).", 1) if text else NO_MEMORY
+
+
+def _flush_or_abandon() -> None:
+    """Drop what cannot be written, or Python would try again at its end and fail with a message and a code of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            with suppress(OSError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
 
 
 def _options() -> set[str]:

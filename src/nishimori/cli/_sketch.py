@@ -13,12 +13,12 @@ from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import check_input, is_auto
 from nishimori._sketch.archive import is_sketch_file
-from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._file_kinds import SKETCH, refuse_other
+from nishimori.cli._files import DataOptions
 from nishimori.cli._help import DATA, ForceOption, JsonOption, argument, epilog, flag, option
-from nishimori.cli._options import DataOptions, DataToSketch, split
+from nishimori.cli._options import DataToSketch, split
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError, MergeError
 
@@ -76,7 +76,7 @@ def sketch(
     sums = _empty(temperatures, data)
     files = _files.find_files(files)
     _files.check_inputs(files)
-    _check_output(output, files, overwrite=force)
+    _files.check_output(output, (".npz",), "sketch.npz", overwrite=force, read=files)
     with collect_warnings() as warned, show_progress(None) as report:
         for group in _groups(files):
             _add(sums, group, data, report)
@@ -97,7 +97,7 @@ def merge(
 
     A file whose samples are in already, such as a copy of another one, is refused.
     """
-    _check_output(output, (), overwrite=force)
+    _files.check_output(output, (".npz",), "sketch.npz", overwrite=force)
     total: Sketch | None = None
     sources: dict[bytes, Path] = {}  # the file that brought each part
     for path in files:
@@ -137,15 +137,6 @@ def _empty(temperatures: str | None, data: DataOptions) -> Sketch:
     except ValueError:
         limits = temperatures
     return Sketch(temperatures=limits, **options)
-
-
-def _check_output(output: Path, files: Sequence[Path], *, overwrite: bool) -> None:
-    _files.refuse_folder(output, "sketch.npz")
-    if output.suffix.lower() != ".npz" and (output.is_file() or not output.exists()):
-        raise InputError(f"{output} would hold a sketch, which is an archive of arrays. Choose a name that ends in .npz.")
-    if output.is_file() and any(output.samefile(path) for path in files):
-        raise InputError(f"{output} is a file of scores itself. Choose another name.")
-    check_target(output, overwrite=overwrite)
 
 
 def _groups(files: Sequence[Path]) -> list[list[Path]]:

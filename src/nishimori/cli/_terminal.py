@@ -1,36 +1,23 @@
-"""What the command shows: results on standard output, everything else on standard error.
-
-Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for checks that say no, 4 for checks that cannot be
-judged, and 128 + the number of the signal that ended the program: 129 SIGHUP, 130 SIGINT (Ctrl-C), 143 SIGTERM, and 141 if
-the reader of the output has ended.
-"""
+"""What the command shows: results on standard output, notes and warnings on standard error."""
 
 import json
-import os
 import re
 import shutil
 import sys
 import textwrap
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from io import TextIOWrapper
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, NoReturn
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 import nishimori
-from nishimori._support.escape import PLAIN, encodable, printable
+from nishimori._support.escape import encodable, printable
 from nishimori._support.formatting import decimals_of
 from nishimori._support.progress import hide_progress, print_line
 from nishimori._support.tables import BREAKS, Tabular
-from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
-from nishimori.errors import NishimoriError, SameRowsWarning
+from nishimori.errors import SameRowsWarning
 
 if TYPE_CHECKING:  # the help needs no NumPy
     from nishimori._evaluation.metrics.metric import Metric
@@ -44,16 +31,6 @@ _NAMES = 12
 
 # Of errors that are smaller still, as those of two calibrations that are nearly the same, nothing is left to see.
 _MOST_DECIMALS = 7
-
-
-# What tables may take where standard output is a file or a pipe.
-_PIPE_WIDTH = 200
-
-
-def _console() -> Console:
-    # Made again each time, so that whatever is standard output now is used.
-    width = _width()
-    return Console(highlight=False, emoji=False, soft_wrap=True, width=_PIPE_WIDTH if width == inf else int(width))
 
 
 def _width() -> float:
@@ -92,7 +69,10 @@ def note_columns(columns: Sequence[str] | None) -> None:
 
 def print_text(text: str) -> None:
     """Print a line of the result; where the terminal is narrower, what follows its first line is indented."""
-    _print(_console(), Text("\n".join(_lines(text, _width(), indent="  "))))
+    parts = re.split(f"({BREAKS.pattern})", _shown(text))  # every other one is where a line can be broken
+    joined = "".join(part if place % 2 else part.replace(" ", "\N{NO-BREAK SPACE}") for place, part in enumerate(parts))
+    lines = textwrap.wrap(joined, _width(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)  # type: ignore[arg-type]
+    print_lines("\n".join(lines).replace("\N{NO-BREAK SPACE}", " "))
 
 
 def print_version() -> None:
@@ -102,15 +82,6 @@ def print_version() -> None:
     print_text(f"{nishimori.__version__} ({native.description()})")
 
 
-def _lines(text: str, width: float, *, indent: str = "") -> list[str]:
-    """Lines that are not wider, unless a word is: broken between words, but not at the signs in "T = 1.5 ± 0.1"."""
-    parts = re.split(f"({BREAKS.pattern})", _shown(text))  # every other one is where a line can be broken
-    joined = "".join(part if place % 2 else part.replace(" ", "\N{NO-BREAK SPACE}") for place, part in enumerate(parts))
-    words_stay = {"break_long_words": False, "break_on_hyphens": False}
-    lines = textwrap.wrap(joined, width, subsequent_indent=indent, **words_stay)  # type: ignore[arg-type]
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
-
-
 def _shown(text: str) -> str:
     """Text as standard output can show it, so that tables are drawn for the width that it has there."""
     return encodable(printable(text), getattr(sys.stdout, "encoding", None))
@@ -118,7 +89,7 @@ def _shown(text: str) -> str:
 
 def print_json(content: dict[str, Any]) -> None:
     """Print the result for machines."""
-    with _writing_results():
+    with writing_results():
         sys.stdout.write(json_text(content) + "\n")
 
 
@@ -127,13 +98,8 @@ def json_text(content: dict[str, Any]) -> str:
     return json.dumps(_finite(content), allow_nan=False)
 
 
-def _print(console: Console, what: Text | Table, *, soft_wrap: bool = True) -> None:
-    with _writing_results():
-        console.print(what, soft_wrap=soft_wrap)
-
-
 @contextmanager
-def _writing_results() -> Iterator[None]:
+def writing_results() -> Iterator[None]:
     """Say that the results cannot be written if that fails; `one_line_errors` ends the program if their reader has ended."""
     try:
         yield
@@ -142,19 +108,6 @@ def _writing_results() -> Iterator[None]:
         raise
     except OSError as error:
         raise OSError(f"The result cannot be written to standard output: {error.strerror}.") from None
-
-
-def _flush_or_abandon() -> None:
-    """Drop what cannot be written, or Python would try again at its end and fail with a message and a code of its own."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except OSError:
-            with suppress(OSError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, stream.fileno())
-                os.close(nowhere)
 
 
 def _finite(value: Any) -> Any:
@@ -192,7 +145,7 @@ def print_table(
         cells.append([name, *(value for value, _ in pairs)])
         if any(error for _, error in pairs):
             cells.append(["±", *(error for _, error in pairs)])
-    _print_cells(["", *headers.values()], cells, [False] + [True] * len(headers), title)
+    _print_titled(Tabular(["", *headers.values()], cells), title)
 
 
 def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[str, str]:
@@ -210,9 +163,8 @@ def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[s
 def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
     """Print any table: a column for each key that has a value somewhere; numbers to six digits."""
     shown = [name for name in max(rows, key=len) if any(row.get(name) is not None for row in rows)]
-    numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in shown]
     cells = [[_cell(row.get(name)) for name in shown] for row in rows]
-    _print_cells([name.replace("_", " ") for name in shown], cells, numeric, title, title_style="bold")
+    _print_titled(Tabular([name.replace("_", " ") for name in shown], cells), title)
 
 
 def _cell(value: Any) -> str:
@@ -221,142 +173,33 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def _print_titled(table: Tabular, title: str | None) -> None:
+    if title is not None:
+        print_text(title)
+    print_tabular(table)
+
+
 def print_tabular(table: Tabular) -> None:
-    """Print a table of results with their errors and an empty line after it; continued below itself on a narrow terminal."""
+    """Print a table and an empty line after it; continued below itself on a narrow terminal."""
     shown = Tabular(list(map(_shown, table.headers)), [list(map(_shown, row)) for row in table.rows])
-    print_lines(shown.text(_width()))
-    _print(_console(), Text())
+    print_lines(f"{shown.text(_width())}\n\n")
 
 
 def print_lines(text: str) -> None:
     """Print lines of the result as they are, however long they are."""
-    _print(_console(), Text("\n".join(map(_shown, text.splitlines()))))
+    with writing_results():
+        sys.stdout.write("".join(f"{_shown(line)}\n" for line in text.splitlines() or [""]))
 
 
-_STYLES = {
-    "agrees": "green",
-    "explained": "yellow",
-    "differs": "red",
-    "too few seeds": "yellow",
-    "holds": "green",
-    "holds with a condition": "blue",
-    "contradicted": "red",
-}
-
-
-def _print_cells(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], title: str | None, title_style: str = ""
-) -> None:
-    """Print a table, or one line per cell where the terminal is so narrow that the table would cut a number or a word."""
-    headers, rows = list(map(_shown, headers)), [list(map(_shown, row)) for row in rows]
-    table = Table()
-    for header, is_number, *column in zip(headers, numeric, *rows, strict=True):
-        whole = is_number or not any(" " in cell for cell in column)  # only sentences can be broken
-        table.add_column(Text(header), justify="right" if is_number else "left", no_wrap=whole, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell, _STYLES.get(cell.partition(": ")[0], "")) for cell in row))
-    console = _console()
-    if title is not None:
-        _print(console, Text("\n".join(_lines(title, _width())), title_style))
-    drawn = "".join(segment.text for segment in console.render(table))
-    if Counter(" ".join([*headers, *(cell for row in rows for cell in row)]).split()) <= Counter(drawn.split()):
-        _print(console, table, soft_wrap=False)
-        return
-    _print_listed(headers, rows)
-
-
-def _print_listed(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table as one line per cell."""
-    console, start = _console(), max(map(len, headers)) + 2
-    for number, row in enumerate(rows):
-        if number:
-            _print(console, Text())
-        for header, cell in zip(headers, row, strict=True):
-            if cell:
-                indent = start if header else 0
-                lines = _lines(cell, max(1, _width() - indent))
-                _print(console, Text(f"{header:<{indent}}" + f"\n{' ' * indent}".join(lines)))
-
-
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Show warnings and errors as one line each; the latter end the program with code 1."""
-    warnings.showwarning = _show_warning
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors=PLAIN)  # a terminal that has no "−" gets "-"
-    try:
-        if sys.stdout is None:
-            _fail("Standard output is closed, so no result can be printed. Redirect it to a file or to /dev/null.")
-        yield
-        with _writing_results():
-            pass  # what typer has printed
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except (BrokenPipeError, SystemExit) as end:
-        if not _has_cause(end, BrokenPipeError):
-            raise
-        sys.exit(141)  # typer and rich would end with code 1
-    except Exception as error:
-        if _has_cause(error, KeyboardInterrupt):  # some modules raise an error of their own when their import is interrupted
-            sys.exit(130)
-        if os.environ.get("NISHIMORI_TRACEBACK", "0") not in ("", "0"):
-            raise
-        if is_out_of_memory(error):
-            error.__traceback__ = error.__context__ = error.__cause__ = None  # which hold the arrays that take the memory
-            sys.stderr.write(f"error: {_about_memory(error)}\n")
-            sys.exit(1)
-        _fail(error_text(error))
-    finally:
-        _flush_or_abandon()
-
-
-def _has_cause(error: BaseException | None, cause: type[BaseException]) -> bool:
-    """Whether ``error`` was raised while an exception of type ``cause`` was handled, or is one itself."""
-    seen: list[BaseException] = []
-    while error is not None and error not in seen:
-        if isinstance(error, cause):
-            return True
-        seen.append(error)
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def _fail(message: str) -> NoReturn:
-    print_line(_brief(message), label="error:", style="bold red")
-    sys.exit(1)
-
-
-def error_text(error: Exception) -> str:
-    """What happened, in one line."""
-    text = " ".join(str(error).split())
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}." if error.filename is None else f"{error.strerror}: {os.fsdecode(error.filename)}."
-    if isinstance(error, NishimoriError | OSError | ModuleNotFoundError):
-        return text
-    return (
-        f"Unexpected {type(error).__name__}{f': {text}' if text else ''}. Set NISHIMORI_TRACEBACK=1 and run the command again "
-        "to see where. Unless that is in a module of your own, it is a bug in nishimori: please report it."
-    )
-
-
-def _about_memory(error: Exception) -> str:
-    """That memory ran out: a sentence of ours as it is, and what NumPy says beside what to do."""
-    text = " ".join(str(error).split()) if isinstance(error, MemoryError) else ""
-    if text.endswith("."):
-        return text
-    return NO_MEMORY.replace(".", f" ({text}).", 1) if text else NO_MEMORY
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print_line(_in_one_line(message), label="warning:", style="bold yellow")
 
 
 def _in_one_line(message: Warning | str) -> str:
-    return _brief(" ".join(str(message).split()))
+    return brief(" ".join(str(message).split()))
 
 
-def _brief(text: str) -> str:
+def brief(text: str) -> str:
     """The beginning and the end of a text that quotes too much of a file."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
 

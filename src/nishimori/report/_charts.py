@@ -12,7 +12,7 @@ from typing import Any
 from nishimori._support.escape import xml_text
 from nishimori._support.intervals import normal_quantile
 from nishimori.plot._style import COLORS
-from nishimori.report._content import by_samples, other_places, slider_place
+from nishimori.report._content import all_places, as_is, slider_place
 from nishimori.report._text import short_name
 
 WIDTH = 380
@@ -91,7 +91,7 @@ def shown_places(results: Mapping[str, Any]) -> list[dict[str, Any]]:
             **{name: value for name, value in place.items() if name != "positive_bins"},
             "bins": [bin_ if len(bin_) == len(BIN_NAMES) else [*bin_, bin_[-1] * n] for bin_ in place[key]],
         }
-        for place in (*results["slider"]["places"], *other_places(results))
+        for place in all_places(results)
     ]
 
 
@@ -106,7 +106,6 @@ def reliability(results: Mapping[str, Any]) -> Spec:
 
     Of two classes it is the share of the second one against its probability.
     """
-    as_is = next(i for i, place in enumerate(results["slider"]["places"]) if place["temperature"] == 1)
     second = second_class(results)
     names = ("confidence", "accuracy") if second is None else (f"P(class {second})", f"share of class {second}")
     # The largest of two probabilities is never below one half.
@@ -121,7 +120,7 @@ def reliability(results: Mapping[str, Any]) -> Spec:
             "y": {"field": "y", "type": "quantitative"},
         },
     }
-    now, before = [{"filter": "datum.place === place"}], [{"filter": f"datum.place === {as_is}"}]
+    now, before = [{"filter": "datum.place === place"}], [{"filter": f"datum.place === {as_is(results)}"}]
     triangle = {"type": "point", "shape": "triangle-up", "filled": True, "color": COLORS["before"], "size": 65}
     diamond = {"type": "point", "shape": "diamond", "filled": True, "color": COLORS["after"], "size": 90}
     marks = [diagonal, *_points(before, triangle, x, 1.5, names), *_points(now, diamond, x, 2, names)]
@@ -181,7 +180,7 @@ def gaps(table: Mapping[str, Any], after: str, level: float, *, narrow: bool = F
 
     None if there is none; without ``after``, only before. ``narrow`` is for phones.
     """
-    rows = sorted(table["rows"], key=by_samples, reverse=True)[:MOST_GAPS]
+    rows = sorted(table["rows"], key=lambda row: row["n"] * abs(row["before"]["gap"]), reverse=True)[:MOST_GAPS]
     if not rows:
         return None
     z = normal_quantile(level)

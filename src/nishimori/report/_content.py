@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nishimori._rows.labels import first_names
-from nishimori.report._text import digits, format_measurement, four, gap, interval, percent, points, rounded, share, whole
+from nishimori._support.formatting import points_with_error
+from nishimori.report._text import digits, format_measurement, four, interval, percent, points, rounded, share, whole
 from nishimori.report._top import after_name, other_method
 
 _SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
@@ -64,31 +65,33 @@ def method_table(results: Mapping[str, Any]) -> dict[str, Any]:
         if method["confidence"] is not None:
             T = method["temperature"]
             own = ("several", "") if T is None else (format_measurement(T, method["temperature_se"]), "")
-            row["cells"] = [own, *(_cell(method, metric) for metric in shown)]
+            row["cells"] = [own, *(_number(method, metric) for metric in shown)]
         rows.append(row)
     return {"heads": ["T", *(metric["title"] for metric in shown)], "rows": rows}
 
 
-def _cell(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str, str]:
-    """A metric of a method, and its interval where that stands in place of the standard error."""
-    name = metric["name"]
-    if metric["is_signed"]:
+def _number(row: Mapping[str, Any], metric: Mapping[str, Any], what: str = "") -> tuple[str, str]:
+    """A metric of a method, or its difference, and its interval where that stands in place of the standard error."""
+    name = f"{metric['name']}{what}"
+    if what and row[name] == 0 and row.get(f"{name}_se") == 0:  # as the error where no prediction differs
+        return "0", ""
+    if metric["is_signed"] or (what and metric["in_percent"]):
         return points(row[name]), interval(row, name, "points")
     if metric["in_percent"]:
         return percent(row[name]), interval(row, name, "percent")
-    return _scaled(row, name, metric["factor"]), ""
-
-
-def _scaled(row: Mapping[str, Any], name: str, factor: float) -> str:
-    """A number with its error, both times a factor."""
-    return format_measurement(*(None if value is None else factor * value for value in (row[name], row[f"{name}_se"])))
+    value, error = (None if number is None else metric["factor"] * number for number in (row[name], row[f"{name}_se"]))
+    return format_measurement(value, error), ""
 
 
 def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
     """What methods differ by from the model as it is, in metrics of which some values are better."""
     shown = [metric for metric in metrics_of(results) if metric["direction"] is not None]
     rows = [
-        {"method": method["method"], "title": method["title"], "cells": [_difference(method, metric) for metric in shown]}
+        {
+            "method": method["method"],
+            "title": method["title"],
+            "cells": [_number(method, metric, "_difference") for metric in shown],
+        }
         for method in results["methods"]
         if method.get("nll_difference") is not None
     ]
@@ -99,15 +102,6 @@ def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _difference(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str, str]:
-    name = f"{metric['name']}_difference"
-    if row[name] == 0 and row.get(f"{name}_se") == 0:  # as the error where no prediction differs
-        return "0", ""
-    if metric["in_percent"]:
-        return points(row[name]), interval(row, name, "points")
-    return _scaled(row, name, metric["factor"]), ""
-
-
 def sentences(results: Mapping[str, Any]) -> list[str]:
     """What the numbers say, a sentence each: what to do first, then the worst class and group, then the tests."""
     verdict, advised = results["verdict"], results.get("recommendation")
@@ -116,11 +110,6 @@ def sentences(results: Mapping[str, Any]) -> list[str]:
     return [
         sentence for sentence in (*advice, verdict["classes"], verdict.get("groups", ""), *verdict["sentences"]) if sentence
     ]
-
-
-def by_samples(row: Mapping[str, Any]) -> float:
-    """How many answers the confidence of a class or group is off by: n × |gap|."""
-    return float(row["n"] * abs(row["before"]["gap"]))
 
 
 def about_risk(results: Mapping[str, Any]) -> str:
@@ -156,37 +145,37 @@ def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
             if name in place["names"]:
                 text = _SHORT[name] if name == "none" else f"{_SHORT[name]}: {digits(place['temperature'])}"
                 named.append({"place": i, "name": text})
-    return named + [{"place": i, "name": place["names"][0]} for i, place in enumerate(other_places(results), len(places))]
+    others = enumerate(all_places(results)[len(places) :], len(places))
+    return named + [{"place": i, "name": place["names"][0]} for i, place in others]
 
 
-def other_places(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What the page can show besides the places of the slider: methods to use that have no temperature."""
-    places: list[Mapping[str, Any]] = results["slider"].get("methods", [])
-    return places
-
-
-def start_place(results: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the page shows first."""
-    place: Mapping[str, Any] = [*results["slider"]["places"], *other_places(results)][results["slider"]["start"]]
-    return place
+def all_places(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What the page can show: the places of the slider, and methods to use that have no temperature."""
+    return [*results["slider"]["places"], *results["slider"].get("methods", [])]
 
 
 def slider_place(results: Mapping[str, Any]) -> int:
     """Where the slider is at first: at what the page shows, or at T = 1 if that has no temperature."""
-    places, start = results["slider"]["places"], int(results["slider"]["start"])
-    return start if start < len(places) else next(i for i, place in enumerate(places) if place["temperature"] == 1)
+    start = int(results["slider"]["start"])
+    return as_is(results) if all_places(results)[start]["temperature"] is None else start
 
 
-def place_name(place: Mapping[str, Any]) -> str:
-    """What the page calls what it shows."""
-    return place["names"][0] if place["temperature"] is None else f"T = {digits(place['temperature'])}"
+def as_is(results: Mapping[str, Any]) -> int:
+    """The place of the slider at which nothing is calibrated."""
+    return next(i for i, place in enumerate(results["slider"]["places"]) if place["temperature"] == 1)
+
+
+def start_name(results: Mapping[str, Any]) -> str:
+    """What the page calls what it shows first."""
+    place = all_places(results)[results["slider"]["start"]]
+    return str(place["names"][0]) if place["temperature"] is None else f"T = {digits(place['temperature'])}"
 
 
 def scores(results: Mapping[str, Any]) -> list[dict[str, str]]:
     """A row for each score: at the chosen place, and of the model as it is. The accuracy does not depend on T."""
     accuracy = results["data"]["accuracy"]
-    as_is = next(place for place in results["slider"]["places"] if place["temperature"] == 1)
-    shown = {"now": start_place(results), "before": as_is}
+    places = all_places(results)
+    shown = {"now": places[results["slider"]["start"]], "before": places[as_is(results)]}
     rows = [
         {"name": metric["name"], "title": metric["title"], **{when: _score(place, metric) for when, place in shown.items()}}
         for metric in scores_of_slider(results)
@@ -251,7 +240,7 @@ def _cells(row: Mapping[str, Any], *, several: bool, later: bool) -> list[dict[s
 
 
 def _gap_cell(group: Mapping[str, Any]) -> dict[str, Any]:
-    text, sign, error = gap(group["gap"], group["se"]).partition(" ± ")
+    text, sign, error = points_with_error(group["gap"], group["se"]).partition(" ± ")
     return {"text": text, "error": f"{sign}{error}", "value": abs(group["gap"]), "off": group["off"]}
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+import nishimori.report._content as content
+import nishimori.report._top as top
 from nishimori._support.escape import markdown_code, markdown_text
 from nishimori._support.tables import Tabular
-from nishimori.report import _content, _top
 from nishimori.report._text import format_measurement, interval, level, share, whole
 
 # Rows of a table of classes or groups: more are in the JSON.
@@ -14,36 +15,36 @@ _ROWS = 20
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The whole text."""
-    headline, *others = _top.lines(results)
+    headline, *others = top.lines(results)
     about = results["data"]
     fitted = f", fitted to {whole(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
     parts = [
-        f"# {markdown_text(_top.heading(results))}",
+        f"# {markdown_text(top.heading(results))}",
         f"**{markdown_text(headline)}** {markdown_text(results['verdict']['summary'])}",
         "\n".join(f"- {markdown_text(line)}" for line in others),
         _glance(results).markdown(),
         f"{whole(about['n_measured'])} {about['measured_on']} samples{fitted}, {whole(about['n_classes'])} classes. "
-        f"± is one standard error; intervals have a level of {level(results['level'])}. {_content.about_brier(results)}",
+        f"± is one standard error; intervals have a level of {level(results['level'])}. {content.about_brier(results)}",
         "## Temperatures",
         _temperatures(results).markdown(),
         "## Before and after",
         _methods(results).markdown(),
         *_differences(results),
-        "\n".join(f"- {markdown_text(sentence)}" for sentence in _content.sentences(results)),
-        *(part for table in _content.gap_tables(results) for part in _gaps(table)),
+        "\n".join(f"- {markdown_text(sentence)}" for sentence in content.sentences(results)),
+        *(part for table in content.gap_tables(results) for part in _gaps(table)),
         *_risk(results),
         *_confusions(results),
         *_mistakes(results),
         *_absent(results),
         "## How this was made",
-        "\n".join(f"- {markdown_text(name)}: {markdown_text(value)}" for name, value in _content.provenance(results)),
+        "\n".join(f"- {markdown_text(name)}: {markdown_text(value)}" for name, value in content.provenance(results)),
         markdown_code(results["code"], "python"),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _glance(results: Mapping[str, Any]) -> Tabular:
-    table = _top.before_and_after(results)
+    table = top.before_and_after(results)
     rows = [(name, *(f"{text} ({small})" if small else text for text, small, _ in cells)) for name, cells in table["rows"]]
     return Tabular(("", *table["heads"]), rows)
 
@@ -58,13 +59,13 @@ def _temperatures(results: Mapping[str, Any]) -> Tabular:
 
 
 def _methods(results: Mapping[str, Any]) -> Tabular:
-    table = _content.method_table(results)
+    table = content.method_table(results)
     rows = [(row["title"], *map(_join, row["cells"])) for row in table["rows"] if row["cells"] is not None]
     return Tabular(("method", *table["heads"]), rows)
 
 
 def _differences(results: Mapping[str, Any]) -> list[str]:
-    table = _content.difference_table(results)
+    table = content.difference_table(results)
     rows = [(row["title"], *map(_join, row["cells"])) for row in table["rows"]]
     return [Tabular(("minus no calibration", *table["heads"]), rows).markdown()] if rows else []
 
@@ -88,13 +89,13 @@ def _gaps(table: Mapping[str, Any]) -> list[str]:
 
 
 def _risk(results: Mapping[str, Any]) -> list[str]:
-    text = _content.about_risk(results)
+    text = content.about_risk(results)
     return ["## Errors", text] if text else []
 
 
 def _confusions(results: Mapping[str, Any]) -> list[str]:
-    rows = _content.confusions(results)
-    return [Tabular(_content.CONFUSION_HEADS, rows).markdown()] if rows else []
+    rows = content.confusions(results)
+    return [Tabular(content.CONFUSION_HEADS, rows).markdown()] if rows else []
 
 
 def _mistakes(results: Mapping[str, Any]) -> list[str]:

@@ -8,8 +8,11 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
+import nishimori.report._charts as charts
+import nishimori.report._content as content
+import nishimori.report._top as top
+from nishimori._support.escape import template_text
 from nishimori._support.optional import require
-from nishimori.report import _charts, _content, _top
 from nishimori.report._text import FILTERS
 from nishimori.report._vega import draw
 
@@ -18,35 +21,35 @@ def page(results: Mapping[str, Any]) -> str:
     """The whole file."""
     template = _template()
     markup = require("markupsafe", extra="report", for_="The report").Markup
-    specs = {"reliability": _charts.reliability(results), "curves": _charts.curves(results)}
+    specs = {"reliability": charts.reliability(results), "curves": charts.curves(results)}
     (vega, pictures), script = _draw_charts(results, specs), _asset("page.js")
     return str(
         template.render(
             results=results,
-            heading=_top.heading(results),
-            headlines=_top.headlines(results),
-            actions=_top.actions(results),
-            wrong=_top.stays_wrong(results),
-            shipping=_top.shipping(results),
-            glance=_top.before_and_after(results),
-            start=_content.place_name(_content.start_place(results)),
-            slider_place=_content.slider_place(results),
-            second=_charts.second_class(results),
-            tags=partial(_content.tags, results),
-            buttons=_content.buttons(results),
-            scores=_content.scores(results),
-            tables=_content.gap_tables(results),
-            methods=_content.method_table(results),
-            differences=_content.difference_table(results),
-            provenance=_content.provenance(results),
-            about_brier=_content.about_brier(results),
-            about_risk=_content.about_risk(results),
-            confusions=_content.confusions(results),
-            confusion_heads=_content.CONFUSION_HEADS,
-            after_name=_top.after_name(results),
-            sentences=_content.sentences(results),
-            most_gaps=_charts.MOST_GAPS,
-            few=_charts.FEW,
+            heading=top.heading(results),
+            headlines=top.headlines(results),
+            actions=top.actions(results),
+            wrong=top.stays_wrong(results),
+            shipping=top.shipping(results),
+            glance=top.before_and_after(results),
+            start=content.start_name(results),
+            slider_place=content.slider_place(results),
+            second=charts.second_class(results),
+            tags=partial(content.tags, results),
+            buttons=content.buttons(results),
+            scores=content.scores(results),
+            tables=content.gap_tables(results),
+            methods=content.method_table(results),
+            differences=content.difference_table(results),
+            provenance=content.provenance(results),
+            about_brier=content.about_brier(results),
+            about_risk=content.about_risk(results),
+            confusions=content.confusions(results),
+            confusion_heads=content.CONFUSION_HEADS,
+            after_name=top.after_name(results),
+            sentences=content.sentences(results),
+            most_gaps=charts.MOST_GAPS,
+            few=charts.FEW,
             mistake_heads=_mistake_heads(results),
             has_ids=_has_ids(results),
             pictures={name: markup(picture) for name, picture in pictures.items()},
@@ -64,9 +67,14 @@ def page(results: Mapping[str, Any]) -> str:
 def _template() -> Any:
     """The page to fill in; names are escaped as they are put in."""
     jinja2 = require("jinja2", extra="report", for_="The report")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_without_controls)
     environment.filters |= FILTERS
     return environment.from_string(_asset("page.html"))
+
+
+def _without_controls(value: Any) -> Any:
+    """What the page shows of a text; markup of our own, which is of a class of its own, stays as it is."""
+    return template_text(value) if type(value) is str else value
 
 
 @cache
@@ -79,19 +87,17 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
 
     A chart is an empty text if there is nothing to draw.
     """
-    slider = results["slider"]
-    as_is = next(i for i, place in enumerate(slider["places"]) if place["temperature"] == 1)
-    rows = _charts.datasets(results, sorted({slider["start"], as_is}))
-    after = _top.after_name(results)
-    others = {"temperatures": _charts.temperatures(results), "risk_coverage": _charts.risk_coverage(results, after)}
+    rows = charts.datasets(results, sorted({results["slider"]["start"], content.as_is(results)}))
+    after = top.after_name(results)
+    others = {"temperatures": charts.temperatures(results), "risk_coverage": charts.risk_coverage(results, after)}
     for key in ("classes", "groups"):
         table, level = results[key], results["level"]
-        others[key] = None if table is None else _charts.gaps(table, after, level)
-        others[f"narrow_{key}"] = None if table is None else _charts.gaps(table, after, level, narrow=True)
-    charts = dict(specs) | {name: spec for name, spec in others.items() if spec is not None}
-    drawn = draw([{**spec, "datasets": rows} for spec in charts.values()])
+        others[key] = None if table is None else charts.gaps(table, after, level)
+        others[f"narrow_{key}"] = None if table is None else charts.gaps(table, after, level, narrow=True)
+    drawn_specs = dict(specs) | {name: spec for name, spec in others.items() if spec is not None}
+    drawn = draw([{**spec, "datasets": rows} for spec in drawn_specs.values()])
     pictures = dict.fromkeys(others, "")
-    for (name, spec), svg in zip(charts.items(), drawn.pictures, strict=True):
+    for (name, spec), svg in zip(drawn_specs.items(), drawn.pictures, strict=True):
         label = json.dumps(spec["description"])  # a sentence of ours, without anything to escape but its quotes
         pictures[name] = svg.replace("<svg ", f"<svg role='img' aria-label={label} ", 1)
     return drawn.javascript, pictures
@@ -100,12 +106,12 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
 def _payload(results: Mapping[str, Any], specs: Mapping[str, Any]) -> dict[str, Any]:
     """What the script of the page reads."""
     return {
-        "places": _charts.shown_places(results),
+        "places": charts.shown_places(results),
         "start": results["slider"]["start"],
         "accuracy": results["data"]["accuracy"],
-        "bins": _charts.BIN_NAMES,
+        "bins": charts.BIN_NAMES,
         "specs": specs,
-        "scores": _content.scores_of_slider(results),
+        "scores": content.scores_of_slider(results),
     }
 
 
@@ -115,14 +121,14 @@ def _has_ids(results: Mapping[str, Any]) -> bool:
 
 def _mistake_heads(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     texts = ["id"] if _has_ids(results) else []
-    numbers = ("confidence", *([_top.after_name(results)] if results["recommended"] else []), "of the true class")
+    numbers = ("confidence", *([top.after_name(results)] if results["recommended"] else []), "of the true class")
     heads = [{"name": "row", "number": True}, *({"name": name, "number": False} for name in (*texts, "predicted", "label"))]
     return heads + [{"name": name, "number": True, "sorted": name == "confidence"} for name in numbers]
 
 
-def _inert(content: Any) -> str:
+def _inert(payload: Any) -> str:
     """JSON that no parser of HTML takes for anything else: names from the data may hold ``</script>``."""
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(payload, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

@@ -16,12 +16,13 @@ from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_option
 from nishimori._rows.rows import Rows
 from nishimori._support.disk import new_file
 from nishimori._support.escape import html_text, printable
+from nishimori._support.json import brief
 from nishimori._support.numbers import between, whole
 from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
 from nishimori.report._results import FORMAT, Request, results_of
-from nishimori.report._schema import brief, check_results, with_present_names
+from nishimori.report._schema import check_results, with_present_names
 from nishimori.report._top import lines
 
 # More bins than this are not readable in a diagram, and make the file large.

@@ -61,11 +61,6 @@ def format_measurement(value: float | None, error: float | None) -> str:
     return _INFINITE if value is None else with_error(value, error)
 
 
-def gap(value: float, error: float | None) -> str:
-    """Confidence minus accuracy in points, with its error."""
-    return points_with_error(value, error)
-
-
 def short_name(text: str, longest: int) -> str:
     """A name from the data, cut where it is too long."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

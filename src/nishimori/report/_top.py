@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nishimori._support.formatting import signed
+from nishimori._support.formatting import points_with_error, signed
 from nishimori._support.intervals import normal_quantile
-from nishimori.report._text import format_measurement, four, gap, percent, rounded, share, short_name
+from nishimori.report._text import format_measurement, four, percent, rounded, share, short_name
 
 _INCONCLUSIVE = ("inconclusive", "cannot be judged")
 
@@ -177,7 +177,10 @@ def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
             rows.append(
                 (
                     f"Largest {key} gap",
-                    [(gap(group["gap"], None), f"{key} {short_name(group['name'], _LONGEST)}", "") for group in worst],
+                    [
+                        (points_with_error(group["gap"], None), f"{key} {short_name(group['name'], _LONGEST)}", "")
+                        for group in worst
+                    ],
                 )
             )
             plural = "Classes" if key == "class" else "Groups"

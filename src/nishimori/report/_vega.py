@@ -43,13 +43,15 @@ class Drawn(NamedTuple):
 @contextmanager
 def start_meanwhile() -> Iterator[None]:
     """Let another process start Vega while the block runs, since vl-convert does not let other threads work."""
-    process = _start()
+    pipe, program = subprocess.PIPE, [sys.executable, "-c", _PROGRAM]
+    process = subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)  # noqa: S603
     before = _running.set(process)
     try:
         yield
     finally:
         _running.reset(before)
-        _end(process)
+        process.kill()  # which does nothing to one that has ended
+        process.communicate()
 
 
 def draw(charts: Sequence[dict[str, Any]]) -> Drawn:
@@ -58,40 +60,19 @@ def draw(charts: Sequence[dict[str, Any]]) -> Drawn:
     Without enough memory the JavaScript engine ends its process and prints a trace, which must not be the caller's process.
     """
     process, is_limited = _running.get(), _is_limited()
+    if process is None and is_limited:
+        with start_meanwhile():
+            return draw(charts)
     if process is not None:
         _running.set(None)  # one process draws the charts of one page
-        drawn = _draw_in(process, charts)
-    elif is_limited:
-        process = _start()
-        try:
-            drawn = _draw_in(process, charts)
-        finally:
-            _end(process)
-    else:
-        drawn = None
-    if drawn is not None:
-        return drawn
-    if is_limited or (process is not None and process.returncode < 0):
-        raise MemoryError(_NO_MEMORY)
+        output, _ = process.communicate(json.dumps(charts).encode())
+        if process.returncode == 0:
+            return Drawn(*json.loads(output))
+        if is_limited or process.returncode < 0:
+            raise MemoryError(_NO_MEMORY)
     vl_convert = require("vl_convert", extra="report", for_="The report")
     pictures = [str(vl_convert.vegalite_to_svg(chart, vl_version=VEGA_LITE)) for chart in charts]
     return Drawn(_javascript(), pictures)
-
-
-def _start() -> "subprocess.Popen[bytes]":
-    pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-c", _PROGRAM], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)  # noqa: S603
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.kill()  # which does nothing to one that has ended
-    process.communicate()
-
-
-def _draw_in(process: "subprocess.Popen[bytes]", charts: Sequence[dict[str, Any]]) -> Drawn | None:
-    """What another process has drawn; None if it failed."""
-    output, _ = process.communicate(json.dumps(charts).encode())
-    return Drawn(*json.loads(output)) if process.returncode == 0 else None
 
 
 def _is_limited() -> bool:
