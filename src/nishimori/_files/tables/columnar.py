@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._files.tables.block import Block, Column, Table, check_names, no_rows
+from nishimori._files.tables.block import Block, Column, Table, arrow, check_names, no_rows
 from nishimori._support.arrays import HostArray
-from nishimori._support.optional import require
 from nishimori.errors import FormatError
 
 # Cells in a block: 2**18 take 2 MB as numbers, and pyarrow several times that while it reads and writes them.
@@ -18,11 +17,6 @@ _CELLS = 2**18
 
 # Bytes from which on a file may be undamaged although it does not fit in memory.
 _LARGE = 2**24
-
-
-def arrow(path: Path, doing: str, module: str = "pyarrow") -> Any:
-    """A module of pyarrow; ``doing`` is Reading or Writing."""
-    return require(module, extra="tables", for_=f"{doing} {path.name}")
 
 
 class _Columnar(Table):
