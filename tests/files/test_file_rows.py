@@ -437,6 +437,19 @@ def test_a_label_that_cannot_be_one_is_refused_with_its_line(label, tmp_path):
         nishimori.rows(tmp_path / "t.jsonl", columns="z")
 
 
+def test_a_label_of_400_digits_is_refused_with_its_line(tmp_path):
+    rows = [{"z_a": 0.5 + k / 7, "z_b": 0.5, "id": 10**400, "labels": k % 2} for k in range(20)]
+    rows[7]["labels"] = 10**400
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(FormatError, match=r"t\.jsonl, line 8, column 'labels': the integer is too large\."):
+        nishimori.rows(path, columns=["z_*"])
+    with pytest.raises(InputError, match="does not say which columns are scores"):
+        nishimori.rows(path)
+    with pytest.raises(InputError, match="has no column 'y', only"):
+        nishimori.rows(path, "y")
+
+
 def test_reading_a_table_is_reported(tmp_path, monkeypatch, capsys):
     path = saved(tmp_path, name="t.csv")
     monkeypatch.setattr("nishimori._files.tables.lines.LARGEST_CHUNK", path.stat().st_size // 3)

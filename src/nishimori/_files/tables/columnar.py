@@ -104,7 +104,7 @@ class Parquet(_Columnar):
         parquet = arrow(self.path, "Reading", "pyarrow.parquet")
         n_columns = parquet.read_metadata(self.path).num_columns
         # With a buffer per column, pages are read as they are needed, and not all pages of a group of rows at once.
-        buffer = max(2**12, min(2**16, 2**25 // max(1, n_columns)))
+        buffer = max(2**12, min(2**16, 2**22 // max(1, n_columns)))
         self._file = parquet.ParquetFile(self.path, buffer_size=buffer, pre_buffer=False)
         self.n_rows = self._file.metadata.num_rows
 

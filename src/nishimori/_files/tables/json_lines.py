@@ -20,6 +20,9 @@ from nishimori._rows.column_names import join_names
 from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError
 
+# Larger integers are larger than any float.
+_BITS = 1023
+
 
 class JsonLines(Table):
     """A file of one JSON object per line."""
@@ -93,14 +96,18 @@ class _JsonBlock(Block):
         self._rows, self._lists = rows, table.list_lengths
 
     def column(self, index: int) -> Column:
-        return self.values(index)
+        return [row[index] for row in self._rows]
 
     def values(self, index: int) -> list[Any]:
-        return [row[index] for row in self._rows]
+        values: list[Any] = self.column(index)
+        for row, value in enumerate(values):
+            if isinstance(value, int) and value.bit_length() > _BITS:
+                raise FormatError(f"{self.where(row, index)}: the integer is too large.")
+        return values
 
     def numbers(self, indices: Sequence[int]) -> HostArray:
         if len(indices) == 1 and self.names[indices[0]] in self._lists:
-            rows = self.values(indices[0])
+            rows = self.column(indices[0])
             self._check_lists(rows, indices[0])
         else:
             rows = [[row[index] for index in indices] for row in self._rows]
