@@ -35,15 +35,6 @@ _SHOWN = 12
 # A message is cut after 4,000 characters, and half of it may be the names of the columns.
 _LONGEST_OPTIONS = 2000
 
-# Columns that must have one value per row, and how an error says so.
-_SINGLE = {
-    "labels": "label is one value",
-    "weights": "weight is one number",
-    "clusters": "cluster is one value",
-    "groups": "group is one value",
-    "ids": "name is one value",
-}
-
 # What people call a column of labels.
 _LABELS = {"label", "labels", "y", "y_true", "target", "truth", "class"}
 
@@ -62,8 +53,9 @@ def select_columns(table: Table, roles: Roles) -> Selection:
         if role in roles.unused:
             continue
         if name in table.names and table.is_list(name):
+            must = "name is one value" if role == "ids" else f"{role[:-1]} is one {'number' if role == 'weights' else 'value'}"
             other = setting(roles.argument(role), A_NAME)
-            raise InputError(f"{table.path} has lists in column {name!r}, and a {_SINGLE[role]}. Pass another {other}.")
+            raise InputError(f"{table.path} has lists in column {name!r}, and a {must}. Pass another {other}.")
         if name not in table.names:
             raise InputError(
                 f"{table.path} has no column {name!r}, only {join_names(table.names)}. "

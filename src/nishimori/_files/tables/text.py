@@ -210,7 +210,7 @@ class _TextBlock(Block):
 
     def _numbers(self, index: int) -> HostArray:
         column = self._columns.column(index)
-        if column.type != "string":
+        if str(column.type) != "string":
             numbers: HostArray = column.to_numpy()
             return numbers
         return np.array([self._number(text, row, index) for row, text in enumerate(column.to_pylist())])
