@@ -8,6 +8,7 @@ import pytest
 from optional import pa
 from own_process import warm
 
+import nishimori
 from nishimori._files.tables import new_table as module
 from nishimori._files.tables.new_table import new_table
 
@@ -91,6 +92,15 @@ def test_parquet_has_groups_of_rows_of_a_size_and_not_one_per_block(tmp_path, mo
 
 @pytest.fixture(scope="module")
 def measure():
-    """Measures a process that starts with what all of them import."""
+    """Measures commands in processes that start with what all of them import."""
     with warm("nishimori.cli._app", "pyarrow.parquet", "pyarrow.compute") as measuring:
         yield measuring
+
+
+def test_a_thousand_columns_take_less_than_300_mb(tmp_path, measure):
+    nishimori.from_temperature(2.0).save(tmp_path / "c.json")
+    np.save(tmp_path / "z.npy", np.random.default_rng(0).normal(size=(12_000, 1000)))
+    command = ["apply", tmp_path / "c.json", tmp_path / "z.npy", "-o", tmp_path / "p.parquet"]
+    assert measure("commands", commands=[command]) < 300e6
+    stored = pa.parquet.read_metadata(tmp_path / "p.parquet")
+    assert (stored.num_rows, stored.num_row_groups) == (12_000, 2)
