@@ -2,8 +2,7 @@
 
 The kernel is C without Python's API (``src/nishimori/_kernels/native.c``), so that one wheel per platform serves every version
 of Python. It is compiled once per set of instructions and linked into one library, which `nishimori._kernels.native` loads with
-ctypes; the writing of numbers as text goes with it (``src/nishimori/_files/tables/decimals.c``). That is a few calls of a C
-compiler. Hatchling builds the rest of the wheel already and can call them; scikit-build-core
+ctypes. That is a few calls of a C compiler. Hatchling builds the rest of the wheel already and can call them; scikit-build-core
 would add CMake, and its answer to a missing compiler is an error. Here the install then succeeds, and NumPy does the work. With
 the environment variable ``NISHIMORI_REQUIRE_NATIVE=1`` a build that fails is an error.
 
@@ -33,7 +32,6 @@ SOURCES = (
     *("native.c", "native_rows.h", "native_sketch.h"),
     *("native_probabilities.h", "native_weights.h", "native_scores.h", "native_groups.h"),
 )
-TEXT = KERNELS.parent / "_files" / "tables" / "decimals.c"
 LIBRARY = {"win32": "nishimori.dll", "darwin": "libnishimori.dylib"}.get(sys.platform, "libnishimori.so")
 
 # Never -ffast-math, nor any flag that it stands for and that changes what NaN, infinities or subnormal numbers do: given to the
@@ -54,7 +52,7 @@ class CannotCompileError(Exception):
 
 def source_digest() -> str:
     """A name for the present state of the C files and of this one, which the library also has."""
-    files = [*(KERNELS / name for name in SOURCES), TEXT, Path(__file__)]
+    files = [*(KERNELS / name for name in SOURCES), Path(__file__)]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
@@ -75,10 +73,6 @@ def compile_library(target: Path, flags: tuple[str, ...] = (), variants: tuple[s
                 line = [*FLAGS, *VARIANTS[name], *(f"-D{each}" for each in defined), *flags, *_architecture(), "-c", "-o", made]
             _run([*compiler, *line, KERNELS / "native.c"])
             objects.append(made)
-        text = Path(folder) / f"text.{'obj' if is_cl else 'o'}"
-        line = [*CL_FLAGS, "/c", f"/Fo{text}"] if is_cl else [*FLAGS, *flags, *_architecture(), "-c", "-o", text]
-        _run([*compiler, *line, TEXT])
-        objects.append(text)
         # Beside its place and then moved: a process that has loaded the old library keeps it.
         linked = Path(folder) / target.name
         if is_cl:

@@ -10,8 +10,7 @@ from optional import pd, pyarrow
 from own_process import warm
 
 import nishimori
-from nishimori._files.tables import columnar
-from nishimori._files.tables import text as text_module
+from nishimori._files.tables import columnar, lines
 from nishimori._files.tables.files import ENDINGS, open_table
 from nishimori._files.tables.new_table import new_table
 
@@ -48,7 +47,7 @@ def test_the_calibration_remembers_columns_classes_and_labels(place):
 @pytest.mark.parametrize("source", ["t.csv", "t.parquet"])
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_probabilities_take_the_place_of_scores_and_other_columns_stay(place, source, ending, monkeypatch):
-    monkeypatch.setattr(text_module, "CELLS", 60)  # several blocks
+    monkeypatch.setattr(lines, "LARGEST_CHUNK", 600)  # several blocks
     monkeypatch.setattr(columnar, "_CELLS", 60)
     ended = shell.nishimori(f"apply c.json {source} -o p{ending}", place=place)
     assert ended == (0, "", f"Wrote p{ending}\n")

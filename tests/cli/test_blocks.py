@@ -61,8 +61,7 @@ def limit(request, monkeypatch):
     monkeypatch.setattr("nishimori._files.spooled_scores.KEPT", request.param)
     monkeypatch.setattr("nishimori._support.arrays._HOST_BLOCK", 500)
     monkeypatch.setattr("nishimori._rows.pieces._NUMBERS", 1000)
-    monkeypatch.setattr("nishimori._files.tables.text.CELLS", 700)
-    monkeypatch.setattr("nishimori._files.tables.json_lines.CELLS", 700)
+    monkeypatch.setattr("nishimori._files.tables.lines.LARGEST_CHUNK", 14_000)
     monkeypatch.setattr("nishimori._files.tables.columnar._CELLS", 700)
 
 

@@ -9,7 +9,7 @@ import shell
 from optional import pd
 
 import nishimori
-from nishimori._files.tables import columnar, text
+from nishimori._files.tables import columnar, lines
 from nishimori.cli import _apply
 
 LOGITS, LABELS = reference.drawn(300, 3, seed=3)
@@ -38,7 +38,7 @@ def place(tmp_path):
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.jsonl", "t.npz"])
 def test_the_calibration_remembers_the_groups_and_apply_reads_them(place, name, monkeypatch):
-    for module, size in ((text, "CELLS"), (columnar, "_CELLS"), (_apply, "_NUMBERS")):
+    for module, size in ((lines, "LARGEST_CHUNK"), (columnar, "_CELLS"), (_apply, "_NUMBERS")):
         monkeypatch.setattr(module, size, 60)  # several blocks, each with its own groups
     ended = shell.nishimori(f"fit {name} -o d.json --groups site {PER_GROUP} --json", place=place)
     assert ended.code == 0, ended.err
@@ -66,7 +66,7 @@ def test_groups_under_another_name_need_an_option(place):
 
 @pytest.mark.parametrize("name", ["u.csv", "u.npz"])
 def test_groups_that_were_not_seen_get_the_common_temperature_and_are_named_once(place, name, monkeypatch):
-    monkeypatch.setattr(text, "CELLS", 60)  # several blocks
+    monkeypatch.setattr(lines, "LARGEST_CHUNK", 600)  # several blocks
     sites = np.where(np.arange(300) % 3 == 0, "west", SITES)
     TABLE.assign(site=sites).to_csv(place / "u.csv", index=False)
     np.savez(place / "u.npz", logits=LOGITS, labels=LABELS, site=sites)

@@ -8,8 +8,6 @@ import reference
 import shell
 from optional import pd
 
-from nishimori._files.tables import arrow_lines
-
 RNG = np.random.default_rng(5)
 LOGITS = 3 * RNG.normal(size=(900, 4))
 LABELS = (LOGITS / 1.7 + RNG.gumbel(size=LOGITS.shape)).argmax(axis=1)
@@ -24,11 +22,6 @@ WRITERS = {
     "feather": lambda frame, path: frame.reset_index(drop=True).to_feather(path),
     "npz": lambda frame, path: np.savez(path, logits=frame.filter(like="z_").to_numpy(), labels=frame["labels"].to_numpy()),
 }
-
-
-@pytest.fixture(autouse=True, params=[2**60, 0], ids=["Python", "pyarrow"])
-def reader(request, monkeypatch):
-    monkeypatch.setattr(arrow_lines, "SMALL", request.param)
 
 
 def write_shards(folder, kind, frame=FRAME):

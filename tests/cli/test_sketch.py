@@ -10,7 +10,7 @@ from optional import pd
 
 import nishimori
 from nishimori import Sketch
-from nishimori._files.tables import columnar, text
+from nishimori._files.tables import columnar, lines
 
 LOGITS, LABELS = reference.drawn(900, 4, seed=3)
 WEIGHTS = np.arange(900) % 3
@@ -21,7 +21,7 @@ T = reference.ec_temperature(LOGITS, LABELS)
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with the same rows in many formats; all are read in several blocks."""
-    monkeypatch.setattr(text, "CELLS", 400)
+    monkeypatch.setattr(lines, "LARGEST_CHUNK", 8000)
     monkeypatch.setattr(columnar, "_CELLS", 400)
     frame = pd.DataFrame(LOGITS, columns=["0", "1", "2", "3"]).assign(labels=LABELS)
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -84,7 +84,7 @@ def test_labels_may_be_spelled_in_any_way_that_classes_are(tmp_path, name, spell
 def test_a_table_is_parsed_once_if_there_is_room_for_its_numbers(tmp_path, monkeypatch, limit, part, readings):
     monkeypatch.setattr("nishimori._files.spooled_scores.KEPT", limit)
     monkeypatch.setattr("nishimori._files.spooled_scores._PART", part)
-    monkeypatch.setattr("nishimori._files.tables.text.CELLS", 600)
+    monkeypatch.setattr("nishimori._files.tables.lines.LARGEST_CHUNK", 12_000)
     data, opened = nishimori.rows(saved(tmp_path, name="t.csv")), []
     table = file_rows.open_table
     monkeypatch.setattr(file_rows, "open_table", lambda path, **given: opened.append(path) or table(path, **given))
@@ -437,12 +437,28 @@ def test_a_label_that_cannot_be_one_is_refused_with_its_line(label, tmp_path):
         nishimori.rows(tmp_path / "t.jsonl", columns="z")
 
 
+def test_a_label_of_400_digits_is_refused_with_its_line(tmp_path):
+    rows = [{"z_a": 0.5 + k / 7, "z_b": 0.5, "id": 10**400, "labels": k % 2} for k in range(20)]
+    rows[7]["labels"] = 10**400
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(FormatError, match=r"t\.jsonl, line 8, column 'labels': the integer is too large\."):
+        nishimori.rows(path, columns=["z_*"])
+    with pytest.raises(InputError, match="does not say which columns are scores"):
+        nishimori.rows(path)
+    with pytest.raises(InputError, match="has no column 'y', only"):
+        nishimori.rows(path, "y")
+
+
 def test_reading_a_table_is_reported(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("nishimori._files.tables.text.CELLS", 6 * 300)
+    path = saved(tmp_path, name="t.csv")
+    monkeypatch.setattr("nishimori._files.tables.lines.LARGEST_CHUNK", path.stat().st_size // 3)
     told = []
     monkeypatch.setattr(file_rows, "show_progress", lambda _: nullcontext(lambda *each: told.append(each)))
-    nishimori.rows(saved(tmp_path, name="t.csv"))
-    assert told == [("Reading", rows, None) for rows in (300, 600, 900)]
+    nishimori.rows(path)
+    assert [each for each in told if each[0] == "Reading" and each[2] is None] == told
+    rows = [rows for _, rows, _ in told]
+    assert 250 < rows[0] < 350 < rows[1] < 650 < rows[2] == 900
 
 
 @pytest.mark.parametrize("cut", [1, 2, 5])

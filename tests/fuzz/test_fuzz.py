@@ -12,9 +12,6 @@ RUN = Path(__file__).parents[1] / "helpers" / "fuzz" / "run.py"
 N_CASES = 50  # each mutation of a format takes its turn at least once
 
 
-TEXT = ("csv", "tsv", "csv.gz", "jsonl")  # what pyarrow reads where it is installed, if files are not small
-
-
 def _run(*words):
     """Run cases in a process of their own."""
     words = [sys.executable, str(RUN), "--cases", str(N_CASES), "--json", *words]
@@ -27,13 +24,6 @@ def _run(*words):
 def campaign():
     """The cases of all formats."""
     return _run()
-
-
-@pytest.fixture(scope="module")
-def campaign_of_text():
-    """The cases of text, read by pyarrow."""
-    pytest.importorskip("pyarrow")
-    return _run("--pyarrow", *(word for ending in TEXT for word in ("--format", ending)))
 
 
 def _skip_without_packages(ending):
@@ -51,12 +41,6 @@ def test_the_shell_reads_this_format(campaign, ending):
 def test_a_mutated_file_is_read_right_or_refused_in_one_line(campaign, ending):
     _skip_without_packages(ending)
     assert _faults(campaign, ending) == []
-
-
-@pytest.mark.parametrize("ending", TEXT)
-def test_mutated_text_that_pyarrow_reads_is_read_right_or_refused_in_one_line(campaign_of_text, ending):
-    assert campaign_of_text["tried"].get(ending) == N_CASES
-    assert _faults(campaign_of_text, ending) == []
 
 
 def _faults(campaign, ending):

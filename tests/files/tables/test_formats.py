@@ -10,18 +10,12 @@ import numpy as np
 import pytest
 from optional import pa
 
-from nishimori._files.tables import arrow_lines, columnar, json_lines
+from nishimori._files.tables import columnar, lines
 from nishimori._files.tables.files import ENDINGS, open_table
 from nishimori._files.tables.new_table import new_table
 from nishimori.errors import FormatError
 
 ARROW = [".parquet", ".feather", ".arrow", ".ipc"]
-
-
-@pytest.fixture(autouse=True, params=["json", "pyarrow"])
-def reader(request, monkeypatch):
-    """Every claim about JSON lines holds with Python's reader and with that of pyarrow."""
-    monkeypatch.setattr(arrow_lines, "SMALL", 2**60 if request.param == "json" else 0)
 
 
 def write_arrow(path, **columns):
@@ -84,7 +78,7 @@ def test_what_is_not_json_lines_is_refused_with_its_line(lines, message, tmp_pat
 
 
 def test_blocks_of_json_join_to_the_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_lines, "CELLS", 8)
+    monkeypatch.setattr(lines, "LARGEST_CHUNK", 30)
     path = write_json(tmp_path / "t.jsonl", *({"z": [i, i + 1], "y": i} for i in range(7)))
     with open_table(path) as table:
         blocks = list(table.blocks())
@@ -285,22 +279,29 @@ def test_types_that_a_format_does_not_have_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_typed_columns_need_pyarrow(tmp_path, monkeypatch):
-    path = write_arrow(tmp_path / "t.parquet", a=[1.0])
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".tsv.gz"])
+def test_a_table_needs_pyarrow(ending, tmp_path, monkeypatch):
+    path = tmp_path / f"t{ending}"
+    with new_table(path, ["a"], overwrite=False) as table:
+        table.write([np.array([0.5])])
     for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
         monkeypatch.setitem(sys.modules, name, None)
-    message = r"needs pyarrow, which is not installed. Run `pip install 'nishimori\[tables\]'`."
-    with pytest.raises(ModuleNotFoundError, match="Reading t.parquet " + message):
+    message = r" needs pyarrow, which is not installed\. Run `pip install 'nishimori\[tables\]'`\.$"
+    with pytest.raises(ModuleNotFoundError, match=f"^Reading t{ending}{message}"):
         open_table(path)
-    with (
-        pytest.raises(ModuleNotFoundError, match="Writing p.feather " + message),
-        new_table(tmp_path / "p.feather", ["a"], overwrite=False),
-    ):
-        pass
-    for ending in (".csv", ".tsv.gz", ".jsonl"):
-        with new_table(tmp_path / f"p{ending}", ["a"], overwrite=False) as table:
-            table.write([np.array([0.5])])
-        assert numbers(tmp_path / f"p{ending}", "a").tolist() == [[0.5]]
+    for other in (ending, ".feather", ".jsonl"):
+        with (
+            pytest.raises(ModuleNotFoundError, match=f"^Writing p{other}{message}"),
+            new_table(tmp_path / f"p{other}", ["a"], overwrite=False),
+        ):
+            pass
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
+
+
+def test_json_lines_are_read_without_pyarrow(tmp_path, monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert numbers(write_json(tmp_path / "t.jsonl", {"a": 0.5}), "a").tolist() == [[0.5]]
 
 
 def test_an_arrow_file_whose_lists_lie_elsewhere_does_not_end_the_process(tmp_path):

@@ -4,7 +4,6 @@
     python tests/helpers/fuzz/run.py --format npz --cases 300        cases 0 to 299 of one format
     python tests/helpers/fuzz/run.py --format npz --seed 123         one case again, as a finding prints it
     python tests/helpers/fuzz/run.py --format npz --seed 123 --save X the same, and its files and command line in the folder X
-    python tests/helpers/fuzz/run.py --format csv --pyarrow          the same cases, read by pyarrow
     python tests/helpers/fuzz/run.py --named                         the cases of `named_cases`, each a claim
 
 A case is a format and a number, and always the same: `samples` makes small valid files, `damage` and the modules beside it
@@ -42,7 +41,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="go on with new cases for so long")
     parser.add_argument("--save", type=Path, help="with --seed: write the files of the case to this folder")
     parser.add_argument("--named", nargs="*", metavar="NAME", help="the cases that have names, all or these")
-    parser.add_argument("--pyarrow", action="store_true", help="let pyarrow read text of any size")
     parser.add_argument("--json", action="store_true", help="print findings as JSON, for the tests")
     return parser.parse_args()
 
@@ -55,10 +53,6 @@ def main() -> int:
     # Children work in other folders, and modules that are imported late must still be found.
     sys.path[:] = [str(Path(__file__).resolve().parents[1]), *map(os.path.abspath, sys.path[1:])]
     given = _arguments()
-    if given.pyarrow:
-        from nishimori._files.tables import arrow_lines
-
-        arrow_lines.SMALL = 0
     return _named(given) if given.named is not None else _mutated(given)
 
 
@@ -71,7 +65,7 @@ def _named(given: argparse.Namespace) -> int:
     from fuzz.campaign import warm
     from fuzz.named_cases import NAMED, results
 
-    warm("pyarrow.parquet", "pyarrow.feather", "pyarrow.csv", "pyarrow.json", "safetensors", "torch")
+    warm("pyarrow.parquet", "pyarrow.feather", "pyarrow.csv", "pyarrow.compute", "safetensors", "torch")
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         found = dict(results(given.named or list(NAMED), Path(folder)))
     if given.json:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._support.arrays import HostArray
+from nishimori._support.optional import require
 from nishimori.errors import FormatError
 
 Column = Any
@@ -93,8 +94,7 @@ class Table(ABC):
         """Whether a column holds a list of numbers per row."""
         return False
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - text is open only while its rows are read
         """Close the file."""
 
     def __enter__(self) -> "Table":
@@ -102,6 +102,11 @@ class Table(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def arrow(path: Path, doing: str, module: str = "pyarrow") -> Any:
+    """A module of pyarrow; ``doing`` is Reading or Writing."""
+    return require(module, extra="tables", for_=f"{doing} {path.name}")
 
 
 def check_names(names: Sequence[str], path: Path) -> None:

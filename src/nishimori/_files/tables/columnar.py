@@ -1,16 +1,15 @@
-"""Parquet and Feather (Arrow) files, which know the type of each column. Both need pyarrow."""
+"""Parquet and Feather (Arrow) files, which know the type of each column."""
 
-from abc import abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nishimori._files.tables.block import Block, Column, Table, check_names, no_rows
+from nishimori._files.tables.block import Block, Column, Table, arrow, check_names, no_rows
 from nishimori._support.arrays import HostArray
-from nishimori._support.optional import require
 from nishimori.errors import FormatError
 
 # Cells in a block: 2**18 take 2 MB as numbers, and pyarrow several times that while it reads and writes them.
@@ -20,38 +19,24 @@ _CELLS = 2**18
 _LARGE = 2**24
 
 
-def arrow(path: Path, doing: str, module: str = "pyarrow") -> Any:
-    """A module of pyarrow; ``doing`` is Reading or Writing."""
-    return require(module, extra="tables", for_=f"{doing} {path.name}")
-
-
-class _Columnar(Table):
-    """A file of typed columns."""
+class Columnar(Table):
+    """A file of typed columns; Parquet or, with another ending, Feather, which is an Arrow file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._arrow = arrow(path, "Reading")
         with self._naming_file():
-            self._open()
-            self._schema = self._read_schema()
+            if path.name.lower().endswith(".parquet"):
+                self._file, self._schema, self._stored = _open_parquet(path)
+                self.n_rows = self._file.metadata.num_rows
+            else:
+                self._file, self._schema, self._stored = _open_feather(path)
             self.names = list(self._schema.names)
         try:
             check_names(self.names, path)
         except FormatError:
             self.close()
             raise
-
-    @abstractmethod
-    def _open(self) -> None:
-        """Open the file."""
-
-    @abstractmethod
-    def _read_schema(self) -> Any:
-        """The names and types of the columns."""
-
-    @abstractmethod
-    def _batches(self, n_rows: int) -> Iterator[Any]:
-        """Batches of pyarrow with at most that many rows."""
 
     @contextmanager
     def _naming_file(self) -> Iterator[None]:
@@ -87,65 +72,21 @@ class _Columnar(Table):
                 batch = next(batches, None)
             if batch is None:
                 break
-            if batch.num_rows:
-                yield _ArrowBlock(self._arrow, self.path, self.names, batch, first)
-                first += batch.num_rows
+            yield _ArrowBlock(self._arrow, self.path, self.names, batch, first)
+            first += batch.num_rows
         if not first:
             raise no_rows(self.path)
 
     def _longest_list(self) -> int:
         """About how many numbers the lists of a row have, from the first rows."""
         with self._naming_file():
-            batch = next((part for part in self._batches(1) if part.num_rows), None)
-            if batch is None:
-                return 1
-            lists = [column[0].as_py() for column in batch.columns if _is_list(self._arrow, column.type)]
+            rows = islice(self._batches(1), 1)
+            lists = [column[0].as_py() for row in rows for column in row.columns if _is_list(self._arrow, column.type)]
         return max(1, sum(len(values or ()) for values in lists))
 
-
-class Parquet(_Columnar):
-    """A Parquet file."""
-
-    def _open(self) -> None:
-        parquet = arrow(self.path, "Reading", "pyarrow.parquet")
-        n_columns = parquet.read_metadata(self.path).num_columns
-        # With a buffer per column, pages are read as they are needed, and not all pages of a group of rows at once.
-        buffer = max(2**12, min(2**16, 2**25 // max(1, n_columns)))
-        self._file = parquet.ParquetFile(self.path, buffer_size=buffer, pre_buffer=False)
-        self.n_rows = self._file.metadata.num_rows
-
-    def _read_schema(self) -> Any:
-        return self._file.schema_arrow
-
     def _batches(self, n_rows: int) -> Iterator[Any]:
-        for batch in self._file.iter_batches(batch_size=n_rows, use_threads=False):
-            batch.validate(full=True)
-            yield batch
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-class Feather(_Columnar):
-    """A Feather file, which is an Arrow file."""
-
-    def _open(self) -> None:
-        ipc = arrow(self.path, "Reading", "pyarrow.ipc")
-        # Mapped, so that a batch that was stored without compression takes no memory of its own.
-        self._map = self._arrow.memory_map(str(self.path))
-        try:
-            self._file = ipc.open_file(self._map)
-        except BaseException:
-            self._map.close()
-            raise
-
-    def _read_schema(self) -> Any:
-        return self._file.schema
-
-    def _batches(self, n_rows: int) -> Iterator[Any]:
-        for number in range(self._file.num_record_batches):
-            batch = self._file.get_batch(number)
+        """Batches of pyarrow with at most that many rows."""
+        for batch in self._stored(n_rows):
             # What a damaged file says of itself is not checked when it is read, and slicing such a batch ends the process.
             batch.validate(full=True)
             for start in range(0, batch.num_rows, n_rows):
@@ -153,7 +94,30 @@ class Feather(_Columnar):
 
     def close(self) -> None:
         """Close the file."""
-        self._map.close()
+        self._file.close()
+
+
+_Opened = tuple[Any, Any, Callable[[int], Iterator[Any]]]
+"""An open file, its schema, and its batches by how many rows they should have at most."""
+
+
+def _open_parquet(path: Path) -> _Opened:
+    parquet = arrow(path, "Reading", "pyarrow.parquet")
+    # With a buffer per column, pages are read as they are needed, and not all pages of a group of rows at once.
+    buffer = max(2**12, min(2**16, 2**22 // max(1, parquet.read_metadata(path).num_columns)))
+    file = parquet.ParquetFile(path, buffer_size=buffer, pre_buffer=False)
+    return file, file.schema_arrow, lambda n_rows: file.iter_batches(batch_size=n_rows, use_threads=False)
+
+
+def _open_feather(path: Path) -> _Opened:
+    # Mapped, so that a batch that was stored without compression takes no memory of its own.
+    mapped = arrow(path, "Reading").memory_map(str(path))
+    try:
+        file = arrow(path, "Reading", "pyarrow.ipc").open_file(mapped)
+    except BaseException:
+        mapped.close()
+        raise
+    return mapped, file.schema, lambda _: map(file.get_batch, range(file.num_record_batches))
 
 
 def _is_list(pyarrow: Any, kind: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.column_names import class_parts, join_names, without_prefix
+from nishimori._rows.column_names import class_parts, join_names, refuse_permuted, without_prefix
 from nishimori._rows.scores import Input
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import reads_as_number
@@ -258,14 +258,7 @@ def _refuse_disorder(names: Sequence[str], classes: Sequence[Any] | None) -> Non
     rest = without_prefix(names) if len(names) > 1 else None
     rest = list(names) if rest is None else rest
     if classes is not None:
-        wanted = [str(label) for label in classes]
-        if rest != wanted and sorted(rest) == sorted(wanted):
-            raise InputError(
-                "classes",
-                "be in the order of the columns",
-                got=f"{wanted} for the columns {list(names)}",
-                remedy=f"Pass {setting('classes', rest)}.",
-            )
+        refuse_permuted(rest, classes)
     elif all(part.isdecimal() for part in rest):
         order = sorted(range(len(rest)), key=lambda place: int(rest[place]))
         if order != list(range(len(rest))):

@@ -1,15 +1,15 @@
 """Tables in files, read and written in blocks of rows: .csv .tsv .csv.gz .tsv.gz .jsonl .parquet .feather.
 
 A table is a file whose columns have names, or several of one kind. `open_table` reads it and `new_table` writes one; both hold
-a few thousand rows at a time, so the size of a file does not matter. Delimited text and JSON lines need no package; Parquet and
-Feather need pyarrow. Lines of text are counted from 1, the header included; rows of Parquet and Feather from 0, as in arrays.
+a few thousand rows at a time, so the size of a file does not matter. All need pyarrow, except to read JSON lines. Lines of text
+are counted from 1, the header included; rows of Parquet and Feather from 0, as in arrays.
 """
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from nishimori._files.tables.block import Block, NoTableRowsError, Table
-from nishimori._files.tables.columnar import Feather, Parquet
+from nishimori._files.tables.columnar import Columnar
 from nishimori._files.tables.json_lines import JsonLines
 from nishimori._files.tables.lines import STANDARD_INPUT, standard_input
 from nishimori._files.tables.text import Text
@@ -58,7 +58,7 @@ def open_table(path: Path, *, more: Sequence[Path] = (), delimiter: str | None =
     _refuse_marks(path, delimiter, decimal)
     if path == STANDARD_INPUT or existing_file(path).name.lower().endswith(".jsonl"):
         return JsonLines(path)
-    return Parquet(path) if path.name.lower().endswith(".parquet") else Feather(path)
+    return Columnar(path)
 
 
 def _refuse_marks(path: Path, delimiter: str | None, decimal: str) -> None:

@@ -1,24 +1,19 @@
-"""Files of text lines: whole lines as bytes for readers of many at once, or one by one as text.
-
-A reader that takes many lines at once gives back those that it cannot read, and they are read again one by one.
-"""
+"""Files of text lines, read many whole lines at a time."""
 
 import gzip
 import sys
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import cache
-from io import BufferedReader, BytesIO, RawIOBase
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import IO, Any
 
-from nishimori._files.tables.block import Block
 from nishimori.errors import FormatError
 
 # Bytes that are read at once, at least and at most: about a hundred thousand numbers. Each column of them takes a little time
 # of its own, so there should also be about a thousand rows, each number of which takes about 8 bytes.
-CHUNK, _LARGEST_CHUNK, _ROWS_IN_BYTES = 2**20, 2**24, 2**13
+_SMALLEST_CHUNK, LARGEST_CHUNK, _ROWS_IN_BYTES = 2**20, 2**24, 2**13
 # Longer lines are refused before they fill the memory; 32,000 columns of numbers take about 600,000 bytes.
 _LONGEST_LINE = 2**24
 
@@ -90,7 +85,7 @@ def _open(path: Path) -> Any:
 
 
 class LineFile:
-    """The lines of an open file of text in UTF-8, in order; ``number`` is that of the last line that was read.
+    """The lines of an open file of text in UTF-8, in order; ``n_read`` is how many were read.
 
     Parameters
     ----------
@@ -99,95 +94,46 @@ class LineFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.number = path, 0
+        self.path, self.n_read = path, 0
         self._file = _open(path)
-        self._given_back: IO[bytes] | None = None
 
     def read(self, n_numbers: int) -> bytes:
-        """Many whole lines with about this many numbers each, or nothing at the end of the file; the caller counts them."""
-        assert self._given_back is None, "these lines come first"
-        with self._naming_damage():
-            lines: bytes = self._file.read(max(CHUNK, min(_LARGEST_CHUNK, _ROWS_IN_BYTES * n_numbers)))
-            return lines if lines.endswith(b"\n") else lines + self._file.readline(_LONGEST_LINE)
-
-    def give_back(self, lines: bytes) -> None:
-        """Let the lines that `read` gave be read again by iterating."""
-        self._given_back = BytesIO(lines)
-
-    @property
-    def has_given_back(self) -> bool:
-        """Whether lines that were given back have not been read again yet."""
-        return self._given_back is not None
+        """Many whole lines with about this many numbers each, or nothing at the end of the file."""
+        return self._read(min(LARGEST_CHUNK, max(_SMALLEST_CHUNK, _ROWS_IN_BYTES * n_numbers)))
 
     def __iter__(self) -> Iterator[str]:
-        """The lines one by one; anything that is not text is refused."""
+        """The lines one by one."""
+        while line := self._read(1):
+            yield line.decode()
+
+    def _read(self, size: int) -> bytes:
+        """That many bytes, and the rest of their last line; anything that is not text is refused with its line."""
         try:
-            while line := self._line():
-                self.number += 1
-                if self.number == 1:
-                    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                        raise FormatError(f"{self.path} is text in UTF-16. Save it again in UTF-8.")
-                    line = line.removeprefix(b"\xef\xbb\xbf")
-                if len(line) >= _LONGEST_LINE:
-                    raise FormatError(f"{self._place}: longer than {_LONGEST_LINE} bytes, so this is not a table.")
-                if b"\0" in line:
-                    raise FormatError(f"{self._place}: a NUL byte, so this is not text. Check that the file is whole.")
-                yield line.decode("utf-8")
-        except UnicodeDecodeError:
-            raise FormatError(f"{self._place}: not text in UTF-8. Save the file again in that encoding.") from None
-
-    def _line(self) -> bytes:
-        if self._given_back is not None:
-            line = self._given_back.readline(_LONGEST_LINE)
-            if self._given_back.tell() == self._given_back.getbuffer().nbytes:  # type: ignore[attr-defined]
-                self._given_back = None
-            if line.endswith(b"\n") or len(line) >= _LONGEST_LINE:
-                return line
-            assert self._given_back is None, "only the last line can be without an end"
-            with self._naming_damage():
-                return line + bytes(self._file.readline(_LONGEST_LINE - len(line)))
-        with self._naming_damage():
-            return bytes(self._file.readline(_LONGEST_LINE))
-
-    @property
-    def _place(self) -> str:
-        return f"{self.path}, line {self.number}"
-
-    @contextmanager
-    def _naming_damage(self) -> Iterator[None]:
-        try:
-            yield
+            content: bytes = self._file.read(size)
+            if content and not content.endswith(b"\n"):
+                content += self._file.readline(_LONGEST_LINE)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise FormatError(f"{self.path} is not a whole gzip file: {error}. Compress it again.") from None
+        if not self.n_read:
+            if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise FormatError(f"{self.path} is text in UTF-16. Save it again in UTF-8.")
+            content = content.removeprefix(b"\xef\xbb\xbf")
+        last = content.rfind(b"\n", 0, -1) + 1  # where the last line begins
+        if len(content) - last >= _LONGEST_LINE:
+            raise self._refusal(content, last, f"longer than {_LONGEST_LINE} bytes, so this is not a table")
+        if (place := content.find(b"\0")) >= 0:
+            raise self._refusal(content, place, "a NUL byte, so this is not text. Check that the file is whole")
+        try:
+            content.isascii() or content.decode()
+        except UnicodeDecodeError as error:
+            raise self._refusal(content, error.start, "not text in UTF-8. Save the file again in that encoding") from None
+        self.n_read += content.count(b"\n") + (content != b"" and not content.endswith(b"\n"))
+        return content
+
+    def _refusal(self, content: bytes, place: int, reason: str) -> FormatError:
+        line = self.n_read + content.count(b"\n", 0, place) + 1
+        return FormatError(f"{self.path}, line {line}: {reason}.")
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def read_blocks(
-    file: LineFile,
-    n_numbers: int,
-    parse: Callable[[bytes, int, int], Block | None] | None,
-    read: Callable[[LineFile, int], Iterator[Block]],
-) -> Iterator[Block]:
-    """All blocks of a file whose lines have about ``n_numbers`` numbers.
-
-    ``parse`` makes a block of many lines, given the number of the first line and of the first row, or returns None. Then those
-    lines, and without ``parse`` all of them, are read one by one: by ``read``, given the number of the first row.
-    """
-    first = 0
-    while True:
-        if parse is not None and (lines := file.read(n_numbers)):
-            if (parsed := parse(lines, file.number + 1, first)) is not None:
-                file.number += parsed.n_rows
-                yield parsed
-                first += parsed.n_rows
-                continue
-            file.give_back(lines)
-        before = first
-        for block in read(file, first):
-            yield block
-            first += block.n_rows
-        if first == before:
-            return

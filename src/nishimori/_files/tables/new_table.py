@@ -1,29 +1,29 @@
-"""A table that is being written, a block of columns at a time; its file is complete or not there."""
+"""A table that is being written, a block of columns at a time; its file is complete or not there.
+
+Text is made of columns by pyarrow's functions. Its CSV writer would put every text in quotes, and knows no decimal comma.
+"""
 
 import gzip
 import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from nishimori._files.tables.block import Column
-from nishimori._files.tables.columnar import arrow
-from nishimori._files.tables.decimals import Place, rows_of_text
+from nishimori._files.tables.block import Column, arrow
 from nishimori._files.tables.text import checked_delimiter, delimiter_of
-from nishimori._support.arrays import HostArray
 from nishimori._support.disk import new_file
 from nishimori.errors import FormatError
 
 # Of lines of delimited text, as Python's csv module and RFC 4180 end them.
-_END = b"\r\n"
+_END = "\r\n"
 
-# Numbers that become Python's without loss, and are written as Python writes those.
-_WRITTEN = (np.float16, np.float32, np.float64)
+# Bytes of a group of rows in a Parquet file: readers skip groups, and each takes a place in the footer for every column.
+GROUP = 2**26
 
 
 class NewTable(ABC):
@@ -32,9 +32,6 @@ class NewTable(ABC):
     @abstractmethod
     def write(self, columns: Sequence[Column]) -> None:
         """Append rows: the values of each column, as a list, a NumPy array of numbers or an array of pyarrow."""
-
-    def close(self) -> None:  # noqa: B027 - text has nothing to finish
-        """Finish the file."""
 
 
 @contextmanager
@@ -74,11 +71,9 @@ def new_table(
         return
     with new_file(path, overwrite=overwrite) as temporary:
         if ending.endswith((".parquet", ".feather", ".arrow", ".ipc")):
-            table: NewTable = _NewColumnar(path, temporary, names)
-            try:
+            with closing(_NewColumnar(path, temporary, names)) as table:
                 yield table
-            finally:
-                table.close()
+                table.flush()
             return
         with gzip.open(temporary, "wb", compresslevel=6) if ending.endswith(".gz") else temporary.open("wb") as file:
             yield _new_lines(path, file, names, mark, decimal)
@@ -91,45 +86,55 @@ def _new_lines(path: Path, file: Any, names: Sequence[str], delimiter: str, deci
 
 
 class _NewLines(NewTable):
-    """Lines of text, in each of which the values of a row stand between texts that all rows have."""
+    """Lines of text: the values of a row, with a text ``before`` each of them, and an ``end``."""
 
     decimal = "."
 
-    def __init__(self, path: Path, file: Any) -> None:
+    def __init__(self, path: Path, file: Any, before: Sequence[str], end: str) -> None:
         self._path, self._file = path, file
+        self._before, self._end = list(map(_as_utf8, before)), end
+        self._arrow, self._compute = arrow(path, "Writing"), arrow(path, "Writing", "pyarrow.compute")
+
+    def write(self, columns: Sequence[Column]) -> None:
+        parts = [part for pair in zip(self._before, map(self._texts, columns), strict=True) for part in pair]
+        rows = self._compute.binary_join_element_wise(*parts, self._end, "")
+        self._file.write(rows.buffers()[2])
+
+    def _texts(self, column: Column) -> Any:
+        """The text of each value; numbers have the fewest digits that are read as the same number."""
+        if isinstance(column, np.ndarray) and column.dtype.kind == "f" and np.isfinite(column).all():
+            numbers = column.astype(np.float32 if column.dtype.itemsize <= 4 else np.float64)
+            texts = self._arrow.array(numbers).cast("string")
+            return texts if self.decimal == "." else self._compute.replace_substring(texts, ".", self.decimal)
+        values = column if isinstance(column, list) else column.tolist()
+        return self._arrow.array([_as_utf8(self._text(value)) for value in values], "string")
 
     @abstractmethod
     def _text(self, value: Any) -> str:
         """How a value is written."""
 
-    def _write(self, columns: Sequence[Column], before: Sequence[str], end: bytes) -> None:
-        places = [Place(_encode(text), *self._values(column)) for text, column in zip(before, columns, strict=True)]
-        self._file.write(rows_of_text(len(columns[0]), places, end, self.decimal))
 
-    def _values(self, column: Column) -> tuple[HostArray | None, Sequence[bytes]]:
-        """Numbers that Python writes in one way, or the text of each value."""
-        if isinstance(column, np.ndarray) and column.dtype in _WRITTEN and np.isfinite(column).all():
-            return column, ()
-        return None, [_encode(self._text(value)) for value in _plain(column)]
-
-
-def _encode(text: str) -> bytes:
-    """UTF-8; half of a surrogate pair, which JSON can hold and UTF-8 cannot, is written as JSON writes it."""
-    return text.encode("utf-8", "backslashreplace")
+def _as_utf8(text: str) -> str:
+    """The same text; half of a surrogate pair, which JSON can hold and UTF-8 cannot, is written as JSON writes it."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _NewText(_NewLines):
     def __init__(self, path: Path, file: Any, names: Sequence[str], delimiter: str, decimal: str) -> None:
-        super().__init__(path, file)
-        self.decimal, self._delimiter = decimal, delimiter
-        self._in_quotes = re.compile(f'[\r\n"{re.escape(delimiter)}]')
-        file.write(_encode(delimiter.join(map(self._quote, names)) or '""') + _END)  # one column without a name
-
-    def write(self, columns: Sequence[Column]) -> None:
-        self._write(columns, ["", *[self._delimiter] * (len(columns) - 1)], _END)
+        super().__init__(path, file, ["", *[delimiter] * (len(names) - 1)], _END)
+        self.decimal, self._in_quotes = decimal, f'[\r\n"\\x{ord(delimiter):02x}]'
+        header = delimiter.join(map(self._quote, names)) or '""'  # one column without a name
+        file.write(_as_utf8(header + _END).encode())
 
     def _quote(self, text: str) -> str:
-        return '"' + text.replace('"', '""') + '"' if self._in_quotes.search(text) else text
+        return '"' + text.replace('"', '""') + '"' if re.search(self._in_quotes, text) else text
+
+    def _texts(self, column: Column) -> Any:
+        if isinstance(column, self._arrow.StringArray):
+            quoted = self._compute.match_substring_regex(column, self._in_quotes)
+            if not self._compute.any(quoted).as_py():
+                return column.fill_null("")
+        return super()._texts(column)
 
     def _text(self, value: Any) -> str:
         if value is None:
@@ -145,12 +150,8 @@ class _NewText(_NewLines):
 
 class _NewJsonLines(_NewLines):
     def __init__(self, path: Path, file: Any, names: Sequence[str]) -> None:
-        super().__init__(path, file)
         keys = [json.dumps(name, ensure_ascii=False) for name in names]
-        self._before = [("{" if place == 0 else ", ") + key + ": " for place, key in enumerate(keys)]
-
-    def write(self, columns: Sequence[Column]) -> None:
-        self._write(columns, self._before, b"}\n")
+        super().__init__(path, file, [("{" if place == 0 else ", ") + key + ": " for place, key in enumerate(keys)], "}\n")
 
     def _text(self, value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, default=lambda part: _as_json(part, self._path))
@@ -164,6 +165,9 @@ class _NewColumnar(NewTable):
         self._arrow = arrow(path, "Writing")
         self._schema: Any = None
         self._writer: Any = None
+        self._batches: list[Any] = []  # of the next group of rows
+        self._n_bytes = 0
+        self._group = GROUP if path.name.lower().endswith(".parquet") else 0
 
     def write(self, columns: Sequence[Column]) -> None:
         kinds = [None] * len(columns) if self._schema is None else self._schema.types
@@ -174,10 +178,20 @@ class _NewColumnar(NewTable):
             )
         try:
             self._writer = self._writer or self._open_writer()
-            self._writer.write_batch(self._arrow.record_batch(arrays, schema=self._schema))
+            self._batches.append(self._arrow.record_batch(arrays, schema=self._schema))
+            self._n_bytes += self._batches[-1].nbytes
+            if self._n_bytes >= self._group:
+                self.flush()
         except self._arrow.ArrowException as error:
             reason = " ".join(str(error).split())[:80]
             raise FormatError(f"{self._path} cannot hold these columns: {reason}. Write a .jsonl file, which can.") from None
+
+    def flush(self) -> None:
+        """Write the rows of the last group."""
+        if self._batches:
+            table = self._arrow.Table.from_batches(self._batches)
+            self._writer.write_table(table, len(table))
+        self._batches, self._n_bytes = [], 0
 
     def _open_writer(self) -> Any:
         if self._path.name.lower().endswith(".parquet"):
@@ -202,16 +216,9 @@ class _NewColumnar(NewTable):
             ) from None
 
     def close(self) -> None:
+        """Close the file."""
         if self._writer is not None:
             self._writer.close()
-
-
-def _plain(column: Column) -> list[Any]:
-    """The values of a column as Python's."""
-    if isinstance(column, list):
-        return column
-    values: list[Any] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
-    return values
 
 
 def _as_json(value: Any, path: Path) -> str:

@@ -1,19 +1,19 @@
 """Which columns of a table are the scores, by what the caller says of it, and what to type where that is not clear.
 
-`propose` is the only place where arguments are put into an error: it tries them on the file before they are printed. Where the
-file does not prove which columns are meant, the error says what is needed and lists no columns to type.
+`propose` is the only place where arguments are put into an error: it tries them on the file before they are printed. Where its
+first rows do not prove which columns are meant, the error says what is needed and lists no columns to type.
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
 import numpy as np
 
-from nishimori._files.tables.block import Block, Table
+from nishimori._files.tables.block import Table
 from nishimori._files.tables.columns import (
     Roles,
     by_names,
@@ -35,15 +35,6 @@ _SHOWN = 12
 # A message is cut after 4,000 characters, and half of it may be the names of the columns.
 _LONGEST_OPTIONS = 2000
 
-# Columns that must have one value per row, and how an error says so.
-_SINGLE = {
-    "labels": "label is one value",
-    "weights": "weight is one number",
-    "clusters": "cluster is one value",
-    "groups": "group is one value",
-    "ids": "name is one value",
-}
-
 # What people call a column of labels.
 _LABELS = {"label", "labels", "y", "y_true", "target", "truth", "class"}
 
@@ -62,8 +53,9 @@ def select_columns(table: Table, roles: Roles) -> Selection:
         if role in roles.unused:
             continue
         if name in table.names and table.is_list(name):
+            must = "name is one value" if role == "ids" else f"{role[:-1]} is one {'number' if role == 'weights' else 'value'}"
             other = setting(roles.argument(role), A_NAME)
-            raise InputError(f"{table.path} has lists in column {name!r}, and a {_SINGLE[role]}. Pass another {other}.")
+            raise InputError(f"{table.path} has lists in column {name!r}, and a {must}. Pass another {other}.")
         if name not in table.names:
             raise InputError(
                 f"{table.path} has no column {name!r}, only {join_names(table.names)}. "
@@ -136,7 +128,7 @@ def propose(roles: Roles, works: Callable[[Roles], bool], **options: str | Seque
     text = settings(typed)
     try:
         return text if len(text) <= _LONGEST_OPTIONS and works(replace(roles, **changed)) else None
-    except InputError:
+    except (InputError, FormatError):
         return None
 
 
@@ -166,7 +158,7 @@ def can_be_labels(values: Sequence[Any], classes: Sequence[Any] | None) -> bool:
         return False
     if classes is not None:
         return set(spell_as_classes(truth, classes)) <= {str(label) for label in classes}
-    return all(isinstance(value, str) or float(value).is_integer() for value in spell_as_classes(truth, None).tolist())
+    return all(isinstance(value, str) or value % 1 == 0 for value in spell_as_classes(truth, None).tolist())
 
 
 def as_objects(values: Sequence[Any]) -> HostArray:
@@ -210,230 +202,128 @@ def undecided_error(table: Table, candidates: Sequence[str], roles: Roles) -> In
     looks = "" if numbers is None else f" The column {numbers!r} looks like row numbers."
     if numbers == "":
         looks = " The first column has no name and looks like row numbers."
-    doubt = _Doubt(table, list(candidates), roles, _column_contents(table, candidates, roles))
-    rules = (_one_score, _named_by_classes, _named_by_labels, _all_but_a_few, _same_prefix)
-    remedy = next((advice for rule in rules if (advice := rule(doubt)) is not None), None) or _what_to_type(doubt)
+    rows = _first_rows(table, candidates, roles)
+    remedy = _what_is_needed(rows, roles)
+    for sentence, chosen, options in _ways(candidates, roles, rows):
+
+        def works(changed: Roles, wanted: Sequence[str] = chosen) -> bool:
+            selection = _selection(table, changed, _candidates(table, changed))
+            return selection is not None and selection.scores == wanted and rows.agree(selection, changed)
+
+        if (typed := propose(roles, works, **options)) is not None:
+            remedy = f"{sentence} {typed}."
+            break
     return InputError(f"{table.path} does not say which columns are scores: {join_names(candidates)}.{looks} {remedy}")
 
 
 @dataclass(frozen=True)
-class _ColumnContents:
-    """The columns that hold one number per row, the lengths of lists, and the labels where there are any."""
+class _FirstRows:
+    """What the first rows that count hold: columns of numbers, the lengths of lists, and labels, if the file must have them."""
 
-    numbers: dict[str, HostArray] = field(default_factory=dict)
-    lengths: dict[str, int] = field(default_factory=dict)
-    labels: HostArray | None = None
-
-
-@dataclass(frozen=True)
-class _Doubt:
-    """A table, the columns in question, and what the options and the values say."""
-
-    table: Table
-    candidates: list[str]
-    roles: Roles
-    contents: _ColumnContents
+    numbers: dict[str, HostArray]
+    lengths: dict[str, int]
+    labels: HostArray | None
 
     @property
-    def numeric(self) -> list[str]:
-        """The columns of numbers."""
-        return [name for name in self.candidates if name in self.contents.numbers]
-
-    @property
-    def likely(self) -> list[str]:
-        """The columns of numbers that are neither constant nor whole-numbered, as row numbers, splits and flags are."""
-        kept = [name for name in self.numeric if not looks_like_row_numbers(name)]
-        return [name for name in kept if not constant_or_whole(self.contents.numbers[name][:, None]).any()]
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether labels or a calibration say how many columns of scores there are."""
-        roles = self.roles
-        return self.contents.labels is not None or roles.n_classes is not None or roles.classes is not None
-
-    @property
-    def labels_are_text(self) -> bool:
-        """Whether the labels are the names of classes that no option lists."""
-        labels = self.contents.labels
-        return self.roles.classes is None and labels is not None and any(isinstance(label, str) for label in self.truth(None))
-
-    def truth(self, classes: Sequence[Any] | None) -> list[Any]:
-        """The labels, spelled as classes are; none if they cannot be labels."""
-        labels = self.contents.labels
-        if labels is None or any(isinstance(label, list | dict | bytes | None) for label in labels):
+    def truth(self) -> list[Any]:
+        """The labels, as numbers where they are; none if they cannot be labels."""
+        if self.labels is None or any(isinstance(label, list | dict | bytes | None) for label in self.labels):
             return []
-        spelled: list[Any] = np.asarray(spell_as_classes(labels, classes), dtype=object).tolist()
+        spelled: list[Any] = np.asarray(spell_as_classes(self.labels, None), dtype=object).tolist()
         return spelled
 
-    def propose(self, chosen: Sequence[str], **options: str | Sequence[str]) -> str | None:
-        """Options as they are typed, if these columns and no others are then read as scores that the labels fit."""
+    def n_classes(self, roles: Roles) -> set[int]:
+        """How many classes there are, as the calibration, the classes or else the labels say; empty if nothing does."""
+        stated = {count for count in (roles.n_classes, roles.classes and len(roles.classes)) if count}
+        truth = () if stated else self.truth
+        whole = bool(truth) and all(isinstance(label, int | float) and label % 1 == 0 <= label for label in truth)
+        return {int(max(truth)) + 1} if whole else stated
 
-        def works(roles: Roles) -> bool:
-            selection = _selection(self.table, roles, _candidates(self.table, roles))
-            return selection is not None and selection.scores == list(chosen) and self._fits(selection, roles.classes)
-
-        return propose(self.roles, works, **options)
-
-    def _fits(self, chosen: Selection, classes: Sequence[Any] | None) -> bool:
-        """Whether the values and the number of columns can be the scores of these labels."""
-        contents, first = self.contents, chosen.scores[0]
-        if len(chosen.scores) == 1:
-            n_classes = contents.lengths.get(first, 2)
-        else:
-            n_classes = len(chosen.scores)
-            refuse_permuted(chosen.scores, classes)
-        if not all(name in contents.numbers or name in contents.lengths for name in chosen.scores):
+    def agree(self, chosen: Selection, roles: Roles) -> bool:
+        """Whether the number of these columns and their values are those of scores."""
+        scores, classes, n_classes = chosen.scores, roles.classes, self.n_classes(roles)
+        if not all(name in self.numbers or name in self.lengths for name in scores):
             return False
-        if self.roles.n_classes not in (None, n_classes) or (classes is not None and len(classes) != n_classes):
-            return False
-        if chosen.by_values and not (contents.labels is not None and self._by_values(chosen.scores)):
-            return False
-        if contents.labels is None:
-            return self.is_checked or first in contents.lengths or names_say_so(chosen.scores, classes)
-        truth = self.truth(classes)
-        if classes is not None:
-            return bool(truth) and set(truth) <= {str(label) for label in classes}
-        return _largest(truth) == n_classes - 1
-
-    def _by_values(self, scores: Sequence[str]) -> bool:
-        assert self.contents.labels is not None
-        return by_values(np.stack([self.contents.numbers[name] for name in scores], axis=1), self.contents.labels)
+        if len(scores) > 1:
+            refuse_permuted(scores, classes)
+        if classes is not None and self.labels is not None:
+            return n_classes == {len(scores)} and set(spell_as_classes(self.labels, classes)) <= set(map(str, classes))
+        if chosen.by_values:
+            return self.labels is not None and by_values(np.stack([self.numbers[name] for name in scores], 1), self.labels)
+        if not n_classes:
+            return self.labels is None and (scores[0] in self.lengths or names_say_so(scores, None))
+        return n_classes == {len(scores) if len(scores) > 1 else self.lengths.get(scores[0], 2)}
 
 
-def _largest(truth: Sequence[Any]) -> int | None:
-    """The largest of labels that are 0, 1, ...; None if they are not."""
-    if not truth or not all(isinstance(label, int | float) and label >= 0 and float(label).is_integer() for label in truth):
-        return None
-    return int(max(truth))
-
-
-def _column_contents(table: Table, candidates: Sequence[str], roles: Roles) -> _ColumnContents:
-    """All rows that count, as `fit` reads them; without labels only the first rows, because such files may be large."""
-    place = {name: index for index, name in enumerate(table.names)}
-    numbers: dict[str, list[HostArray]] = {name: [] for name in candidates if not table.is_list(name)}
-    lengths: dict[str, int] = {}
-    labels: list[object] = []
-    try:
-        for block in table.blocks():
-            kept = _rows_that_count(block, roles, table)
-            for name in list(numbers):
-                column = _numbers(block, place[name])
-                if column is None:
-                    del numbers[name]
+def _first_rows(table: Table, candidates: Sequence[str], roles: Roles) -> _FirstRows:
+    """The first rows that count: those of positive weight whose label is not the one to ignore."""
+    place, rows = {name: index for index, name in enumerate(table.names)}, _FirstRows({}, {}, None)
+    with suppress(FormatError):  # which is raised again once the columns are known
+        block = next(table.blocks())
+        counted = np.ones(block.n_rows, dtype=bool)
+        if roles.labelled:
+            if roles.weights is not None:
+                counted &= block.numbers([place[roles.weights]])[:, 0] != 0
+            labels = as_objects(block.values(place[roles.labels]))
+            if roles.ignore_index is not None:
+                counted &= differ(labels, roles.ignore_index)
+            rows = replace(rows, labels=labels[counted])
+        for name in candidates if counted.any() else ():
+            with suppress(FormatError):  # text
+                column = block.numbers([place[name]])[counted].astype(np.float64)
+                if table.is_list(name):
+                    rows.lengths[name] = column.shape[1]
                 else:
-                    numbers[name].append(column[kept, 0])
-            for name in candidates:
-                if table.is_list(name) and (lists := _numbers(block, place[name])) is not None:
-                    lengths[name] = lists.shape[1]
-            if not roles.labelled:
-                break
-            labels += [label for label, keep in zip(block.values(place[roles.labels]), kept, strict=True) if keep]
-    except FormatError:  # about other rows or columns; the user gets to see it once the columns are known
-        return _ColumnContents()
-    read = {name: np.concatenate(parts) for name, parts in numbers.items()}
-    read = {name: column for name, column in read.items() if len(column)}
-    return _ColumnContents(read, lengths, as_objects(labels) if roles.labelled else None)
+                    rows.numbers[name] = column[:, 0]
+    return rows
 
 
-def _rows_that_count(block: Block, roles: Roles, table: Table) -> HostArray:
-    """Which rows of a block count: those of positive weight whose label is not the one to ignore."""
-    counted = np.ones(block.n_rows, dtype=bool)
-    if not roles.labelled:
-        return counted
-    if roles.weights is not None and not table.is_list(roles.weights):
-        counted &= block.numbers([table.names.index(roles.weights)])[:, 0] != 0
-    if roles.ignore_index is not None:
-        counted &= differ(as_objects(block.values(table.names.index(roles.labels))), roles.ignore_index)
-    return counted
+_Way = tuple[str, list[str], dict[str, str | Sequence[str]]]
 
 
-def _numbers(block: Block, index: int) -> HostArray | None:
-    try:
-        return block.numbers([index]).astype(np.float64)
-    except FormatError:
-        return None
+def _ways(candidates: Sequence[str], roles: Roles, rows: _FirstRows) -> Iterator[_Way]:
+    """What may be proposed: sentences that end in options, the columns that these choose, and the options."""
 
+    def all_but(others: Sequence[str]) -> dict[str, str | Sequence[str]]:
+        return {"ignore": [*roles.ignore, *others]} if others else {}
 
-def _one_score(doubt: _Doubt) -> str | None:
-    """One column of lists, or one column of numbers where there are two classes."""
-    lists, likely = [name for name in doubt.candidates if name in doubt.contents.lengths], doubt.likely
-    if len(lists) > 1 or (not lists and len(likely) != 1):
-        return None
-    (name,) = lists or likely
-    if not lists and any(_is_constant(doubt, column) for column in doubt.numeric):
-        return None  # which may be the score of a reference class, so that there are two columns
-    if (options := doubt.propose([name], columns=name)) is not None:
-        return f"If {name!r} holds the scores, pass {options}."
-    if lists and doubt.labels_are_text:
-        classes = f"the label of each of its numbers, in order, with {setting('classes', NAMES)}"
-        return f"If {name!r} holds the scores, name it with {setting('columns', A_NAME)}, and {classes}."
-    return None
+    # Row numbers, splits and flags are constant or whole numbers. But a constant may also be the score of a class to which the
+    # others are compared, and then one of the others may be no score.
+    usual = [name for name in rows.numbers if not looks_like_row_numbers(name)]
+    likely = [name for name in usual if not constant_or_whole(rows.numbers[name][:, None]).any()]
+    constant = any((column == column[0]).all() for column in rows.numbers.values())
+    lists = list(rows.lengths)
+    if len(lists) == 1 or (not lists and len(likely) == 1 and not constant):
+        name = (lists or likely)[0]
+        yield f"If {name!r} holds the scores, pass", [name], {"columns": name}
 
+    stated = roles.classes is not None
+    classes = [str(label) for label in roles.classes or dict.fromkeys(rows.truth) if stated or isinstance(label, str)]
+    starts = [name.removesuffix(classes[0]) for name in rows.numbers if classes and name.endswith(classes[0])]
+    starts = [start for start in starts if all(start + label in rows.numbers for label in classes)]
+    if len(starts) == 1 and len(classes) > 1:
+        named = [starts[0] + label for label in classes]
+        in_file, others = ([name for name in candidates if (name in set(named)) is kept] for kept in (True, False))
+        if stated:
+            yield (
+                "The classes are the names of columns: pass",
+                named,
+                all_but(others) if named == in_file else {"columns": named},
+            )
+        elif set(likely) <= set(named):  # another one may be that of a class without samples
+            more = {"classes": [name.removeprefix(starts[0]) for name in in_file]}
+            yield "The labels are the names of columns: pass", in_file, all_but(others) | more
 
-def _named_by_classes(doubt: _Doubt) -> str | None:
-    """Columns that the classes name, where an option or the calibration lists them."""
-    classes = None if doubt.roles.classes is None else [str(label) for label in doubt.roles.classes]
-    around = None if classes is None else _text_around(classes, doubt.numeric)
-    if classes is None or around is None:
-        return None
-    options = _columns_as_options(doubt, [label.join(around) for label in classes])
-    return None if options is None else f"The classes are the names of columns: pass {options}."
+    others = [name for name in candidates if name not in set(likely)]
+    if likely and 0 < len(others) <= _SHOWN and (not constant or names_say_so(likely, roles.classes)):
+        yield f"If the scores are all columns except {join_names(others)}, pass", likely, all_but(others)
 
-
-def _named_by_labels(doubt: _Doubt) -> str | None:
-    """Columns that the labels name, in the order of the file; others are never proposed as classes."""
-    labels = list(dict.fromkeys(str(label) for label in doubt.truth(None))) if doubt.labels_are_text else []
-    around = _text_around(labels, doubt.numeric)
-    if around is None:
-        return None
-    before, after = around
-    classes = sorted(labels, key=lambda label: doubt.table.names.index(label.join(around)))
-    chosen = [label.join(around) for label in classes]
-    unsure = [name for name in doubt.likely if name not in set(chosen)]
-    if before + after and any(name.startswith(before) and name.endswith(after) for name in unsure):
-        return None  # such a column is probably a class without samples
-    options = _columns_as_options(doubt, chosen, classes=classes)
-    if options is None or not unsure:
-        return None if options is None else f"The labels are the names of columns: pass {options}."
-    are = "is not a class" if len(unsure) == 1 else "are not classes"
-    return f"The labels are the names of columns. If {join_names(unsure)}, which no label names, {are}, pass {options}."
-
-
-def _columns_as_options(doubt: _Doubt, chosen: Sequence[str], **more: Sequence[str]) -> str | None:
-    """Options that leave these columns: the others to ignore, or else these by name."""
-    others = [name for name in doubt.candidates if name not in set(chosen)]
-    ways: list[dict[str, Sequence[str]]] = [{"ignore": [*doubt.roles.ignore, *others]} if others else {}, {"columns": chosen}]
-    return next((options for way in ways if (options := doubt.propose(chosen, **way, **more))), None)
-
-
-def _text_around(classes: Sequence[str], columns: Sequence[str]) -> tuple[str, str] | None:
-    """What the names of columns have before and after the names of the classes, such as z_ and nothing.
-
-    None if not all classes have such a column, or if there are several sets, as with logit_cat, logit_dog, prob_cat, prob_dog.
-    """
-    if len(classes) < 2:
-        return None
-    present, first = set(columns), max(classes, key=len)
-    around = {
-        (name[: match.start()], name[match.start() + len(first) :])
-        for name in columns
-        for match in re.finditer(f"(?={re.escape(first)})", name)
-    }
-    complete = [pair for pair in around if all(label.join(pair) in present for label in classes)]
-    return complete[0] if len(complete) == 1 else None
-
-
-def _all_but_a_few(doubt: _Doubt) -> str | None:
-    """All columns of fractions, if their names or their number say that they are the scores."""
-    likely = doubt.likely
-    likely_names = set(likely)  # there may be tens of thousands
-    others = [name for name in doubt.candidates if name not in likely_names]
-    if not likely or not others or len(others) > _SHOWN:
-        return None
-    if not names_say_so(likely, doubt.roles.classes) and any(_is_constant(doubt, name) for name in others):
-        return None  # a constant column may be the score of a class, and another one of them none
-    options = doubt.propose(likely, ignore=[*doubt.roles.ignore, *others])
-    return None if options is None else f"If the scores are all columns except {join_names(others)}, pass {options}."
+    prefixes = {re.sub(r"[^\W_]+\Z", "", name) or name.rstrip("0123456789") for name in rows.numbers} - {""}
+    sets = {prefix: [name for name in candidates if name.startswith(prefix)] for prefix in prefixes if not is_pattern(prefix)}
+    sets = {prefix: names for prefix, names in sets.items() if {len(names)} == rows.n_classes(roles)}
+    if len(sets) == 1:
+        ((prefix, names),) = sets.items()
+        yield f"If the scores are the columns that begin with {prefix!r}, pass", names, {"columns": [f"{prefix}*"]}
 
 
 def names_say_so(names: Sequence[str], classes: Sequence[Any] | None) -> bool:
@@ -444,32 +334,14 @@ def names_say_so(names: Sequence[str], classes: Sequence[Any] | None) -> bool:
         return False
 
 
-def _is_constant(doubt: _Doubt, name: str) -> bool:
-    column = doubt.contents.numbers.get(name)
-    return column is not None and bool((column == column[0]).all())
-
-
-def _same_prefix(doubt: _Doubt) -> str | None:
-    """Columns with the same prefix, if there is only one such set that can be the scores."""
-    prefixes = Counter(re.sub(r"[^\W_]+\Z", "", name) or name.rstrip("0123456789") for name in doubt.numeric)
-    proposals = []
-    for prefix, count in prefixes.items() if doubt.is_checked else ():
-        if prefix and count > 1 and not re.search(r"[*?\[]", prefix):
-            scores = [name for name in doubt.candidates if name.startswith(prefix)]
-            proposals += [(prefix, options)] if (options := doubt.propose(scores, columns=[f"{prefix}*"])) is not None else []
-    if len(proposals) != 1:
-        return None
-    ((prefix, options),) = proposals
-    return f"If the scores are the columns that begin with {prefix!r}, pass {options}."
-
-
-def _what_to_type(doubt: _Doubt) -> str:
+def _what_is_needed(rows: _FirstRows, roles: Roles) -> str:
     """What to type, without names: nothing proves which ones they are."""
     columns, classes = setting("columns", NAMES), setting("classes", NAMES)
-    if doubt.labels_are_text:
+    if roles.classes is None and any(isinstance(label, str) for label in rows.truth):
         return f"Name the columns of scores with {columns}, and the label of each of them, in the same order, with {classes}."
-    largest = None if doubt.roles.classes is not None else _largest(doubt.truth(None))
-    if largest is not None and 0 < largest < len(doubt.numeric):
+    n_classes = rows.n_classes(roles) if rows.truth and roles.classes is None else set()
+    largest = max(n_classes, default=1) - 1
+    if 0 < largest < len(rows.numbers):
         one = f", or the one score of label 1 with {setting('columns', A_NAME)}" if largest == 1 else ""
         return f"The labels are 0 to {largest}: name one column of scores per class, in this order, with {columns}{one}."
     return f"Name the columns of scores with {columns}, or the others with {setting('ignore', NAMES)}."

@@ -1,32 +1,31 @@
 """Delimited text, such as .csv: the first line names the columns, and every other line has as many fields.
 
-Nothing is inferred from the values. A number is what Python's ``float`` reads, everything else is text as it is written.
+pyarrow reads many lines at once: numbers where the caller wants them, and all else as text, as it is written. Nothing is
+inferred from the values. Python's csv module goes through lines only where pyarrow refuses them, for the line of what is wrong,
+or where they have quotes: pyarrow takes text after a closing quote for a part of the field, and does not say in which line a
+row ends.
 """
 
 import csv
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import partial
-from itertools import chain
-from operator import itemgetter
+from contextlib import closing
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nishimori._files.tables.arrow_lines import arrow_reader, parse_delimited
-from nishimori._files.tables.block import Block, Column, Table, check_names, no_rows
-from nishimori._files.tables.lines import LineFile, read_blocks
+from nishimori._files.tables.block import Block, Column, Table, arrow, check_names, no_rows
+from nishimori._files.tables.lines import LineFile
 from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError, InputError, setting
 
-# Cells in a block: 2**17 take about 12 MB as Python's text.
-CELLS = 2**17
 # In the order in which a header is searched for them.
 _DELIMITERS = (";", "\t", "|", ",")
 # Python's float also reads 1_000, the digits of other scripts, and numbers next to invisible characters such as \x1f.
 _PLAIN = b"0123456789+-.,eEiInNfFaAtTyY \t"
-MISSING = {"", "NA", "N/A", "null", "None", "<NA>"}
+MISSING = ("", "NA", "N/A", "null", "None", "<NA>")
+_EXCHANGED = str.maketrans(",.", ".,")
 
 
 def checked_delimiter(delimiter: str | None, decimal: str) -> str | None:
@@ -37,7 +36,7 @@ def checked_delimiter(delimiter: str | None, decimal: str) -> str | None:
         return None
     if delimiter in ("tab", "\\t"):
         return "\t"
-    if len(delimiter) != 1 or delimiter in '"\r\n\0 ' or delimiter.isalnum():
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0 ' or delimiter.isalnum():
         raise InputError("delimiter", "be one character, such as ';', or the word tab", got=repr(delimiter))
     if delimiter == decimal:
         raise InputError("delimiter", f"be another mark than {setting('decimal')}", got=f"{delimiter!r} for both")
@@ -53,18 +52,15 @@ class Text(Table):
     """A text file whose first line names the columns."""
 
     def __init__(self, path: Path, delimiter: str | None, decimal: str) -> None:
-        self.path = path
-        self.decimal = decimal
+        self.path, self.decimal = path, decimal
+        self._arrow, self._csv = arrow(path, "Reading"), arrow(path, "Reading", "pyarrow.csv")
         self.delimiter = checked_delimiter(delimiter, decimal) or delimiter_of(path)
         if self.delimiter == decimal:
             raise InputError(
                 "decimal", f"be another mark than the delimiter, {decimal!r}", remedy=f"Pass {setting('delimiter', ';')}."
             )
-        self._file: LineFile | None = None
-        try:
-            self.names = [name.strip() for name in next(self._rows(self._open()), [])]
-        finally:
-            self.close()
+        with closing(LineFile(path)) as file:
+            self.names = self._header(file)
         if len(self.names) == 1:
             self._refuse_other_delimiter(self.names[0])
         check_names(self.names, path)
@@ -80,52 +76,99 @@ class Text(Table):
                 )
 
     def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
-        """Blocks of whole lines that pyarrow reads, or of about `CELLS` cells that Python does.
-
-        Python reads what pyarrow would read in another way or not at all, so that both give the same numbers and errors.
-        """
-        file, n_rows = self._open(), 0
-        next(self._rows(file))
-        parse = partial(self._parse, numbers) if self._takes_arrow() else None
-        for block in read_blocks(file, len(self.names), parse, self._read):
-            yield block
-            n_rows += block.n_rows
+        """Blocks of whole lines."""
+        n_rows = 0
+        with closing(LineFile(self.path)) as file:
+            self._header(file)
+            start = end = file.n_read  # lines before the block, and up to the last row
+            while content := file.read(len(self.names)):
+                table, lines = self._rows(file, content, start, numbers)
+                if len(lines):
+                    if end < start:  # empty lines, which may only be at the end
+                        raise self._other_length(end + 1, [])
+                    yield _TextBlock(self, table, lines, n_rows)
+                    n_rows, end = n_rows + len(lines), int(lines[-1])
+                start = file.n_read
         if not n_rows:
             raise no_rows(self.path)
-        self.close()
 
-    def _takes_arrow(self) -> bool:
-        """Whether pyarrow can read this; in a table of one column it would take an empty line for a row."""
-        return len(self.names) > 1 and self.delimiter.isascii() and arrow_reader("pyarrow.csv", self.path) is not None
+    def _rows(self, file: LineFile, content: bytes, start: int, numbers: Sequence[int]) -> tuple[Any, HostArray]:
+        """The columns of all rows in what was read after ``start`` lines, and the line in which each row ends."""
+        lines: HostArray = np.arange(start + 1, file.n_read + 1)
+        # A carriage return inside a line would end it for pyarrow, which also leaves out empty lines.
+        if b'"' not in content and content.count(b"\r") == content.count(b"\r\n"):
+            table = self._parse(content, numbers)
+            if table is not None and len(table) == len(lines):
+                return table, lines
+        content, lines = self._check(file, content, start)
+        if not len(lines):
+            return None, lines
+        for columns in (numbers, ()):  # a number that pyarrow does not know is read, or refused, as text
+            table = self._parse(content, columns)
+            if table is not None and len(table) == len(lines):
+                return table, lines
+        raise FormatError(f"{self.path}, lines {start + 1} to {file.n_read}: pyarrow cannot read these rows.")
 
-    def _parse(self, numbers: Sequence[int], lines: bytes, first_line: int, first_row: int) -> "_ParsedLines | None":
-        """A block that pyarrow has parsed; None where Python may read the lines in another way."""
-        parsed = parse_delimited(lines, len(self.names), numbers, delimiter=self.delimiter, decimal=self.decimal)
-        return None if parsed is None else _ParsedLines(self, parsed, numbers, first_line, first_row)
+    def _parse(self, content: bytes, numbers: Sequence[int]) -> Any:
+        """A table of pyarrow, in which these columns are numbers and all others text; None where it refuses the lines."""
+        names, chosen = [str(index) for index in range(len(self.names))], set(numbers)
+        kinds = {name: self._arrow.float64() if k in chosen else self._arrow.string() for k, name in enumerate(names)}
+        try:
+            # Without threads memory stays small; other threads compute meanwhile.
+            return self._csv.read_csv(
+                self._arrow.py_buffer(content),
+                self._csv.ReadOptions(column_names=names, block_size=len(content) + 1, use_threads=False),
+                self._csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                self._csv.ConvertOptions(
+                    column_types=kinds,
+                    null_values=MISSING,
+                    strings_can_be_null=False,
+                    decimal_point=self.decimal,
+                    check_utf8=False,
+                ),
+            )
+        except self._arrow.ArrowInvalid:
+            return None
 
-    def _read(self, file: LineFile, first: int) -> Iterator["_TextBlock"]:
-        """The rows of the lines that were given back, or of all lines if there are none."""
-        step, until_read = max(1, CELLS // len(self.names)), file.has_given_back
-        rows: list[list[str]] = []
-        lines: list[int] = []
-        content = self._rows(file)
-        for row in content:
-            if len(row) != len(self.names):
-                line = file.number
-                if not row and all(not after for after in content):
-                    break  # empty lines at the end
+    def _check(self, file: LineFile, content: bytes, start: int) -> tuple[bytes, HostArray]:
+        """Go through rows one by one, for the lines in which they end; what is no row is refused with its line.
+
+        Lines that end inside quotes are continued.
+        """
+        more: list[bytes] = []
+
+        def lines() -> Iterator[str]:
+            yield from StringIO(content.decode(), newline="\n")
+            for line in file:
+                more.append(line.encode())
+                yield line
+
+        ends, empty, last = [], 0, file.n_read
+        for line, row in self._read(lines(), start):
+            if not row:
+                empty = empty or line
+            elif empty:
+                raise self._other_length(empty, [])
+            elif len(row) != len(self.names):
                 raise self._other_length(line, row)
-            rows.append(row)
-            lines.append(file.number)
-            is_read = until_read and not file.has_given_back
-            if len(rows) == step or is_read:
-                yield _TextBlock(self, rows, lines, first)
-                first += len(rows)
-                rows, lines = [], []
-            if is_read:
-                return
-        if rows:
-            yield _TextBlock(self, rows, lines, first)
+            else:
+                ends.append(line)
+            if line >= last:
+                break
+        return content + b"".join(more), np.array(ends, int)
+
+    def _header(self, file: LineFile) -> list[str]:
+        """The names of the columns."""
+        return [name.strip() for name in next(self._read(file, 0), (0, []))[1]]
+
+    def _read(self, lines: Iterable[str], before: int) -> Iterator[tuple[int, list[str]]]:
+        """The line in which each row ends, and its fields, as Python reads them; that many lines are ``before``."""
+        reader = csv.reader(lines, delimiter=self.delimiter, strict=True)
+        try:
+            for row in reader:
+                yield before + reader.line_num, row
+        except csv.Error as error:
+            raise FormatError(f"{self.path}, line {before + reader.line_num}: {_reason(str(error))}.") from None
 
     def _other_length(self, line: int, row: list[str]) -> FormatError:
         n, wanted, mark = len(row), len(self.names), repr(self.delimiter)
@@ -137,23 +180,6 @@ class Text(Table):
         return FormatError(
             f"{self.path}, line {line}: {fields} where the header has {wanted}; the delimiter is {mark}. {remedy}"
         )
-
-    def _rows(self, file: LineFile) -> Iterator[list[str]]:
-        """The fields of each line; the file knows the number of the line in which they end."""
-        try:
-            yield from csv.reader(file, delimiter=self.delimiter, strict=True)
-        except csv.Error as error:
-            raise FormatError(f"{self.path}, line {file.number}: {_reason(str(error))}.") from None
-
-    def _open(self) -> LineFile:
-        self.close()
-        self._file = LineFile(self.path)
-        return self._file
-
-    def close(self) -> None:
-        """Close the file, which the next pass opens again."""
-        if self._file is not None:
-            self._file.close()
 
 
 def _reason(error: str) -> str:
@@ -168,82 +194,45 @@ def _reason(error: str) -> str:
 
 
 class _TextBlock(Block):
-    def __init__(self, table: Text, rows: list[list[str]], lines: list[int], first_row: int) -> None:
+    def __init__(self, table: Text, columns: Any, lines: HostArray, first_row: int) -> None:
         self.path, self.names, self.first_row = table.path, table.names, first_row
-        self.n_rows, self.lines = len(rows), np.array(lines)
-        self._rows, self._decimal = rows, table.decimal
+        self.n_rows, self.lines = len(lines), lines
+        self._columns, self._decimal = columns, table.decimal
 
     def column(self, index: int) -> Column:
-        return self._texts([index])
+        return self._columns.column(index).combine_chunks()
 
     def values(self, index: int) -> list[Any]:
-        return [text.strip() for text in self._texts([index])]
-
-    def _texts(self, indices: Sequence[int]) -> list[str]:
-        """The cells of some columns as they are written, row by row."""
-        cells: Iterable[Any] = map(itemgetter(*indices), self._rows)
-        return list(chain.from_iterable(cells) if len(indices) > 1 else cells)
+        return [(text or "").strip() for text in self._columns.column(index).cast("string").to_pylist()]
 
     def numbers(self, indices: Sequence[int]) -> HostArray:
-        texts = self._texts(indices)
-        if _is_plain("".join(texts)):
-            with suppress(ValueError):
-                numbers = np.fromiter(map(self._number, texts), np.float64, len(texts))
-                return numbers.reshape(self.n_rows, len(indices))
-        places = [(row, index) for row in range(self.n_rows) for index in indices]
-        cells = [self._number_at(text, place) for text, place in zip(texts, places, strict=True)]
-        return np.array(cells).reshape(self.n_rows, len(indices))
+        return np.stack([self._numbers(index) for index in indices], axis=1)
 
-    @property
-    def _number(self) -> Any:
-        """The function from text to a number, which raises ValueError; where a comma is the mark, it refuses a point."""
-        if self._decimal == ".":
-            return float
-        exchanged = str.maketrans(",.", ".,")
-        return lambda text: float(text.translate(exchanged))
+    def _numbers(self, index: int) -> HostArray:
+        column = self._columns.column(index)
+        if str(column.type) != "string":
+            numbers: HostArray = column.to_numpy()
+            return numbers
+        return np.array([self._number(text, row, index) for row, text in enumerate(column.to_pylist())])
 
-    def _number_at(self, text: str, place: tuple[int, int]) -> float:
+    def _number(self, text: str, row: int, index: int) -> float:
         text = text.strip(" \t")
         if text in MISSING:
             return np.nan
-        try:
-            return float(self._number(text if _is_plain(text) else "?"))
-        except ValueError:
-            other = "," if self._decimal == "." else "."
-            remedy = "Correct it, or choose other columns."
-            if _is_number(text.translate(str.maketrans(",.", ".,")) if self._decimal == "." else text):
-                remedy = f"The decimal mark is {self._decimal!r}; pass {setting('decimal', other)}."
-            raise FormatError(f"{self.where(*place)}: {text!r:.60} is not a number. {remedy}") from None
-
-
-class _ParsedLines(_TextBlock):
-    """Lines that pyarrow has parsed: the numbers of some columns, and the text of the others."""
-
-    def __init__(
-        self, table: Text, parsed: tuple[HostArray, Any], columns: Sequence[int], first_line: int, first_row: int
-    ) -> None:
-        super().__init__(table, [], [], first_row)
-        self.n_rows = len(parsed[0])
-        self.lines = np.arange(first_line, first_line + self.n_rows)
-        self._columns, (self._numbers, self._text) = list(columns), parsed
-
-    def numbers(self, indices: Sequence[int]) -> HostArray:
-        return self._numbers if list(indices) == self._columns else super().numbers(indices)
-
-    def _texts(self, indices: Sequence[int]) -> list[str]:
-        assert set(self._columns).isdisjoint(indices), "of these columns the caller wanted numbers"
-        columns = [self._text.column(str(index)).to_pylist() for index in indices]
-        return columns[0] if len(columns) == 1 else list(chain.from_iterable(zip(*columns, strict=True)))
-
-
-def _is_plain(text: str) -> bool:
-    """Whether it has only characters that numbers are written with."""
-    return not text.encode(errors="replace").translate(None, _PLAIN)
+        exchanged = text.translate(_EXCHANGED)
+        plain, other = (text, exchanged) if self._decimal == "." else (exchanged, text)
+        if _is_number(plain):
+            return float(plain)
+        remedy = "Correct it, or choose other columns."
+        if _is_number(other):
+            remedy = f"The decimal mark is {self._decimal!r}; pass {setting('decimal', ',' if self._decimal == '.' else '.')}."
+        raise FormatError(f"{self.where(row, index)}: {text!r:.60} is not a number. {remedy}")
 
 
 def _is_number(text: str) -> bool:
+    """Whether it is a number, written with a decimal point."""
     try:
         float(text)
     except ValueError:
         return False
-    return _is_plain(text)
+    return not text.encode(errors="replace").translate(None, _PLAIN)
