@@ -6,7 +6,8 @@ or in a temporary file of numbers, and those of .npz files as long as they fit i
 its lines and columns where it has them.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import isnan, prod
 from pathlib import Path
@@ -16,8 +17,9 @@ import numpy as np
 
 from nishimori._files.arrays.files import SUFFIXES as ARRAYS
 from nishimori._files.arrays.files import ArrayFile, open_arrays
-from nishimori._files.arrays.numpy_files import NpyFile, array_file
+from nishimori._files.arrays.numpy_files import npy_array
 from nishimori._files.arrays.selection import array_name, refuse_table_options, without_groups
+from nishimori._files.arrays.stored_array import StoredArray
 from nishimori._files.spooled_scores import ScoreKeeper
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
@@ -30,7 +32,7 @@ from nishimori._rows.options import Passed, ReadOptions
 from nishimori._rows.pieces import rows_per_piece
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.scores import check_input
-from nishimori._rows.stored_rows import Stored, StoredRows
+from nishimori._rows.stored_rows import Sliced, Stored, StoredRows
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
 from nishimori._support.numbers import is_whole
@@ -208,10 +210,8 @@ def open_npy(
                 f"{setting(roles.argument(role), A_NAME)} must be left out for .npy files, which hold one unnamed array, got "
                 f"{value!r}. Use .npz for weights, clusters, groups and ids."
             )
-    scores: Stored = NpyFile(path)
-    if meaning.class_axis != -1:
-        with open_arrays(path) as file:
-            scores, meaning = ArrayScores(path, "", file, meaning.class_axis), replace(meaning, class_axis=-1)
+    scores = npy_scores(path) if meaning.class_axis == -1 else _scores_in(open_arrays(path), "", meaning.class_axis)
+    meaning = replace(meaning, class_axis=-1)
     contents = FileContents(path, scores, load_array(labels), **{role: load_array(values) for role, values in parts.items()})
     if contents.labels is not labels:  # of another file
         scores.shape = scores.shape[:1] if scores.shape[1:] == (1,) else scores.shape
@@ -221,14 +221,15 @@ def open_npy(
     return FileRows(contents, meaning, progress=progress)
 
 
+def npy_scores(path: Path) -> "ArrayScores":
+    """The scores in a .npy file, of any dtype, which is checked as that of an array in memory."""
+    return ArrayScores(npy_array(path).filled())
+
+
 def load_npy(path: Path) -> HostArray:
     """Load labels, weights, clusters or groups from a .npy file."""
-    stored = array_file(path)
-    if stored.dtype.kind in "US":
-        return stored.labels().whole()
-    if 0 in stored.shape:
-        raise FormatError(f"{path} has nothing in it, its shape is {stored.shape}. Save it again with its rows.")
-    return np.array(stored.whole())
+    stored = npy_array(path).filled()
+    return (stored.labels() if stored.dtype.kind in "US" else stored).whole()
 
 
 def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[str] | None) -> None:
@@ -275,43 +276,49 @@ class ChainedScores(Stored):
             yield from part.blocks()
 
 
-class ArrayScores(Stored):
-    """An array in a file, which is opened for each pass; ``class_axis`` is the dimension of its classes."""
+class ArrayScores(Sliced):
+    """An array of scores in a file."""
 
-    def __init__(self, path: Path, name: str, file: ArrayFile, class_axis: int = -1) -> None:
-        self.path, self.name = path, name
-        stored = file.array(name)
-        self.shape = stored.shape[:1] if stored.shape[1:] == (1,) else stored.shape
-        self.dtype = stored.dtype
-        self._class_axis = class_axis
-        if class_axis != -1:
-            self.shape = _with_classes_last(stored.shape, class_axis)
+    def __init__(self, array: StoredArray) -> None:
+        self.shape, self.dtype, self._array = array.shape, array.dtype, array
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[int, int], HostArray]]:
+        """A context manager that reads rows of the file."""
+        yield lambda start, stop: self._array.rows(start, stop).reshape(-1, *self.shape[1:][-1:])
 
     def blocks(self) -> Generator[HostArray, None, None]:
-        """Several blocks of the computation at a time."""
-        with open_arrays(self.path) as file:
-            yield from self.rows(file)
+        """Several blocks of the computation at a time, in which rows that can only be read together are together."""
+        yield from super().blocks() if self._array.together == 1 else self._array.blocks(rows_per_piece(self.n_columns))
 
-    def rows(self, file: ArrayFile) -> Iterator[HostArray]:
-        """The blocks of a file that is open."""
-        stored, rows_in_one = file.array(self.name), prod(self.shape[1:-1])
-        return map(self._flatten, stored.blocks(max(1, rows_per_piece(self.n_columns) // rows_in_one)))
-
-    def _flatten(self, block: HostArray) -> HostArray:
-        """The rows of a block, which may have several dimensions."""
-        if block.ndim < 3 and self._class_axis == -1:
-            return flat(block)
-        return np.moveaxis(block, self._class_axis, -1).reshape(-1, self.shape[-1])
+    def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
+        """The numbers of about ``size`` rows in random runs, and these rows; None if single rows cannot be read."""
+        return super().random_rows(size) if self._array.together == 1 else None
 
 
-def _with_classes_last(shape: tuple[int, ...], class_axis: Any) -> tuple[int, ...]:
-    """The shape of an array whose classes are moved to the end; those in the first dimension would take a reading of it all."""
-    n_dimensions = len(shape)
+def _scores_in(file: ArrayFile, name: str, class_axis: int) -> ArrayScores:
+    """The scores with that name, in which a single column is one score per row."""
+    array = file.array(name)
+    if class_axis != -1:
+        array = _with_classes_last(array, class_axis)
+    return ArrayScores(replace(array, shape=array.shape[:1]) if array.shape[1:] == (1,) else array)
+
+
+def _with_classes_last(array: StoredArray, class_axis: Any) -> StoredArray:
+    """An array whose classes are moved to the end; those in the first dimension would take a reading of it all."""
+    shape, n_dimensions = array.shape, len(array.shape)
     if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or class_axis % n_dimensions == 0:
         must = f"be the number of a dimension of the scores after the first, which have the shape {shape}"
         raise InputError("class_axis", must, got=repr(class_axis))
     axis = class_axis % n_dimensions
-    return (*shape[:axis], *shape[axis + 1 :], shape[axis])
+    moved = (*shape[:axis], *shape[axis + 1 :], shape[axis])
+    before, after = prod(shape[1:-1]), prod(moved[1:-1])  # rows of one image
+
+    def rows(start: int, stop: int) -> HostArray:
+        images = array.rows(start // after * before, stop // after * before).reshape(-1, *shape[1:])
+        return np.moveaxis(images, axis, -1).reshape(-1, moved[-1])
+
+    return replace(array, shape=moved, rows=rows, together=after)
 
 
 def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:
@@ -338,34 +345,23 @@ def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:
 def _arrays_of(path: Path, roles: Roles, class_axis: int) -> FileContents:
     if is_table(path):
         raise FormatError(f"{path} is a table, unlike the files before it. Pass files of one kind.")
-    with open_arrays(path) as file:
-        refuse_table_options(path, roles)
-        scores: Stored = (stored := ArrayScores(path, array_name(file, "scores", roles), file, class_axis))
-        labels = _flat_labels(file.labels(array_name(file, "labels", roles)).whole(), stored)
-        weights = file.array(array_name(file, "weights", roles)).whole() if roles.find("weights") else None
-        others: dict[str, Any] = {
-            role: file.labels(array_name(file, role, roles)).whole() if roles.find(role) else None
-            for role in ("clusters", "groups", "ids")
-        }
-        if path.suffix.lower() == ".npz":  # which takes long to unpack
-            scores = _kept(stored, file)
-    column = None if roles.columns is None and stored.name == roles.input else stored.name
+    file = open_arrays(path)
+    refuse_table_options(path, roles)
+    name = array_name(file, "scores", roles)
+    scores = _scores_in(file, name, class_axis)
+    labels = _flat_labels(file.labels(array_name(file, "labels", roles)).whole(), scores)
+    weights = file.array(array_name(file, "weights", roles)).whole() if roles.find("weights") else None
+    others: dict[str, Any] = {
+        role: file.labels(array_name(file, role, roles)).whole() if roles.find(role) else None
+        for role in ("clusters", "groups", "ids")
+    }
+    column = None if roles.columns is None and name == roles.input else name
     return FileContents(path, scores, labels, weights, **others, label_column=roles.labels, column=column)
 
 
 def _flat_labels(labels: HostArray, scores: Stored) -> HostArray:
     """Labels in one dimension if they have those of the scores before the classes; others are refused later."""
     return labels.reshape(-1) if labels.shape == scores.shape[:-1] else labels
-
-
-def _kept(stored: ArrayScores, file: ArrayFile) -> Stored:
-    """The same scores in memory, if they fit."""
-    keeper = ScoreKeeper(spools=False)
-    for block in stored.rows(file):
-        keeper.add(block)
-        if keeper.is_full:
-            break
-    return keeper.stored(stored.shape) or stored
 
 
 class TableScores(Stored):

@@ -11,7 +11,6 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from nishimori._files.arrays import tensors
 from nishimori._files.arrays.files import SAFETENSORS, suffix_of
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import new_file
@@ -105,4 +104,4 @@ def _new_pt(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Itera
         yield rows.write
         rows.flush()
         mapped = np.memmap(rows, dtype, "r+", shape=shape)
-        tensors.save({WRITTEN: torch.from_numpy(np.asarray(mapped))}, path)
+        torch.save({WRITTEN: torch.from_numpy(np.asarray(mapped))}, path)
