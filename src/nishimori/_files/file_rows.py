@@ -41,6 +41,10 @@ from nishimori.errors import A_NAME, FormatError, InputError, setting
 
 SUFFIXES = (*ARRAYS, *ENDINGS)
 
+# Labels and weights of a table are in memory, some 30 bytes per row. In Parquet files, real scores have less than a row per
+# byte, and two random columns of three different values 1.8. Far more is a bomb, if there are also many rows.
+_ROWS_PER_BYTE, _HARMLESS_ROWS = 20, 10**7
+
 
 def check_path(path: Path) -> None:
     """Refuse a file that is not there or of an unknown kind; a folder of tables passes."""
@@ -368,27 +372,27 @@ class TableScores(Stored):
     """The scores of a table, which is opened for each pass."""
 
     def __init__(
-        self, path: Path, roles: Roles, names: Sequence[str], columns: Sequence[int], shape: tuple[int, ...], dtype: Any
+        self, reopen: Callable[[], Table], names: Sequence[str], columns: Sequence[int], shape: tuple[int, ...], dtype: Any
     ) -> None:
-        self.path, self.shape, self.dtype = path, shape, dtype
-        self._roles, self._names, self._columns = roles, names, columns
+        self.shape, self.dtype = shape, dtype
+        self._reopen, self._names, self._columns = reopen, names, columns
 
     def blocks(self) -> Generator[HostArray, None, None]:
         """The scores of each block."""
-        with _table(self.path, self._roles) as table:
+        with self._reopen() as table:
             if table.names != self._names:
-                raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
+                raise FormatError(f"{table.path} has changed since it was first read. Start again when it is complete.")
             for block in table.blocks(self._columns):
                 yield flat(block.numbers(self._columns))
 
 
-def _table(path: Path, roles: Roles) -> Table:
-    return open_table(path, more=roles.more, delimiter=roles.delimiter, decimal=roles.decimal)
-
-
 def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
     """One pass, which checks each block, and keeps the scores."""
-    with _table(path, roles) as table:
+
+    def open_again() -> Table:
+        return open_table(path, more=roles.more, delimiter=roles.delimiter, decimal=roles.decimal)
+
+    with open_again() as table:
         chosen = select_columns(table, roles)
         place = {name: index for index, name in enumerate(table.names)}
         columns = [place[name] for name in chosen.scores]
@@ -396,13 +400,14 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         keeper = ScoreKeeper()
         parts: list[tuple[HostArray | None, ...]] = []
         files: list[tuple[int, Path]] = []
-        n_rows = 0
+        n_rows, n_bytes = 0, 0
         shape, extremes, texts = None, None, dict[str, str]()
         for block in ahead(table.blocks(columns)):
             scores = _numbers(block, columns, chosen, table, roles)
             weights, labels, counted = _labels_and_weights(block, place, roles)
             block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
-            _refuse_missing_labels(labels, weights, block, place[roles.labels])
+            for row in range(block.n_rows) if weights is None else np.flatnonzero(weights).tolist():
+                _refuse_value(labels[row], block, row, place[roles.labels], "label")
             if shape is not None and scores.shape[1:] != shape:
                 raise FormatError(f"{block.where(0)}: lists of {scores.shape[1]} numbers after lists of {shape[0]}.")
             shape = scores.shape[1:]
@@ -414,7 +419,13 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
             parts.append((_as_array(labels), weights, counted, block.lines, *codes))
             if not files or files[-1][1] != block.path:
                 files.append((n_rows, block.path))
+                n_bytes += block.path.stat().st_size
             n_rows += block.n_rows
+            if n_rows > max(_HARMLESS_ROWS, _ROWS_PER_BYTE * n_bytes):
+                raise FormatError(
+                    f"{block.path} has more than {_ROWS_PER_BYTE} rows for each of its bytes, more than real scores do. If it "
+                    "is right, write each different row once, with the number of such rows as its weight."
+                )
             keeper.add(flat(scores))
             report("Reading", n_rows, table.n_rows)
         assert shape is not None, "a table without rows is refused"
@@ -425,7 +436,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         if not proven and (extremes is None or not by_values(extremes, truth[counts])):
             raise undecided_error(table, chosen.scores, roles)
         whole = (n_rows,) if shape == (1,) else (n_rows, *shape)
-        again = TableScores(table.path, roles, table.names, columns, whole, scores.dtype)
+        again = TableScores(open_again, table.names, columns, whole, scores.dtype)
     several = len(columns) > 1
     return FileContents(
         path,
@@ -464,11 +475,6 @@ def _labels_and_weights(block: Block, place: dict[str, int], roles: Roles) -> tu
     if roles.ignore_index is not None:
         counted = counted & differ(_as_array(labels), roles.ignore_index)
     return weights, labels, counted
-
-
-def _refuse_missing_labels(labels: list[Any], weights: HostArray | None, block: Block, index: int) -> None:
-    for row in range(len(labels)) if weights is None else np.flatnonzero(weights).tolist():
-        _refuse_value(labels[row], block, row, index, "label")
 
 
 def row_values(block: Block, index: int, what: str) -> list[Any]:
