@@ -123,18 +123,16 @@ def align_chunks(values: Any, cut: Cut, name: str, score_name: str) -> Any:
     leading, shape = cut.leading, tuple(map(sum, cut.leading))
     is_lazy = arrays.is_lazy(values)
     array: Any = values if is_lazy else arrays.on_host(arrays.as_array(values))
-    remedy = f"Call `compute_chunk_sizes()` of all Dask arrays first, for example `{score_name}.compute_chunk_sizes()`."
-    is_known = cut.is_known and not any(map(isnan, array.shape))
-    if not is_known:
-        if not is_lazy or tuple(array.numblocks) != tuple(map(len, leading)):
-            chunks = f"{array.numblocks} chunks" if is_lazy else f"a {type(values).__name__}"
-            raise InputError(
-                name,
-                f"have the chunks of `{score_name}`, {tuple(map(len, leading))} of unknown sizes",
-                got=chunks,
-                remedy=remedy,
-            )
-        return array
+    if not cut.is_known or any(map(isnan, array.shape)):
+        n_chunks = tuple(map(len, leading))
+        if is_lazy and tuple(array.numblocks) == n_chunks:
+            return array
+        raise InputError(
+            name,
+            f"have the chunks of `{score_name}`, {n_chunks} of unknown sizes",
+            got=f"{array.numblocks} chunks" if is_lazy else f"a {type(values).__name__}",
+            remedy=f"Call `compute_chunk_sizes()` of all Dask arrays first, for example `{score_name}.compute_chunk_sizes()`.",
+        )
     if len(shape) > 1 and array.shape == shape[:1] and name not in _PER_ROW:
         per_sequence = _in_chunks(array, leading[:1])
         column = per_sequence.reshape(-1, *(1,) * (len(shape) - 1))

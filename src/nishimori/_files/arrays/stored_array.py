@@ -17,9 +17,6 @@ from nishimori.errors import FormatError, NishimoriError
 
 # Rows that are read together are in memory together; this leaves room for eight million classes.
 _LONGEST_ROW = 1 << 26
-TABLE = 2
-"""The number of dimensions of a table; arrays with more are not one row per sample."""
-
 FLOAT8 = "Convert it to float32 first."
 """What to do about a dtype that NumPy does not have."""
 
@@ -70,7 +67,8 @@ class StoredArray:
     def numbers(self) -> "StoredArray":
         """The array, if it holds numbers; the byte order of its rows is the machine's."""
         if self.dtype.kind not in "fiub":
-            raise FormatError(f"{self.where} must hold numbers, got dtype {_name(self.dtype)}. Convert it to float32 first.")
+            name = "with fields" if self.dtype.names else str(self.dtype)[:40]
+            raise FormatError(f"{self.where} must hold numbers, got dtype {name}. Convert it to float32 first.")
         return self._converted(self.dtype.newbyteorder("="), _native)
 
     def labels(self) -> "StoredArray":
@@ -79,9 +77,10 @@ class StoredArray:
 
     def table(self) -> "StoredArray":
         """The array, if it has one or two dimensions."""
-        if len(self.shape) > TABLE:
+        if len(self.shape) > 2:
+            shape = str(self.shape) if len(self.shape) < 10 else f"of {len(self.shape)} dimensions"
             raise FormatError(
-                f"{self.where} must have one row per sample, got an array of shape {_brief(self.shape)}. Reshape it, or load "
+                f"{self.where} must have one row per sample, got an array of shape {shape}. Reshape it, or load "
                 "it in Python and pass the array, of any shape before the classes."
             )
         return self
@@ -137,11 +136,3 @@ def _native(block: HostArray) -> HostArray:
         truth: HostArray = np.ascontiguousarray(block).view(np.uint8) != 0
         return truth
     return block.astype(block.dtype.newbyteorder("="), copy=False)
-
-
-def _name(dtype: "np.dtype[Any]") -> str:
-    return "with fields" if dtype.names else str(dtype)[:40]
-
-
-def _brief(shape: tuple[int, ...]) -> str:
-    return str(shape) if len(shape) < 10 else f"of {len(shape)} dimensions"

@@ -1,4 +1,4 @@
-"""Files of PyTorch (.pt), read without running their code and written with errors that say why.
+"""Files of PyTorch (.pt), read without running their code.
 
 `torch.load(weights_only=True)` runs no foreign code, but it calls functions that can be told to allocate any amount of memory.
 So the instructions in a file are listed before it is loaded, and only those that describe plain tensors are accepted.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nishimori._files.arrays.numpy_files import content_offset, directory
-from nishimori._files.arrays.stored_array import FLOAT8, TABLE, StoredArray, damage
+from nishimori._files.arrays.stored_array import FLOAT8, StoredArray, damage
 from nishimori._support.arrays import HostArray, merge_leading, on_host, rows_between
 from nishimori._support.disk import existing_file
 from nishimori._support.optional import require
@@ -87,7 +87,7 @@ def _tensor_array(tensor: Any, path: Path, where: str) -> StoredArray:
     # A tensor may repeat its elements, and then describe more memory than there is.
     if tensor.numel() * tensor.element_size() > path.stat().st_size:
         raise FormatError(f"{where} repeats its elements. Save `contiguous()` of it.")
-    table = merge_leading(tensor) if tensor.ndim > TABLE else tensor
+    table = merge_leading(tensor) if tensor.ndim > 2 else tensor
 
     def rows(start: int, stop: int) -> HostArray:
         return on_host(rows_between(table, start, stop).contiguous().resolve_neg())
