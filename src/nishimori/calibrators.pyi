@@ -11,7 +11,6 @@ from nishimori._calibrators.consistent import Consistent as Consistent
 from nishimori._calibrators.ensemble import EnsembleTemperature as EnsembleTemperature
 from nishimori._calibrators.fixed import FixedMap as FixedMap
 from nishimori._calibrators.fixed import FixedTemperature as FixedTemperature
-from nishimori._calibrators.fixed import Uncalibrated as Uncalibrated
 from nishimori._calibrators.groups import GroupConsistency as GroupConsistency
 from nishimori._calibrators.one_temperature import AdaptiveConsistency as AdaptiveConsistency
 from nishimori._calibrators.one_temperature import ExpectationConsistency as ExpectationConsistency

@@ -21,7 +21,9 @@ def put(array, where, value):
 
 # What the calls in the tables below may name.
 NAMESPACE = {
-    **{name: getattr(nishimori, name) for name in ("FixedTemperature", "from_temperature", "temperatures")},
+    "FixedTemperature": nishimori.calibrators.FixedTemperature,
+    "from_temperature": nishimori.from_temperature,
+    "temperatures": nishimori.temperatures,
     "EC": nishimori.ExpectationConsistency,
     "TS": nishimori.TemperatureScaling,
     "NAMES": ["ant", "bee", "cat"],

@@ -3,11 +3,12 @@
 import ast
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import nishimori
-from nishimori import errors, results
+from nishimori import calibrators, errors, multilabel, results
 from nishimori._evaluation.metrics import table
 
 yaml = pytest.importorskip("yaml")
@@ -42,7 +43,9 @@ def listed(module):
 def public():
     """Each public name, as people write it after "nishimori."."""
     raised = [name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)]
-    names = {name for name, home in nishimori._HOME.items() if home}  # what has no home is a module
+    names = {name for name in nishimori.__all__ if not isinstance(getattr(nishimori, name), ModuleType)}
+    names |= {f"calibrators.{name}" for name in set(calibrators.__all__) - names}
+    names |= {f"multilabel.{name}" for name in multilabel.__all__}
     names |= {f"{module}.{name}" for module in MODULES for name in listed(module)}
     names |= {f"metrics.{name}" for name in table.built_in()}
     names |= {f"results.{name}" for name in results.__all__}

@@ -312,7 +312,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def predict(self, X: Any, **params: Any) -> HostArray:
         """The class of the largest calibrated probability of each sample; ``params`` as for `predict_proba`."""
-        predicted: HostArray = self.classes_[self._mean_probabilities(X, "predict", params).argmax(axis=1)]
+        probabilities = self._mean_probabilities(X, "predict", params)  # first: unfitted, there are no classes
+        predicted: HostArray = self.classes_[probabilities.argmax(axis=1)]
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> float:
