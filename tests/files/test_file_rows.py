@@ -28,7 +28,7 @@ FRAME = SCORES.assign(labels=LABELS)
 def saved(folder, frame=FRAME, name="t.parquet"):
     path = folder / name
     path.parent.mkdir(exist_ok=True)
-    frame.to_parquet(path) if name.endswith("parquet") else frame.to_csv(path, index=False)
+    frame.to_parquet(path, index=False) if name.endswith("parquet") else frame.to_csv(path, index=False)
     return path
 
 
@@ -283,6 +283,21 @@ def test_the_labels_are_called_as_the_function_calls_them(tmp_path):
     with pytest.raises(InputError, match=r"If its labels are 'target', pass `y='target'`\.$"):
         ExpectationConsistency().fit(path)
     assert ExpectationConsistency().fit(path, y="target").temperature_ == pytest.approx(T, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv.gz"])
+def test_a_small_table_of_very_many_rows_is_refused_before_all_are_read(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(file_rows, "_HARMLESS_ROWS", 50_000)
+    monkeypatch.setattr("nishimori._files.tables.text.CELLS", 600)
+    frame = pd.DataFrame({"z_0": [0.5], "z_1": [1.5], "labels": [0]}).loc[[0] * 200_000]
+    path = tmp_path / name
+    frame.to_parquet(path, index=False) if name.endswith("parquet") else frame.to_csv(path, index=False)
+    with pytest.raises(
+        FormatError, match=r"has more than 20 rows for each of its bytes, more than real scores do\. If it is right"
+    ):
+        nishimori.rows(path)
+    monkeypatch.setattr(file_rows, "_HARMLESS_ROWS", 200_000)
+    assert nishimori.rows(path).n_rows == 200_000
 
 
 @pytest.mark.parametrize("suffix", file_rows.SUFFIXES)

@@ -24,8 +24,8 @@ def temporary(tmp_path, monkeypatch):
     return tmp_path
 
 
-def keep(blocks, **options):
-    keeper = ScoreKeeper(**options)
+def keep(blocks):
+    keeper = ScoreKeeper()
     for block in blocks:
         keeper.add(block)
     return keeper.stored()
@@ -57,10 +57,6 @@ def test_the_file_has_no_name_and_is_closed_with_the_last_reader(temporary):
     del kept
     gc.collect()
     assert file.closed
-
-
-def test_without_spooling_many_scores_are_not_kept():
-    assert keep(BLOCKS, spools=False) is None
 
 
 def test_where_the_disk_is_full_nothing_is_kept(monkeypatch):

@@ -32,13 +32,11 @@ def named(path):
 
 
 def blocks(path, n_rows, name=None):
-    with open_arrays(path) as file:
-        return list(file.array(named(path) if name is None else name).blocks(n_rows))
+    return list(open_arrays(path).array(named(path) if name is None else name).blocks(n_rows))
 
 
 def whole(path, name=None):
-    with open_arrays(path) as file:
-        return np.array(file.array(named(path) if name is None else name).whole())
+    return np.array(open_arrays(path).array(named(path) if name is None else name).whole())
 
 
 def refused(path, match, use=whole):

@@ -17,12 +17,12 @@ def main(path, name, target):
 
     def work():
         nonlocal n_found
-        with open_arrays(path) as file:
-            stored = file.array(name)
-            with new_arrays(target, stored.shape, np.float32, overwrite=False) as new:
-                for block in stored.blocks(1000):
-                    new.write(block)
-                    n_found += len(block)
+        file = open_arrays(path)
+        stored = file.array(name)
+        with new_arrays(target, stored.shape, np.float32, overwrite=False) as new:
+            for block in stored.blocks(1000):
+                new.write(block)
+                n_found += len(block)
 
     return traced_peak(work), n_found
 

@@ -10,7 +10,7 @@ from own_process import measure
 
 import nishimori
 from nishimori import ExpectationConsistency
-from nishimori._files.arrays.numpy_files import NpyFile
+from nishimori._files.file_rows import npy_scores
 from nishimori._rows.stored_rows import Chunked, Mapped
 from nishimori.errors import FormatError, InputError
 
@@ -190,11 +190,11 @@ def test_a_file_that_changes_between_readings_is_refused(path):
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(path):
-    file = NpyFile(path)
+    file = npy_scores(path)
     with file.open() as rows:
         rows(0, 10)
         cut(path, 8 * 5 * 100)
-        with pytest.raises(FormatError, match=r"logits\.npy became shorter while it was read\."):
+        with pytest.raises(FormatError, match=r"logits\.npy has changed since it was first read\."):
             rows(750, 900)
 
 

@@ -9,7 +9,7 @@ from token_cases import CLASSES, COUNTED, DOCUMENTS, FLAT, IGNORED, LABELS, LOGI
 
 import nishimori
 from nishimori import Sketch
-from nishimori._files.arrays.numpy_files import NpyFile
+from nishimori._files.file_rows import npy_scores
 from nishimori._rows.stored_rows import Chunked
 from nishimori._support.arrays import merge_leading, rows_at, rows_between
 from nishimori.errors import InputError
@@ -115,7 +115,7 @@ def test_sequences_longer_than_a_piece_are_read_chunk_by_chunk(monkeypatch, tmp_
 
 
 def test_a_stored_array_becomes_one_in_memory_with_its_shape(tmp_path):
-    for stored in (NpyFile(saved(tmp_path, LOGITS)), Chunked(in_chunks(tmp_path, 1, 4, CLASSES))):
+    for stored in (npy_scores(saved(tmp_path, LOGITS)), Chunked(in_chunks(tmp_path, 1, 4, CLASSES))):
         np.testing.assert_array_equal(np.asarray(stored), LOGITS)
 
 

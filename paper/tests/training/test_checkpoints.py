@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_training import RECIPE, Projected, bits, image_set, run, same, stopped_after
 
-from nishimori._files.arrays import tensors
+from nishimori._support.disk import new_file
 from nishimori.errors import FormatError, InputError
 from nishimori_paper import models
 from nishimori_paper.training._recipes import Recipe
@@ -111,8 +111,7 @@ def test_no_half_written_checkpoint_remains(tmp_path, monkeypatch, unstopped, ep
     path, whole = tmp_path / "it.pt", []
 
     def full(content, target):
-        target.write(b"half of it")
-        target.flush()
+        target.write_bytes(b"half of it")
         raise OSError("No space left on device")
 
     def after(training):
@@ -137,8 +136,8 @@ def test_a_full_disk_is_an_error_of_the_system(tmp_path, limit):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
-        with pytest.raises(OSError, match="File too large"):
-            tensors.save({"weights": torch.zeros(10**6)}, tmp_path / "it.pt")
+        with pytest.raises(OSError, match="File too large"), new_file(tmp_path / "it.pt", overwrite=True) as temporary:
+            torch.save({"weights": torch.zeros(10**6)}, temporary)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 

@@ -21,8 +21,8 @@ def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
     like = _of_one_row(calibrator, method, X, has_groups=groups is not None)
     axes, column = tuple(range(cut.n_axes)), X.ndim
     out, new_axes = (axes, {}) if like.ndim == 1 else ((*axes, column), {column: like.shape[1]})
-    predict = _Predict(calibrator, method, cut.n_axes, like[:0])
-    return cut.blockwise(predict, out, *cut.arguments(), dtype=like.dtype, new_axes=new_axes)
+    predict = _Predict(calibrator, method, like[:0])
+    return cut.blockwise(predict, out, dtype=like.dtype, new_axes=new_axes)
 
 
 def _of_one_row(calibrator: Any, method: str, X: Any, *, has_groups: bool) -> HostArray:
@@ -41,24 +41,20 @@ def _of_one_row(calibrator: Any, method: str, X: Any, *, has_groups: bool) -> Ho
 
 @dataclass(frozen=True)
 class _Predict:
-    """The predictions for one chunk, whose columns may be a list of chunks; ``nothing`` are those for no rows."""
+    """The predictions for one chunk; ``nothing`` are those for no rows."""
 
     calibrator: Any
     method: str
-    n_axes: int
     nothing: HostArray
 
     def __call__(self, scores: Any, *values: Any) -> HostArray:
-        blocks = scores if isinstance(scores, list) else [scores]
-        table = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=-1)
-        leading, rows = table.shape[: self.n_axes], table.reshape(-1, *table.shape[self.n_axes :])
+        *groups, numbers, slices = values
+        leading, rows = scores.shape[: len(slices)], scores.reshape(-1, *scores.shape[len(slices) :])
         if not len(rows):  # a chunk may be empty after a selection
             return self.nothing.reshape(*leading, *self.nothing.shape[1:])
-        groups, places = values[: -self.n_axes], values[-self.n_axes :]
         try:
             with collect_notices():  # a warning per chunk would be many
                 prediction: HostArray = getattr(self.calibrator, self.method)(rows, *(names.reshape(-1) for names in groups))
         except InputError as error:
-            name = chunk_name([place[0] for place in places], table, counts_inside=True)
-            raise error.changed(where=name) from None
+            raise error.changed(where=chunk_name(numbers, slices, scores, counts_inside=True)) from None
         return prediction.reshape(*leading, *prediction.shape[1:])

@@ -5,23 +5,25 @@ depends on the chunks alone, so that the digits do not depend on the scheduler, 
 often. Labels, weights, clusters and groups are cut as the logits are; the logits themselves are not cut in another way.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import isnan, prod
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
 
 import dask
-from nishimori._dask.chunks import Cut, align_chunks, split_chunks
-from nishimori._dask.tasks import Application, ChunkReading, Naming, Numbering
-from nishimori._rows.array_rows import ReadOptions, classes_last
+from nishimori._dask.chunks import Cut, align_chunks, with_whole_rows
+from nishimori._dask.tasks import ChunkReading, Naming
+from nishimori._rows.array_rows import ArrayRows, ReadOptions, classes_last
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import Passed
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
 from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.rows import R, Rows, T, most_copied, without_rows
 from nishimori._rows.scores import Input, scores_of
+from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric
 from nishimori._support.progress import Report, silent
 from nishimori._support.warnings import notice
@@ -36,22 +38,21 @@ _PERSIST = "Call `persist()` first, which computes the chunks once."
 class DaskRows(Rows):
     """Rows in arrays of Dask. Only sums reach the caller.
 
-    ``cut`` holds logits, labels and whatever else there is in the same chunks; ``numbering`` numbers clusters and groups. The
-    values of ``is_kept`` data are in memory, wherever that is, so that reading them costs little.
+    ``cut`` holds logits, labels and whatever else there is in the same chunks; ``names`` are all clusters and all groups, in
+    order. The values of ``is_kept`` data are in memory, wherever that is, so that reading them costs little.
     """
 
-    def __init__(self, cut: Cut, meaning: ReadOptions, numbering: Numbering | None = None, *, is_kept: bool = False) -> None:
+    def __init__(self, cut: Cut, meaning: ReadOptions, names: Mapping[str, HostArray], *, is_kept: bool = False) -> None:
         self.cut = cut
         self.meaning = meaning
-        self._numbering = numbering or Numbering()
+        self._names = names
         self._is_kept = is_kept
         self._totals: ReadingTotals | None = None  # by the first pass
-        if "clusters" in cut.others:
+        if "clusters" in names:
             # Only their number is asked for here; each chunk has the codes of its own rows.
-            self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), self._numbering.n_clusters)
-        if "groups" in cut.others:
-            names = self._numbering.group_names
-            self.groups = Groups(np.arange(len(names)), names)
+            self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), len(names["clusters"]))
+        if "groups" in names:
+            self.groups = Groups(np.arange(len(names["groups"])), tuple(names["groups"].tolist()))
 
     @property
     def n_classes(self) -> int:
@@ -78,22 +79,20 @@ class DaskRows(Rows):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, from one graph."""
-        sums: T = self._read(ChunkReading, pass_, report)
+        sums: T = self._read(methodcaller("gather", pass_), report)
         return sums
 
     def call_with_rows(self, function: Callable[[Rows], R]) -> R:
         """What ``function`` makes of the rows of a sample, which are in one chunk: one task does all of it."""
         if not self._is_kept:
             return function(self)
-        answer: R = self._read(Application, function, silent)
+        answer: R = self._read(function, silent)
         return answer
 
-    def _read(self, how: type[ChunkReading], pass_: Callable[..., Any], report: Report) -> Any:
-        """What one graph gives, after it has been compared with what an earlier one found."""
-        names = tuple(self.cut.others)
-        reading = how(pass_, self.meaning, names, self.cut.n_axes, self.n_classes, self.n_rows, self._totals)
-        numbering = dask.delayed(self._numbering, pure=False, traverse=False)
-        part = self.cut.sum_over_chunks(reading, numbering=numbering)
+    def _read(self, function: Callable[[ArrayRows], Any], report: Report) -> Any:
+        """The sum of what ``function`` makes of each chunk, after it has been compared with what an earlier graph found."""
+        reading = ChunkReading(function, self.meaning, tuple(self.cut.others), self.n_classes, self.n_rows, self._totals)
+        part = self.cut.sum_over_chunks(reading, names=dask.delayed(self._names, pure=False, traverse=False))
         if part.refusal is not None:
             raise part.refusal
         for message, category in part.notices:
@@ -133,7 +132,7 @@ class DaskRows(Rows):
             return None
         chunks = np.sort(np.random.default_rng(0).choice(full, n_read, replace=False)).tolist()
         n_parts = n_read * prod(len(sizes) for sizes in inner)
-        return DaskRows(self.cut.random_rows(chunks, -(-size // n_parts)), self.meaning, self._numbering, is_kept=True)
+        return DaskRows(self.cut.random_rows(chunks, -(-size // n_parts)), self.meaning, self._names, is_kept=True)
 
 
 def open_dask(passed: Passed) -> DaskRows:
@@ -142,7 +141,7 @@ def open_dask(passed: Passed) -> DaskRows:
     if meaning.class_axis != -1:
         logits, meaning = classes_last(logits, meaning.class_axis, meaning.names[0]), replace(meaning, class_axis=-1)
     _check(logits, passed.labels, meaning)
-    cut = Cut(split_chunks(logits), {})
+    cut = Cut(with_whole_rows(logits), {})
     parts = {"clusters": passed.clusters, "groups": passed.groups}
     for name, value in parts.items():
         refuse_name(value, name.removesuffix("s"))
@@ -180,26 +179,19 @@ def _check(logits: Any, labels: Any, meaning: ReadOptions) -> None:
         )
 
 
-def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> Numbering:
+def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> dict[str, HostArray]:
     """All clusters and groups, from one graph that does not touch the logits."""
     if not wanted:
-        return Numbering()
-    naming = Naming(wanted, tuple(cut.others), meaning)
-    part = cut.sum_over_chunks(naming, scores=False)
+        return {}
+    part = cut.sum_over_chunks(Naming(wanted, tuple(cut.others), meaning), scores=False)
     if part.refusal is not None:
         raise part.refusal
     if part.sums is None or not part.sums.items[0].counted.any():
         raise _nothing_counts(meaning)
     chunk_names = dict(zip(wanted, part.sums.items, strict=True))
-    clusters, groups = chunk_names.get("clusters"), chunk_names.get("groups")
-    if clusters is not None:
-        check_number_of_clusters(int(clusters.counted.sum()))
-    return Numbering(
-        clusters=None if clusters is None else clusters.values,
-        n_clusters=0 if clusters is None else len(clusters.values),
-        groups=None if groups is None else groups.values,
-        group_names=() if groups is None else tuple(groups.values.tolist()),
-    )
+    if "clusters" in chunk_names:
+        check_number_of_clusters(int(chunk_names["clusters"].counted.sum()))
+    return {name: names.values for name, names in chunk_names.items()}
 
 
 def _nothing_counts(meaning: ReadOptions) -> NoRowsError:

@@ -4,28 +4,23 @@ These functions run on the workers of a cluster. What they refuse is returned as
 must be the one that is named, and not the one whose worker was fastest.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import prod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isnan, prod
 from typing import Any
 
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows, ReadOptions
-from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.labels import encode_values
 from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.scores import ScoreRange
+from nishimori._sums.passes import Sums
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.warnings import Notice, collect_notices
 from nishimori.errors import InputError
-
-MOST_NUMBERS = 2**25
-"""How many logits are put together at a time where classes are in several chunks: 128 MiB in single precision."""
-
-PLACE = np.dtype([("number", np.int64), ("first", np.int64)])
-"""The place of a chunk along one dimension: its number and its first row, or -1 where the sizes of chunks are not known."""
 
 
 @dataclass(frozen=True)
@@ -53,95 +48,57 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Numbering:
-    """All clusters and groups of the data, in order, by which chunks number theirs; None if there are none."""
-
-    clusters: HostArray | None = None
-    n_clusters: int = 0
-    groups: HostArray | None = None
-    group_names: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True)
 class ChunkReading:
-    """One reading of a chunk. ``other_names`` are of what is passed after the scores, and ``n_axes`` places come last.
+    """What ``function`` makes of the rows of a chunk. ``other_names`` are of what is passed after the scores.
 
-    ``trusted`` is what the first pass has found, if this is a later one.
+    ``trusted`` is what the first pass has found, if this is a later one. ``names`` are all clusters and all groups, in order,
+    by which chunks number theirs.
     """
 
-    pass_: Callable[[Batch], Any]
+    function: Callable[[ArrayRows], Any]
     meaning: ReadOptions
     other_names: tuple[str, ...]
-    n_axes: int
     n_classes: int
     n_rows: int | None
     trusted: ReadingTotals | None = None
 
-    def __call__(self, scores: Any, *values: Any, numbering: Numbering) -> Part:
-        blocks: list[Array] = scores if isinstance(scores, list) else [scores]
-        others = dict(zip(self.other_names, values, strict=False))
-        places = [place[0] for place in values[len(self.other_names) :]]
-        total = Part()
+    def __call__(self, scores: Any, *values: Any, names: Mapping[str, HostArray]) -> Part:
+        *others, numbers, slices = values
         try:
             with collect_notices() as notices:
-                _refuse_other_lengths(blocks[0], others, self.meaning)
-                for rows in self._pieces(blocks, others, places, numbering):
-                    sums = self._result(rows) if rows.weights.any() else None
-                    totals = ReadingTotals.from_rows(rows, self.trusted, are_computed=True)
-                    total += Part(sums, totals, score_range=self._range(rows))
-            return replace(total, notices=tuple(notices))
+                rows = self._rows(scores, dict(zip(self.other_names, others, strict=True)), slices, names)
+                if not rows:
+                    return Part()
+                sums = self.function(rows) if rows.weights.any() else None
+                totals = ReadingTotals.from_rows(rows, self.trusted, are_computed=True)
+                # What the scores are is judged after the first pass.
+                score_range = None if self.trusted is not None else self.meaning.range_of(rows.scores, rows.weights)
+            return Part(sums, totals, notices=tuple(notices), score_range=score_range or ScoreRange())
         except InputError as error:
-            return Part(refusal=error.changed(where=chunk_name(places, blocks[0])))
+            return Part(refusal=error.changed(where=chunk_name(numbers, slices, scores)))
         except Exception as error:
-            error.add_note(f"nishimori was reading {chunk_name(places, blocks[0])}.")
+            error.add_note(f"nishimori was reading {chunk_name(numbers, slices, scores)}.")
             raise
 
-    def _result(self, rows: ArrayRows) -> Any:
-        """What is wanted of some rows."""
-        return rows.gather(self.pass_)
-
-    def _pieces(
-        self, blocks: list[Array], others: Mapping[str, Any], places: Sequence[Any], numbering: Numbering
-    ) -> Iterator[ArrayRows]:
-        """All rows of a chunk; the columns of several chunks are put together for some rows at a time."""
-        shape = blocks[0].shape[: self.n_axes]
-        if not prod(shape):
-            return
-        n_inner = prod(shape[1:])
+    def _rows(
+        self, scores: Array, others: Mapping[str, Any], slices: Sequence[slice], names: Mapping[str, HostArray]
+    ) -> ArrayRows | None:
+        """The rows of a chunk with all that belongs to them; None if there are none."""
+        leading = tuple(scores.shape) if len(scores.shape) == 1 else tuple(scores.shape[:-1])
+        _refuse_other_lengths(leading, others, self.meaning)
+        if not prod(leading):
+            return None
         # Positions of several dimensions count from the start of the chunk, which may not be the start of a sequence.
-        first = int(places[0]["first"]) if self.n_axes == 1 and places[0]["first"] > 0 else 0
-        step = shape[0] if len(blocks) == 1 else max(1, MOST_NUMBERS // (n_inner * self.n_classes))
-        for start in range(0, shape[0], step):
-            some = slice(start, start + step)
-            values = {name: None if array is None else array[some] for name, array in others.items()}
-            table = blocks[0][some] if len(blocks) == 1 else np.concatenate([block[some] for block in blocks], axis=-1)
-            yield self._rows(table, values, first + start * n_inner, numbering)
-
-    def _range(self, rows: ArrayRows) -> ScoreRange:
-        """The range of some scores, if it is to be judged after this pass."""
-        score_range = None if self.trusted is not None else self.meaning.range_of(rows.scores, rows.weights)
-        return ScoreRange() if score_range is None else score_range
-
-    def _rows(self, table: Array, others: Mapping[str, Any], first_row: int, numbering: Numbering) -> ArrayRows:
-        """Some rows as `ArrayRows`."""
+        first_row = int(slices[0].start) if len(slices) == 1 and slices[0].start > 0 else 0
         weights = others.get("sample_weight")
-        rows = self.meaning.rows(table, others["labels"], weights, first_row, self.n_classes, self.n_rows)
+        rows = self.meaning.rows(scores, others["labels"], weights, first_row, self.n_classes, self.n_rows)
         if "clusters" in others:
-            codes = _codes(others["clusters"], numbering.clusters, "cluster")
-            rows.clusters = Clusters(codes, numbering.n_clusters)
+            rows.clusters = Clusters(_codes(others["clusters"], names["clusters"], "cluster"), len(names["clusters"]))
         if "groups" in others:
-            rows.groups = Groups(_codes(others["groups"], numbering.groups, "group"), numbering.group_names)
+            rows.groups = Groups(_codes(others["groups"], names["groups"], "group"), tuple(names["groups"].tolist()))
         if self.trusted is not None:
             rows.trust(None if self.trusted.has_masks else False)
         return rows
-
-
-@dataclass(frozen=True)
-class Application(ChunkReading):
-    """What a function makes of all rows, which are in one chunk. It stands in place of a pass."""
-
-    def _result(self, rows: ArrayRows) -> Any:
-        return self.pass_(rows)  # type: ignore[arg-type]  # a function of rows
 
 
 @dataclass(frozen=True)
@@ -165,8 +122,8 @@ class Naming:
     meaning: ReadOptions
 
     def __call__(self, *values: Any) -> Part:
-        others = dict(zip(self.other_names, values, strict=False))
-        places = [place[0] for place in values[len(self.other_names) :]]
+        *arrays_, numbers, slices = values
+        others = dict(zip(self.other_names, arrays_, strict=True))
         first = others[self.wanted[0]]
         if not first.size:
             return Part()
@@ -178,43 +135,24 @@ class Naming:
             for name in self.wanted:
                 different, codes = encode_values(np.asarray(others[name]).reshape(-1), counted.size, name.removesuffix("s"))
                 chunk_names.append(ChunkNames(different, np.bincount(codes, counted) > 0))
-            return Part(_Several(tuple(chunk_names)))
+            return Part(Sums(tuple(chunk_names)))
         except InputError as error:
-            return Part(refusal=error.changed(where=chunk_name(places, first)))
+            return Part(refusal=error.changed(where=chunk_name(numbers, slices, first)))
 
 
-@dataclass(frozen=True)
-class _Several:
-    items: tuple[ChunkNames, ...]
-
-    def __add__(self, other: "_Several") -> "_Several":
-        return _Several(tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)))
-
-
-@dataclass(frozen=True)
-class Pick:
-    """``size`` random rows of a chunk, the same ones each time.
+def pick_rows(block: Any, size: int, n_axes: int, block_id: tuple[int, ...] = ()) -> HostArray:
+    """``size`` random rows of a chunk, the same ones each time; its number is that among the chunks of the sample.
 
     Their shape is that of the chunk with its leading dimensions made one, so (size, 1, n_classes) of three.
     """
-
-    size: int
-    n_axes: int
-
-    def __call__(self, values: Any, *places: Any) -> HostArray:
-        blocks = values if isinstance(values, list) else [values]
-        leading = blocks[0].shape[: self.n_axes]
-        numbers = [int(place[0]["number"]) for place in places]
-        chosen = np.sort(np.random.default_rng(numbers).choice(prod(leading), self.size, replace=False))
-        index = np.unravel_index(chosen, leading)
-        rows = [np.asarray(block)[index] for block in blocks]
-        picked = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=-1)
-        return picked.reshape(self.size, *(1,) * (self.n_axes - 1), *picked.shape[1:])
+    leading = block.shape[:n_axes]
+    chosen = np.sort(np.random.default_rng(block_id[:n_axes]).choice(prod(leading), size, replace=False))
+    picked = np.asarray(block)[np.unravel_index(chosen, leading)]
+    return picked.reshape(size, *(1,) * (n_axes - 1), *picked.shape[1:])
 
 
-def _codes(values: Any, names: HostArray | None, what: str) -> HostArray:
+def _codes(values: Any, names: HostArray, what: str) -> HostArray:
     """The place of each value among all names."""
-    assert names is not None, "they are collected before the first pass"
     flat = arrays.on_host(values).reshape(-1)
     codes = np.minimum(np.searchsorted(names, flat), len(names) - 1)
     if (names[codes] != flat).any():
@@ -224,9 +162,8 @@ def _codes(values: Any, names: HostArray | None, what: str) -> HostArray:
     return codes
 
 
-def _refuse_other_lengths(block: Array, others: Mapping[str, Any], meaning: ReadOptions) -> None:
+def _refuse_other_lengths(leading: tuple[int, ...], others: Mapping[str, Any], meaning: ReadOptions) -> None:
     """Refuse labels, weights, clusters or groups of another length than the chunk; known only here for some arrays."""
-    leading = tuple(block.shape) if len(block.shape) == 1 else tuple(block.shape[:-1])
     for name, values in others.items():
         if tuple(values.shape) != leading:
             called = meaning.names[1] if name == "labels" else name
@@ -238,10 +175,11 @@ def _refuse_other_lengths(block: Array, others: Mapping[str, Any], meaning: Read
             )
 
 
-def chunk_name(places: Sequence[Any], block: Array, *, counts_inside: bool = False) -> str:
+def chunk_name(numbers: tuple[int, ...], slices: Sequence[slice], block: Array, *, counts_inside: bool = False) -> str:
     """The name of a chunk in messages; ``counts_inside`` if row numbers in them count from the start of the chunk."""
-    numbers, first = ([int(place[name]) for place in places] for name in ("number", "first"))
-    if len(places) == 1 and first[0] >= 0 and not counts_inside:
+    is_known = not any(isnan(along.stop) for along in slices)
+    first = tuple(int(along.start) for along in slices) if is_known else ()
+    if len(first) == 1 and not counts_inside:
         return f"Chunk {numbers[0]} (rows {first[0]} to {first[0] + len(block) - 1})"
-    number, start = (str(values[0]) if len(values) == 1 else str(tuple(values)) for values in (numbers, first))
-    return f"Chunk {number}{'' if -1 in first else f', which begins at row {start}'} (rows in it count from 0)"
+    number, start = (str(values[0]) if len(values) == 1 else str(values) for values in (numbers, first))
+    return f"Chunk {number}{f', which begins at row {start}' if is_known else ''} (rows in it count from 0)"

@@ -6,7 +6,8 @@ or in a temporary file of numbers, and those of .npz files as long as they fit i
 its lines and columns where it has them.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import isnan, prod
 from pathlib import Path
@@ -16,8 +17,9 @@ import numpy as np
 
 from nishimori._files.arrays.files import SUFFIXES as ARRAYS
 from nishimori._files.arrays.files import ArrayFile, open_arrays
-from nishimori._files.arrays.numpy_files import NpyFile, array_file
+from nishimori._files.arrays.numpy_files import npy_array
 from nishimori._files.arrays.selection import array_name, refuse_table_options, without_groups
+from nishimori._files.arrays.stored_array import StoredArray
 from nishimori._files.spooled_scores import ScoreKeeper
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
@@ -30,7 +32,7 @@ from nishimori._rows.labels import class_labels, differ, group_names, spell_as_c
 from nishimori._rows.pieces import rows_per_piece
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.scores import check_input
-from nishimori._rows.stored_rows import Stored, StoredRows
+from nishimori._rows.stored_rows import Sliced, Stored, StoredRows
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
 from nishimori._support.numbers import is_whole
@@ -38,6 +40,10 @@ from nishimori._support.progress import Report, show_progress
 from nishimori.errors import A_NAME, FormatError, InputError, setting
 
 SUFFIXES = (*ARRAYS, *ENDINGS)
+
+# Labels and weights of a table are in memory, some 30 bytes per row. In Parquet files, real scores have less than a row per
+# byte, and two random columns of three different values 1.8. Far more is a bomb, if there are also many rows.
+_ROWS_PER_BYTE, _HARMLESS_ROWS = 20, 10**7
 
 
 def check_path(path: Path) -> None:
@@ -208,10 +214,8 @@ def open_npy(
                 f"{setting(roles.argument(role), A_NAME)} must be left out for .npy files, which hold one unnamed array, got "
                 f"{value!r}. Use .npz for weights, clusters, groups and ids."
             )
-    scores: Stored = NpyFile(path)
-    if meaning.class_axis != -1:
-        with open_arrays(path) as file:
-            scores, meaning = ArrayScores(path, "", file, meaning.class_axis), replace(meaning, class_axis=-1)
+    scores = npy_scores(path) if meaning.class_axis == -1 else _scores_in(open_arrays(path), "", meaning.class_axis)
+    meaning = replace(meaning, class_axis=-1)
     contents = FileContents(path, scores, load_array(labels), **{role: load_array(values) for role, values in parts.items()})
     if contents.labels is not labels:  # of another file
         scores.shape = scores.shape[:1] if scores.shape[1:] == (1,) else scores.shape
@@ -221,14 +225,15 @@ def open_npy(
     return FileRows(contents, meaning, progress=progress)
 
 
+def npy_scores(path: Path) -> "ArrayScores":
+    """The scores in a .npy file, of any dtype, which is checked as that of an array in memory."""
+    return ArrayScores(npy_array(path).filled())
+
+
 def load_npy(path: Path) -> HostArray:
     """Load labels, weights, clusters or groups from a .npy file."""
-    stored = array_file(path)
-    if stored.dtype.kind in "US":
-        return stored.labels().whole()
-    if 0 in stored.shape:
-        raise FormatError(f"{path} has nothing in it, its shape is {stored.shape}. Save it again with its rows.")
-    return np.array(stored.whole())
+    stored = npy_array(path).filled()
+    return (stored.labels() if stored.dtype.kind in "US" else stored).whole()
 
 
 def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[str] | None) -> None:
@@ -275,43 +280,49 @@ class ChainedScores(Stored):
             yield from part.blocks()
 
 
-class ArrayScores(Stored):
-    """An array in a file, which is opened for each pass; ``class_axis`` is the dimension of its classes."""
+class ArrayScores(Sliced):
+    """An array of scores in a file."""
 
-    def __init__(self, path: Path, name: str, file: ArrayFile, class_axis: int = -1) -> None:
-        self.path, self.name = path, name
-        stored = file.array(name)
-        self.shape = stored.shape[:1] if stored.shape[1:] == (1,) else stored.shape
-        self.dtype = stored.dtype
-        self._class_axis = class_axis
-        if class_axis != -1:
-            self.shape = _with_classes_last(stored.shape, class_axis)
+    def __init__(self, array: StoredArray) -> None:
+        self.shape, self.dtype, self._array = array.shape, array.dtype, array
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[int, int], HostArray]]:
+        """A context manager that reads rows of the file."""
+        yield lambda start, stop: self._array.rows(start, stop).reshape(-1, *self.shape[1:][-1:])
 
     def blocks(self) -> Generator[HostArray, None, None]:
-        """Several blocks of the computation at a time."""
-        with open_arrays(self.path) as file:
-            yield from self.rows(file)
+        """Several blocks of the computation at a time, in which rows that can only be read together are together."""
+        yield from super().blocks() if self._array.together == 1 else self._array.blocks(rows_per_piece(self.n_columns))
 
-    def rows(self, file: ArrayFile) -> Iterator[HostArray]:
-        """The blocks of a file that is open."""
-        stored, rows_in_one = file.array(self.name), prod(self.shape[1:-1])
-        return map(self._flatten, stored.blocks(max(1, rows_per_piece(self.n_columns) // rows_in_one)))
-
-    def _flatten(self, block: HostArray) -> HostArray:
-        """The rows of a block, which may have several dimensions."""
-        if block.ndim < 3 and self._class_axis == -1:
-            return flat(block)
-        return np.moveaxis(block, self._class_axis, -1).reshape(-1, self.shape[-1])
+    def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
+        """The numbers of about ``size`` rows in random runs, and these rows; None if single rows cannot be read."""
+        return super().random_rows(size) if self._array.together == 1 else None
 
 
-def _with_classes_last(shape: tuple[int, ...], class_axis: Any) -> tuple[int, ...]:
-    """The shape of an array whose classes are moved to the end; those in the first dimension would take a reading of it all."""
-    n_dimensions = len(shape)
+def _scores_in(file: ArrayFile, name: str, class_axis: int) -> ArrayScores:
+    """The scores with that name, in which a single column is one score per row."""
+    array = file.array(name)
+    if class_axis != -1:
+        array = _with_classes_last(array, class_axis)
+    return ArrayScores(replace(array, shape=array.shape[:1]) if array.shape[1:] == (1,) else array)
+
+
+def _with_classes_last(array: StoredArray, class_axis: Any) -> StoredArray:
+    """An array whose classes are moved to the end; those in the first dimension would take a reading of it all."""
+    shape, n_dimensions = array.shape, len(array.shape)
     if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or class_axis % n_dimensions == 0:
         must = f"be the number of a dimension of the scores after the first, which have the shape {shape}"
         raise InputError("class_axis", must, got=repr(class_axis))
     axis = class_axis % n_dimensions
-    return (*shape[:axis], *shape[axis + 1 :], shape[axis])
+    moved = (*shape[:axis], *shape[axis + 1 :], shape[axis])
+    before, after = prod(shape[1:-1]), prod(moved[1:-1])  # rows of one image
+
+    def rows(start: int, stop: int) -> HostArray:
+        images = array.rows(start // after * before, stop // after * before).reshape(-1, *shape[1:])
+        return np.moveaxis(images, axis, -1).reshape(-1, moved[-1])
+
+    return replace(array, shape=moved, rows=rows, together=after)
 
 
 def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:
@@ -338,18 +349,17 @@ def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:
 def _arrays_of(path: Path, roles: Roles, class_axis: int) -> FileContents:
     if is_table(path):
         raise FormatError(f"{path} is a table, unlike the files before it. Pass files of one kind.")
-    with open_arrays(path) as file:
-        refuse_table_options(path, roles)
-        scores: Stored = (stored := ArrayScores(path, array_name(file, "scores", roles), file, class_axis))
-        labels = _flat_labels(file.labels(array_name(file, "labels", roles)).whole(), stored)
-        weights = file.array(array_name(file, "weights", roles)).whole() if roles.find("weights") else None
-        others: dict[str, Any] = {
-            role: file.labels(array_name(file, role, roles)).whole() if roles.find(role) else None
-            for role in ("clusters", "groups", "ids")
-        }
-        if path.suffix.lower() == ".npz":  # which takes long to unpack
-            scores = _kept(stored, file)
-    column = None if roles.columns is None and stored.name == roles.input else stored.name
+    file = open_arrays(path)
+    refuse_table_options(path, roles)
+    name = array_name(file, "scores", roles)
+    scores = _scores_in(file, name, class_axis)
+    labels = _flat_labels(file.labels(array_name(file, "labels", roles)).whole(), scores)
+    weights = file.array(array_name(file, "weights", roles)).whole() if roles.find("weights") else None
+    others: dict[str, Any] = {
+        role: file.labels(array_name(file, role, roles)).whole() if roles.find(role) else None
+        for role in ("clusters", "groups", "ids")
+    }
+    column = None if roles.columns is None and name == roles.input else name
     return FileContents(path, scores, labels, weights, **others, label_column=roles.labels, column=column)
 
 
@@ -358,41 +368,31 @@ def _flat_labels(labels: HostArray, scores: Stored) -> HostArray:
     return labels.reshape(-1) if labels.shape == scores.shape[:-1] else labels
 
 
-def _kept(stored: ArrayScores, file: ArrayFile) -> Stored:
-    """The same scores in memory, if they fit."""
-    keeper = ScoreKeeper(spools=False)
-    for block in stored.rows(file):
-        keeper.add(block)
-        if keeper.is_full:
-            break
-    return keeper.stored(stored.shape) or stored
-
-
 class TableScores(Stored):
     """The scores of a table, which is opened for each pass."""
 
     def __init__(
-        self, path: Path, roles: Roles, names: Sequence[str], columns: Sequence[int], shape: tuple[int, ...], dtype: Any
+        self, reopen: Callable[[], Table], names: Sequence[str], columns: Sequence[int], shape: tuple[int, ...], dtype: Any
     ) -> None:
-        self.path, self.shape, self.dtype = path, shape, dtype
-        self._roles, self._names, self._columns = roles, names, columns
+        self.shape, self.dtype = shape, dtype
+        self._reopen, self._names, self._columns = reopen, names, columns
 
     def blocks(self) -> Generator[HostArray, None, None]:
         """The scores of each block."""
-        with _table(self.path, self._roles) as table:
+        with self._reopen() as table:
             if table.names != self._names:
-                raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
+                raise FormatError(f"{table.path} has changed since it was first read. Start again when it is complete.")
             for block in table.blocks(self._columns):
                 yield flat(block.numbers(self._columns))
 
 
-def _table(path: Path, roles: Roles) -> Table:
-    return open_table(path, more=roles.more, delimiter=roles.delimiter, decimal=roles.decimal)
-
-
 def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
     """One pass, which checks each block, and keeps the scores."""
-    with _table(path, roles) as table:
+
+    def open_again() -> Table:
+        return open_table(path, more=roles.more, delimiter=roles.delimiter, decimal=roles.decimal)
+
+    with open_again() as table:
         chosen = select_columns(table, roles)
         place = {name: index for index, name in enumerate(table.names)}
         columns = [place[name] for name in chosen.scores]
@@ -400,13 +400,14 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         keeper = ScoreKeeper()
         parts: list[tuple[HostArray | None, ...]] = []
         files: list[tuple[int, Path]] = []
-        n_rows = 0
+        n_rows, n_bytes = 0, 0
         shape, extremes, texts = None, None, dict[str, str]()
         for block in ahead(table.blocks(columns)):
             scores = _numbers(block, columns, chosen, table, roles)
             weights, labels, counted = _labels_and_weights(block, place, roles)
             block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
-            _refuse_missing_labels(labels, weights, block, place[roles.labels])
+            for row in range(block.n_rows) if weights is None else np.flatnonzero(weights).tolist():
+                _refuse_value(labels[row], block, row, place[roles.labels], "label")
             if shape is not None and scores.shape[1:] != shape:
                 raise FormatError(f"{block.where(0)}: lists of {scores.shape[1]} numbers after lists of {shape[0]}.")
             shape = scores.shape[1:]
@@ -418,7 +419,13 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
             parts.append((_as_array(labels), weights, counted, block.lines, *codes))
             if not files or files[-1][1] != block.path:
                 files.append((n_rows, block.path))
+                n_bytes += block.path.stat().st_size
             n_rows += block.n_rows
+            if n_rows > max(_HARMLESS_ROWS, _ROWS_PER_BYTE * n_bytes):
+                raise FormatError(
+                    f"{block.path} has more than {_ROWS_PER_BYTE} rows for each of its bytes, more than real scores do. If it "
+                    "is right, write each different row once, with the number of such rows as its weight."
+                )
             keeper.add(flat(scores))
             report("Reading", n_rows, table.n_rows)
         assert shape is not None, "a table without rows is refused"
@@ -429,7 +436,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         if not proven and (extremes is None or not by_values(extremes, truth[counts])):
             raise undecided_error(table, chosen.scores, roles)
         whole = (n_rows,) if shape == (1,) else (n_rows, *shape)
-        again = TableScores(table.path, roles, table.names, columns, whole, scores.dtype)
+        again = TableScores(open_again, table.names, columns, whole, scores.dtype)
     several = len(columns) > 1
     return FileContents(
         path,
@@ -468,11 +475,6 @@ def _labels_and_weights(block: Block, place: dict[str, int], roles: Roles) -> tu
     if roles.ignore_index is not None:
         counted = counted & differ(_as_array(labels), roles.ignore_index)
     return weights, labels, counted
-
-
-def _refuse_missing_labels(labels: list[Any], weights: HostArray | None, block: Block, index: int) -> None:
-    for row in range(len(labels)) if weights is None else np.flatnonzero(weights).tolist():
-        _refuse_value(labels[row], block, row, index, "label")
 
 
 def row_values(block: Block, index: int, what: str) -> list[Any]:

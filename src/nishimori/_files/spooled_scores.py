@@ -1,17 +1,14 @@
-"""Scores that take long to parse or to unpack: kept in memory while they are few, and else in a temporary file of numbers.
+"""Scores that take long to parse: kept in memory while they are few, and else in a temporary file of numbers.
 
 The file has no name, so that the system removes it however the program ends. It is in the folder for temporary files, which the
 environment variable ``TMPDIR`` names.
 """
 
-import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Lock
-from typing import Any
 
 import numpy as np
 
@@ -26,36 +23,32 @@ _PART = 0.5
 
 
 class ScoreKeeper:
-    """Blocks of scores, which are added one by one and then read as often as needed.
+    """Blocks of scores, which are added one by one and then read as often as needed."""
 
-    Without ``spools`` they are kept in memory only. ``is_full`` says that there was no room, so that nothing is kept.
-    """
-
-    def __init__(self, *, spools: bool = True) -> None:
-        self.is_full = False
-        self._spools = spools
+    def __init__(self) -> None:
+        self._is_full = False  # there was no room, so nothing is kept
         self._blocks: list[HostArray] = []
         self._n_bytes = 0
         self._spool: SpooledScores | None = None
 
     def add(self, block: HostArray) -> None:
         """Keep a block of scores, (rows, classes) or (rows,)."""
-        if self.is_full:
+        if self._is_full:
             return
         self._blocks.append(block)
         self._n_bytes += block.nbytes
         if self._n_bytes <= KEPT:
             return
-        if self._spools and self._spool is None:
+        if self._spool is None:
             with suppress(OSError):  # no folder for temporary files
                 self._spool = SpooledScores(block)
         if self._spool is None or not all(map(self._spool.write, self._blocks)):
-            self.is_full, self._spool = True, None
+            self._is_full, self._spool = True, None
         self._blocks.clear()
 
-    def stored(self, shape: tuple[int, ...] | None = None) -> Stored | None:
-        """All scores, or None where there was no room; ``shape`` is theirs if it has more dimensions than the blocks."""
-        return self._spool or (KeptScores(self._blocks, shape) if self._blocks else None)
+    def stored(self) -> Stored | None:
+        """All scores, or None where there was no room."""
+        return self._spool or (KeptScores(self._blocks) if self._blocks else None)
 
 
 class SpooledScores(Sliced):
@@ -63,9 +56,8 @@ class SpooledScores(Sliced):
 
     def __init__(self, like: HostArray) -> None:
         self.shape, self.dtype = (0, *like.shape[1:]), like.dtype
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed when nobody needs the scores any more
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when nobody needs the scores any more
         weakref.finalize(self, self._file.close)
-        self._lock = Lock()  # passes may read from several threads, and the file has one position
         self._room = _PART * shutil.disk_usage(tempfile.gettempdir()).free
 
     def write(self, block: HostArray) -> bool:
@@ -76,10 +68,9 @@ class SpooledScores(Sliced):
         self._room -= rows.nbytes
         if self._room < 0:
             return False
-        content = memoryview(rows.reshape(-1).view(np.uint8).data)
         try:
-            while content.nbytes:
-                content = content[self._file.write(content) :]
+            self._file.write(rows.data)
+            self._file.flush()
         except OSError:
             return False
         self.shape = (self.shape[0] + len(rows), *self.shape[1:])
@@ -88,15 +79,5 @@ class SpooledScores(Sliced):
     @contextmanager
     def open(self) -> Iterator[Callable[[int, int], HostArray]]:
         """A context manager that reads rows of the file."""
-        yield self._read
-
-    def _read(self, start: int, stop: int) -> HostArray:
-        rows: HostArray = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        wanted: Any = memoryview(rows.reshape(-1).view(np.uint8).data)
-        with self._lock:
-            self._file.seek(start * (rows.nbytes // len(rows)), os.SEEK_SET)
-            while wanted.nbytes:
-                n_read = self._file.readinto(wanted)
-                assert n_read, "nobody else has the file"
-                wanted = wanted[n_read:]
-        return rows
+        mapped = np.memmap(self._file, self.dtype, "r", shape=self.shape)
+        yield lambda start, stop: np.array(mapped[start:stop])

@@ -35,7 +35,7 @@ ANNEXES: Mapping[Kind, str] = {
 }
 """Who opens what is not opened here: a function of what was `Passed` that returns `Rows`."""
 
-_NPY_FILE, _LOAD_NPY = "nishimori._files.arrays.numpy_files:NpyFile", "nishimori._files.file_rows:load_npy"
+_NPY_SCORES, _LOAD_NPY = "nishimori._files.file_rows:npy_scores", "nishimori._files.file_rows:load_npy"
 
 _AS_DICTIONARIES = "Yield dictionaries with the keys logits, labels, clusters and groups, which each batch then brings itself."
 
@@ -300,7 +300,7 @@ def stored_scores(logits: Any) -> Stored | None:
     if isinstance(logits, Stored):
         return logits
     if _is_npy(logits):
-        stored: Stored = import_object(_NPY_FILE)(Path(logits))
+        stored: Stored = import_object(_NPY_SCORES)(Path(logits))
         return stored
     if isinstance(logits, np.memmap):
         return Mapped(logits)

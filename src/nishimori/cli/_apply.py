@@ -213,7 +213,7 @@ def _open_scores(path: Path, roles: Roles) -> Iterator[_Data]:
             yield _Data(lambda: _rows_of(ahead(table.blocks(columns)), columns, groups), table.n_rows, first, table, columns)
             return
         refuse_table_options(path, replace(roles, delimiter=None, decimal="."))  # which are for the output
-        file = stack.enter_context(open_arrays(path))
+        file = open_arrays(path)
         array = file.array(array_name(file, "scores", roles)).table()
         n_rows = max(1, _NUMBERS // max(1, int(np.prod(array.shape[1:]))))
         first = flat(next(array.blocks(1)))

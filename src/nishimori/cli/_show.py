@@ -213,8 +213,8 @@ def _scores(path: Path) -> dict[str, Any]:
     if is_table(path):
         with open_table(path) as table:
             return {"columns": list(table.names), "n_rows": table.n_rows}
-    with open_arrays(path) as arrays:
-        return {"arrays": {name or "its only array": _shape(arrays.labels(name)) for name in arrays.names}}
+    arrays = open_arrays(path)
+    return {"arrays": {name or "its only array": _shape(arrays.labels(name)) for name in arrays.names}}
 
 
 def _shape(array: Any) -> str:

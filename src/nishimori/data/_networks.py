@@ -2,16 +2,17 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nishimori._files.arrays.numpy_files import NpzArchive
+from nishimori._files.arrays.numpy_files import npz_arrays
+from nishimori._files.arrays.stored_array import StoredArray
 from nishimori._support.arrays import HostArray
-from nishimori._support.disk import new_file
+from nishimori._support.disk import existing_file, new_file
 from nishimori._support.json import parse_json
 from nishimori.errors import FormatError, InputError
 
@@ -80,9 +81,9 @@ def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) ->
 def read(path: Path) -> Network:
     """What `write` stored."""
     try:
-        with NpzArchive(path, "Compute it again.") as archive:
-            name, provenance = _provenance(archive)
-            parts = {part: _part(archive, part) for part in _PARTS}
+        arrays = npz_arrays(existing_file(path))
+        name, provenance = _provenance(arrays["provenance"]())
+        parts = {part: _part(arrays, part) for part in _PARTS}
     except OSError:
         raise
     except Exception as error:  # JSON has its own errors, and there are those of missing names and other types
@@ -97,19 +98,18 @@ def read(path: Path) -> Network:
     return Network(name, validation, test, parts["augmented"], provenance)
 
 
-def _provenance(archive: NpzArchive) -> tuple[str, dict[str, Any]]:
-    (text,) = archive.array("provenance").whole().tolist()
-    provenance = parse_json(text)
+def _provenance(stored: StoredArray) -> tuple[str, dict[str, Any]]:
+    provenance = parse_json(stored.whole().item())
     name = provenance.pop("name")
     if not isinstance(name, str):
         raise FormatError(f"its name is {name!r:.40}")
     return name, provenance
 
 
-def _part(archive: NpzArchive, part: str) -> Labelled | None:
-    if f"{part}_logits" not in archive.names:
+def _part(arrays: dict[str, Callable[[], StoredArray]], part: str) -> Labelled | None:
+    if f"{part}_logits" not in arrays:
         return None
-    logits, labels = (archive.array(f"{part}_{what}").numbers().whole() for what in ("logits", "labels"))
+    logits, labels = (arrays[f"{part}_{what}"]().numbers().whole() for what in ("logits", "labels"))
     if not _fit(logits, labels) or labels.dtype.kind not in "iu":
         raise FormatError(f"{part} has logits of shape {logits.shape} and labels of shape {labels.shape}")
     return Labelled(logits, labels.astype(np.int64))

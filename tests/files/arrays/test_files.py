@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from array_files import LABELS, ROWS, blocks, named, refused, saved, whole
 from optional import safetensors, torch
 from own_process import measure
 
-from nishimori._files.arrays import numpy_files, tensors
+from nishimori._files.arrays import tensors
 from nishimori._files.arrays.files import SUFFIXES, open_arrays
 from nishimori._files.arrays.new_arrays import new_arrays
 from nishimori.errors import FormatError, InputError
@@ -22,15 +22,15 @@ from nishimori.errors import FormatError, InputError
 @pytest.mark.parametrize("n_rows", [1, 4, 10, 11])
 def test_blocks_are_consecutive_rows_and_can_be_read_again(tmp_path, suffix, n_rows):
     path = saved(tmp_path / f"x{suffix}", logits=ROWS, labels=LABELS)
-    with open_arrays(path) as file:
-        stored = file.array(named(path))
-        assert (stored.shape, stored.dtype) == ((10, 3), np.float32)
-        for _ in range(2):
-            found = list(stored.blocks(n_rows))
-            assert [len(each) for each in found] == [len(ROWS[i : i + n_rows]) for i in range(0, 10, n_rows)]
-            np.testing.assert_array_equal(np.concatenate(found), ROWS)
-        np.testing.assert_array_equal(stored.whole(), ROWS)
-        assert type(next(stored.blocks(n_rows))) is np.ndarray
+    file = open_arrays(path)
+    stored = file.array(named(path))
+    assert (stored.shape, stored.dtype) == ((10, 3), np.float32)
+    for _ in range(2):
+        found = list(stored.blocks(n_rows))
+        assert [len(each) for each in found] == [len(ROWS[i : i + n_rows]) for i in range(0, 10, n_rows)]
+        np.testing.assert_array_equal(np.concatenate(found), ROWS)
+    np.testing.assert_array_equal(stored.whole(), ROWS)
+    assert type(next(stored.blocks(n_rows))) is np.ndarray
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -45,10 +45,10 @@ def test_upper_case_endings_are_the_same_formats(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_names_are_those_in_the_file(tmp_path, suffix):
-    with open_arrays(saved(tmp_path / f"x{suffix}", logits=ROWS, labels=LABELS)) as file:
-        assert sorted(file.names) == ([""] if suffix == ".npy" else ["labels", "logits"])
-        with pytest.raises(InputError, match=r"x\.\w+ has no array 'z', only '"):
-            file.array("z")
+    file = open_arrays(saved(tmp_path / f"x{suffix}", logits=ROWS, labels=LABELS))
+    assert sorted(file.names) == ([""] if suffix == ".npy" else ["labels", "logits"])
+    with pytest.raises(InputError, match=r"x\.\w+ has no array 'z', only '"):
+        file.array("z")
 
 
 DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
@@ -59,11 +59,11 @@ DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
 def test_numbers_of_any_size_are_read_exactly(tmp_path, suffix, dtype):
     values = (np.arange(6).reshape(3, 2) % 2).astype(dtype)
     path = saved(tmp_path / f"x{suffix}", logits=values)
-    with open_arrays(path) as file:
-        stored = file.array(named(path))
-        assert stored.dtype == np.dtype(dtype)
-        assert stored.whole().dtype == np.dtype(dtype)
-        np.testing.assert_array_equal(stored.whole(), values)
+    file = open_arrays(path)
+    stored = file.array(named(path))
+    assert stored.dtype == np.dtype(dtype)
+    assert stored.whole().dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(stored.whole(), values)
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".npy"])
@@ -85,8 +85,8 @@ def test_a_byte_that_is_neither_true_nor_false_counts_as_true(tmp_path, suffix):
 def test_bfloat16_becomes_float32(tmp_path, suffix):
     path, values = tmp_path / f"x{suffix}", torch.from_numpy(ROWS).bfloat16()
     (torch.save if suffix == ".pt" else safetensors.torch.save_file)({"logits": values}, path)
-    with open_arrays(path) as file:
-        assert file.array("logits").dtype == np.float32
+    file = open_arrays(path)
+    assert file.array("logits").dtype == np.float32
     for block in blocks(path, 4):
         assert block.dtype == np.float32
     np.testing.assert_array_equal(np.concatenate(blocks(path, 4)), values.float().numpy())
@@ -105,13 +105,6 @@ def test_members_are_read_in_either_order_stored_or_compressed(tmp_path, write, 
 def test_a_npy_file_in_fortran_order_is_read_by_rows(tmp_path):
     path = saved(tmp_path / "x.npy", logits=np.asfortranarray(ROWS))
     np.testing.assert_array_equal(np.concatenate(blocks(path, 3)), ROWS)
-
-
-def test_a_large_member_in_fortran_order_is_refused_with_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(numpy_files, "_LARGEST_TRANSPOSED", ROWS.nbytes - 1)
-    path = saved(tmp_path / "x.npz", logits=np.asfortranarray(ROWS), other=ROWS)
-    refused(path, r"'logits' in .* is stored column by column .* Save numpy\.ascontiguousarray of it\.$")
-    np.testing.assert_array_equal(whole(path, "other"), ROWS)
 
 
 def test_a_tensor_that_is_not_contiguous_or_has_a_gradient_is_read_by_rows(tmp_path):
@@ -135,14 +128,14 @@ def test_text_is_accepted_for_labels_only(tmp_path):
     for suffix in (".npz", ".npy"):
         for stored in (words, words.astype(">U3"), np.char.encode(words, "utf-8")):
             path = saved(tmp_path / f"x{suffix}", logits=stored)
-            with open_arrays(path) as file:
-                labels = file.labels(named(path))
-                assert labels.dtype.kind == "U"
-                assert labels.whole().tolist() == words.tolist()
-                assert [each.tolist() for each in labels.blocks(2)] == [["ant", "béé"], ["日本"]]
+            file = open_arrays(path)
+            labels = file.labels(named(path))
+            assert labels.dtype.kind == "U"
+            assert labels.whole().tolist() == words.tolist()
+            assert [each.tolist() for each in labels.blocks(2)] == [["ant", "béé"], ["日本"]]
             refused(path, r"must hold numbers, got dtype .* Convert it to float32 first\.$")
-    with open_arrays(saved(tmp_path / "x.npz", logits=LABELS)) as file:
-        np.testing.assert_array_equal(file.labels("logits").whole(), LABELS)
+    file = open_arrays(saved(tmp_path / "x.npz", logits=LABELS))
+    np.testing.assert_array_equal(file.labels("logits").whole(), LABELS)
 
 
 @pytest.mark.parametrize("stored", [np.array([b"\xff\xfe"]), np.array([0x110000, 65], np.uint32).view("U2")])
@@ -150,16 +143,59 @@ def test_labels_that_are_not_text_are_refused(tmp_path, stored):
     path = saved(tmp_path / "x.npz", logits=stored)
 
     def labels(path):
-        with open_arrays(path) as file:
-            file.labels("logits").whole()
+        file = open_arrays(path)
+        file.labels("logits").whole()
 
     refused(path, r"has labels that are not text\. Save them again as text in UTF-8\.$", labels)
 
 
 def test_a_lone_surrogate_is_not_text(tmp_path):
     path = saved(tmp_path / "x.npy", labels=np.array([0xD800], np.uint32).view("U1"))
-    with open_arrays(path) as file, pytest.raises(FormatError, match="not text"):
+    file = open_arrays(path)
+    with pytest.raises(FormatError, match="not text"):
         file.labels("").whole()
+
+
+@pytest.mark.parametrize("kind", [*(f"x{suffix}" for suffix in SUFFIXES), "compressed.npz", "columns.npy", "columns.npz"])
+def test_any_run_of_rows_can_be_read(tmp_path, kind):
+    path, values = tmp_path / kind, np.arange(120).reshape(4, 10, 3)
+    stored = np.asfortranarray(values) if kind.startswith("columns") else values
+    np.savez_compressed(path, logits=stored) if kind == "compressed.npz" else saved(path, logits=stored)
+    array = open_arrays(path).array(named(path))
+    assert (array.shape, array.n_rows) == ((4, 10, 3), 40)
+    assert array.together == (10 if path.suffix == ".safetensors" else 1)
+    for start, stop in [(0, 40), (10, 30), (20, 30)] + [(7, 31), (39, 40)] * (array.together == 1):
+        np.testing.assert_array_equal(array.rows(start, stop), values.reshape(40, 3)[start:stop])
+    np.testing.assert_array_equal(array.whole(), values)
+    np.testing.assert_array_equal(np.concatenate(list(array.blocks(11))), values.reshape(40, 3))
+
+
+def test_a_compressed_member_must_fit_on_the_disk_of_temporary_files(tmp_path, monkeypatch):
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, logits=ROWS)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=ROWS.nbytes))
+    refused(
+        path, r"'logits' in .* is compressed, and its 248 bytes do not fit into \S+\. Convert it to \.npy, or let TMPDIR name"
+    )
+
+
+def test_unpacked_members_leave_nothing_behind(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "x.npz", logits=ROWS)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    stored = open_arrays(tmp_path / "x.npz").array("logits")
+    np.testing.assert_array_equal(stored.rows(2, 5), ROWS[2:5])
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+def test_a_file_that_changes_after_it_was_opened_is_refused(tmp_path, suffix):
+    path = saved(tmp_path / f"x{suffix}", logits=ROWS)
+    stored = open_arrays(path).array(named(path))
+    stored.rows(0, 2)
+    saved(path, logits=np.concatenate([ROWS, ROWS]))
+    with pytest.raises(FormatError, match=r"has changed since it was first read\. Start again when it is complete\.$"):
+        stored.rows(0, 2)
 
 
 # Memory: a block, not the array.
@@ -301,16 +337,3 @@ def test_tensors_are_memory_mapped(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "load", lambda *args, **options: asked.append(options) or load(*args, **options))
     np.testing.assert_array_equal(whole(path), ROWS)
     assert [(each["mmap"], each["weights_only"], each["map_location"]) for each in asked] == [(True, True, "cpu")]
-
-
-def test_an_error_of_the_disk_that_pytorch_replaced_is_raised_after_all(tmp_path, monkeypatch):
-    def replacing(content, file):
-        try:
-            file.write(bytes(10**6))
-            file.flush()
-        except OSError:
-            raise RuntimeError("unexpected pos 64 vs 0") from None
-
-    monkeypatch.setattr(torch, "save", replacing)
-    with pytest.raises(OSError, match="No space left on device"):
-        tensors.save({"logits": torch.zeros(3)}, Path("/dev/full"))

@@ -99,7 +99,7 @@ def _array(path: Path) -> HostArray:
     with path.open("rb") as stream:
         if stream.read(2) == b"PK":
             raise FormatError(f"{path} holds several arrays, not one. Write it with `numpy.save`.")
-    stored = numpy_files.array_file(path)
+    stored = numpy_files.npy_array(path)
     with damage(f"{path} is damaged: its shape is {str(stored.shape)[:40]}. Write it again."):
         # A copy, because the file may be changed while a network is trained for hours.
         array: HostArray = np.array(stored.whole()) if 0 not in stored.shape else np.empty(stored.shape, stored.dtype)

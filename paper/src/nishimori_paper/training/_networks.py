@@ -86,7 +86,7 @@ def _checksum(images: ImageSet) -> int:
 def _write(training: Training, path: Path, header: dict[str, Any]) -> None:
     progress = asdict(training.progress)
     with new_file(path, overwrite=True) as temporary:
-        tensors.save({**header, "progress": progress, "state": training.state()}, temporary)
+        torch.save({**header, "progress": progress, "state": training.state()}, temporary)
 
 
 def _resume(training: Training, path: Path, header: dict[str, Any]) -> None:

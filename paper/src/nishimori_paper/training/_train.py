@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nishimori._files.arrays import tensors
+import torch
+
 from nishimori._support.disk import check_folder, check_target, existing_file, new_file
 from nishimori._support.numbers import whole
 from nishimori._support.progress import Report, show_progress
@@ -105,7 +106,7 @@ def _train(
     done = _networks.train(chosen, images, seed=seed, settings=settings, checkpoint=checkpoint, after=report_epoch)
     network = _networks.trained(done, images)
     with new_file(weights, overwrite=replaces) as temporary:
-        tensors.save({key: value.cpu() for key, value in done.network.state_dict().items()}, temporary)
+        torch.save({key: value.cpu() for key, value in done.network.state_dict().items()}, temporary)
     save(network, target, overwrite=replaces)
     checkpoint.unlink(missing_ok=True)
     return network

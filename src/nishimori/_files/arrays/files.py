@@ -1,31 +1,32 @@
-"""Arrays in the files people have (.npz, .npy, .pt, .safetensors), read in blocks of rows.
+"""Arrays in the files people have (.npz, .npy, .pt, .safetensors), read a run of rows at a time.
 
 No file is trusted: what its header says is checked against the bytes that are there before memory is allocated, no code in it
 is run, and damage of any kind is one `FormatError`. Files larger than the memory are read with a few megabytes.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 
-from nishimori._files.arrays import numpy_files, tensors
-from nishimori._files.arrays.stored_array import StoredArray, blocks_from_slices
+from nishimori._files.arrays.numpy_files import npy_array, npz_arrays
+from nishimori._files.arrays.stored_array import FLOAT8, StoredArray, damage
+from nishimori._files.arrays.tensors import tensor_arrays
 from nishimori._rows.column_names import join_names
-from nishimori._support.arrays import HostArray
+from nishimori._support.arrays import HostArray, on_host
 from nishimori._support.disk import existing_file
 from nishimori._support.optional import require
 from nishimori.errors import FormatError, InputError
 
 SUFFIXES = (".npz", ".npy", ".pt", ".pth", ".safetensors")
 
+_UNREADABLE = "{} is not a readable .safetensors file. Save it again with safetensors."
 # The header of a .safetensors file is read as a whole; one of this size names about 40,000 tensors.
 _LONGEST_HEADER = 1 << 22
-_FLOAT8 = "Convert it to float32 first."
 SAFETENSORS = {
     "F64": "f8",
     "F32": "f4",
@@ -44,45 +45,30 @@ SAFETENSORS = {
 """The dtypes of NumPy in which tensors of a .safetensors file are read."""
 
 
-class ArrayFile(ABC):
-    """A file of arrays; a context manager, because the file stays open while its arrays are read.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    names : list of str
-        The names of its arrays; a .npy file has one, the empty text.
-    """
+@dataclass(frozen=True)
+class ArrayFile:
+    """A file of arrays, and what opens each of them, by name; a .npy file has one array, whose name is the empty text."""
 
     path: Path
-    names: list[str]
+    arrays: Mapping[str, Callable[[], StoredArray]]
 
-    @abstractmethod
-    def _stored_array(self, name: str) -> StoredArray:
-        """The array with that name, whatever its dtype."""
-
-    def close(self) -> None:  # noqa: B027 - only some have something to close
-        """Close the file."""
+    @property
+    def names(self) -> list[str]:
+        return list(self.arrays)
 
     def array(self, name: str) -> StoredArray:
         """The numbers with that name: scores or weights."""
-        return self._existing_array(name).numbers()
+        return self.stored(name).numbers()
 
     def labels(self, name: str) -> StoredArray:
         """The labels with that name: numbers or text."""
-        return self._existing_array(name).labels()
+        return self.stored(name).labels()
 
-    def _existing_array(self, name: str) -> StoredArray:
-        if name not in self.names:
+    def stored(self, name: str) -> StoredArray:
+        """The array with that name, whatever its dtype."""
+        if name not in self.arrays:
             raise InputError(f"{self.path} has no array {name!r}, only {join_names(self.names)}.")
-        return self._stored_array(name)
-
-    def __enter__(self) -> "ArrayFile":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        return self.arrays[name]()
 
 
 def open_arrays(path: Path) -> ArrayFile:
@@ -98,121 +84,48 @@ def open_arrays(path: Path) -> ArrayFile:
         start = file.read(len(npy.MAGIC_PREFIX))
     if start == npy.MAGIC_PREFIX and suffix != ".npy":
         raise FormatError(f"{path} holds a single .npy array. Rename it to {path.with_suffix('.npy').name}.")
-    kinds: dict[str, Callable[[Path], ArrayFile]]
-    kinds = {".npz": _Npz, ".npy": _Npy, ".pt": _Pt, ".pth": _Pt, ".safetensors": _Safetensors}
-    return kinds[suffix](path)
+    match suffix:
+        case ".npy":
+            array = npy_array(path)
+            return ArrayFile(path, {"": lambda: array})
+        case ".npz":
+            return ArrayFile(path, npz_arrays(path))
+        case ".safetensors":
+            return ArrayFile(path, _safetensors_arrays(path))
+        case _:
+            return ArrayFile(path, tensor_arrays(path))
 
 
-class _Npy(ArrayFile):
-    def __init__(self, path: Path) -> None:
-        self.path, self.names = path, [""]
-        self._array = numpy_files.array_file(path)
-
-    def _stored_array(self, name: str) -> StoredArray:
-        assert not name, "there is one array, without a name"
-        return self._array
-
-
-class _Npz(ArrayFile):
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._archive = numpy_files.NpzArchive(path)
-        self.names = self._archive.names
-        if any(name.endswith("/data.pkl") for name in self.names):
-            self.close()
-            raise FormatError(f"{path} is a file of PyTorch. Rename it to {path.with_suffix('.pt').name}.")
-
-    def close(self) -> None:
-        self._archive.close()
-
-    def _stored_array(self, name: str) -> StoredArray:
-        return self._archive.array(name)
+def _safetensors_arrays(path: Path) -> dict[str, Callable[[], StoredArray]]:
+    """What opens each tensor in a .safetensors file, by name."""
+    module = require("safetensors", extra="safetensors", for_=f"Reading {path.name}")
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if _LONGEST_HEADER < length < path.stat().st_size:
+        raise FormatError(f"{path} has too many tensors. Save only those that are needed.")
+    with damage(_UNREADABLE.format(path)):
+        names = module.safe_open(path, framework="np").keys()
+    return {name: partial(_safetensors_array, path, name) for name in names}
 
 
-class _Pt(ArrayFile):
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._torch = require("torch", extra="torch", for_=f"Reading {path.name}")
-        self._content = tensors.load(path)
-        if not isinstance(self._content, dict):
-            raise FormatError(
-                f"{path} must hold a dictionary of tensors, got a {type(self._content).__name__}. {tensors.REMEDY}"
-            )
-        for name in self._content:
-            if not isinstance(name, str):
-                raise FormatError(f"{path} must have names of text, got {name!r:.40}. {tensors.REMEDY}")
-        self.names = list(self._content)
+def _safetensors_array(path: Path, name: str) -> StoredArray:
+    module = require("safetensors", extra="safetensors", for_=f"Reading {path.name}")
+    where = f"{name!r} in {path}"
+    with damage(_UNREADABLE.format(path)):
+        stored = module.safe_open(path, framework="np").get_slice(name)
+        code, shape = stored.get_dtype(), tuple(stored.get_shape())
+    if code not in SAFETENSORS:
+        raise FormatError(f"{where} has the dtype {code}, which NumPy does not have. {FLOAT8}")
+    if code == "BF16":  # NumPy has no bfloat16; PyTorch has.
+        require("torch", extra="torch", for_=f"Reading the bfloat16 of {path.name}")
+        stored = module.safe_open(path, framework="pt").get_slice(name)
+    together = prod(shape[1:-1])  # only whole entries of the first dimension can be read
 
-    def _stored_array(self, name: str) -> StoredArray:
-        torch, tensor, where = self._torch, self._content[name], f"{name!r} in {self.path}"
-        if not isinstance(tensor, torch.Tensor):
-            raise FormatError(f"{where} must be a tensor, got a {type(tensor).__name__}. {tensors.REMEDY}")
-        if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
-            raise FormatError(f"{where} must be a plain tensor. {tensors.REMEDY}")
-        tensor = tensor.detach()
-        if tensor.dtype == torch.bfloat16:
-            dtype = np.dtype(np.float32)
-        else:
-            try:
-                dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype
-            except Exception:  # float8, quarters of bytes, and what PyTorch adds later
-                raise FormatError(f"{where} has the dtype {tensor.dtype}, which NumPy does not have. {_FLOAT8}") from None
-        # A tensor may repeat its elements, and then describe more memory than there is.
-        if tensor.numel() * tensor.element_size() > self.path.stat().st_size:
-            raise FormatError(f"{where} repeats its elements. Save `contiguous()` of it.")
+    def rows(start: int, stop: int) -> HostArray:
+        with damage(_UNREADABLE.format(path)):
+            return on_host(stored[start // together : stop // together]).reshape(-1, *shape[1:][-1:])
 
-        def part(start: int, stop: int) -> HostArray:
-            rows = tensor[start:stop]
-            rows = (rows.float() if rows.dtype == torch.bfloat16 else rows).resolve_conj().resolve_neg()
-            block: HostArray = rows.contiguous().numpy()
-            return block
-
-        shape = tuple(tensor.shape)
-        return StoredArray(where, shape, dtype, blocks_from_slices(shape[0] if shape else 0, part))
-
-
-class _Safetensors(ArrayFile):
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._module = require("safetensors", extra="safetensors", for_=f"Reading {path.name}")
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-        if _LONGEST_HEADER < length < path.stat().st_size:
-            raise FormatError(f"{path} has too many tensors. Save only those that are needed.")
-        self._file = self._open("np")
-        self.names = list(self._file.keys())
-
-    def _open(self, framework: str) -> Any:
-        with self._naming_file():
-            return self._module.safe_open(self.path, framework=framework)
-
-    @contextmanager
-    def _naming_file(self) -> Iterator[None]:
-        try:
-            yield
-        except (self._module.SafetensorError, ValueError, OverflowError) as error:
-            brief = " ".join(str(error).split())[:100]
-            raise FormatError(
-                f"{self.path} is not a readable .safetensors file: {brief}. Save it again with safetensors."
-            ) from None
-
-    def _stored_array(self, name: str) -> StoredArray:
-        where = f"{name!r} in {self.path}"
-        with self._naming_file():
-            rows = self._file.get_slice(name)
-            code, shape = rows.get_dtype(), tuple(rows.get_shape())
-        if code not in SAFETENSORS:
-            raise FormatError(f"{where} has the dtype {code}, which NumPy does not have. {_FLOAT8}")
-        if code == "BF16":  # NumPy has no bfloat16; PyTorch has.
-            require("torch", extra="torch", for_=f"Reading the bfloat16 of {self.path.name}")
-            rows = self._open("pt").get_slice(name)
-
-        def part(start: int, stop: int) -> HostArray:
-            with self._naming_file():
-                block: HostArray = rows[start:stop].float().numpy() if code == "BF16" else rows[start:stop]
-            return block
-
-        return StoredArray(where, shape, np.dtype(SAFETENSORS[code]), blocks_from_slices(shape[0] if shape else 0, part))
+    return StoredArray(where, shape, np.dtype(SAFETENSORS[code]), rows, together)
 
 
 def suffix_of(path: Path) -> str:

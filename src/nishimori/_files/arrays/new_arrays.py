@@ -11,7 +11,6 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from nishimori._files.arrays import tensors
 from nishimori._files.arrays.files import SAFETENSORS, suffix_of
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import new_file
@@ -29,18 +28,13 @@ class NewArray:
 
     def __init__(self, shape: tuple[int, int], dtype: "np.dtype[Any]", put: _Put) -> None:
         self.shape, self.dtype, self._put = shape, dtype, put
-        self._n_rows = 0
+        self.n_rows = 0
 
     def write(self, block: HostArray) -> None:
         """Append rows."""
         assert block.shape[1:] == self.shape[1:], "rows have as many columns as were announced"
         self._put(np.ascontiguousarray(block, self.dtype).reshape(-1).view(np.uint8).data)
-        self._n_rows += len(block)
-
-    def check_complete(self, path: Path) -> None:
-        """Refuse to finish a file whose header gives another number of rows."""
-        if self._n_rows != self.shape[0]:
-            raise InputError(f"{path} must get {self.shape[0]} rows, got {self._n_rows}. Check that its source did not change.")
+        self.n_rows += len(block)
 
 
 @contextmanager
@@ -65,7 +59,8 @@ def new_arrays(path: Path, shape: tuple[int, int], dtype: Any, *, overwrite: boo
     with new_file(path, overwrite=overwrite) as temporary, write(temporary, shape, little) as put:
         array = NewArray(shape, little, put)
         yield array
-        array.check_complete(path)
+        if array.n_rows != shape[0]:
+            raise InputError(f"{path} must get {shape[0]} rows, got {array.n_rows}. Check that its source did not change.")
 
 
 def _npy_header(file: IO[bytes], shape: tuple[int, int], dtype: "np.dtype[Any]") -> None:
@@ -88,6 +83,7 @@ def _new_npy(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Iter
 
 @contextmanager
 def _new_safetensors(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Iterator[_Put]:
+    # The package writes whole arrays, so all rows would go to the disk twice, as they do for PyTorch.
     code = next(code for code, name in SAFETENSORS.items() if name == dtype.str[1:])
     about = {"dtype": code, "shape": shape, "data_offsets": [0, shape[0] * shape[1] * dtype.itemsize]}
     header = json.dumps({WRITTEN: about}, separators=(",", ":")).encode()
@@ -105,4 +101,4 @@ def _new_pt(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Itera
         yield rows.write
         rows.flush()
         mapped = np.memmap(rows, dtype, "r+", shape=shape)
-        tensors.save({WRITTEN: torch.from_numpy(np.asarray(mapped))}, path)
+        torch.save({WRITTEN: torch.from_numpy(np.asarray(mapped))}, path)

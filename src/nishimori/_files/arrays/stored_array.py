@@ -1,13 +1,13 @@
-"""An array in a file, read in blocks of rows.
+"""An array in a file, of which any run of rows can be read.
 
-Only its shape and dtype are known before it is read. Each pass starts at the file again, so arrays larger than the memory
-can be read as often as needed.
+Only its shape and dtype are known before it is read, so arrays larger than the memory can be read as often as needed.
 """
 
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,14 @@ import numpy as np
 from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError, NishimoriError
 
-# A row is read as a whole, so this bounds the memory of a block of one row; it leaves room for eight million classes.
+# Rows that are read together are in memory together; this leaves room for eight million classes.
 _LONGEST_ROW = 1 << 26
-# Number of dimensions of a table; arrays with more are not one row per sample.
-_TABLE = 2
+FLOAT8 = "Convert it to float32 first."
+"""What to do about a dtype that NumPy does not have."""
+
 _LAST_CHARACTER, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
+
+Part = Callable[[int, int], HostArray]
 
 
 @dataclass(frozen=True)
@@ -33,58 +36,70 @@ class StoredArray:
     shape : tuple of int
         Its shape, which agrees with the number of bytes in the file.
     dtype : numpy.dtype
-        The dtype of the blocks.
-    blocks : callable
-        Called with a number of rows, it reads the array from the start and yields consecutive blocks of that many rows; the
-        last one may be shorter.
+        The dtype of its rows.
+    rows : callable
+        Reads the rows from the first number to the one before the second. Each position before the last dimension is a row, so
+        what it returns has one or two dimensions.
+    together : int
+        How many rows can only be read together: both numbers are multiples of it.
     """
 
     where: str
     shape: tuple[int, ...]
     dtype: "np.dtype[Any]"
-    blocks: Callable[[int], Iterator[HostArray]] = field(repr=False)
+    rows: Part = field(repr=False)
+    together: int = 1
+
+    @property
+    def n_rows(self) -> int:
+        return prod(self.shape[:-1] or self.shape)
+
+    def blocks(self, n_rows: int) -> Iterator[HostArray]:
+        """Consecutive blocks of about that many rows, from the start; the last one may be shorter."""
+        step = self.together * max(1, n_rows // self.together)
+        for start in range(0, self.n_rows, step):
+            yield self.rows(start, min(self.n_rows, start + step))
 
     def whole(self) -> HostArray:
-        """All rows."""
-        (only,) = self.blocks(self.shape[0] if self.shape else 1)
-        return only
+        """All rows, in the shape of the array."""
+        return self.rows(0, self.n_rows).reshape(self.shape)
 
     def numbers(self) -> "StoredArray":
-        """The array, if it holds numbers; the byte order of blocks is the machine's."""
+        """The array, if it holds numbers; the byte order of its rows is the machine's."""
         if self.dtype.kind not in "fiub":
-            raise FormatError(f"{self.where} must hold numbers, got dtype {_name(self.dtype)}. Convert it to float32 first.")
-        return replace(self._readable(), dtype=self.dtype.newbyteorder("="), blocks=self._converted_blocks(_native))
+            name = "with fields" if self.dtype.names else str(self.dtype)[:40]
+            raise FormatError(f"{self.where} must hold numbers, got dtype {name}. Convert it to float32 first.")
+        return self._converted(self.dtype.newbyteorder("="), _native)
 
     def labels(self) -> "StoredArray":
         """The array, if it holds numbers or text; encoded text (dtype S) is decoded from UTF-8."""
-        if self.dtype.kind not in "US":
-            return self.numbers()
-        return replace(self._readable(), dtype=np.dtype(np.str_), blocks=self._converted_blocks(self._text))
+        return self._converted(np.dtype(np.str_), self._text) if self.dtype.kind in "US" else self.numbers()
 
     def table(self) -> "StoredArray":
         """The array, if it has one or two dimensions."""
-        if len(self.shape) > _TABLE:
+        if len(self.shape) > 2:
+            shape = str(self.shape) if len(self.shape) < 10 else f"of {len(self.shape)} dimensions"
             raise FormatError(
-                f"{self.where} must have one row per sample, got an array of shape {_brief(self.shape)}. Reshape it, or load "
+                f"{self.where} must have one row per sample, got an array of shape {shape}. Reshape it, or load "
                 "it in Python and pass the array, of any shape before the classes."
             )
         return self
 
-    def _readable(self) -> "StoredArray":
-        """The array, if it has rows and a size that can be read."""
-        if not self.shape:
-            raise FormatError(f"{self.where} must have one row per sample, got an array of shape ().")
+    def filled(self) -> "StoredArray":
+        """The array, if it has numbers or texts."""
         if 0 in self.shape or not self.dtype.itemsize:
             raise FormatError(f"{self.where} has nothing in it, its shape is {self.shape}. Save it again with its rows.")
-        if row_bytes(self.shape, self.dtype) > _LONGEST_ROW:
-            raise FormatError(
-                f"{self.where} has rows of {row_bytes(self.shape, self.dtype)} bytes. It must have one row per sample: "
-                "transpose it first."
-            )
         return self
 
-    def _converted_blocks(self, convert: Callable[[HostArray], HostArray]) -> Callable[[int], Iterator[HostArray]]:
-        return lambda n_rows: map(convert, self.blocks(n_rows))
+    def _converted(self, dtype: "np.dtype[Any]", convert: Callable[[HostArray], HostArray]) -> "StoredArray":
+        """The array with its rows converted, if it has rows, and those that are read together are not too large."""
+        if not self.shape:
+            raise FormatError(f"{self.where} must have one row per sample, got an array of shape ().")
+        self.filled()
+        n_bytes = self.together * prod(self.shape[1:][-1:]) * self.dtype.itemsize
+        if n_bytes > _LONGEST_ROW:
+            raise FormatError(f"{self.where} has rows of {n_bytes} bytes. It must have one row per sample: transpose it first.")
+        return replace(self, dtype=dtype, rows=lambda start, stop: convert(self.rows(start, stop)))
 
     def _text(self, block: HostArray) -> HostArray:
         try:
@@ -115,35 +130,9 @@ def damage(message: str) -> Iterator[None]:
         raise FormatError(message) from None
 
 
-def row_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any]") -> int:
-    """The number of bytes in one row."""
-    n = dtype.itemsize
-    for length in shape[1:]:
-        n *= length
-    return n
-
-
-def blocks_from_slices(n_rows: int, part: Callable[[int, int], HostArray]) -> Callable[[int], Iterator[HostArray]]:
-    """`blocks` of an array whose rows from ``start`` to ``stop`` are ``part(start, stop)``."""
-
-    def blocks(length: int) -> Iterator[HostArray]:
-        for start in range(0, n_rows, length):
-            yield part(start, min(n_rows, start + length))
-
-    return blocks
-
-
 def _native(block: HostArray) -> HostArray:
     """The block in the byte order of the machine. Any byte other than 0 is True."""
     if block.dtype.kind == "b":
         truth: HostArray = np.ascontiguousarray(block).view(np.uint8) != 0
         return truth
     return block.astype(block.dtype.newbyteorder("="), copy=False)
-
-
-def _name(dtype: "np.dtype[Any]") -> str:
-    return "with fields" if dtype.names else str(dtype)[:40]
-
-
-def _brief(shape: tuple[int, ...]) -> str:
-    return str(shape) if len(shape) < 10 else f"of {len(shape)} dimensions"

@@ -1,4 +1,4 @@
-"""Files of PyTorch (.pt), read without running their code and written with errors that say why.
+"""Files of PyTorch (.pt), read without running their code.
 
 `torch.load(weights_only=True)` runs no foreign code, but it calls functions that can be told to allocate any amount of memory.
 So the instructions in a file are listed before it is loaded, and only those that describe plain tensors are accepted.
@@ -6,15 +6,16 @@ So the instructions in a file are listed before it is loaded, and only those tha
 
 import io
 import pickletools
-import struct
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nishimori._files.arrays.numpy_files import NpzArchive
-from nishimori._files.arrays.stored_array import damage
+from nishimori._files.arrays.numpy_files import content_offset, directory
+from nishimori._files.arrays.stored_array import FLOAT8, StoredArray, damage
+from nishimori._support.arrays import HostArray, merge_leading, on_host, rows_between
 from nishimori._support.disk import existing_file
 from nishimori._support.optional import require
 from nishimori.errors import FormatError
@@ -62,48 +63,41 @@ def load(path: Path) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped or None)
 
 
-def save(content: Any, path: Path) -> None:
-    """`torch.save`, which reports a full disk as the `OSError` that it is."""
-    torch = require("torch", extra="torch", for_=f"Writing {path.name}")
-    with path.open("wb") as file:
-        sink = _Sink(file)
-        try:
-            torch.save(content, sink)
-        except RuntimeError:
-            if sink.error is None:
-                raise
-            raise sink.error from None
+def tensor_arrays(path: Path) -> dict[str, Callable[[], StoredArray]]:
+    """What opens each tensor in a .pt file, by name."""
+    content = load(path)
+    if not isinstance(content, dict):
+        raise FormatError(f"{path} must hold a dictionary of tensors, got a {type(content).__name__}. {REMEDY}")
+    for name in content:
+        if not isinstance(name, str):
+            raise FormatError(f"{path} must have names of text, got {name!r:.40}. {REMEDY}")
+    return {name: partial(_tensor_array, value, path, f"{name!r} in {path}") for name, value in content.items()}
 
 
-class _Sink(io.RawIOBase):
-    """A file that remembers its error, because PyTorch replaces it by one that does not say why."""
+def _tensor_array(tensor: Any, path: Path, where: str) -> StoredArray:
+    torch = require("torch", extra="torch", for_=f"Reading {path.name}")
+    if not isinstance(tensor, torch.Tensor):
+        raise FormatError(f"{where} must be a tensor, got a {type(tensor).__name__}. {REMEDY}")
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
+        raise FormatError(f"{where} must be a plain tensor. {REMEDY}")
+    try:
+        dtype = on_host(torch.empty(0, dtype=tensor.dtype)).dtype
+    except Exception:  # float8, quarters of bytes, and what PyTorch adds later
+        raise FormatError(f"{where} has the dtype {tensor.dtype}, which NumPy does not have. {FLOAT8}") from None
+    # A tensor may repeat its elements, and then describe more memory than there is.
+    if tensor.numel() * tensor.element_size() > path.stat().st_size:
+        raise FormatError(f"{where} repeats its elements. Save `contiguous()` of it.")
+    table = merge_leading(tensor) if tensor.ndim > 2 else tensor
 
-    def __init__(self, file: io.BufferedWriter) -> None:
-        self.file = file
-        self.error: OSError | None = None
+    def rows(start: int, stop: int) -> HostArray:
+        return on_host(rows_between(table, start, stop).contiguous().resolve_neg())
 
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: Any) -> int:
-        try:
-            return self.file.write(content)
-        except OSError as error:
-            self.error = error
-            raise
-
-    def flush(self) -> None:
-        try:
-            self.file.flush()
-        except OSError as error:
-            self.error = error
-            raise
+    return StoredArray(where, tuple(tensor.shape), dtype, rows)
 
 
 def _zip_names(path: Path) -> Iterator[str]:
     """The functions and classes that a file of today's format refers to."""
-    with NpzArchive(path, REMEDY) as archive:
-        records = archive.records
+    records = directory(path)
     instructions = [record for record in records if record.filename.endswith("/data.pkl")]
     if len(instructions) != 1:
         arrays = records and all(record.filename.endswith(".npy") for record in records)
@@ -115,10 +109,8 @@ def _zip_names(path: Path) -> Iterator[str]:
     if content.file_size > _LONGEST:
         raise FormatError(f"{path} holds too many objects. {REMEDY}")
     with path.open("rb") as file:
-        file.seek(content.header_offset)
-        lengths = struct.unpack("<HH", file.read(30)[26:])
-        file.seek(sum(lengths), io.SEEK_CUR)
         # Not through zipfile: PyTorch can be told to write no checksums, and does not check them.
+        file.seek(content_offset(path, content))
         yield from _globals(io.BytesIO(file.read(content.file_size)))
 
 
