@@ -512,7 +512,7 @@ def _device(calibrated: Calibrated) -> torch.device:
 
 def _check_same(mine: MapModule, loaded: MapModule | None) -> None:
     """Refuse a state dict with another kind of map, or with a map for another number of classes."""
-    if isinstance(mine, OwnMapModule) and isinstance(loaded, OwnMapModule) and not (mine.is_known and loaded.is_known):
+    if isinstance(mine, OwnMapModule) and isinstance(loaded, OwnMapModule) and not (mine.is_readable and loaded.is_readable):
         return
     got = "one temperature" if loaded is None else loaded.description()
     if mine.description() != got:
