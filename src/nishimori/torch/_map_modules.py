@@ -25,7 +25,7 @@ from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture
 from nishimori.maps.tempered import Tempered
-from nishimori.torch._logits import check_classes, last_size, wide_dtype
+from nishimori.torch._run import check_classes, last_size, wide_dtype
 
 
 class ExactBuffers(nn.Module):
