@@ -60,7 +60,14 @@ def namespace(x: Array) -> Any:
     """The array API functions of the library that ``x`` comes from."""
     # Most arrays are NumPy's, which follows the standard itself since 2.0 in all that is used here. Looking up the library
     # would take longer than the softmax of one row, and `array_api_compat.numpy` imports all of NumPy, with its Fortran tools.
-    return np if type(x) is np.ndarray else array_api_compat.array_namespace(x)
+    if type(x) is np.ndarray:
+        return np
+    if type(x) not in _namespaces:  # PyTorch's compiler follows a dictionary, and warns of `array_api_compat`'s own cache
+        _namespaces[type(x)] = array_api_compat.array_namespace(x)
+    return _namespaces[type(x)]
+
+
+_namespaces: dict[type, Any] = {}
 
 
 def dtype_name(x: Array) -> str:

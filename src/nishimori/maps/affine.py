@@ -25,9 +25,24 @@ class WithBias(WideMap):
     def check_shape(self, shape: tuple[int, ...], n_classes: int) -> None:
         """Refuse factors of another shape than the map can use."""
 
+    @staticmethod
     @abstractmethod
-    def linear_part(self, drops: Array) -> Array:
-        """The calibrated logits without the bias, from logits minus the largest of their row in float64."""
+    def linear_part(drops: Array, factors: Array) -> Array:
+        """The calibrated logits without the bias, from logits minus the largest of their row."""
+
+    @classmethod
+    def formula(cls, logits: Array, *, bias: Array, fallback: Any = None, **factors: Array) -> Array:
+        """The affine function of each row; rows whose predicted class would change are divided by the fallback, if any.
+
+        All are arrays of one library and dtype. Nothing is checked, so that PyTorch can record it in a graph.
+        """
+        drops = logits - row_max(logits)  # exact, whatever constant a row has
+        mapped = cls.linear_part(drops, factors[cls.factors]) + bias
+        if fallback is None:
+            return mapped
+        xp = namespace(mapped)
+        same = xp.argmax(mapped, axis=1) == xp.argmax(logits, axis=1)
+        return xp.where(same[:, None], mapped, drops / fallback)
 
     def __post_init__(self) -> None:
         values, bias = numbers(getattr(self, self.factors), self.factors), numbers(self.bias, "bias")
@@ -62,28 +77,18 @@ class WithBias(WideMap):
         return map_
 
     def apply_in_double(self, logits: Array) -> Array:
-        """The affine function of each row; rows whose predicted class would change are divided by the fallback, if any."""
-        drops = self._unmasked_drops(logits)
-        mapped = self.linear_part(drops) + on_device_of(self.bias, drops)
-        if self.fallback is None:
-            return mapped
-        xp = namespace(mapped)
-        same = xp.argmax(mapped, axis=1) == xp.argmax(logits, axis=1)
-        return xp.where(same[:, None], mapped, drops / self.fallback)
-
-    def _unmasked_drops(self, logits: Array) -> Array:
-        """Logits minus the largest of their row in float64; refuses masks and another number of classes."""
+        """The `formula` in float64; refuses masks and another number of classes."""
         if int(logits.shape[1]) != self.n_classes:
             raise InputError("logits", f"have {self.n_classes} classes, as the map has", got=int(logits.shape[1]))
-        drops = in_double(logits)
-        drops = drops - row_max(drops)  # exact, whatever constant a row has
-        if bool(namespace(drops).any(drops == -inf)):
+        wide = in_double(logits)
+        if bool(namespace(wide).any(wide == -inf)):
             raise InputError(
                 "logits",
                 "not have masked classes (-inf) where a map adds up several classes",
                 remedy="Use a method with temperatures only, such as 'ec' or 'group'.",
             )
-        return drops
+        factors, bias = (on_device_of(values, wide) for values in (getattr(self, self.factors), self.bias))
+        return self.formula(wide, bias=bias, fallback=self.fallback, **{self.factors: factors})
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,9 +120,10 @@ class Affine(WithBias):
     def in_words(self) -> str:
         return "the affine map"
 
-    def linear_part(self, drops: Array) -> Array:
-        centred, scale = drops - row_sum(drops) / self.n_classes, on_device_of(self.scale, drops)
-        return centred @ scale.T if self.scale.ndim == 2 else centred * scale
+    @staticmethod
+    def linear_part(drops: Array, factors: Array) -> Array:
+        centred = drops - row_sum(drops) / drops.shape[1]
+        return centred @ factors.T if factors.ndim == 2 else centred * factors
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,5 +155,6 @@ class LogAffine(WithBias):
     def in_words(self) -> str:
         return "the affine map of log-probabilities"
 
-    def linear_part(self, drops: Array) -> Array:
-        return log_softmax_of_drops(drops) @ on_device_of(self.matrix, drops).T
+    @staticmethod
+    def linear_part(drops: Array, factors: Array) -> Array:
+        return log_softmax_of_drops(drops) @ factors.T

@@ -60,8 +60,12 @@ class ClassTemperatures(_PerRow):
 
     def row_temperatures(self, logits: Array, groups: Any) -> Array:  # noqa: ARG002 - the prediction is the group
         """The temperature of the predicted class of each row."""
-        xp = namespace(logits)
-        return xp.take(on_device_of(self.temperatures, logits), xp.argmax(logits, axis=1), axis=0)
+        return _at_prediction(on_device_of(self.temperatures, logits), logits)
+
+    @staticmethod
+    def formula(logits: Array, *, temperatures: Array) -> Array:
+        """What `apply` does, where all are arrays of one library and dtype, so that PyTorch can record it in a graph."""
+        return logits / _at_prediction(temperatures, logits)[:, None]
 
     @property
     def in_words(self) -> str:
@@ -79,6 +83,11 @@ class ClassTemperatures(_PerRow):
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """The map that a file describes."""
         return cls(parameters["temperatures"])
+
+
+def _at_prediction(temperatures: Array, logits: Array) -> Array:
+    xp = namespace(logits)
+    return xp.take(temperatures, xp.argmax(logits, axis=1), axis=0)
 
 
 @dataclass(frozen=True, eq=False)

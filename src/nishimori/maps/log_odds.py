@@ -11,9 +11,6 @@ from nishimori._support.arrays import Array, in_double, namespace
 from nishimori.errors import InputError
 from nishimori.maps.map import WideMap, number_in, numbers
 
-# Probabilities of infinite log-odds would be NaN.
-_LARGEST = float(np.finfo(np.float64).max)
-
 
 @dataclass(frozen=True)
 class LogOdds(WideMap):
@@ -62,15 +59,27 @@ class LogOdds(WideMap):
         return cls(**{name: number_in(parameters, name) for name in ("a", "b", "c", "square")})
 
     def apply_in_double(self, logits: Array) -> Array:
-        """Zero and the calibrated log-odds of each row, which are finite however large the scores are."""
-        s = log_odds(logits)
-        xp = namespace(s)
-        log_p, minus_log_rest = log_sigmoids(s)
-        with np.errstate(over="ignore"):
-            # Not square * s**2: that is 0 times infinity for a square of zero and a score of 1e200.
-            mapped = self.square * s * s + (self.a * log_p + self.b * minus_log_rest + self.c)
-        mapped = xp.clip(mapped, -_LARGEST, _LARGEST)
-        return xp.stack([xp.zeros_like(mapped), mapped], axis=1)
+        """The `formula` in float64; refuses masks and another number of classes."""
+        return _map_log_odds(log_odds(logits), **self.parameters)
+
+    @staticmethod
+    def formula(logits: Array, **parameters: Any) -> Array:
+        """Zero and the calibrated log-odds of each row, in the dtype of ``logits``.
+
+        All are arrays of one library. Nothing is checked, so that PyTorch can record it in a graph.
+        """
+        return _map_log_odds(logits[:, 1] - logits[:, 0], **parameters)
+
+
+def _map_log_odds(s: Array, *, a: Any, b: Any, c: Any, square: Any) -> Array:
+    """Zero and the calibrated log-odds of each row, which are finite however large the scores are."""
+    xp = namespace(s)
+    log_p, minus_log_rest = log_sigmoids(s)
+    # Not square * s**2: that is 0 times infinity for a square of zero and a large score.
+    mapped = square * s * s + (a * log_p + b * minus_log_rest + c)
+    largest = float(xp.finfo(mapped.dtype).max)  # probabilities of infinite log-odds would be NaN
+    mapped = xp.clip(mapped, -largest, largest)
+    return xp.stack([xp.zeros_like(mapped), mapped], axis=1)
 
 
 def log_odds(logits: Array) -> Array:
@@ -92,4 +101,4 @@ def log_sigmoids(s: Array) -> tuple[Array, Array]:
     xp = namespace(s)
     rest = xp.log1p(xp.exp(-xp.abs(s)))
     zero = xp.zeros_like(s)
-    return xp.where(s < 0, s, zero) - rest, xp.where(s > 0, s, zero) + rest
+    return xp.minimum(s, zero) - rest, xp.maximum(s, zero) + rest  # not `where`, whose derivative at s = 0 would be zero

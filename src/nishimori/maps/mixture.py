@@ -66,6 +66,16 @@ class Mixture(WideMap):
         shown = [part + log(weight) for part, weight in zip(parts, self.weights.tolist(), strict=True) if weight > 0]
         return reduce(xp.logaddexp, shown)
 
+    @staticmethod
+    def formula(logits: Array, *, temperature: Any, weights: Array) -> Array:
+        """The same where all are arrays of one library and dtype, so that PyTorch can record and differentiate it."""
+        xp = namespace(logits)
+        live = logits > -inf
+        parts = log_components(logits - row_max(logits), temperature)
+        # A weight of zero has the logarithm -inf, and adds nothing. Masked classes would have gradients of NaN.
+        shown = [xp.where(live, part, 0.0) + xp.log(weights[i]) for i, part in enumerate(parts)]
+        return xp.where(live, reduce(xp.logaddexp, shown), -inf)
+
 
 def log_components(drops: Array, temperature: float) -> tuple[Array, Array, Array]:
     """The log-probabilities of the three distributions, (n, K) each; masked classes have -inf in all of them."""

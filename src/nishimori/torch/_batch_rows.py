@@ -23,8 +23,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 from nishimori.torch._batches import Returned
-from nishimori.torch._logits import is_unit
-from nishimori.torch._run import structure
+from nishimori.torch._run import is_unit, structure
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,18 @@ from torch.utils.data import Dataset, IterableDataset
 from nishimori._rows.labels import Labelling
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
-from nishimori.torch._logits import check_axis, classes_last, logits_of
-from nishimori.torch._run import AS_THEY_ARE, answer, description, join_entries, move_to_device, short, structure
+from nishimori.torch._run import (
+    AS_THEY_ARE,
+    answer,
+    check_axis,
+    classes_last,
+    description,
+    join_entries,
+    logits_of,
+    move_to_device,
+    short,
+    structure,
+)
 
 Forward = Callable[[nn.Module, Any], tuple[Any, ...] | Mapping[str, Any]]
 

@@ -16,9 +16,9 @@ from nishimori._sums.observables import BUILT_IN
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
+from nishimori.torch._collect import INSTEAD, KEEP_UP_TO, FitData, Memory, guard_for
 from nishimori.torch._exchange import Exchange
 from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, LoaderReading
-from nishimori.torch._memory import INSTEAD, KEEP_UP_TO, FitData, Memory, guard_for
 from nishimori.torch._ranks import joint, ranks_in
 
 if TYPE_CHECKING:

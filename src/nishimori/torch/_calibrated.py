@@ -28,18 +28,6 @@ from nishimori.torch._fold import (
     register,
 )
 from nishimori.torch._head import final_layer, is_found
-from nishimori.torch._logits import (
-    check_axis,
-    check_classes,
-    classes_back,
-    classes_last,
-    logits_of,
-    probabilities,
-    refuse_number,
-    scale_logits,
-    scores_in,
-    with_logits,
-)
 from nishimori.torch._map_modules import (
     ExactBuffers,
     GroupTemperaturesModule,
@@ -49,7 +37,22 @@ from nishimori.torch._map_modules import (
     module_for,
     module_like,
 )
-from nishimori.torch._run import check_module, device_of, evaluating, number
+from nishimori.torch._run import (
+    check_axis,
+    check_classes,
+    check_module,
+    classes_back,
+    classes_last,
+    device_of,
+    evaluating,
+    logits_of,
+    number,
+    probabilities,
+    refuse_number,
+    scale_logits,
+    scores_in,
+    with_logits,
+)
 
 if TYPE_CHECKING:
     from nishimori import Calibrator, Sketch
@@ -512,7 +515,7 @@ def _device(calibrated: Calibrated) -> torch.device:
 
 def _check_same(mine: MapModule, loaded: MapModule | None) -> None:
     """Refuse a state dict with another kind of map, or with a map for another number of classes."""
-    if isinstance(mine, OwnMapModule) and isinstance(loaded, OwnMapModule) and not (mine.is_known and loaded.is_known):
+    if isinstance(mine, OwnMapModule) and isinstance(loaded, OwnMapModule) and not (mine.is_readable and loaded.is_readable):
         return
     got = "one temperature" if loaded is None else loaded.description()
     if mine.description() != got:

@@ -25,13 +25,15 @@ from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._head import INSTEAD, Head, final_layer
-from nishimori.torch._logits import check_classes, classes_last, logits_of
 from nishimori.torch._run import (
     AS_THEY_ARE,
     answer,
+    check_classes,
     check_module,
+    classes_last,
     device_of,
     evaluating,
+    logits_of,
     move_to_device,
     number,
     short,

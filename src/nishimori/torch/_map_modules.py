@@ -1,22 +1,19 @@
 """Maps with more parameters than one temperature as modules of PyTorch, and which module belongs to which map.
 
-Each module computes what the map of the same kind computes, in float32 at least and with gradients. Its parameters are
-buffers, so they are saved, loaded and moved with the weights of the network.
-
-`Map.apply` alone would do for all of them, but it computes in float64: 35 ms instead of 19 ms for a vector map of 4096 x 1000
-logits on one CPU core. It also looks for masked classes, which no graph can do, and would write its parameters into graphs.
+A map of the library has a formula in the array API, which its `apply` computes in float64. Here the same formula is computed
+in float32 at least, because `apply` takes 1.5 to 4 times as long. The parameters are buffers, so they are saved, loaded and
+moved with the weights of the network, and are no constants in a graph. Masked classes are looked for outside of graphs only.
 """
 
 import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, ClassVar, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import softplus
 
 from nishimori._rows.batch import Groups
 from nishimori._support import arrays
@@ -28,7 +25,7 @@ from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture
 from nishimori.maps.tempered import Tempered
-from nishimori.torch._logits import check_classes, last_size, wide_dtype
+from nishimori.torch._run import check_classes, last_size, wide_dtype
 
 
 class ExactBuffers(nn.Module):
@@ -51,44 +48,55 @@ class ExactBuffers(nn.Module):
                 self._buffers[name] = buffer.to(torch.float32)
 
 
-class MapModule(ExactBuffers):
-    """A map whose parameters are buffers of the same names."""
+class _Kind(NamedTuple):
+    """What a module has to know of a kind of map, besides its parameters."""
 
-    kind: ClassVar[type[Map]]
-    """The class of the map."""
+    formula: Callable[..., Tensor]
 
-    words: ClassVar[str]
+    words: str
     """What the map is called in messages, with {n} for the number of classes."""
 
-    per_class: ClassVar[str | None] = None
-    """A parameter with one number per class; None if any number of classes will do."""
+    n_classes: str | int | None = None
+    """How many classes the logits must have, or the parameter with one number per class; None if it does not matter."""
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+    needs_all: str | None = None
+    """Why no class may be masked; None if some may be."""
+
+
+arrays.namespace(torch.empty(0))  # looked up before a compiler meets it
+
+_ADDS_UP = "the affine map adds up several classes"
+
+_KINDS: dict[type[Map], _Kind] = {
+    ClassTemperatures: _Kind(ClassTemperatures.formula, "one temperature per predicted class for {n} classes", "temperatures"),
+    GroupTemperatures: _Kind(torch.div, "one temperature per group"),  # by the temperatures that are looked up
+    Affine: _Kind(Affine.formula, "an affine map for {n} classes", "bias", _ADDS_UP),
+    LogOdds: _Kind(LogOdds.formula, "a function of the log-odds of two classes", 2, "their log-odds would be infinite"),
+    Mixture: _Kind(Mixture.formula, "a mixture of calibrated, original and uniform probabilities"),
+    LogAffine: _Kind(LogAffine.formula, "an affine map of log-probabilities for {n} classes", "bias", _ADDS_UP),
+}
+
+
+class MapModule(ExactBuffers):
+    """A map of the library, whose parameters are buffers of the same names."""
+
+    def __init__(self, kind: type[Map], tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
+        self.kind = kind
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor)
-
-    @classmethod
-    def names(cls) -> frozenset[str]:
-        """The parameters that it has; only a fallback may be left out."""
-        return frozenset(parameter.name for parameter in fields(cast("Any", cls.kind)) if parameter.init)
-
-    @classmethod
-    def from_map(cls, map_: Map, device: torch.device | None) -> Self:
-        """The module of a map of its kind, with its parameters on ``device``."""
-        values = {name: getattr(map_, name) for name in cls.names()}
-        return cls(single({name: value for name, value in values.items() if value is not None}, device))
 
     @property
     def map(self) -> Map:
         """The map of the module, with its parameters rounded to float32."""
-        values = {name: self.get_buffer(name).detach().cpu().double() for name in self._buffers}
+        values = {name: buffer.detach().cpu().double() for name, buffer in self.named_buffers()}
         return self.kind(**{name: value.numpy() if value.ndim else float(value) for name, value in values.items()})
 
     @property
     def n_classes(self) -> int | None:
         """How many classes the logits must have; None if it does not matter."""
-        return None if self.per_class is None else last_size(self.get_buffer(self.per_class))
+        n_classes = _KINDS[self.kind].n_classes
+        return last_size(self.get_buffer(n_classes)) if isinstance(n_classes, str) else n_classes
 
     @property
     def keeps_predictions(self) -> bool:
@@ -97,20 +105,28 @@ class MapModule(ExactBuffers):
 
     def description(self) -> str:
         """The kind of the map and the number of its classes, for messages."""
-        return self.words.format(n=self.n_classes)
+        return _KINDS[self.kind].words.format(n=self.n_classes)
 
     def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - for those with groups
         """The calibrated logits in float32 at least, of the shape of ``logits``. A score z means the logits (0, z)."""
         self.check(logits)
         wide = logits.to(wide_dtype(logits))
         if self.n_classes not in (None, 2) or (logits.ndim > 1 and last_size(logits) != 1):
-            return self.rows(wide)
-        both = self.rows(torch.stack([torch.zeros_like(wide), wide], dim=-1))
-        return both[..., 1] - both[..., 0]
+            return self.rows(wide) if wide.ndim == 2 else self.rows(wide.reshape(-1, wide.shape[-1])).reshape(wide.shape)
+        both = self.rows(torch.stack([torch.zeros_like(wide), wide], dim=-1).reshape(-1, 2))
+        return (both[:, 1] - both[:, 0]).reshape(wide.shape)
 
     def rows(self, logits: Tensor) -> Tensor:
-        """The calibrated logits of rows of shape (..., n_classes), in float32 at least."""
-        raise NotImplementedError
+        """The calibrated logits of a table of shape (n, n_classes), in float32 at least."""
+        formula, _, _, needs_all = _KINDS[self.kind]
+        if needs_all is not None:
+            _check_unmasked(logits, needs_all)
+        # The map may be on another device than the logits, where a network is spread over devices.
+        parameters = {name: cast("Tensor", buffer).to(logits) for name, buffer in self._buffers.items()}
+        if not torch.is_autocast_enabled(logits.device.type):
+            return formula(logits, **parameters)
+        with torch.autocast(logits.device.type, enabled=False):  # which would multiply in half precision
+            return formula(logits, **parameters)
 
     def check(self, logits: Tensor) -> None:
         """Refuse logits with another number of classes, if it matters."""
@@ -119,35 +135,23 @@ class MapModule(ExactBuffers):
             raise InputError("model", "return logits of shape (n, n_classes) or (n,)", got="a single number")
 
     def extra_repr(self) -> str:
-        """The number of classes and whether predictions are kept, for ``print``."""
-        return f"n_classes={self.n_classes}{', preserve_accuracy=True' if 'fallback' in self._buffers else ''}"
+        """What ``print`` shows: the number of classes and the options or, if any number will do, the parameters."""
+        buffers = dict(self.named_buffers())
+        if self.n_classes is None:
+            return ", ".join(f"{name}={_shown(values)}" for name, values in buffers.items())
+        parts = [f"n_classes={self.n_classes}"]
+        if "scale" in buffers:
+            parts.append(f"scale={('number', 'diagonal', 'matrix')[buffers['scale'].ndim]}")
+        return ", ".join(parts + ["preserve_accuracy=True"] * ("fallback" in buffers))
 
     def _get_name(self) -> str:
-        return type(self).__name__.removesuffix("Module")
-
-    def _at(self, name: str, logits: Tensor) -> Tensor:
-        """A parameter on the device of the logits, which may differ where a network is spread over devices."""
-        return self.get_buffer(name).to(device=logits.device, dtype=logits.dtype)
+        return self.kind.__name__
 
 
-def single(parts: Mapping[str, Any], device: torch.device | None) -> dict[str, Tensor]:
-    """Parameters in float32, if it holds them."""
-    tensors = {}
-    for name, values in parts.items():
-        exact = torch.tensor(values, dtype=torch.float64, device="cpu")
-        rounded = exact.to(torch.float32)
-        # A temperature that becomes zero would divide by it; those of all other parameters may be rounded to zero.
-        if not rounded.isfinite().all() or (
-            name in ("temperatures", "temperature", "common", "fallback") and not (rounded > 0).all()
-        ):
-            raise InputError(f"`{name}` of the map", "hold numbers that float32 can hold", got=f"{values!r:.60}")
-        tensors[name] = rounded.to(device)
-    return tensors
-
-
-def _text(content: Any, device: torch.device | None) -> Tensor:
-    """The bytes of JSON as a tensor: every format of weights can hold it, and reading it runs no code."""
-    return torch.frombuffer(bytearray(json.dumps(content).encode()), dtype=torch.uint8).to(device)
+def _shown(values: Tensor) -> str:
+    if values.is_meta:
+        return "on meta"
+    return f"({', '.join(f'{value:.4g}' for value in values.tolist())})" if values.ndim else f"{float(values):.4g}"
 
 
 def is_in_graph() -> bool:
@@ -155,10 +159,10 @@ def is_in_graph() -> bool:
     return torch.compiler.is_compiling() or bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]
 
 
-def _check_unmasked(drops: Tensor, because: str = "the affine map adds up several classes") -> None:
+def _check_unmasked(logits: Tensor, because: str) -> None:
     """Refuse masked classes, where values can be looked at: not in a graph, and not on the meta device."""
-    captured = drops.is_cuda and torch.cuda.is_current_stream_capturing()
-    if not is_in_graph() and not captured and not drops.is_meta and (drops == -torch.inf).any():
+    captured = logits.is_cuda and torch.cuda.is_current_stream_capturing()
+    if not is_in_graph() and not captured and not logits.is_meta and (logits == -torch.inf).any():
         raise InputError(
             "model",
             f"return logits without masked classes (-inf), because {because}",
@@ -166,136 +170,16 @@ def _check_unmasked(drops: Tensor, because: str = "the affine map adds up severa
         )
 
 
-class _WithBiasModule(MapModule):
-    """Factors times a function of the logits, plus a bias per class."""
-
-    per_class = "bias"
-
-    def linear_part(self, drops: Tensor) -> Tensor:
-        """The calibrated logits without the bias, from logits minus the largest of their row."""
-        raise NotImplementedError
-
-    def rows(self, logits: Tensor) -> Tensor:
-        """The affine function of each row; the fallback, if there is one, divides rows whose top class would change."""
-        drops = logits - logits.amax(dim=-1, keepdim=True)
-        _check_unmasked(drops)
-        mapped = self.linear_part(drops) + self._at("bias", logits)
-        if "fallback" not in self._buffers:
-            return mapped
-        same = mapped.argmax(dim=-1, keepdim=True) == logits.argmax(dim=-1, keepdim=True)
-        return torch.where(same, mapped, drops / self._at("fallback", logits))
-
-
-def _product(x: Tensor, matrix: Tensor) -> Tensor:
-    """The matrix times each row, also under autocast, which would multiply in half precision."""
-    if not torch.is_autocast_enabled(x.device.type):
-        return x @ matrix.T
-    with torch.autocast(x.device.type, enabled=False):
-        return x @ matrix.T
-
-
-class AffineModule(_WithBiasModule):
-    """A number, a diagonal or a matrix times the centred logits, plus a bias per class."""
-
-    kind = Affine
-    words = "an affine map for {n} classes"
-
-    def linear_part(self, drops: Tensor) -> Tensor:
-        centred, scale = drops - drops.mean(dim=-1, keepdim=True), self._at("scale", drops)
-        return _product(centred, scale) if scale.ndim == 2 else centred * scale
-
-    def extra_repr(self) -> str:
-        """The number of classes and what multiplies the logits, for ``print``."""
-        scale = ("number", "diagonal", "matrix")[self.get_buffer("scale").ndim]
-        return f"n_classes={self.n_classes}, scale={scale}{', preserve_accuracy=True' if 'fallback' in self._buffers else ''}"
-
-
-class LogAffineModule(_WithBiasModule):
-    """A matrix times the log-probabilities, plus a bias per class."""
-
-    kind = LogAffine
-    words = "an affine map of log-probabilities for {n} classes"
-
-    def linear_part(self, drops: Tensor) -> Tensor:
-        return _product(drops.log_softmax(dim=-1), self._at("matrix", drops))
-
-
-class LogOddsModule(MapModule):
-    """Zero and a function of the difference of the two logits."""
-
-    kind = LogOdds
-    words = "a function of the log-odds of two classes"
-
-    @property
-    def n_classes(self) -> int:
-        return 2
-
-    def rows(self, logits: Tensor) -> Tensor:
-        _check_unmasked(logits, "their log-odds would be infinite")
-        s = logits[..., 1] - logits[..., 0]
-        a, b, c, square = (self._at(name, logits) for name in ("a", "b", "c", "square"))
-        # ln p = -softplus(-s). ONNX has no log-sigmoid, and the logarithm of a sigmoid would be infinite for large scores.
-        # s is not squared first: the square of 1e20 is infinite in float32, and the softmax would be NaN.
-        mapped = square * s * s + (b * softplus(s) - a * softplus(-s) + c)
-        largest = torch.finfo(mapped.dtype).max
-        mapped = mapped.clamp(-largest, largest)
-        return torch.stack([torch.zeros_like(mapped), mapped], dim=-1)
-
-
-class MixtureModule(MapModule):
-    """The logarithms of the mixed probabilities."""
-
-    kind = Mixture
-    words = "a mixture of calibrated, original and uniform probabilities"
-
-    def rows(self, logits: Tensor) -> Tensor:
-        live = logits > -torch.inf
-        number = live.to(logits.dtype).sum(dim=-1, keepdim=True)
-        calibrated = (logits / self._at("temperature", logits)).log_softmax(dim=-1)
-        uniform = torch.zeros_like(logits) - number.log()
-        parts = torch.stack([calibrated, logits.log_softmax(dim=-1), uniform], dim=-1)
-        parts = torch.where(live[..., None], parts, 0.0)  # masked classes would have gradients of NaN
-        # A weight of zero has the logarithm -inf, and adds nothing.
-        mixed = (parts + self._at("weights", logits).log()).logsumexp(dim=-1)
-        return torch.where(live, mixed, -torch.inf)
-
-    def extra_repr(self) -> str:
-        """The parameters, for ``print``."""
-        if self.get_buffer("weights").is_meta:
-            return "on meta"
-        weights = ", ".join(f"{weight:.4g}" for weight in self.get_buffer("weights").tolist())
-        return f"temperature={float(self.get_buffer('temperature')):.4g}, weights=({weights})"
-
-
-class ClassTemperaturesModule(MapModule):
-    """Division by the temperature of the predicted class."""
-
-    kind = ClassTemperatures
-    words = "one temperature per predicted class for {n} classes"
-    per_class = "temperatures"
-
-    def rows(self, logits: Tensor) -> Tensor:
-        return logits / self._at("temperatures", logits)[logits.argmax(dim=-1)][..., None]
-
-
 class GroupTemperaturesModule(MapModule):
     """Division by the temperature of the group of each row. The names of the groups are a buffer too, as text."""
-
-    kind = GroupTemperatures
-    words = "one temperature per group"
 
     def __new__(cls, *_: Any) -> Self:
         _keep_lookup_out_of_graphs()  # here and not in `__init__`, which is not called where a module is unpickled
         return super().__new__(cls)
 
-    @classmethod
-    def from_map(cls, map_: Map, device: torch.device | None) -> Self:
-        divisors = {name: value for name, value in map_.parameters.items() if name != "groups"}
-        return cls({"groups": _text(map_.parameters["groups"], device), **single(divisors, device)})
-
     @property
     def map(self) -> GroupTemperatures:
-        names = json.loads(bytes(self.get_buffer("groups").cpu().tolist()).decode())
+        names = json.loads(_read_text(self.get_buffer("groups")))
         temperatures = self.get_buffer("temperatures").detach().cpu().double().numpy()
         return GroupTemperatures(tuple(names), temperatures, float(self.get_buffer("common")))
 
@@ -325,12 +209,9 @@ class GroupTemperaturesModule(MapModule):
             )
         encoded, map_ = encode_groups(groups, logits), self.map
         map_.warn_of_others(encoded)
-        places = {name: place for place, name in enumerate(map_.groups)}
-        chosen = torch.as_tensor([places.get(name, len(places)) for name in encoded.names], dtype=torch.int64)
-        at = chosen[torch.as_tensor(encoded.codes)].to(logits.device)
-        divisors = torch.cat([self._at("temperatures", logits), self._at("common", logits)[None]])[at]
-        shape = logits.shape[:-1] if len(at) > len(logits) else logits.shape[:1]
-        return divisors.reshape(*shape, *[1] * (logits.ndim - len(shape)))
+        temperatures = torch.as_tensor(map_.row_temperatures(np.empty((len(encoded.codes), 0)), encoded)).to(logits)
+        shape = logits.shape[:-1] if len(temperatures) > len(logits) else logits.shape[:1]
+        return temperatures.reshape(*shape, *[1] * (logits.ndim - len(shape)))
 
     def extra_repr(self) -> str:
         """The number of groups, for ``print``."""
@@ -358,35 +239,26 @@ def encode_groups(groups: Any, logits: Tensor) -> Groups:
 
 
 class OwnMapModule(MapModule):
-    """A map without a module of its own, computed by its `apply`, which takes tensors as it takes arrays.
+    """A map without a formula for PyTorch, computed by its `apply`, which takes tensors as it takes arrays.
 
     It is a registered map of the user's own, or one with a temperature after it. Its kind and parameters are a buffer, as text:
     reading it runs no code but the constructor of the class that is registered under that kind.
     """
 
-    _map: Map | None = None  # None until it is read from the buffer
-
-    @classmethod
-    def names(cls) -> frozenset[str]:
-        return frozenset({"registered_map"})
-
-    @classmethod
-    def from_map(cls, map_: Map, device: torch.device | None) -> Self:
-        content = {name: value for name, value in described(map_).items() if name != "class"}
-        module = cls({"registered_map": _text(content, device)})
-        module._map = map_
-        return module
+    def __init__(self, text: Tensor, map_: Map | None = None) -> None:
+        super().__init__(Map, {"registered_map": text})  # type: ignore[type-abstract]
+        self._map = map_  # None until it is read from the buffer
 
     @property
     def map(self) -> Map:
         if self._map is None:
-            self._map = _read_map(bytes(self.get_buffer("registered_map").cpu().tolist()))
+            self._map = _read_map(_read_text(self.get_buffer("registered_map")))
         return self._map
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
         self._map = None
-        if self.is_known:
+        if self.is_readable:
             self._map = self.map
 
     @property
@@ -398,21 +270,20 @@ class OwnMapModule(MapModule):
         return self.map.keeps_predictions
 
     @property
-    def is_known(self) -> bool:
-        """Whether its kind can be told; not on the meta device, where the buffer is empty."""
+    def is_readable(self) -> bool:
+        """Whether its kind can be read; not on the meta device, where the buffer is empty."""
         return self._map is not None or not self.get_buffer("registered_map").is_meta
 
     def description(self) -> str:
-        return f"a map of the kind {self.map.kind!r}" if self.is_known else "a registered map"
+        return f"a map of the kind {self.map.kind!r}" if self.is_readable else "a registered map"
 
     def rows(self, logits: Tensor) -> Tensor:
-        flat = logits.reshape(-1, logits.shape[-1])
-        mapped = self.map.apply(flat)
-        if not isinstance(mapped, Tensor) or (not is_in_graph() and mapped.shape != flat.shape):
+        mapped = self.map.apply(logits)
+        if not isinstance(mapped, Tensor) or (not is_in_graph() and mapped.shape != logits.shape):
             got = f"shape {tuple(mapped.shape)}" if isinstance(mapped, Tensor) else f"a {type(mapped).__name__}"
             name = type(self.map).__name__
-            raise InputError(f"{name}.apply", f"return a tensor of the shape of `logits`, {tuple(flat.shape)}", got=got)
-        return mapped.to(logits.dtype).reshape(logits.shape)
+            raise InputError(f"{name}.apply", f"return a tensor of the shape of `logits`, {tuple(logits.shape)}", got=got)
+        return mapped.to(logits.dtype)
 
     def extra_repr(self) -> str:
         """The kind and the parameters, for ``print``."""
@@ -420,6 +291,9 @@ class OwnMapModule(MapModule):
             return "not loaded"
         parameters = (f"{name}={value!r:.40}" for name, value in self._map.parameters.items())
         return ", ".join([f"kind={self._map.kind!r}", *parameters])
+
+    def _get_name(self) -> str:
+        return "OwnMap"
 
 
 def _read_map(text: bytes) -> Map:
@@ -437,34 +311,25 @@ def _read_map(text: bytes) -> Map:
     return from_parameters(kind, parameters)
 
 
-_MODULES: dict[type[Map], type[MapModule]] = {
-    module.kind: module
-    for module in (
-        *(ClassTemperaturesModule, GroupTemperaturesModule, AffineModule, LogOddsModule, MixtureModule),
-        LogAffineModule,
-    )
-}
-
-
 def module_for(map_: Map, device: torch.device | None) -> MapModule:
     """A map as a module, with its parameters on ``device``."""
-    kind = _MODULES.get(type(map_))
-    if isinstance(map_, Tempered) and type(map_.inner) in _MODULES:
-        return OwnMapModule.from_map(map_, device)
-    if kind is None and not is_built_in(map_.inner if isinstance(map_, Tempered) else map_):
-        if map_.needs_groups:
-            raise InputError("The map", "not need groups, if it is one of your own", got=f"a {type(map_).__name__}")
-        return OwnMapModule.from_map(map_, device)
-    if kind is None:
-        names = ", ".join(map_kind.__name__ for map_kind in _MODULES)
+    kind, innermost = type(map_), map_.inner if isinstance(map_, Tempered) else map_
+    if kind in _KINDS:
+        values = {name: getattr(map_, name) for name in _names(kind)}
+        return _module(kind, {name: _tensor(name, value, device) for name, value in values.items() if value is not None})
+    if is_built_in(innermost) and type(innermost) not in _KINDS:
+        names = ", ".join(map_kind.__name__ for map_kind in _KINDS)
         raise InputError(
             "The map",
             f"be one of Temperature, {names}, or of a registered class of your own",
-            got=f"a {type(map_).__name__}, which PyTorch modules cannot apply",
+            got=f"a {kind.__name__}, which PyTorch modules cannot apply",
             remedy="Use another method, such as 'matrix', or `nishimori.Best([...])` without 'isotonic'; or use the calibrator "
             "itself on the logits that `collect` returns.",
         )
-    return kind.from_map(map_, device)
+    if map_.needs_groups:
+        raise InputError("The map", "not need groups, if it is one of your own", got=f"a {kind.__name__}")
+    content = {name: value for name, value in described(map_).items() if name != "class"}
+    return OwnMapModule(_text(content).to(device), map_)
 
 
 def module_like(tensors: Mapping[str, Tensor], device: torch.device | None) -> MapModule | None:
@@ -476,8 +341,38 @@ def module_like(tensors: Mapping[str, Tensor], device: torch.device | None) -> M
         else tensor.to(device, copy=True)
         for name, tensor in tensors.items()
     }
-    modules: tuple[type[MapModule], ...] = (*_MODULES.values(), OwnMapModule)
-    for module in modules:
-        if module.names() - {"fallback"} <= set(tensors) <= module.names():
-            return module(empty)
-    return None
+    if set(tensors) == {"registered_map"}:
+        return OwnMapModule(empty["registered_map"])
+    kind = next((kind for kind in _KINDS if _names(kind) - {"fallback"} <= set(tensors) <= _names(kind)), None)
+    return None if kind is None else _module(kind, empty)
+
+
+def _module(kind: type[Map], tensors: Mapping[str, Tensor]) -> MapModule:
+    return (GroupTemperaturesModule if kind is GroupTemperatures else MapModule)(kind, tensors)
+
+
+def _names(kind: type[Map]) -> set[str]:
+    """The parameters of a kind of map; only a fallback may be left out."""
+    return {parameter.name for parameter in fields(cast("Any", kind)) if parameter.init}
+
+
+def _tensor(name: str, values: Any, device: torch.device | None) -> Tensor:
+    """A parameter in float32, if it holds it; names of groups as text."""
+    if name == "groups":
+        return _text(values).to(device)
+    exact = torch.tensor(values, dtype=torch.float64, device="cpu")
+    rounded = exact.to(torch.float32)
+    # A temperature that becomes zero would divide by it; all other parameters may be rounded to zero.
+    divides = name in ("temperatures", "temperature", "common", "fallback")
+    if not rounded.isfinite().all() or (divides and not (rounded > 0).all()):
+        raise InputError(f"`{name}` of the map", "hold numbers that float32 can hold", got=f"{values!r:.60}")
+    return rounded.to(device)
+
+
+def _text(content: Any) -> Tensor:
+    """The bytes of JSON as a tensor: every format of weights can hold it, and reading it runs no code."""
+    return torch.frombuffer(bytearray(json.dumps(content).encode()), dtype=torch.uint8)
+
+
+def _read_text(values: Tensor) -> bytes:
+    return bytes(values.cpu().tolist())

@@ -17,9 +17,8 @@ from nishimori._support.optional import require
 from nishimori.errors import InputError
 from nishimori.torch._calibrated import Calibrated, signature_of_model
 from nishimori.torch._fold import check_calibrated_once
-from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number
 from nishimori.torch._map_modules import GroupTemperaturesModule
-from nishimori.torch._run import device_of, evaluating, move_to_device
+from nishimori.torch._run import check_classes, device_of, evaluating, logits_of, move_to_device, probabilities, refuse_number
 
 Output = Literal["logits", "probabilities"]
 

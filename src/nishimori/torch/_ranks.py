@@ -6,9 +6,8 @@ of a search follows from them, so all ranks decide the same.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from hashlib import sha256
 from math import ceil
 from typing import Any, Unpack
@@ -28,9 +27,9 @@ from nishimori._sketch.parts import Parts
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, MergeError, NoRowsError
+from nishimori.torch._collect import Collected, FitData, Summed, rows_of
 from nishimori.torch._exchange import Exchange
 from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, LoaderRows
-from nishimori.torch._memory import FitData, KeptLogits, Summed
 from nishimori.torch._shared_names import check_apart, share_clusters, share_groups
 
 
@@ -144,13 +143,13 @@ def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
     return Exchange(None if isinstance(group, bool) else group)
 
 
-def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summed | LoaderRows], guard: Guard) -> FitData:
+def joint(ranks: Exchange, model: nn.Module, own: Callable[[], Collected | Summed | LoaderRows], guard: Guard) -> FitData:
     """What all ranks have together. ``own`` makes what this one has, with ``model``: rows, or a sketch.
 
     If one of them has a sketch, so do all: rows are added to an empty one. A rank without rows takes part.
     """
 
-    def read_own() -> KeptLogits | Summed | LoaderRows | None:
+    def read_own() -> Collected | Summed | LoaderRows | None:
         if isinstance(model, DistributedDataParallel):
             raise InputError(
                 "model",
@@ -178,19 +177,19 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summ
         check_apart(ranks, summed.sketch.n_samples, summed.clusters)
         return FitData(sketch=sum_of_sketches(ranks, summed.sketch))
     assert not isinstance(mine, Summed), "no rank has a sketch"
-    rows = ranks.own_value(lambda: mine.rows(None, guard and "defer") if isinstance(mine, KeptLogits) else mine)
-    clusters = share_clusters(ranks, rows, mine.clusters if isinstance(mine, KeptLogits) else None)
+    rows = ranks.own_value(lambda: rows_of(mine, None, guard and "defer") if isinstance(mine, Collected) else mine)
+    clusters = share_clusters(ranks, rows, mine.clusters if isinstance(mine, Collected) else None)
     meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
     return FitData(RankRows(ranks, rows, clusters, share_groups(ranks, rows), meaning))
 
 
-def _sketch_of_rank(mine: KeptLogits | Summed | LoaderRows | None, kind: Sketch) -> Summed:
+def _sketch_of_rank(mine: Collected | Summed | LoaderRows | None, kind: Sketch) -> Summed:
     """The sketch of this rank, with the names of its clusters; ``kind`` is an empty one."""
     if isinstance(mine, Summed):
         return mine
     if mine is None:
         return Summed(kind, None)
-    if not isinstance(mine, KeptLogits):
+    if not isinstance(mine, Collected):
         raise InputError("reread", "be the same on every rank", got="True here, and False on a rank that has a sketch")
     names = None if mine.clusters is None else np.unique(mine.clusters).tolist()
     return Summed(kind.update(mine.logits, mine.labels, clusters=mine.clusters), names)
@@ -213,10 +212,10 @@ class RankRows(Rows):
         self._ranks = ranks
         self._rows = rows
         self._meaning = ReadOptions() if meaning is None else meaning
-        facts = list(ranks.values(lambda: _Facts.from_rows(rows)))
-        self._n_classes = _common_number([rank_facts.n_classes for rank_facts in facts])
-        self.input = next((rank_facts.input for rank_facts in facts if rank_facts.n_classes is not None), "logits")
-        self._n_rows = _total([rank_facts.n_rows for rank_facts in facts])
+        numbers_of_classes, numbers_of_rows, inputs = zip(*ranks.values(lambda: _facts(rows)), strict=True)
+        self._n_classes = _common_number(numbers_of_classes)
+        self.input = next(filter(None, inputs))
+        self._n_rows = _total(numbers_of_rows)
         self.clusters = clusters
         self.groups = groups
 
@@ -252,7 +251,10 @@ class RankRows(Rows):
         for rank, (pass_there, n_rows, sums, score_range) in enumerate(self._ranks.values(own)):
             first = first or pass_there
             if pass_there != first:
-                raise _other_pass(rank)
+                raise InputError(
+                    f"Rank {rank} has measured something else than rank 0. All ranks must call the same functions with the "
+                    "same arguments, in the same order."
+                )
             numbers.append(n_rows)
             ranges.append(score_range)
             if sums is not None:
@@ -274,25 +276,15 @@ class RankRows(Rows):
         return self if all(list(self._ranks.values(lambda: part is mine))) else RankRows(self._ranks, part)
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What the ranks have to know about the rows of each other; a rank without rows knows nothing."""
-
-    n_classes: int | None
-    n_rows: int | None
-    input: Input = "logits"
-
-    @classmethod
-    def from_rows(cls, rows: Rows | None) -> "_Facts":
-        try:
-            if rows is not None:
-                return cls(rows.n_classes, rows.n_rows, rows.input)
-        except NoRowsError:  # a loader without batches says so when it is asked for the number of classes
-            pass
-        return cls(None, 0)
+def _facts(rows: Rows | None) -> tuple[int | None, int | None, Input | None]:
+    """The numbers of classes and rows and what the scores are, for the other ranks; without rows only that there are none."""
+    try:
+        return (None, 0, None) if rows is None else (rows.n_classes, rows.n_rows, rows.input)
+    except NoRowsError:  # a loader without batches says so when it is asked for the number of classes
+        return None, 0, None
 
 
-def _common_number(numbers: list[int | None]) -> int:
+def _common_number(numbers: Sequence[int | None]) -> int:
     """The number of classes, which must be the same on all ranks that have rows."""
     by_rank = {rank: number for rank, number in enumerate(numbers) if number is not None}
     if not by_rank:
@@ -309,7 +301,7 @@ def _common_number(numbers: list[int | None]) -> int:
     return agreed
 
 
-def _total(numbers: list[int | None]) -> int | None:
+def _total(numbers: Sequence[int | None]) -> int | None:
     """The sum of some numbers, if all of them are known."""
     sizes = [number for number in numbers if number is not None]
     return sum(sizes) if len(sizes) == len(numbers) else None
@@ -318,13 +310,6 @@ def _total(numbers: list[int | None]) -> int | None:
 def _digest_of_pass(pass_: Any) -> str:
     """A digest of a pass that is the same on all ranks, whatever their memory addresses are."""
     return sha256(re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(pass_)).encode()).hexdigest()
-
-
-def _other_pass(rank: int) -> InputError:
-    return InputError(
-        f"Rank {rank} has measured something else than rank 0. All ranks must call the same functions with the same arguments, "
-        "in the same order."
-    )
 
 
 def _unseen(what: str, done: int, total: int | None) -> None:
