@@ -37,14 +37,12 @@ OFF_DIAGONAL_FACTOR = 10.0
 _LEAST, _MOST = 1e-6, 1e12
 
 
-def usual_strengths(parameters: Parameters, curvatures: HostArray, by_bias: float) -> HostArray:
-    """The centre of the prior of each strength, from the mean second derivatives by each block and by a bias.
-
-    All are those at one temperature.
-    """
+def usual_strengths(parameters: Parameters, seconds: HostArray) -> HostArray:
+    """The centre of the prior of each strength, from the second derivatives by all factors and biases at one temperature."""
     names = parameters.blocks
+    curvatures = np.array([seconds[places - 1].mean() for places in parameters.members])
     factors = np.array([OFF_DIAGONAL_FACTOR if name == OFF_DIAGONAL else 1.0 for name in names])
-    information = max(by_bias, _LEAST)
+    information = max(float(seconds[-parameters.n_classes :].mean()), _LEAST)
     usual = factors * curvatures * (INFORMATION / information) ** 3
     strengths: HostArray = np.clip(np.maximum(usual, [LEAST[name] for name in names]), _LEAST, _MOST)
     return strengths

@@ -92,6 +92,11 @@ class CurvedSums:
     def __add__(self, other: "CurvedSums") -> "CurvedSums":
         return CurvedSums(self.first + other.first, self.hessian + other.hessian)
 
+    @property
+    def seconds(self) -> HostArray:
+        """The second derivative by each factor and each bias."""
+        return np.diag(self.hessian)
+
 
 @dataclass(frozen=True, eq=False)
 class FactorSums:
@@ -126,6 +131,14 @@ class FactorSums:
     def __mul__(self, unit: float) -> "FactorSums":
         return FactorSums(*(values * unit for values in vars(self).values()))
 
+    @property
+    def seconds(self) -> HostArray:
+        """The second derivative by each factor and each bias; those by factors off the diagonal on average."""
+        n, exact = len(self.classes), np.diag(self.diagonal)
+        by_scale = np.full((n, n), self.off_diagonal / (n * (n - 1)))
+        np.fill_diagonal(by_scale, exact[:n])
+        return np.concatenate([by_scale.ravel(), exact[n:]])
+
 
 @dataclass(frozen=True, eq=False)
 class Loss:
@@ -140,13 +153,12 @@ class Loss:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The pass that sums the loss, its gradient and its whole curvature; with ``single`` from numbers in float32."""
+    """The pass that sums the loss, its gradient and its whole curvature."""
 
     point: AffinePoint
-    single: bool = False
 
     def __call__(self, batch: Batch) -> CurvedSums:
-        rows = AffineRows(batch, self.point, single=self.single)
+        rows = AffineRows(batch, self.point)
         return CurvedSums(rows.loss_sums(), rows.hessian())
 
 
