@@ -120,7 +120,7 @@ def test_factors_know_the_exact_curvature_of_diagonal_and_biases():
 @SHAPES
 def test_sums_in_float32_are_those_in_float64_up_to_rounding(shape):
     point = somewhere(shape)
-    for pass_ in (Loss, Factor) if len(shape) == 2 else (Loss,):
+    for pass_ in (Loss, Curve, Factor) if len(shape) == 2 else (Loss, Curve):
         quick, exact = (flat_sums(DATA.gather(pass_(point, single=single))) for single in (True, False))
         np.testing.assert_allclose(quick, exact, rtol=1e-5, atol=1e-4)
         assert (quick != exact).any()
@@ -139,7 +139,7 @@ def flat_sums(sums):
 def test_weights_that_float32_cannot_hold_are_no_reason_for_other_sums():
     point, huge = somewhere((N_CLASSES, N_CLASSES)), 1e50
     heavy = open_rows(LOGITS, LABELS, WEIGHTS * huge)
-    for pass_ in (Loss, Factor):
+    for pass_ in (Loss, Curve, Factor):
         quick, exact = heavy.gather(pass_(point, single=True)), DATA.gather(pass_(point))
         np.testing.assert_allclose(flat_sums(quick) / huge, flat_sums(exact), rtol=1e-5, atol=1e-4)
 

@@ -11,7 +11,7 @@ are uncertain enough to balance it. Newton's method finds a minimum to all digit
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -39,11 +39,15 @@ _ROUGHLY_NEAR, _NEAR, _NEAR_OF_LARGE = 3e-3, 3e-6, 1e-3
 _MOST_ROUGH_PASSES, _MOST_PASSES, _STEPS = 10, 400, 20
 
 # Strengths have settled when they change by less than this; the loss hardly depends on them.
-_SETTLED, _MOST_ROUNDS = 0.02, 25
+_SETTLED = 0.02
+_MOST_ROUNDS, _MOST_ROUNDS_OF_LARGE = 25, 10
 
 # The curvature is measured again where logits have changed by more than this since, as a root mean square. Below it, strengths
 # change by at most a hundredth, where they have settled at two hundredths.
 _FAR = 0.1
+
+# Penalties of this share of the curvature are large beside its rounding in float32, about 1e-6.
+_LARGE_PENALTY = 1e-3
 
 # Where no minimum was found, classes are separated along directions with a curvature below that of this many samples with equal
 # probabilities. At a minimum, a class of which all rows are certain up to this is separated, too.
@@ -87,6 +91,14 @@ class Minimum:
     equal: HostArray | None = None
 
 
+class _Measured(NamedTuple, Generic[T]):
+    """The sums of the last pass, where they were made, and whether they are from numbers in float32."""
+
+    theta: HostArray
+    single: bool
+    sums: T
+
+
 @dataclass
 class AffineSearch:
     """A search in one data set; it counts its passes.
@@ -103,8 +115,9 @@ class AffineSearch:
     names: HostArray | None = None
     own_remedy: str = ""
     n_passes: int = field(default=0, init=False)
-    _curved: tuple[HostArray, CurvedSums] | None = field(default=None, init=False)
-    _sloped: tuple[HostArray, bool, LossSums] | None = field(default=None, init=False)
+    _curved: "_Measured[CurvedSums] | None" = field(default=None, init=False)
+    _factored: "_Measured[FactorSums] | None" = field(default=None, init=False)
+    _sloped: "_Measured[LossSums] | None" = field(default=None, init=False)
 
     @property
     def _remedy(self) -> str:
@@ -122,15 +135,15 @@ class AffineSearch:
             self._refuse_empty_classes(theta, strengths)
             if self.is_exact and not strengths.all():
                 return self._minimum_of_free(strengths)
-            curvature = self._curvature(self._curved_sums(theta), strengths)
+            curvature = self._curvature(theta, strengths)
             theta = self._least(theta, strengths, curvature, rough=True)
         else:
-            sums = self._curved_sums(theta)
+            sums = self._measure_curve(theta, single=True) if self.is_exact else self._measure_factors(theta)
             strengths = usual = usual_strengths(self.parameters, self.unit * sums.seconds)
-            curvature = self._curvature(sums, strengths)
-            for _ in range(_MOST_ROUNDS):
+            curvature = self._curvature(theta, strengths)
+            for _ in range(_MOST_ROUNDS if self.is_exact else _MOST_ROUNDS_OF_LARGE):
                 theta = self._least(theta, strengths, curvature, rough=True)
-                curvature = self._curvature(self._curved_sums(theta), strengths)
+                curvature = self._curvature(theta, strengths)
                 evidence = Evidence.from_variances(self.parameters, theta, curvature.variances, strengths)
                 before, strengths, determined = strengths, evidence.strengths(usual), evidence.determined
                 if np.abs(np.log(strengths / before)).max() < _SETTLED:
@@ -145,41 +158,49 @@ class AffineSearch:
 
     def _refuse_long_steps(self, theta: HostArray, strengths: HostArray) -> None:
         """Raise if the next step of a large matrix that is not penalised would be long."""
-        curvature = self._curvature(self._curved_sums(theta), strengths)
+        curvature = self._curvature(theta, strengths)
         _, gradient = self._penalised(theta, self._measure(theta, single=False), strengths)
         if np.abs(curvature.step(curvature.gradient(gradient))).max() > _SHORT:
             raise self.not_found()
 
-    def _curved_sums(self, theta: HostArray) -> CurvedSums | FactorSums:
-        """The sums of the curvature, at a point or so near to it that the whole curvature has hardly changed."""
+    def _curvature(self, theta: HostArray, strengths: HostArray) -> Cholesky | Kronecker:
+        """The curvature with these penalties, at a point or so near to it that it has hardly changed."""
         if not self.is_exact:
-            return self.read(Factor(self.point(theta), single=True))
-        if self._curved is not None:
-            at, sums = self._curved
-            change = theta - at
-            if change @ self._hessian(sums) @ change <= _FAR**2 * self.unit * sums.first.frequencies.sum():
-                return sums
-        return self._measure_curve(theta)
+            return Kronecker(self.parameters, self._measure_factors(theta) * self.unit, strengths)
+        precisions = self.parameters.precisions(strengths)
+        if self._curved is None or self._is_far(theta, self._curved.theta, self._curved.sums):
+            self._measure_curve(theta, single=True)
+        assert self._curved is not None
+        hessian = self._hessian(self._curved.sums)
+        if self._curved.single and (precisions[1:] < _LARGE_PENALTY * np.diag(hessian)[1:]).any():
+            hessian = self._hessian(self._measure_curve(theta, single=False))
+        return Cholesky.from_matrix(hessian, precisions)
 
-    def _curvature(self, sums: CurvedSums | FactorSums, strengths: HostArray) -> Cholesky | Kronecker:
-        """The curvature with these penalties."""
-        if isinstance(sums, FactorSums):
-            return Kronecker(self.parameters, sums * self.unit, strengths)
-        return Cholesky.from_matrix(self._hessian(sums), self.parameters.precisions(strengths))
+    def _is_far(self, theta: HostArray, at: HostArray, sums: CurvedSums) -> bool:
+        """Whether logits differ so much from those at a point that the curvature has to be measured again."""
+        change = theta - at
+        return bool(change @ self._hessian(sums) @ change > _FAR**2 * self.unit * sums.first.frequencies.sum())
 
     def _hessian(self, sums: CurvedSums) -> HostArray:
         return self.unit * self.parameters.hessian(sums.hessian)
 
-    def _measure_curve(self, theta: HostArray) -> CurvedSums:
+    def _measure_curve(self, theta: HostArray, *, single: bool) -> CurvedSums:
         """The loss with its gradient and the whole curvature."""
-        self._curved = theta, self.read(Curve(self.point(theta)))
-        return self._curved[1]
+        self._curved = _Measured(theta, single, self.read(Curve(self.point(theta), single=single)))
+        return self._curved.sums
+
+    def _measure_factors(self, theta: HostArray) -> FactorSums:
+        """The approximate curvature; that which was read last is not read again."""
+        if self._factored is None or self._factored.theta is not theta:
+            self._factored = _Measured(theta, True, self.read(Factor(self.point(theta), single=True)))
+        return self._factored.sums
 
     def _measure(self, theta: HostArray, *, single: bool) -> LossSums:
         """The loss and its gradient; those that were read last are not read again."""
-        if self._sloped is None or self._sloped[1] != single or not np.array_equal(self._sloped[0], theta):
-            self._sloped = theta, single, self.read(Loss(self.point(theta), single=single))
-        return self._sloped[2]
+        last = self._sloped
+        if last is None or last.single != single or not np.array_equal(last.theta, theta):
+            last = self._sloped = _Measured(theta, single, self.read(Loss(self.point(theta), single=single)))
+        return last.sums
 
     def _penalised(self, theta: HostArray, sums: LossSums, strengths: HostArray) -> tuple[float, HostArray]:
         """The loss with its penalties, and its gradient, from the sums at a point."""
@@ -204,15 +225,15 @@ class AffineSearch:
             (_ROUGHLY_NEAR, _MOST_ROUGH_PASSES) if rough else (_NEAR if self.is_exact else _NEAR_OF_LARGE, _MOST_PASSES)
         )
         options = {"gtol": near * unit, "ftol": 0.0, "maxfun": most, "maxcor": _STEPS, "maxls": 5}
-        found = minimize(loss, zeros, (unit,), jac=True, method="L-BFGS-B", options=options)
-        if not rough and np.abs(found.jac).max() > _ROUGHLY_NEAR * unit:
+        lowest = minimize(loss, zeros, (unit,), jac=True, method="L-BFGS-B", options=options)
+        if not rough and np.abs(lowest.jac).max() > _ROUGHLY_NEAR * unit:
             raise self.not_found()
-        return start + curvature.step(unit * found.x)
+        return start + curvature.step(unit * lowest.x)
 
     def _minimum_of_free(self, strengths: HostArray) -> Minimum:
         """The minimum by Newton's method, where some parameters are not penalised; raises if there is none."""
         start, penalties = self.parameters.start(), np.diag(self.parameters.precisions(strengths))
-        equal = self._measure_curve(np.zeros(len(start)))
+        equal = self._measure_curve(np.zeros(len(start)), single=False)
         weight = self.unit * float(equal.first.frequencies.sum())
         directions = Directions.from_curvature(self._hessian(equal) + penalties)
         basis = directions.shortest(directions.basis)
@@ -220,7 +241,7 @@ class AffineSearch:
 
         def equations(x: HostArray) -> Equations:
             theta = start + basis @ x
-            sums = self._measure_curve(theta)
+            sums = self._measure_curve(theta, single=False)
             loss, gradient = self._penalised(theta, sums.first, strengths)
             return Equations(basis.T @ gradient, basis.T @ (self._hessian(sums) + penalties) @ basis, units, noise, loss)
 
@@ -229,7 +250,7 @@ class AffineSearch:
         except NotConvergedError:
             solution = None
         assert self._curved is not None
-        theta, sums = self._curved
+        theta, _, sums = self._curved
         _, gradient = self._penalised(theta, sums.first, strengths)
         if np.abs(directions.without_effect.T @ gradient).max(initial=0.0) > _HIDDEN * np.sqrt(weight):
             raise curvature_error()

@@ -153,12 +153,13 @@ class Loss:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The pass that sums the loss, its gradient and its whole curvature."""
+    """The pass that sums the loss, its gradient and its whole curvature; with ``single`` from numbers in float32."""
 
     point: AffinePoint
+    single: bool = False
 
     def __call__(self, batch: Batch) -> CurvedSums:
-        rows = AffineRows(batch, self.point)
+        rows = AffineRows(batch, self.point, single=self.single)
         return CurvedSums(rows.loss_sums(), rows.hessian())
 
 
