@@ -33,10 +33,10 @@ MOST_EXACT = 1000
 
 # L-BFGS ends where all derivatives are this small, in units of a standard deviation of the posterior distribution: while
 # strengths still change, at last with the whole curvature, and at last with an approximate one.
-_ROUGHLY_NEAR, _NEAR, _NEAR_OF_LARGE = 3e-3, 3e-6, 1e-3
+_ROUGHLY_NEAR, _NEAR, _NEAR_OF_LARGE = 1e-2, 3e-6, 1e-3
 
 # It reads the data at most so often: while strengths still change, and at last. It remembers so many steps.
-_MOST_ROUGH_PASSES, _MOST_PASSES, _STEPS = 10, 400, 20
+_MOST_ROUGH_PASSES, _MOST_PASSES, _STEPS = 8, 400, 20
 
 # Strengths have settled when they change by less than this; the loss hardly depends on them.
 _SETTLED = 0.02
