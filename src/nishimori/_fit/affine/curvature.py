@@ -14,7 +14,6 @@ curvature by the diagonal and the biases is exact, because it takes only 2K rows
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
@@ -104,71 +103,46 @@ class Directions:
         return (axes / values) @ axes.T
 
 
-@dataclass(frozen=True, eq=False)
 class Kronecker:
-    """The approximate curvature of all parameters of a matrix at one point, and the strengths of their penalties."""
+    """The approximate curvature of all parameters of a matrix at one point, with the strengths of their penalties."""
 
-    parameters: Parameters
-    sums: FactorSums
-    strengths: HostArray
-
-    @cached_property
-    def _units(self) -> HostArray:
-        """What each input is multiplied with, so that all departures are penalised as those off the diagonal."""
-        _, off_diagonal, bias = self.strengths
-        units = np.ones(self.parameters.n_classes + 1)
-        units[-1] = np.sqrt(max(off_diagonal, _TINY) / max(bias, _TINY))
-        return units
-
-    @cached_property
-    def _class_axes(self) -> tuple[HostArray, HostArray]:
-        """Eigenvalues and eigenvectors of the factor of the classes."""
-        sizes, axes = np.linalg.eigh(self.sums.classes)
-        return np.maximum(sizes, 0), axes
-
-    @cached_property
-    def _input_axes(self) -> tuple[HostArray, HostArray]:
-        """Eigenvalues and eigenvectors of the factor of the inputs."""
-        sizes, axes = np.linalg.eigh(self.sums.inputs / max(self.sums.information, _TINY) * self._units[:, None] * self._units)
-        return np.maximum(sizes, 0), axes
-
-    @cached_property
-    def _roots(self) -> HostArray:
-        """One over the square roots of the eigenvalues of the curvature with its penalty."""
-        sizes = self._class_axes[0][:, None] * self._input_axes[0] + self.strengths[1]
-        roots: HostArray = 1 / np.sqrt(np.maximum(sizes, _TINY + 1e-10 * sizes.max()))
-        return roots
+    def __init__(self, parameters: Parameters, sums: FactorSums, strengths: HostArray) -> None:
+        self.parameters, self.sums, self.strengths = parameters, sums, strengths
+        n, (_, off_diagonal, bias) = parameters.n_classes, strengths
+        # What each input is multiplied with, so that all departures are penalised as those off the diagonal.
+        self._units = np.ones(n + 1)
+        self._units[-1] = np.sqrt(max(off_diagonal, _TINY) / max(bias, _TINY))
+        inputs = sums.inputs / max(sums.information, _TINY) * self._units[:, None] * self._units
+        class_sizes, self._class_axes = np.linalg.eigh(sums.classes)
+        input_sizes, self._input_axes = np.linalg.eigh(inputs)
+        sizes = np.outer(np.maximum(class_sizes, 0), np.maximum(input_sizes, 0)) + off_diagonal
+        # One over the square roots of the eigenvalues of the curvature with its penalty, and of the curvature by β.
+        self._roots = 1 / np.sqrt(np.maximum(sizes, _TINY + 1e-10 * sizes.max()))
+        self._beta_unit = float(1 / np.sqrt(max(sums.diagonal[:n, :n].sum(), _TINY)))
 
     @property
     def variances(self) -> HostArray:
         """The posterior variance of each parameter; zero for β, which has no penalty."""
         n = self.parameters.n_classes
-        class_axes, input_axes = self._class_axes[1], self._input_axes[1]
         variances = np.zeros(self.parameters.size)
-        variances[1 : 1 + n * n] = ((class_axes**2 @ self._roots**2) @ (input_axes**2).T)[:, :n].ravel()
+        variances[1 : 1 + n * n] = ((self._class_axes**2 @ self._roots**2) @ (self._input_axes**2).T)[:, :n].ravel()
         simple = Parameters(n, is_matrix=False)
         exact = Cholesky.from_matrix(simple.hessian(self.sums.diagonal), simple.precisions(self.strengths[[0, 2]])).variances
         for places, simple_places in zip((self.parameters.members[0], self.parameters.members[2]), simple.members, strict=True):
             variances[places] = exact[simple_places]
         return variances
 
-    @cached_property
-    def _beta_unit(self) -> float:
-        """One over the square root of the curvature by β."""
-        n = self.parameters.n_classes
-        return float(1 / np.sqrt(max(self.sums.diagonal[:n, :n].sum(), _TINY)))
-
     def step(self, z: HostArray) -> HostArray:
         """The change of the parameters that ``z`` stands for: in z the curvature is about one in all directions."""
         n = self.parameters.n_classes
-        table = (self._class_axes[1] @ (self._roots * z[1:].reshape(n, n + 1)) @ self._input_axes[1].T) * self._units
+        table = (self._class_axes @ (self._roots * z[1:].reshape(n, n + 1)) @ self._input_axes.T) * self._units
         return np.concatenate([z[:1] * self._beta_unit, table[:, :n].ravel(), table[:, n]])
 
     def gradient(self, by_parameter: HostArray) -> HostArray:
         """The derivative by z, from that by each parameter."""
         n = self.parameters.n_classes
         table = np.column_stack([by_parameter[1 : 1 + n * n].reshape(n, n), by_parameter[1 + n * n :]]) * self._units
-        by_z = self._roots * (self._class_axes[1].T @ table @ self._input_axes[1])
+        by_z = self._roots * (self._class_axes.T @ table @ self._input_axes)
         return np.concatenate([by_parameter[:1] * self._beta_unit, by_z.ravel()])
 
 

@@ -11,15 +11,14 @@ are uncertain enough to balance it. Newton's method finds a minimum to all digit
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from scipy.optimize import minimize
 
 from nishimori._fit.affine.curvature import Cholesky, Directions, Kronecker, curvature_error
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.strengths import Evidence, usual_strengths
-from nishimori._fit.affine.sums import AffinePoint, Curve, CurvedSums, Factor, FactorSums, Loss, LossSums
+from nishimori._fit.affine.sums import AffinePoint, Curve, CurvedSums, Factor, Loss, LossSums
 from nishimori._fit.newton import Equations, Solution, solve
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows, Sum
@@ -34,6 +33,9 @@ MOST_EXACT = 1000
 # L-BFGS ends where all derivatives are this small, in units of a standard deviation of the posterior distribution: while
 # strengths still change, at last with the whole curvature, and at last with an approximate one.
 _ROUGHLY_NEAR, _NEAR, _NEAR_OF_LARGE = 1e-2, 3e-6, 1e-3
+
+# Rounding of the loss ends L-BFGS where derivatives are this small, in units of the root of the loss.
+_ROUNDING = 1e-6
 
 # It reads the data at most so often: while strengths still change, and at last. It remembers so many steps.
 _MOST_ROUGH_PASSES, _MOST_PASSES, _STEPS = 8, 400, 20
@@ -91,14 +93,6 @@ class Minimum:
     equal: HostArray | None = None
 
 
-class _Measured(NamedTuple, Generic[T]):
-    """The sums of the last pass, where they were made, and whether they are from numbers in float32."""
-
-    theta: HostArray
-    single: bool
-    sums: T
-
-
 @dataclass
 class AffineSearch:
     """A search in one data set; it counts its passes.
@@ -115,9 +109,8 @@ class AffineSearch:
     names: HostArray | None = None
     own_remedy: str = ""
     n_passes: int = field(default=0, init=False)
-    _curved: "_Measured[CurvedSums] | None" = field(default=None, init=False)
-    _factored: "_Measured[FactorSums] | None" = field(default=None, init=False)
-    _sloped: "_Measured[LossSums] | None" = field(default=None, init=False)
+    _last: dict[Any, tuple[HostArray, bool, Any]] = field(default_factory=dict, init=False)
+    """Of each pass, where it was made last, whether from numbers in float32, and its sums."""
 
     @property
     def _remedy(self) -> str:
@@ -138,8 +131,9 @@ class AffineSearch:
             curvature = self._curvature(theta, strengths)
             theta = self._least(theta, strengths, curvature, rough=True)
         else:
-            sums = self._measure_curve(theta, single=True) if self.is_exact else self._measure_factors(theta)
-            strengths = usual = usual_strengths(self.parameters, self.unit * sums.seconds)
+            kind: Any = Curve if self.is_exact else Factor
+            seconds = self._measure(kind, theta, single=True).seconds
+            strengths = usual = usual_strengths(self.parameters, self.unit * seconds)
             curvature = self._curvature(theta, strengths)
             for _ in range(_MOST_ROUNDS if self.is_exact else _MOST_ROUNDS_OF_LARGE):
                 theta = self._least(theta, strengths, curvature, rough=True)
@@ -151,7 +145,7 @@ class AffineSearch:
         theta = self._least(theta, strengths, curvature, rough=False)
         if not strengths.all():
             self._refuse_long_steps(theta, strengths)
-        last = self._measure(theta, single=False)
+        last = self._measure(Loss, theta)
         _, gradient = self._penalised(theta, last, strengths)
         residual = float(np.abs(gradient).max() / (self.unit * last.frequencies.sum()))
         return Minimum(theta, strengths, determined, residual, self.n_passes)
@@ -159,48 +153,40 @@ class AffineSearch:
     def _refuse_long_steps(self, theta: HostArray, strengths: HostArray) -> None:
         """Raise if the next step of a large matrix that is not penalised would be long."""
         curvature = self._curvature(theta, strengths)
-        _, gradient = self._penalised(theta, self._measure(theta, single=False), strengths)
+        _, gradient = self._penalised(theta, self._measure(Loss, theta), strengths)
         if np.abs(curvature.step(curvature.gradient(gradient))).max() > _SHORT:
             raise self.not_found()
 
     def _curvature(self, theta: HostArray, strengths: HostArray) -> Cholesky | Kronecker:
         """The curvature with these penalties, at a point or so near to it that it has hardly changed."""
         if not self.is_exact:
-            return Kronecker(self.parameters, self._measure_factors(theta) * self.unit, strengths)
+            return Kronecker(self.parameters, self._measure(Factor, theta, single=True) * self.unit, strengths)
         precisions = self.parameters.precisions(strengths)
-        if self._curved is None or self._is_far(theta, self._curved.theta, self._curved.sums):
-            self._measure_curve(theta, single=True)
-        assert self._curved is not None
-        hessian = self._hessian(self._curved.sums)
-        if self._curved.single and (precisions[1:] < _LARGE_PENALTY * np.diag(hessian)[1:]).any():
-            hessian = self._hessian(self._measure_curve(theta, single=False))
+        if Curve not in self._last or self._is_far(theta):
+            self._measure(Curve, theta, single=True)
+        _, single, sums = self._last[Curve]
+        hessian = self._hessian(sums)
+        if single and (precisions[1:] < _LARGE_PENALTY * np.diag(hessian)[1:]).any():
+            hessian = self._hessian(self._measure(Curve, theta, single=False))
         return Cholesky.from_matrix(hessian, precisions)
 
-    def _is_far(self, theta: HostArray, at: HostArray, sums: CurvedSums) -> bool:
-        """Whether logits differ so much from those at a point that the curvature has to be measured again."""
+    def _is_far(self, theta: HostArray) -> bool:
+        """Whether logits differ so much from those of the last curvature that it has to be measured again."""
+        at, _, sums = self._last[Curve]
         change = theta - at
         return bool(change @ self._hessian(sums) @ change > _FAR**2 * self.unit * sums.first.frequencies.sum())
 
     def _hessian(self, sums: CurvedSums) -> HostArray:
         return self.unit * self.parameters.hessian(sums.hessian)
 
-    def _measure_curve(self, theta: HostArray, *, single: bool) -> CurvedSums:
-        """The loss with its gradient and the whole curvature."""
-        self._curved = _Measured(theta, single, self.read(Curve(self.point(theta), single=single)))
-        return self._curved.sums
-
-    def _measure_factors(self, theta: HostArray) -> FactorSums:
-        """The approximate curvature; that which was read last is not read again."""
-        if self._factored is None or self._factored.theta is not theta:
-            self._factored = _Measured(theta, True, self.read(Factor(self.point(theta), single=True)))
-        return self._factored.sums
-
-    def _measure(self, theta: HostArray, *, single: bool) -> LossSums:
-        """The loss and its gradient; those that were read last are not read again."""
-        last = self._sloped
-        if last is None or last.single != single or not np.array_equal(last.theta, theta):
-            last = self._sloped = _Measured(theta, single, self.read(Loss(self.point(theta), single=single)))
-        return last.sums
+    def _measure(
+        self, kind: Callable[[AffinePoint, bool], Callable[[Batch], T]], theta: HostArray, *, single: bool = False
+    ) -> T:
+        """The sums of a pass at a point; those that were read last are not read again."""
+        if kind not in self._last or self._last[kind][1] != single or not np.array_equal(self._last[kind][0], theta):
+            self._last[kind] = theta, single, self.read(kind(self.point(theta), single))
+        sums: T = self._last[kind][2]
+        return sums
 
     def _penalised(self, theta: HostArray, sums: LossSums, strengths: HostArray) -> tuple[float, HostArray]:
         """The loss with its penalties, and its gradient, from the sums at a point."""
@@ -210,10 +196,11 @@ class AffineSearch:
 
     def _least(self, start: HostArray, strengths: HostArray, curvature: Cholesky | Kronecker, *, rough: bool) -> HostArray:
         """The minimum by L-BFGS in the units of a curvature nearby; with ``rough`` a point near it, from sums in float32."""
+        from scipy.optimize import minimize  # noqa: PLC0415 - slow to import
 
         def loss(z: HostArray, unit: float) -> tuple[float, HostArray]:
             theta = start + curvature.step(unit * z)
-            sums = self._measure(theta, single=rough)
+            sums = self._measure(Loss, theta, single=rough)
             if sums.n_doubtful == 0 and not strengths.any():
                 raise self.separated()
             value, gradient = self._penalised(theta, sums, strengths)
@@ -226,14 +213,14 @@ class AffineSearch:
         )
         options = {"gtol": near * unit, "ftol": 0.0, "maxfun": most, "maxcor": _STEPS, "maxls": 5}
         lowest = minimize(loss, zeros, (unit,), jac=True, method="L-BFGS-B", options=options)
-        if not rough and np.abs(lowest.jac).max() > _ROUGHLY_NEAR * unit:
+        if not rough and np.abs(lowest.jac).max() > (_ROUGHLY_NEAR + _ROUNDING * np.sqrt(abs(lowest.fun))) * unit:
             raise self.not_found()
         return start + curvature.step(unit * lowest.x)
 
     def _minimum_of_free(self, strengths: HostArray) -> Minimum:
         """The minimum by Newton's method, where some parameters are not penalised; raises if there is none."""
         start, penalties = self.parameters.start(), np.diag(self.parameters.precisions(strengths))
-        equal = self._measure_curve(np.zeros(len(start)), single=False)
+        equal = self._measure(Curve, np.zeros(len(start)))
         weight = self.unit * float(equal.first.frequencies.sum())
         directions = Directions.from_curvature(self._hessian(equal) + penalties)
         basis = directions.shortest(directions.basis)
@@ -241,7 +228,7 @@ class AffineSearch:
 
         def equations(x: HostArray) -> Equations:
             theta = start + basis @ x
-            sums = self._measure_curve(theta, single=False)
+            sums = self._measure(Curve, theta)
             loss, gradient = self._penalised(theta, sums.first, strengths)
             return Equations(basis.T @ gradient, basis.T @ (self._hessian(sums) + penalties) @ basis, units, noise, loss)
 
@@ -249,8 +236,8 @@ class AffineSearch:
             solution: Solution | None = solve(equations, np.zeros(basis.shape[1]))
         except NotConvergedError:
             solution = None
-        assert self._curved is not None
-        theta, _, sums = self._curved
+        theta = self._last[Curve][0] if solution is None else start + basis @ solution.x
+        sums = self._measure(Curve, theta)
         _, gradient = self._penalised(theta, sums.first, strengths)
         if np.abs(directions.without_effect.T @ gradient).max(initial=0.0) > _HIDDEN * np.sqrt(weight):
             raise curvature_error()
@@ -270,7 +257,7 @@ class AffineSearch:
         """Raise if a class has no samples and nothing keeps its bias from going to minus infinity."""
         if not self.parameters.has_bias or strengths[-1] > 0:
             return
-        empty = np.flatnonzero(self.read(Loss(self.point(theta))).frequencies == 0)
+        empty = np.flatnonzero(self._measure(Loss, theta).frequencies == 0)
         if len(empty):
             which = f"{self._names_of_classes(empty)} {'has' if len(empty) == 1 else 'have'}"
             raise DegenerateDataError(
