@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori._fit.affine.curvature import Cholesky, Directions, Kronecker, curvature_error
 from nishimori._fit.affine.parameters import Parameters
-from nishimori._fit.affine.strengths import Evidence, usual_strengths
+from nishimori._fit.affine.strengths import fitting_strengths, usual_strengths
 from nishimori._fit.affine.sums import AffinePoint, Curve, CurvedSums, Factor, Loss, LossSums
 from nishimori._fit.newton import Equations, Solution, solve
 from nishimori._rows.batch import Batch
@@ -40,7 +40,9 @@ _ROUNDING = 1e-6
 # It reads the data at most so often: while strengths still change, and at last. It remembers so many steps.
 _MOST_ROUGH_PASSES, _MOST_PASSES, _STEPS = 8, 400, 20
 
-# Strengths have settled when they change by less than this; the loss hardly depends on them.
+# Strengths have settled when they change by less than this; the loss hardly depends on them. With an approximate curvature they
+# may go on by small steps: of 1,000 classes and 10,000 samples, 25 rounds took 128 passes in place of 64, and the penalty off
+# the diagonal was 1.8 times as large.
 _SETTLED = 0.02
 _MOST_ROUNDS, _MOST_ROUNDS_OF_LARGE = 25, 10
 
@@ -48,7 +50,8 @@ _MOST_ROUNDS, _MOST_ROUNDS_OF_LARGE = 25, 10
 # change by at most a hundredth, where they have settled at two hundredths.
 _FAR = 0.1
 
-# Penalties of this share of the curvature are large beside its rounding in float32, about 1e-6.
+# Penalties of this share of the curvature are large beside its rounding in float32, about 1e-6. Curvatures in float64 would take
+# twice as long: the fit of 20 classes six times as long as scikit-learn's temperature, in place of three to five times.
 _LARGE_PENALTY = 1e-3
 
 # Where no minimum was found, classes are separated along directions with a curvature below that of this many samples with equal
@@ -98,7 +101,7 @@ class AffineSearch:
     """A search in one data set; it counts its passes.
 
     ``unit`` multiplies all weights, so that they sum to the number of independent rows; ``fixed_strengths`` may be None.
-    ``names`` are the labels of the classes, and ``remedy`` is what to use where there is no minimum, for messages.
+    ``names`` are the labels of the classes, and ``own_remedy`` is what to use where there is no minimum, for messages.
     """
 
     data: Rows
@@ -138,8 +141,8 @@ class AffineSearch:
             for _ in range(_MOST_ROUNDS if self.is_exact else _MOST_ROUNDS_OF_LARGE):
                 theta = self._least(theta, strengths, curvature, rough=True)
                 curvature = self._curvature(theta, strengths)
-                evidence = Evidence.from_variances(self.parameters, theta, curvature.variances, strengths)
-                before, strengths, determined = strengths, evidence.strengths(usual), evidence.determined
+                before = strengths
+                strengths, determined = fitting_strengths(self.parameters, theta, curvature.variances, before, usual)
                 if np.abs(np.log(strengths / before)).max() < _SETTLED:
                     break
         theta = self._least(theta, strengths, curvature, rough=False)
