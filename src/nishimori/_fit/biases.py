@@ -25,7 +25,7 @@ import numpy as np
 
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch
-from nishimori._fit.conditions import NOISE, gap_products, sandwich
+from nishimori._fit.conditions import NOISE, FieldSums, gap_products, sandwich
 from nishimori._fit.newton import Equations, Solution, solve
 from nishimori._fit.random_effects import variance_limit
 from nishimori._rows.batch import Batch
@@ -56,7 +56,7 @@ class BiasPoint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BiasSums:
+class BiasSums(FieldSums):
     """Weighted sums over rows at one point; those of other rows add.
 
     Attributes
@@ -98,9 +98,6 @@ class BiasSums:
     own_squares: float
     weight_squares: float
     n_changed: int
-
-    def __add__(self, other: "BiasSums") -> "BiasSums":
-        return BiasSums(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
 
     @property
     def classes(self) -> HostArray:

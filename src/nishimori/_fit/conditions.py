@@ -8,6 +8,7 @@ about.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,7 +25,15 @@ NOISE = 64 * float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
-class ConditionSums:
+class FieldSums:
+    """Sums over rows with a field for each; those of other rows add field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+
+@dataclass(frozen=True)
+class ConditionSums(FieldSums):
     """Weighted sums over rows at one point θ; those of other rows at the same point add.
 
     Attributes
@@ -47,9 +56,6 @@ class ConditionSums:
     jacobian: HostArray
     information: HostArray
 
-    def __add__(self, other: "ConditionSums") -> "ConditionSums":
-        return ConditionSums(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
-
     @property
     def equations(self) -> Equations:
         """The mean gaps, as the search for their zero needs them."""
@@ -60,34 +66,29 @@ class ConditionSums:
 
 
 @dataclass(frozen=True)
-class Products:
-    """Σu·g_a·g_b of the gaps of independent rows, where u = w² or, if weights are counts, u = w. Those of other rows add."""
-
-    products: HostArray
-
-    def __add__(self, other: "Products") -> "Products":
-        return Products(self.products + other.products)
-
-
-@dataclass(frozen=True)
 class GapProducts:
-    """The pass that sums the products of gaps over rows, or over clusters of rows; ``gaps_of`` gives them as (n, m)."""
+    """The pass that sums the products of gaps over rows, or over clusters of rows; ``gaps_of`` gives them as (n, m).
+
+    Of independent rows it gives Σu·g_a·g_b, where u = w² or, if weights are counts, u = w.
+    """
 
     gaps_of: Callable[[Batch], HostArray]
     counts: bool
     clustered: bool
 
-    def __call__(self, batch: Batch) -> Products | ClusterSums:
+    def __call__(self, batch: Batch) -> HostArray | ClusterSums:
         gaps = self.gaps_of(batch)
         if self.clustered:
             return cluster_sums(batch, list(gaps.T))
         units = unit_weights(batch, counts=self.counts)
-        return Products(gaps.T @ (gaps * units[:, None]))
+        products: HostArray = gaps.T @ (gaps * units[:, None])
+        return products
 
 
 def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray], *, counts: bool) -> HostArray:
     """The sums of products over what is independent in the data, rows or clusters, from one pass."""
-    products: HostArray = data.gather(GapProducts(gaps_of, counts, data.has_clusters)).products
+    sums: Any = data.gather(GapProducts(gaps_of, counts, data.has_clusters))
+    products: HostArray = sums.products if data.has_clusters else sums
     return products
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._fit.conditions import ConditionSums, on_host
+from nishimori._fit.conditions import ConditionSums, FieldSums, on_host
 from nishimori._fit.newton import Equations
 from nishimori._rows.batch import Batch
 from nishimori._support import arrays
@@ -146,7 +146,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class FamilySums:
+class FamilySums(FieldSums):
     """The sums of the conditions, and of the part of their derivatives that comes from what is matched itself; add.
 
     Attributes
@@ -162,9 +162,6 @@ class FamilySums:
     conditions: ConditionSums
     curvature: HostArray
     loss: float
-
-    def __add__(self, other: "FamilySums") -> "FamilySums":
-        return FamilySums(self.conditions + other.conditions, self.curvature + other.curvature, self.loss + other.loss)
 
     def equations(self, *, is_loss: bool) -> tuple[Equations, bool]:
         """The mean gaps with their derivatives, and whether a solution here would be a minimum, if they are those of a loss.

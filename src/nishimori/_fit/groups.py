@@ -14,7 +14,6 @@ passes.
 
 from dataclasses import dataclass
 from math import copysign, inf, log, sqrt
-from typing import NamedTuple
 
 import numpy as np
 
@@ -135,20 +134,13 @@ def match_groups(
     )
 
 
-class _Spreads(NamedTuple):
+def _spreads(sums: GroupSums, determined: HostArray, observable: Confidence | Energy) -> tuple[float, float, float]:
     """Variances of log T between groups: as estimated, as temperatures are shrunk with, and as it may well be."""
-
-    estimated: float
-    used: float
-    possible: float
-
-
-def _spreads(sums: GroupSums, determined: HostArray, observable: Confidence | Energy) -> _Spreads:
     slope = sums.slope[determined]
     steps, variances = sums.gap[determined] / slope, sums.variance[determined] / slope**2
     estimated = variance_between(steps, variances)
     used = estimated if isinstance(observable, Energy) else variance_limit(steps, variances, _LEVEL)
-    return _Spreads(estimated, used, max(estimated, variance_limit(steps, variances, _ERROR_LEVEL)))
+    return estimated, used, max(estimated, variance_limit(steps, variances, _ERROR_LEVEL))
 
 
 def _possible(sums: GroupSums, determined: HostArray, between: float) -> HostArray:

@@ -12,7 +12,7 @@ from math import inf, log
 
 import numpy as np
 
-from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
+from nishimori._fit.conditions import FieldSums, gap_products, refuse_masks, sandwich
 from nishimori._fit.newton import Equations, solve
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
@@ -186,16 +186,13 @@ class Regression:
 
 
 @dataclass(frozen=True)
-class LogisticSums:
+class LogisticSums(FieldSums):
     """Weighted sums over rows: of the weights, the loss, its gradient and its second derivatives. Those of other rows add."""
 
     weight: float
     loss: float
     gradient: HostArray
     curvature: HostArray
-
-    def __add__(self, other: "LogisticSums") -> "LogisticSums":
-        return LogisticSums(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
 
     @property
     def equations(self) -> Equations:

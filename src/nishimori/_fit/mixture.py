@@ -14,7 +14,7 @@ from math import inf
 
 import numpy as np
 
-from nishimori._fit.conditions import gap_products, sandwich
+from nishimori._fit.conditions import FieldSums, gap_products, sandwich
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
 from nishimori._support import arrays
@@ -42,7 +42,7 @@ _MISSED, _ALMOST = 10.0, 0.9
 
 
 @dataclass(frozen=True, eq=False)
-class WeightSums:
+class WeightSums(FieldSums):
     """Weighted sums over rows at some weights of the components; those of other rows at the same weights add.
 
     Attributes
@@ -61,9 +61,6 @@ class WeightSums:
     loss: float
     ratios: HostArray
     products: HostArray
-
-    def __add__(self, other: "WeightSums") -> "WeightSums":
-        return WeightSums(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,16 +206,6 @@ def _on_face(free: list[int], weights: HostArray, slopes: HostArray, curvature: 
 _LARGEST_CONDITION = 1e12
 
 
-@dataclass(frozen=True)
-class Slopes:
-    """Σω of the derivative of each condition by each unknown; adds."""
-
-    jacobian: HostArray
-
-    def __add__(self, other: "Slopes") -> "Slopes":
-        return Slopes(self.jacobian + other.jacobian)
-
-
 @dataclass(frozen=True, eq=False)
 class MixtureConditions:
     """The conditions of each row, and how they move with the unknowns β = 1/T, w₁ and w₂; w₃ is 1 minus both.
@@ -235,7 +222,8 @@ class MixtureConditions:
         energies, _ = rows.energies()
         return np.column_stack([energies, -self._tilts(rows)[0]])
 
-    def __call__(self, batch: Batch) -> Slopes:
+    def __call__(self, batch: Batch) -> HostArray:
+        """Σω of the derivative of each condition by each unknown."""
         rows = MixtureRows(batch, self.temperature)
         heavy = arrays.on_host(batch.weights)
         energies, variances = rows.energies()
@@ -243,11 +231,11 @@ class MixtureConditions:
         moved = -energies * first  # the derivative of q₁ by β, divided by s
         by_beta = tilts * (self.weights[0] * moved)[:, None]
         by_beta[:, 0] -= moved
-        jacobian = np.zeros((3, 3))
+        jacobian: HostArray = np.zeros((3, 3))
         jacobian[0, 0] = heavy @ variances
         jacobian[1:, 0] = heavy @ by_beta
         jacobian[1:, 1:] = tilts.T @ (tilts * heavy[:, None])
-        return Slopes(jacobian)
+        return jacobian
 
     def _tilts(self, rows: MixtureRows) -> tuple[HostArray, HostArray]:
         """t_a for both a, (n, 2), and q₁/s, (n,)."""
@@ -259,7 +247,7 @@ def standard_errors(data: Rows, temperature: float, weights: HostArray, *, count
     """The standard errors of T and of the three weights; None if the conditions do not determine them. Reads twice."""
     conditions = MixtureConditions(temperature, weights)
     products = gap_products(data, conditions.gaps_of, counts=counts)
-    jacobian = data.gather(conditions).jacobian
+    jacobian = data.gather(conditions)
     scale = 1 / np.sqrt(np.diag(jacobian))
     if not np.isfinite(scale).all() or np.linalg.cond(jacobian * scale[:, None] * scale) > _LARGEST_CONDITION:
         return None

@@ -14,43 +14,45 @@ curvature by the diagonal and the biases is exact, because it takes only 2K rows
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from scipy.linalg import get_lapack_funcs
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.sums import FactorSums
 from nishimori._support.arrays import HostArray
+from nishimori.errors import NotConvergedError, setting
 
 
 @dataclass(frozen=True, eq=False)
 class Cholesky:
-    """The lower factor L of a symmetric matrix LLᵀ."""
+    """The inverse of the lower factor L of a curvature LLᵀ with its penalties: the units of the whole curvature."""
 
-    lower: HostArray
+    inverse: HostArray
 
     @classmethod
-    def from_matrix(cls, matrix: HostArray, added: HostArray) -> "Cholesky | None":
-        """The factor of a matrix to whose diagonal something is added; None if rounding hides that it is positive."""
-        total = matrix.copy()
-        total[np.diag_indices_from(total)] += added
-        (factorise,) = get_lapack_funcs(("potrf",), (total,))
-        lower, failed = factorise(total.T, lower=True, overwrite_a=True)
-        return None if failed else cls(lower)
+    def from_matrix(cls, matrix: HostArray, added: HostArray) -> "Cholesky":
+        """The factor of a matrix to whose diagonal something is added; raises if rounding hides that it is positive."""
+        lower, failed = dpotrf(matrix + np.diag(added), lower=True)
+        if failed:
+            raise curvature_error()
+        return cls(dtrtri(lower, lower=True)[0])
 
-    def solve(self, right: HostArray) -> HostArray:
-        """The inverse of the matrix times a vector."""
-        (solve,) = get_lapack_funcs(("potrs",), (self.lower,))
-        solution: HostArray = solve(self.lower, right, lower=True)[0]
-        return solution.reshape(right.shape)
+    @property
+    def variances(self) -> HostArray:
+        """The posterior variance of each parameter: the diagonal of the inverse of the curvature."""
+        variances: HostArray = np.square(self.inverse).sum(axis=0)
+        return variances
 
-    def inverse_diagonal(self) -> HostArray:
-        """The diagonal of the inverse of the matrix, in float64."""
-        (invert,) = get_lapack_funcs(("trtri",), (self.lower,))
-        inverse, _ = invert(self.lower, lower=True)
-        squares: HostArray = np.square(inverse, out=inverse).sum(axis=0, dtype=np.float64)
-        return squares
+    def step(self, z: HostArray) -> HostArray:
+        """The change of the parameters that ``z`` stands for: in z the curvature is one in all directions."""
+        step: HostArray = z @ self.inverse
+        return step
+
+    def gradient(self, by_parameter: HostArray) -> HostArray:
+        """The derivative by z, from that by each parameter."""
+        by_z: HostArray = self.inverse @ by_parameter
+        return by_z
 
 
 # Curvature along a direction without effect is rounding: m parameters of the size 1 leave about m units in the last place. So
@@ -101,104 +103,56 @@ class Directions:
         return (axes / values) @ axes.T
 
 
-@dataclass(frozen=True, eq=False)
 class Kronecker:
-    """The approximate curvature of all parameters of a matrix at one point, and the strengths of their penalties."""
+    """The approximate curvature of all parameters of a matrix at one point, with the strengths of their penalties."""
 
-    parameters: Parameters
-    sums: FactorSums
-    strengths: HostArray
-
-    @cached_property
-    def _units(self) -> HostArray:
-        """What each input is multiplied with, so that all departures are penalised as those off the diagonal."""
-        _, off_diagonal, bias = self.strengths
-        units = np.ones(self.parameters.n_classes + 1)
-        units[-1] = np.sqrt(max(off_diagonal, _TINY) / max(bias, _TINY))
-        return units
-
-    def near(self, strengths: HostArray) -> "Kronecker":
-        """The curvature at the same point with other strengths, if these differ little: the unit of the biases stays the same.
-
-        It takes no time, because both factors stay the same. It is to search with; variances need the unit.
-        """
-        curvature = Kronecker(self.parameters, self.sums, strengths)
-        vars(curvature).update(_units=self._units, _class_axes=self._class_axes, _input_axes=self._input_axes)
-        return curvature
-
-    @cached_property
-    def _class_axes(self) -> tuple[HostArray, HostArray]:
-        """Eigenvalues and eigenvectors of the factor of the classes."""
-        sizes, axes = np.linalg.eigh(self.sums.classes)
-        return np.maximum(sizes, 0), axes
-
-    @cached_property
-    def _input_axes(self) -> tuple[HostArray, HostArray]:
-        """Eigenvalues and eigenvectors of the factor of the inputs."""
-        sizes, axes = np.linalg.eigh(self.sums.inputs / max(self.sums.information, _TINY) * self._units[:, None] * self._units)
-        return np.maximum(sizes, 0), axes
-
-    @cached_property
-    def _roots(self) -> HostArray:
-        """One over the square roots of the eigenvalues of the curvature with its penalty."""
-        sizes = self._class_axes[0][:, None] * self._input_axes[0] + self.strengths[1]
-        roots: HostArray = 1 / np.sqrt(np.maximum(sizes, _TINY + 1e-10 * sizes.max()))
-        return roots
-
-    @cached_property
-    def _single(self) -> tuple[HostArray, ...]:
-        """Axes, roots and units as float32."""
-        tables = (self._class_axes[1], self._input_axes[1], self._roots, self._units)
-        return tuple(table.astype(np.float32) for table in tables)
-
-    def _tables(self, vector: HostArray) -> tuple[HostArray, ...]:
-        """Axes, roots and units in the precision of a vector."""
-        return (
-            self._single if vector.dtype == np.float32 else (self._class_axes[1], self._input_axes[1], self._roots, self._units)
-        )
+    def __init__(self, parameters: Parameters, sums: FactorSums, strengths: HostArray) -> None:
+        self.parameters, self.sums, self.strengths = parameters, sums, strengths
+        n, (_, off_diagonal, bias) = parameters.n_classes, strengths
+        # What each input is multiplied with, so that all departures are penalised as those off the diagonal.
+        self._units = np.ones(n + 1)
+        self._units[-1] = np.sqrt(max(off_diagonal, _TINY) / max(bias, _TINY))
+        inputs = sums.inputs / max(sums.information, _TINY) * self._units[:, None] * self._units
+        class_sizes, self._class_axes = np.linalg.eigh(sums.classes)
+        input_sizes, self._input_axes = np.linalg.eigh(inputs)
+        sizes = np.outer(np.maximum(class_sizes, 0), np.maximum(input_sizes, 0)) + off_diagonal
+        # One over the square roots of the eigenvalues of the curvature with its penalty, and of the curvature by β.
+        self._roots = 1 / np.sqrt(np.maximum(sizes, _TINY + 1e-10 * sizes.max()))
+        self._beta_unit = float(1 / np.sqrt(max(sums.diagonal[:n, :n].sum(), _TINY)))
 
     @property
     def variances(self) -> HostArray:
         """The posterior variance of each parameter; zero for β, which has no penalty."""
         n = self.parameters.n_classes
-        class_axes, input_axes = self._class_axes[1], self._input_axes[1]
         variances = np.zeros(self.parameters.size)
-        variances[1 : 1 + n * n] = ((class_axes**2 @ self._roots**2) @ (input_axes**2).T)[:, :n].ravel()
+        variances[1 : 1 + n * n] = ((self._class_axes**2 @ self._roots**2) @ (self._input_axes**2).T)[:, :n].ravel()
         simple = Parameters(n, is_matrix=False)
-        hessian, precisions = simple.hessian(self.sums.diagonal), simple.precisions(self.strengths[[0, 2]])
-        factor = Cholesky.from_matrix(hessian, precisions)
-        if factor is None:  # penalties are too small to be seen beside the curvature
-            exact = np.diag(np.linalg.pinv(hessian + np.diag(precisions), hermitian=True))
-        else:
-            exact = factor.inverse_diagonal()
+        exact = Cholesky.from_matrix(simple.hessian(self.sums.diagonal), simple.precisions(self.strengths[[0, 2]])).variances
         for places, simple_places in zip((self.parameters.members[0], self.parameters.members[2]), simple.members, strict=True):
             variances[places] = exact[simple_places]
         return variances
 
-    @cached_property
-    def _beta_unit(self) -> float:
-        """One over the square root of the curvature by β."""
-        n = self.parameters.n_classes
-        return float(1 / np.sqrt(max(self.sums.diagonal[:n, :n].sum(), _TINY)))
-
     def step(self, z: HostArray) -> HostArray:
         """The change of the parameters that ``z`` stands for: in z the curvature is about one in all directions."""
         n = self.parameters.n_classes
-        class_axes, input_axes, roots, units = self._tables(z)
-        table = (class_axes @ (roots * z[1:].reshape(n, n + 1)) @ input_axes.T) * units
-        return np.concatenate([z[:1] * z.dtype.type(self._beta_unit), table[:, :n].ravel(), table[:, n]])
+        table = (self._class_axes @ (self._roots * z[1:].reshape(n, n + 1)) @ self._input_axes.T) * self._units
+        return np.concatenate([z[:1] * self._beta_unit, table[:, :n].ravel(), table[:, n]])
 
     def gradient(self, by_parameter: HostArray) -> HostArray:
         """The derivative by z, from that by each parameter."""
         n = self.parameters.n_classes
-        class_axes, input_axes, roots, units = self._tables(by_parameter)
-        table = np.column_stack([by_parameter[1 : 1 + n * n].reshape(n, n), by_parameter[1 + n * n :]]) * units
-        by_z = roots * (class_axes.T @ table @ input_axes)
-        return np.concatenate([by_parameter[:1] * by_parameter.dtype.type(self._beta_unit), by_z.ravel()])
+        table = np.column_stack([by_parameter[1 : 1 + n * n].reshape(n, n), by_parameter[1 + n * n :]]) * self._units
+        by_z = self._roots * (self._class_axes.T @ table @ self._input_axes)
+        return np.concatenate([by_parameter[:1] * self._beta_unit, by_z.ravel()])
 
-    def solve(self, gradient: HostArray) -> HostArray:
-        """The change of the parameters whose product with the approximate curvature is a gradient."""
-        return self.step(self.gradient(gradient))
+
+def curvature_error() -> NotConvergedError:
+    """The error where rounding hides the curvature."""
+    return NotConvergedError(
+        "The search did not converge: the logits differ so much, or so little, between samples that float64 cannot "
+        "hold the curvature of the loss, as those of naive Bayes classifiers may. Use a method with temperatures only, "
+        f"such as 'ec' or 'group', or pass probabilities with {setting('input', 'probabilities')} and a {setting('floor')}."
+    )
 
 
 _TINY = 1e-300

@@ -102,8 +102,11 @@ class Parameters:
         together = departures[diagonal].sum(axis=0)
         first = len(departures) - self.n_classes if not self.has_scale else 0
         kept = slice(first, first + self.size - 1)
-        corner = np.array([[together[diagonal].sum()]])
-        return np.block([[corner, together[None, kept]], [together[kept, None], departures[kept, kept]]])
+        hessian: HostArray = np.empty((self.size, self.size))
+        hessian[0, 0] = together[diagonal].sum()
+        hessian[0, 1:] = hessian[1:, 0] = together[kept]
+        hessian[1:, 1:] = departures[kept, kept]
+        return hessian
 
     def effects(self, direction: HostArray, equal: HostArray) -> HostArray:
         """How much the logits of each class change along a direction, squared and summed over rows up to a common factor.

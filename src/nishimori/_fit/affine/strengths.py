@@ -14,8 +14,6 @@ larger than 1/√λ. Off-diagonal departures are penalised ten times as much as 
 constants were chosen on networks of ten and a hundred classes; bench/affine.py shows what they do.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from nishimori._fit.affine.parameters import BIAS, DIAGONAL, OFF_DIAGONAL, Parameters
@@ -37,34 +35,26 @@ OFF_DIAGONAL_FACTOR = 10.0
 _LEAST, _MOST = 1e-6, 1e12
 
 
-def usual_strengths(parameters: Parameters, curvatures: HostArray, by_bias: float) -> HostArray:
-    """The centre of the prior of each strength, from the mean second derivatives by each block and by a bias.
-
-    All are those at one temperature.
-    """
+def usual_strengths(parameters: Parameters, seconds: HostArray) -> HostArray:
+    """The centre of the prior of each strength, from the second derivatives by all factors and biases at one temperature."""
     names = parameters.blocks
+    curvatures = np.array([seconds[places - 1].mean() for places in parameters.members])
     factors = np.array([OFF_DIAGONAL_FACTOR if name == OFF_DIAGONAL else 1.0 for name in names])
-    information = max(by_bias, _LEAST)
+    information = max(float(seconds[-parameters.n_classes :].mean()), _LEAST)
     usual = factors * curvatures * (INFORMATION / information) ** 3
     strengths: HostArray = np.clip(np.maximum(usual, [LEAST[name] for name in names]), _LEAST, _MOST)
     return strengths
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What the data say about the strengths at a minimum: how large departures are, and how uncertain."""
+def fitting_strengths(
+    parameters: Parameters, theta: HostArray, variances: HostArray, strengths: HostArray, usual: HostArray
+) -> tuple[HostArray, HostArray]:
+    """The strengths of highest marginal likelihood and prior, and how many departures of each block the data determine.
 
-    squares: HostArray
-    determined: HostArray
-
-    @classmethod
-    def from_variances(cls, parameters: Parameters, theta: HostArray, variances: HostArray, strengths: HostArray) -> "Evidence":
-        """The evidence from the minimum, and the posterior variance of each parameter there."""
-        squares = np.array([np.sum(theta[places] ** 2) for places in parameters.members])
-        uncertain = np.array([np.sum(variances[places]) for places in parameters.members])
-        numbers = np.array([len(places) for places in parameters.members])
-        return cls(squares, np.clip(numbers - strengths * uncertain, 0, numbers))
-
-    def strengths(self, usual: HostArray) -> HostArray:
-        """The strengths of highest marginal likelihood and prior, if departures and their uncertainty stay as they are."""
-        return np.clip((self.determined + PSEUDO) / (self.squares + PSEUDO / usual), _LEAST, _MOST)
+    The departures ``theta`` at the strengths so far, and their posterior variances, are taken to stay as they are.
+    """
+    squares = np.array([np.sum(theta[places] ** 2) for places in parameters.members])
+    uncertain = np.array([np.sum(variances[places]) for places in parameters.members])
+    numbers = np.array([len(places) for places in parameters.members])
+    determined = np.clip(numbers - strengths * uncertain, 0, numbers)
+    return np.clip((determined + PSEUDO) / (squares + PSEUDO / usual), _LEAST, _MOST), determined

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._fit.conditions import refuse_masks
+from nishimori._fit.conditions import FieldSums, refuse_masks
 from nishimori._rows.batch import Batch
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace, row_max, row_sum
@@ -55,7 +55,7 @@ class AffinePoint:
 
 
 @dataclass(frozen=True, eq=False)
-class LossSums:
+class LossSums(FieldSums):
     """Weighted sums at one point; those of other rows at the same point add.
 
     Attributes
@@ -78,23 +78,22 @@ class LossSums:
     frequencies: HostArray
     n_doubtful: int
 
-    def __add__(self, other: "LossSums") -> "LossSums":
-        return LossSums(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
-
 
 @dataclass(frozen=True, eq=False)
-class CurvedSums:
+class CurvedSums(FieldSums):
     """The loss, its gradient and its Hessian by all factors, row after row of the scale, and then by all biases."""
 
     first: LossSums
     hessian: HostArray
 
-    def __add__(self, other: "CurvedSums") -> "CurvedSums":
-        return CurvedSums(self.first + other.first, self.hessian + other.hessian)
+    @property
+    def seconds(self) -> HostArray:
+        """The second derivative by each factor and each bias."""
+        return np.diag(self.hessian)
 
 
 @dataclass(frozen=True, eq=False)
-class FactorSums:
+class FactorSums(FieldSums):
     """What an approximation of the curvature of a large matrix needs: that of a Kronecker product.
 
     The curvature of a row is (diag p − ppᵀ) ⊗ ξξᵀ with ξ = (x, 1). Its sum is taken for the product of two sums, which is exact
@@ -120,11 +119,16 @@ class FactorSums:
     diagonal: HostArray
     off_diagonal: float
 
-    def __add__(self, other: "FactorSums") -> "FactorSums":
-        return FactorSums(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
-
     def __mul__(self, unit: float) -> "FactorSums":
         return FactorSums(*(values * unit for values in vars(self).values()))
+
+    @property
+    def seconds(self) -> HostArray:
+        """The second derivative by each factor and each bias; those by factors off the diagonal on average."""
+        n, exact = len(self.classes), np.diag(self.diagonal)
+        by_scale = np.full((n, n), self.off_diagonal / (n * (n - 1)))
+        np.fill_diagonal(by_scale, exact[:n])
+        return np.concatenate([by_scale.ravel(), exact[n:]])
 
 
 @dataclass(frozen=True, eq=False)
