@@ -10,6 +10,7 @@ A cell is the share of repetitions, in percent, in which the p-value is at most 
 
 import argparse
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.stats import norm
 
 import nishimori
 from nishimori import calibration_test, data, temperatures
-from nishimori._evaluation.calibration_test import KeepAnswers, RedrawnECE
+from nishimori._evaluation.calibration_test import RedrawnECE, keep_answers
 from nishimori._rows.entry import open_rows
 from nishimori._sums.reliability import uniform_edges
 from nishimori.maps.temperature import Temperature
@@ -73,7 +74,9 @@ def other_p_values(logits: np.ndarray, labels: np.ndarray, temperature: float, s
     found = []
     for gap in (p[rows, top] - (top == labels), (p * logits).sum(axis=1) - logits[rows, labels]):
         found.append(2 * float(norm.sf(abs(gap.sum()) / np.sqrt((gap**2).sum()))))
-    answers = RedrawnECE(open_rows(logits, labels).gather(KeepAnswers(uniform_edges(15), Temperature(temperature))), 15)
+    answers = RedrawnECE(
+        open_rows(logits, labels).gather(partial(keep_answers, uniform_edges(15), Temperature(temperature))), 15
+    )
     answers.is_normal = answers.variance > 0
     return [*found, (1 + int((answers.draw_eces(N_DRAWS, seed) >= answers.observed).sum())) / (1 + N_DRAWS)]
 

@@ -14,8 +14,7 @@ import numpy as np
 from nishimori._rows.labels import as_given, is_absent
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.numbers import between
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import between, numeric
 from nishimori.errors import InputError
 
 __all__ = ["Answers", "Choices", "answers", "choices", "log_odds"]

@@ -325,7 +325,7 @@ def test_an_import_after_the_command_is_told_where_it_stands(logits_file):
 
 
 def test_text_that_a_method_of_ones_own_returns_has_no_remedy_that_cannot_be_followed():
-    from nishimori._support.numeric import numeric
+    from nishimori._support.numbers import numeric
 
     with pytest.raises(nishimori.errors.InputError, match=r"^`Own\.start` must hold numbers, got text\.$"):
         numeric(np.array(["zero"]), "Own.start")

@@ -121,7 +121,7 @@ def test_labels_may_be_on_the_host_or_on_the_device(dtype):
 def test_without_triton_the_temperatures_are_the_same(monkeypatch, n, k):
     tensor, _, labels = on_device(n, k, torch.float32)
     with_it = temperatures(tensor, labels)
-    monkeypatch.setattr(kernel, "_is_installed", lambda package: False)
+    monkeypatch.setattr(kernel, "_has_triton", lambda: False)
     without = ExpectationConsistency().fit(tensor, labels)
     assert without.fit_info_.kernel == "array_api"
     assert without.temperature_ == pytest.approx(with_it.ec, rel=1e-8)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nishimori._evaluation import betting
-from nishimori._evaluation.betting import LARGEST_RISK, Game, KeptLosses, Losses
+from nishimori._evaluation.betting import LARGEST_RISK, Game, Losses
+from nishimori._evaluation.metrics.resampling import KeptRows
 
 RNG = np.random.default_rng(0)
 SKEWED = np.minimum(RNG.exponential(size=700) ** 2, 10.0)
@@ -119,14 +120,14 @@ def test_fractional_counts_are_as_many_samples_as_they_sum_to():
 
 def test_copies_in_clusters_are_one_loss_each_and_batches_add():
     codes = np.arange(700)
-    one = KeptLosses(((SKEWED, np.ones(700), codes),), counts=False)
-    both = (one + one).losses(10.0)
-    alone = KeptLosses(((SKEWED, np.ones(700), None),), counts=False).losses(10.0)
+    one = KeptRows(((SKEWED, np.ones(700)),), (codes,), counts=False)
+    both = Losses.from_rows(one + one, 10.0)
+    alone = Losses.from_rows(KeptRows(((SKEWED, np.ones(700)),), (None,), counts=False), 10.0)
     assert both.upper_limit(10.0, 0.95, 5.0) == pytest.approx(alone.upper_limit(10.0, 0.95, 5.0), rel=1e-12)
-    assert (one + one).losses(2.0).mean == pytest.approx(np.minimum(SKEWED, 2).mean())
+    assert Losses.from_rows(one + one, 2.0).mean == pytest.approx(np.minimum(SKEWED, 2).mean())
 
 
 def test_losses_of_any_size_have_a_lower_limit():
     values = np.append(SKEWED, 1e300)
-    kept = KeptLosses(((values, np.ones(701), None),), counts=False)
-    assert 0.5 < kept.losses().lower_limit(0.95, 0.5) < SKEWED.mean()
+    kept = KeptRows(((values, np.ones(701)),), (None,), counts=False)
+    assert 0.5 < Losses.from_rows(kept).lower_limit(0.95, 0.5) < SKEWED.mean()

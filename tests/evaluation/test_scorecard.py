@@ -10,7 +10,8 @@ from small_calibrators import Bias
 
 import nishimori
 from nishimori import evaluate, metrics
-from nishimori._evaluation.scorecard import scorecards
+from nishimori._evaluation.metrics.table import default_metrics
+from nishimori._evaluation.scorecard import MetricPlan, scorecards
 from nishimori._rows.entry import open_rows
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -376,3 +377,47 @@ def test_errors_of_tensors_and_of_a_map_are_those_of_the_arrays():
     fixed = nishimori.calibrators.FixedMap(Bias(1.5)).fit(LOGITS, LABELS)
     card = measured_with(units, calibrator=fixed)
     assert card.brier_se == pytest.approx(reference.error_of_mean(reference.scores(moved, LABELS)["brier"], **units), rel=1e-9)
+
+
+@dataclass(frozen=True)
+class DoubtToThePower(nishimori.Metric):
+    """A mean that depends on a parameter."""
+
+    name = "doubt"
+
+    a: float = 1.0
+
+    def of_rows(self, predictions):
+        return (1 - predictions.confidence) ** self.a
+
+
+class MeanDoubt(nishimori.Metric):
+    """A metric of all outcomes."""
+
+    name = "mean_doubt"
+
+    def of_outcomes(self, confidence, correct, weights):
+        return 1 - float(np.average(confidence, weights=weights))
+
+
+class MeanSquare(MeanDoubt):
+    """Another metric of all outcomes."""
+
+    name = "mean_square"
+
+    def of_outcomes(self, confidence, correct, weights):
+        return float(np.average(confidence**2, weights=weights))
+
+
+def test_metrics_with_other_parameters_have_sums_of_their_own():
+    card = evaluate(LOGITS, LABELS, metrics=[DoubtToThePower(), DoubtToThePower(2.0)])
+    doubt = 1 - reference.softmax(LOGITS).max(axis=1)
+    assert card["doubt"].value == pytest.approx(doubt.mean())
+    assert card["doubt(a=2.0)"].value == pytest.approx((doubt**2).mean())
+
+
+def test_outcomes_are_kept_once_for_all_metrics_that_need_them():
+    assert len(MetricPlan((MeanDoubt(), MeanSquare(), *default_metrics())).others) == 1
+    card, p = evaluate(LOGITS, LABELS, metrics=[MeanDoubt(), MeanSquare()]), reference.softmax(LOGITS).max(axis=1)
+    assert card["mean_doubt"].value == pytest.approx(1 - p.mean())
+    assert card["mean_square"].value == pytest.approx((p**2).mean())

@@ -7,11 +7,11 @@ import reference
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from measured_moments import measure
 
 from nishimori._fit.roots import Root
 from nishimori._fit.search import match
 from nishimori._rows import entry
-from nishimori._sums.moments import measure
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
 
 # Constant rows of 0.25 are among the logits that hypothesis likes.

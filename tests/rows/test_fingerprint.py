@@ -9,7 +9,7 @@ import reference
 from optional import torch
 
 import nishimori
-from nishimori._rows.options import ReadOptions
+from nishimori._rows.array_rows import ReadOptions
 from nishimori._rows.stream_rows import StreamRows
 from nishimori.errors import InputError, InputWarning
 

@@ -181,7 +181,7 @@ UNUSABLE = {
     "multi-hot": (
         MULTI_HOT,
         f"{PER_SAMPLE}, with several true classes, or none, in some rows. For labels that do not exclude each other use "
-        "nishimori.multilabel.MultilabelCalibrator and nishimori.multilabel.evaluate_multilabel, in Python.",
+        "nishimori.multilabel, in Python.",
     ),
     "table": (np.full((4, 3), 0.2), f"{PER_SAMPLE}. Pass the true class of each sample."),
 }

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import reference
 from host_kernels import HOST
+from measured_moments import measure
 from own_process import measure as measure_memory
 
 import nishimori
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.entry import open_rows
 from nishimori._rows.rows import Reported
-from nishimori._sums.moments import measure
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._sums.passes import together
 

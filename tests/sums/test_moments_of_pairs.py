@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import reference
 from host_kernels import EVERY
+from measured_moments import measure
 
 from nishimori._kernels.sums import N_SUMS
 from nishimori._rows.batch import Batch
-from nishimori._sums.moments import Measure, measure, sum_pair
+from nishimori._sums.moments import Measure, sum_pair
 from nishimori._sums.observables import Confidence, Energy, TopN
 
 LOGITS, LABELS = reference.drawn(700, 6)

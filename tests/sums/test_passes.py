@@ -1,7 +1,7 @@
 """Passes in any order, alone or together: the same sums, from a batch that stays as it is."""
 
 from dataclasses import fields, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import permutations
 
 import numpy as np
@@ -10,11 +10,10 @@ import reference
 from host_kernels import EVERY, WITH_NATIVE
 
 from nishimori._evaluation.metrics.ks import KolmogorovSmirnov
-from nishimori._evaluation.metrics.metric import MeasureOne
 from nishimori._evaluation.metrics.table import default_metrics
 from nishimori._evaluation.scorecard import MeasureScores, MetricPlan
 from nishimori._rows.batch import Batch, Clusters
-from nishimori._sums.census import Count, CountZeros
+from nishimori._sums.census import Count, count_zeros
 from nishimori._sums.moments import ClusterGaps, Measure
 from nishimori._sums.observables import Confidence, Energy, TopN
 from nishimori._sums.passes import together
@@ -42,9 +41,9 @@ PASSES = {
     "several betas": Measure(((Confidence(), (0.7, 0.0)), (TopN(2), (0.7,)))),
     "census": Count(Confidence()),
     "top two": Count(TopN(2)),
-    "zeros": CountZeros(),
+    "zeros": count_zeros,
     "clusters": ClusterGaps(((Confidence(), 0.7), (Energy(), 0.6))),
-    "outcomes": MeasureOne(KolmogorovSmirnov(), 0.7),
+    "outcomes": partial(KolmogorovSmirnov().gather, 0.7),
     "scores": MeasureScores((Temperature(1.3), Temperature(1.0)), (uniform_edges(5),) * 2, MetricPlan(default_metrics())),
 }
 

@@ -23,6 +23,14 @@ def test_names_are_text_in_html_and_do_not_steer_the_terminal():
     assert "\x1b" not in str(Shown())
 
 
+def test_every_result_is_markdown_in_which_names_are_text():
+    text = Shown().to_markdown()
+    assert text.count("1.0 ± 0.1") == 1
+    assert text.endswith("- ± is one standard error.")
+    assert "<script>" not in text
+    assert "\x1b" not in text
+
+
 def test_the_meaning_of_the_error_is_said_where_there_is_one():
     with_errors = Display("", (Tabular(("a",), [("1 ± 2",)]),))
     assert with_errors.text().endswith("± is one standard error.")

@@ -15,7 +15,7 @@ from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
-from nishimori._sums.census import CountZeros, warn_of_zeros
+from nishimori._sums.census import count_zeros, warn_of_zeros
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import notice
@@ -67,7 +67,7 @@ class BinaryCalibrator(Calibrator):
         terms = self._terms
         self._refuse_other_data(data, counts=counts)
         functions = tuple(function for function in terms.values() if function != "1")
-        zeros, seen = data.gather(together(CountZeros(), OverviewPass(functions))).items
+        zeros, seen = data.gather(together(count_zeros, OverviewPass(functions))).items
         self._refuse(seen, label_name(X))
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
         has_constant = len(functions) < len(terms)

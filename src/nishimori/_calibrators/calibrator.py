@@ -4,7 +4,7 @@ They sit behind any model: ``X`` is what the model says (logits or probabilities
 """
 
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial, update_wrapper
 from inspect import signature
@@ -24,6 +24,7 @@ from nishimori._calibrators.private_sklearn import (
 )
 from nishimori._methods import table
 from nishimori._methods.fitted_method import (
+    FittedMethod,
     check_map,
     check_n_classes,
     keep,
@@ -37,12 +38,12 @@ from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names, refuse_permuted
-from nishimori._rows.labels import Classes, flat_labels
+from nishimori._rows.labels import flat_labels
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Input, Scores, scores_of, warn_of_probabilities
+from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Scores, scores_of, warn_of_probabilities
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori._support.optional import import_object
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import checked_groups
@@ -82,7 +83,7 @@ def _renamed(function: FunctionType, name: str) -> FunctionType:
 
 
 # scikit-learn must not wrap `transform`: it does not know that flat scores give one column. `in_data_frame` does it instead.
-class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=()):
+class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod, auto_wrap_output_keys=()):
     """Everything except the choice of the map.
 
     A subclass has a `fit` that takes its data from `rows_from` and ends with ``return self.learn(...)``. Its constructor, if it
@@ -100,25 +101,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     """
 
     traits: ClassVar[Traits | None] = None
-    is_fixed: ClassVar[bool] = False
-    input: Input | None
-    input_: Input
-    classes: Classes
     floor: Floor = None  # a subclass without this parameter raises only exact zeros
-    floor_: float | None
-    map_: Map
-    classes_: HostArray
-    feature_names_in_: HostArray
-    n_features_in_: int
-    label_column_: str | None
-    score_column_: str | None
-    group_column_: str | None
-    n_samples_: int | None
-    residual_: float | None
-    data_digest_: str | None = None
-    temperature_se_: float | None
-    _is_flat_: bool
-    _estimates_: dict[str, float] | None = None
 
     def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
         self.input = input
@@ -249,7 +232,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         if is_rows(X):
             check_n_classes(self, X, name)
             return
-        if not hasattr(self, "feature_names_in_"):
+        if hasattr(X, "columns") and not hasattr(self, "feature_names_in_"):
             refuse_permuted(column_names(X, name), self.classes)
         if hasattr(self, "n_features_in_"):
             self._check_names(X, numeric(X, name).shape, name)

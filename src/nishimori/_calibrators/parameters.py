@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._support.arrays import HostArray
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 
 # This many parameters can have standard errors: their covariance is a table of that many rows and columns.

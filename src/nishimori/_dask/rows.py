@@ -15,13 +15,14 @@ import numpy as np
 import dask
 from nishimori._dask.chunks import Cut, align_chunks, split_chunks
 from nishimori._dask.tasks import Application, ChunkReading, Naming, Numbering
+from nishimori._rows.array_rows import ReadOptions, classes_last
 from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.entry import Passed
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
-from nishimori._rows.options import Passed, ReadOptions, classes_last
 from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.rows import R, Rows, T, most_copied, without_rows
 from nishimori._rows.scores import Input, scores_of
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori._support.progress import Report, silent
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, NoRowsError

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import encode_values
-from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.scores import ScoreRange
 from nishimori._support import arrays

@@ -28,6 +28,7 @@ from math import inf, log
 import numpy as np
 
 from nishimori._evaluation.metrics.metric import Metric
+from nishimori._evaluation.metrics.resampling import KeptRows
 from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import HostArray
 
@@ -60,40 +61,14 @@ class LossOfSamples(Metric):
     needs = "label"
     keeps_sums = True
 
-    def sums(self, predictions: Predictions) -> "KeptLosses":
+    def sums(self, predictions: Predictions) -> KeptRows:
         """The losses of a batch."""
-        return KeptLosses(((-predictions.log_likelihood, predictions.weights, predictions.clusters),), predictions.counts)
+        return KeptRows.from_predictions(predictions, -predictions.log_likelihood)
 
-    def of_sums(self, sums: "KeptLosses") -> tuple[float, None]:
+    def of_sums(self, sums: KeptRows) -> tuple[float, None]:
         """Their mean; its standard error is that of the NLL."""
-        return sums.mean, None
-
-
-@dataclass(frozen=True, eq=False)
-class KeptLosses:
-    """The loss of each row, its weight and its cluster. Those of other rows add."""
-
-    parts: tuple[tuple[HostArray, HostArray, HostArray | None], ...]
-    counts: bool
-
-    def __add__(self, other: "KeptLosses") -> "KeptLosses":
-        return KeptLosses(self.parts + other.parts, self.counts)
-
-    @property
-    def mean(self) -> float:
-        """The weighted mean of all."""
-        return float(sum(weights @ values for values, weights, _ in self.parts) / sum(part[1].sum() for part in self.parts))
-
-    def losses(self, cap: float = inf) -> "Losses":
-        """The independent losses, each at most ``cap``: those of rows, or the means of clusters."""
-        values, weights = (np.concatenate([part[place] for part in self.parts]) for place in (0, 1))
-        values = np.clip(values, 0.0, min(cap, _LARGEST))
-        codes = [part[2] for part in self.parts if part[2] is not None]
-        if not codes:
-            return Losses.from_values(values, weights, counts=self.counts)
-        places = np.unique(np.concatenate(codes), return_inverse=True)[1]
-        totals = np.bincount(places, weights)
-        return Losses.from_values(np.bincount(places, weights * values) / totals, totals, counts=False)
+        values, weights = sums.columns
+        return float(weights @ values / weights.sum()), None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +77,16 @@ class Losses:
 
     values: HostArray
     weights: HostArray
+
+    @classmethod
+    def from_rows(cls, kept: KeptRows, cap: float = inf) -> "Losses":
+        """The independent losses, each at most ``cap``: those of rows, or the means of clusters."""
+        values, weights = kept.columns
+        values = np.clip(values, 0.0, min(cap, _LARGEST))
+        if kept.clusters is None:
+            return cls.from_values(values, weights, counts=kept.counts)
+        totals = np.bincount(kept.clusters, weights)
+        return cls.from_values(np.bincount(kept.clusters, weights * values) / totals, totals, counts=False)
 
     @classmethod
     def from_values(cls, values: HostArray, weights: HostArray, *, counts: bool) -> "Losses":

@@ -5,8 +5,10 @@ fitted again to each resample.
 """
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import asinh, ceil, inf, log, nan, pi
 from typing import Any, Unpack, cast
 
@@ -27,7 +29,7 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._sums.observables import Observable, RowObservable, TopN
+from nishimori._sums.observables import Observable, TopN
 from nishimori._sums.predictions import Predictions
 from nishimori._sums.resampling import ResampledRows, on_host, resampled_sums
 from nishimori._support.arrays import HostArray
@@ -237,19 +239,17 @@ def bootstrap(
 @question("has no rows to resample")
 def _resample(data: Rows, chosen: Observable | Calibrator, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
     """Fit to resamples: temperatures that match an observable together, other calibrators one after the other."""
-    if isinstance(chosen, OneTemperature):
-        chosen = chosen._observable(data.n_classes) or chosen
-    if isinstance(chosen, Observable):
-        return _run_bootstrap(data, chosen, n_draws, seed, n_jobs)
-    return _refit(data, chosen, n_draws, seed, n_jobs)
-
-
-def _run_bootstrap(data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
-    """The temperature of the rows, and those of resamples, which are looked for near it."""
+    observable = (chosen._observable(data.n_classes) or chosen) if isinstance(chosen, OneTemperature) else chosen
+    if not isinstance(observable, Observable):
+        return _refit(data, observable, n_draws, seed, n_jobs)
     matched = find_roots(data, observable, right=observable if isinstance(observable, TopN) else None)
     temperature, fit_info = matched.solution(0)
     reach = min(max(_REACH * (fit_info.temperature_se or 0.0) / temperature, _NARROWEST), _WIDEST)
-    roots = _ResampledSearch(data, observable, n_draws, seed, n_jobs).roots(-log(temperature), reach)
+
+    def sums_of(draws: HostArray, betas: tuple[float, ...], ends: bool) -> HostArray:
+        return resampled_sums(data, partial(_gaps_of_rows, observable, betas, ends), draws, seed=seed, n_jobs=n_jobs)
+
+    roots = _resampled_roots(sums_of, n_draws, -log(temperature), reach)
     draws = {"temperature": np.exp(-roots[np.isfinite(roots)])}
     return Bootstrap({"temperature": temperature}, draws, int((~np.isfinite(roots)).sum()))
 
@@ -310,76 +310,55 @@ def _parameters(fitted: Any) -> dict[str, HostArray]:
     return fitted_numbers
 
 
-class _ResampledSearch:
-    """The log β at which each resample is matched, panel by panel."""
+def _resampled_roots(
+    sums_of: Callable[[HostArray, tuple[float, ...], bool], HostArray], n_draws: int, middle: float, reach: float
+) -> HostArray:
+    """The log β at which each resample is matched, found panel by panel; NaN if there is none.
 
-    def __init__(self, data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> None:
-        self.data, self.observable = data, observable
-        self.n_draws, self.seed, self.n_jobs = n_draws, seed, n_jobs
-        self.log_betas = np.full(n_draws, np.nan)
-
-    def roots(self, middle: float, reach: float) -> HostArray:
-        """One per resample, NaN if there is none; most lie within ``reach`` of ``middle``."""
-        everyone = np.arange(self.n_draws)
-        sums = self._sums(everyone, [_points(middle - reach, middle + reach)], ends=True)
-        ends, sizes, gaps = sums[:, :2], sums[:, 2:4], sums[:, 4:]
-        exists = (ends[:, 0] < -_ROUNDING * sizes[:, 0]) & (ends[:, 1] > _ROUNDING * sizes[:, 1])
-        inside = exists & (gaps[:, 0] < 0) & (gaps[:, -1] >= 0)
-        self.log_betas[inside] = _zeros(gaps[inside], middle - reach, middle + reach)
-        colder = everyone[exists & (gaps[:, -1] < 0)]
-        hotter = everyone[exists & (gaps[:, 0] >= 0)]
-        low, high, width = middle - reach, middle + reach, 2 * reach
-        while len(colder) + len(hotter) and high < middle + _FARTHEST:
-            hotter, colder = self._beyond(hotter, colder, low, high, width)
-            low, high, width = low - width, high + width, min(2 * width, _LARGEST_STEP)
-        return self.log_betas
-
-    def _beyond(self, hotter: HostArray, colder: HostArray, low: float, high: float, width: float) -> tuple[HostArray, ...]:
-        """Look in one more panel at each side, from one pass; those resamples are left whose root lies still further out."""
-        pending = np.concatenate([hotter, colder])
-        sums = self._sums(pending, [_points(low - width, low), _points(high, high + width)], ends=False)
+    Most are within ``reach`` of ``middle``. ``sums_of`` gives the sums of `_gaps_of_rows` over some resamples.
+    """
+    log_betas, everyone = np.full(n_draws, np.nan), np.arange(n_draws)
+    low, high, width = middle - reach, middle + reach, 2 * reach
+    sums = sums_of(everyone, _betas(low, high), True)
+    ends, sizes, gaps = sums[:, :2], sums[:, 2:4], sums[:, 4:]
+    exists = (ends[:, 0] < -_ROUNDING * sizes[:, 0]) & (ends[:, 1] > _ROUNDING * sizes[:, 1])
+    inside = exists & (gaps[:, 0] < 0) & (gaps[:, -1] >= 0)
+    log_betas[inside] = _zeros(gaps[inside], low, high)
+    colder, hotter = everyone[exists & (gaps[:, -1] < 0)], everyone[exists & (gaps[:, 0] >= 0)]
+    while len(colder) + len(hotter) and high < middle + _FARTHEST:
+        # One more panel at each side, from one pass; those resamples are left whose root lies still further out.
+        sums = sums_of(np.concatenate([hotter, colder]), _betas(low - width, low) + _betas(high, high + width), False)
         half = sums.shape[1] // 2
         below, above = sums[: len(hotter), :half], sums[len(hotter) :, half:]
         inside, outside = below[:, 0] < 0, above[:, -1] < 0
-        self.log_betas[hotter[inside]] = _zeros(below[inside], low - width, low)
-        self.log_betas[colder[~outside]] = _zeros(above[~outside], high, high + width)
-        return hotter[~inside], colder[outside]
-
-    def _sums(self, draws: HostArray, panels: list[HostArray], *, ends: bool) -> HostArray:
-        betas = np.exp(np.concatenate(panels)).tolist()
-        columns = _Gaps(self.observable, tuple(betas), ends)
-        return resampled_sums(self.data, columns, draws, seed=self.seed, n_jobs=self.n_jobs)
+        log_betas[hotter[inside]] = _zeros(below[inside], low - width, low)
+        log_betas[colder[~outside]] = _zeros(above[~outside], high, high + width)
+        hotter, colder = hotter[~inside], colder[outside]
+        low, high, width = low - width, high + width, min(2 * width, _LARGEST_STEP)
+    return log_betas
 
 
-@dataclass(frozen=True)
-class _Gaps:
+def _gaps_of_rows(observable: Observable, betas: tuple[float, ...], ends: bool, batch: Batch) -> HostArray:
     """The gap of each row at some β; with ``ends``, first those at β = 0 and β = ∞ and what their rounding is relative to."""
+    rows = observable._on(batch)
 
-    observable: Observable
-    betas: tuple[float, ...]
-    ends: bool
+    def predictions_at(chosen: tuple[float, ...]) -> list[Predictions]:
+        sums = row_sums(batch, chosen, rows.powers) if chosen and not rows.uses_tables else None
+        return [Predictions(batch, beta, sums) for beta in chosen]
 
-    def __call__(self, batch: Batch) -> HostArray:
-        rows = self.observable._on(batch)
-        inner, ends = (self._distributions(batch, rows, betas) for betas in (self.betas, (0.0, inf) if self.ends else ()))
-        observed = rows.observed(inner[0])
-        columns = [rows.value(predictions, observed) for predictions in ends]
-        columns += [batch.xp.abs(column) + batch.xp.abs(observed) for column in columns]
-        columns += [rows.value(predictions, observed) for predictions in inner]
-        return on_host(columns, batch.weights)
-
-    @staticmethod
-    def _distributions(batch: Batch, rows: RowObservable, betas: tuple[float, ...]) -> list[Predictions]:
-        sums = row_sums(batch, betas, rows.powers) if betas and not rows.uses_tables else None
-        return [Predictions(batch, beta, sums) for beta in betas]
+    inner, outer = predictions_at(betas), predictions_at((0.0, inf) if ends else ())
+    observed = rows.observed(inner[0])
+    columns = [rows.value(predictions, observed) for predictions in outer]
+    columns += [batch.xp.abs(column) + batch.xp.abs(observed) for column in columns]
+    columns += [rows.value(predictions, observed) for predictions in inner]
+    return on_host(columns, batch.weights)
 
 
-def _points(low: float, high: float) -> HostArray:
-    """The Chebyshev points of a panel, both ends included."""
+def _betas(low: float, high: float) -> tuple[float, ...]:
+    """β at the Chebyshev points of a panel of log β, both ends included."""
     middle, reach = (low + high) / 2, (high - low) / 2
     number = ceil(-log(_PRECISION) / asinh(pi / 2 / reach))
-    points: HostArray = middle + reach * chebyshev.chebpts2(number)
-    return points
+    return tuple(np.exp(middle + reach * chebyshev.chebpts2(number)).tolist())
 
 
 def _zeros(gaps: HostArray, low: float, high: float) -> HostArray:

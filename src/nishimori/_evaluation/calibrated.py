@@ -4,9 +4,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nishimori._rows.entry import in_pieces, open_rows
+from nishimori._rows.array_rows import Guard
+from nishimori._rows.entry import kind_of, open_rows
 from nishimori._rows.labels import class_labels
-from nishimori._rows.options import Guard, RowOptions
+from nishimori._rows.options import RowOptions
 from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, check_input, refuse_auto
 from nishimori._support.numbers import temperature as checked_temperature
@@ -33,35 +34,33 @@ def calibrator_or_map(temperature: Any, calibrator: Any) -> Any:
     return calibrator
 
 
-def open_calibrated(used: Mapping[str, Any], logits: Any, labels: Any, options: RowOptions) -> tuple[Rows, list[Map]]:
-    """What the user passed as rows, and the maps of calibrators, which all must mean the same scores.
+def open_calibrated(used: Any, logits: Any, labels: Any, options: RowOptions) -> tuple[Rows, Map]:
+    """What the user passed as rows, and the map of ``used``: a map, or a fitted calibrator.
 
-    ``used`` holds maps or fitted calibrators by the names that the caller's signature has for them. What the options leave
-    open about the scores, the calibrators say.
+    What the options leave open about the scores, the calibrator says.
     """
     refuse_auto(options.get("floor"))
-    fitted = {name: calibrator for name, calibrator in used.items() if not isinstance(calibrator, Map)}
-    maps = [calibrator if isinstance(calibrator, Map) else _map_of(calibrator, name) for name, calibrator in used.items()]
-    pieces = in_pieces(logits, labels)
-    for calibrator in fitted.values():
-        _refuse_contradictions(calibrator, options)
-        if not pieces:  # then its first piece tells
-            calibrator._check_columns(logits, "logits")
+    if isinstance(used, Map):
+        data = open_rows(logits, labels, **options)
+        check_groups(data, [used])
+        return data, used
+    map_, is_array = _map_of(used), kind_of(logits, labels) == "array"
+    _refuse_contradictions(used, options)
+    if is_array:  # whose columns can be looked at before it is opened
+        used._check_columns(logits, "logits")
     guard: Guard = "refuse"
-    remedy = ""
-    if fitted and not is_rows(logits):  # which bring their own: the calibrators' are those of the scores to predict from
-        common = _common(fitted)
-        if options.get("input") is None and common["input"] == "logits":
-            common["input"], guard = None, "warn"
-        remedy = FIT_AGAIN if guard == "warn" else FITTED_TO_PROBABILITIES
-        options = options | common
+    if not is_rows(logits):  # which bring their own: the calibrator's are those of the scores to predict from
+        kind = used.input_
+        if options.get("input") is None and kind == "logits":
+            kind, guard = None, "warn"
+        options = options | {"input": kind, "classes": used.classes, "floor": used.floor_}
+    remedy = FIT_AGAIN if guard == "warn" else FITTED_TO_PROBABILITIES
     data = open_rows(logits, labels, guard=guard, probability_remedy=remedy, **options)
-    warn_of_same_rows(data, {f"`{name}`": calibrator for name, calibrator in fitted.items()})
-    check_groups(data, maps)
-    if pieces:
-        for calibrator in fitted.values():
-            calibrator._check_columns(data, "logits")
-    return data, maps
+    warn_of_same_rows(data, {"`calibrator`": used})
+    check_groups(data, [map_])
+    if not is_array:
+        used._check_columns(data, "logits")
+    return data, map_
 
 
 def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
@@ -118,27 +117,7 @@ def check_groups(data: Rows, maps: Sequence[Map]) -> None:
             checked_groups(map_, groups, 0 if groups is None else len(groups.codes))
 
 
-def _common(fitted: Mapping[str, Any]) -> RowOptions:
-    """What all calibrators say."""
-    (name, first), *others = fitted.items()
-    for other_name, other in others:
-        for what, attribute in (("input", "input_"), ("classes", "classes"), ("floor", "floor_")):
-            mine, theirs = _plain(getattr(first, attribute)), _plain(getattr(other, attribute))
-            if mine != theirs:
-                raise InputError(
-                    f"`{name}` and `{other_name}`",
-                    f"have the same `{what}`",
-                    got=f"{mine!r} and {theirs!r}",
-                    remedy="Fit both to the same kind of scores.",
-                )
-    return {"input": first.input_, "classes": first.classes, "floor": first.floor_}
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, str | float) else list(value)
-
-
-def _map_of(calibrator: Any, name: str) -> Map:
+def _map_of(calibrator: Any) -> Map:
     """The map of a fitted calibrator."""
     fitted = getattr(calibrator, "map_", None)
     if not isinstance(fitted, Map):
@@ -149,7 +128,7 @@ def _map_of(calibrator: Any, name: str) -> Map:
             remedy = f"Pass `temperature={calibrator!r}`."
         elif isinstance(calibrator, str | os.PathLike):
             remedy = "Pass `nishimori.load(path)` of a file, or `nishimori.calibrator(name)` after its `fit`."
-        raise InputError(name, "be a fitted calibrator", got=repr(calibrator), remedy=remedy)
+        raise InputError("calibrator", "be a fitted calibrator", got=repr(calibrator), remedy=remedy)
     return fitted
 
 

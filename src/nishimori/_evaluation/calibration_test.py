@@ -15,6 +15,7 @@ that all clusters share, and the statistic could never exceed the square root of
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import copysign, exp, inf, sqrt
 from typing import Any, Literal, NamedTuple, Unpack, get_args
 
@@ -157,21 +158,17 @@ class CalibrationTest(Displayed):
         level : float
             The level of confidence, between 0 and 1: "rejected" means a p-value below 1 − ``level``.
         """
+        is_surprising, p = is_rejected(self.p_value, level), format_p_value(self.p_value)
         if self.statistic == "temperatures":
-            return self._sentence_about_temperatures(level)
+            if not self.se:
+                return "EC and TS are the same condition on these data, so there is nothing to test."
+            says = "one temperature does not describe this model" if is_surprising else "one temperature is not rejected"
+            return f"EC and TS differ by {abs(self.z):.1f} standard errors ({p}): {says}."
         hypothesis = "Calibration" if self.temperature is None else f"T = {self.temperature:.4g}"
         side = "above" if self.value >= 0 else "below"
         finding = _SENTENCES[self.statistic].format(size=abs(self.value), side=side, expected=self.expected)
         source = " (standard error from the sample)" if self.se_from == "sample" else ""
-        rejected = "rejected" if is_rejected(self.p_value, level) else "not rejected"
-        return f"{hypothesis} is {rejected} ({format_p_value(self.p_value)}): {finding}{source}."
-
-    def _sentence_about_temperatures(self, level: float) -> str:
-        rejected = is_rejected(self.p_value, level)
-        if not self.se:
-            return "EC and TS are the same condition on these data, so there is nothing to test."
-        says = "one temperature does not describe this model" if rejected else "one temperature is not rejected"
-        return f"EC and TS differ by {abs(self.z):.1f} standard errors ({format_p_value(self.p_value)}): {says}."
+        return f"{hypothesis} is {'rejected' if is_surprising else 'not rejected'} ({p}): {finding}{source}."
 
     def __repr__(self) -> str:
         numbers = {"value": self.value, "se": self.se, "z": self.z, "p_value": self.p_value}
@@ -284,7 +281,7 @@ def calibration_test(
         matched = match(data, *BUILT_IN.values(), counts=counts)
         matched.warn()
         return temperatures_test(data, matched, counts=counts)
-    data, (used,) = open_calibrated({"calibrator": calibrator_or_map(temperature, calibrator)}, logits, labels, options)
+    data, used = open_calibrated(calibrator_or_map(temperature, calibrator), logits, labels, options)
     counts = data.counts or bool(options.get("counts"))
     if statistic == "ece":
         if data.clusters is not None:
@@ -448,7 +445,7 @@ def _by_redrawing(data: Rows, used: Map, n_bins: int, strategy: Strategy, n_draw
     check_bins(n_bins, strategy)
     number, seed = whole("n_draws", n_draws, 1, _MOST_DRAWS), whole("seed", seed, 0)
     (edges,) = edges_for(data, (used,), n_bins, strategy)
-    answers = RedrawnECE(data.gather(KeepAnswers(edges, used)), n_bins)
+    answers = RedrawnECE(data.gather(partial(keep_answers, edges, used)), n_bins)
     ece, drawn = answers.observed, answers.draw_eces(number, seed)
     expected, se = float(drawn.mean()), float(drawn.std())
     reached = int((drawn >= ece * (1 - _EQUAL)).sum())
@@ -477,16 +474,10 @@ KeptAnswers = tuple[tuple[HostArray, HostArray, HostArray, HostArray], ...]
 """The bin, the doubt 1 − c, the weight and the correctness of each row of some batches: 25 bytes per row."""
 
 
-@dataclass(frozen=True, eq=False)
-class KeepAnswers:
-    """The pass that keeps the bin, the doubt, the weight and the correctness of each row after a map."""
-
-    edges: HostArray
-    map_: Map
-
-    def __call__(self, batch: Batch) -> KeptAnswers:
-        claims = Predictions(*apply_map(self.map_, batch)).bin_claims(self.edges)
-        return ((claims.places[:, 0], 1 - claims.claimed[:, 0], claims.weights[:, 0], claims.true[:, 0]),)
+def keep_answers(edges: HostArray, map_: Map, batch: Batch) -> KeptAnswers:
+    """Keep the bin, the doubt, the weight and the correctness of each row of a batch after a map."""
+    claims = Predictions(*apply_map(map_, batch)).bin_claims(edges)
+    return ((claims.places[:, 0], 1 - claims.claimed[:, 0], claims.weights[:, 0], claims.true[:, 0]),)
 
 
 class RedrawnECE:
@@ -532,44 +523,21 @@ class RedrawnECE:
 
 
 def temperatures_test(data: Rows, matched: Match, *, counts: bool) -> CalibrationTest:
-    """Test whether EC and TS choose the same temperature, from a search for both in ``data``."""
+    """Test whether EC and TS choose the same temperature, from a search for both in ``data``, with J."""
     for name, root in zip(BUILT_IN, matched.roots, strict=True):
         if isinstance(root, NoTemperatureError):
             raise NoTemperatureError(f"Both temperatures must exist to be compared. {_LONG_NAMES[name]}: {root}", end=root.end)
         if isinstance(root, NishimoriError):
             raise root
+    log_ec, log_ts = (-root.x for root in matched.roots if isinstance(root, Root))
     # Both conditions are summed at T of temperature scaling.
-    return _from_gaps(matched, gaps_at_temperature(data, matched.observables, -_logs(matched)[1], counts=counts))
-
-
-@question("has no sums of both conditions")
-def gaps_at_temperature(data: Rows, observables: Sequence[Observable], log_beta: float, *, counts: bool) -> GapSums:
-    """Sum both conditions at one temperature, in one more pass.
-
-    Each condition at its own temperature, as a fit has them, makes the test reject too often for few wrong answers: for 100
-    samples of svhn/resnet20 in 8.0 % instead of 5 % of cases with labels that are drawn from softmax(z/T), and in 9.2 % with
-    real labels that are reweighted so that both temperatures are equal (bench/results/temperature_test.md).
-    """
-    return gaps_at(data, [(observable, exp(log_beta)) for observable in observables], counts=counts)
-
-
-def _logs(matched: Match) -> list[float]:
-    """The logarithms of both temperatures, which exist."""
-    return [-root.x for root in matched.roots if isinstance(root, Root)]
-
-
-def _from_gaps(matched: Match, gaps: GapSums) -> CalibrationTest:
-    """The test from the sums of both conditions at one temperature, with J.
-
-    With two conditions and one parameter, J is the square of the one combination of gaps that does not move with T, over its
-    variance.
-    """
+    gaps = gaps_at_temperature(data, matched.observables, -log_ts, counts=counts)
+    # J is the square of the one combination of gaps that does not move with T, over its variance.
     slopes = np.array([gap.slope[0] * gap.betas[0] for gap in gaps.items])
     still = np.array([slopes[1], -slopes[0]])
     total, variance = still @ [gap.excess[0] for gap in gaps.items], still @ gaps.square_products @ still
     j = float(total**2 / variance) if variance > 0 else 0.0
     covariance = gaps.square_products / np.outer(slopes, slopes)  # of the logarithms of both temperatures
-    log_ec, log_ts = _logs(matched)
     both = float(covariance[0, 0] + covariance[1, 1])
     variance = both - 2 * float(covariance[0, 1])
     se = sqrt(variance) if variance > _SAME * both else 0.0
@@ -588,3 +556,14 @@ def _from_gaps(matched: Match, gaps: GapSums) -> CalibrationTest:
         ts=exp(log_ts),
         j=j if se else 0.0,
     )
+
+
+@question("has no sums of both conditions")
+def gaps_at_temperature(data: Rows, observables: Sequence[Observable], log_beta: float, *, counts: bool) -> GapSums:
+    """Sum both conditions at one temperature, in one more pass.
+
+    Each condition at its own temperature, as a fit has them, makes the test reject too often for few wrong answers: for 100
+    samples of svhn/resnet20 in 8.0 % instead of 5 % of cases with labels that are drawn from softmax(z/T), and in 9.2 % with
+    real labels that are reweighted so that both temperatures are equal (bench/results/temperature_test.md).
+    """
+    return gaps_at(data, [(observable, exp(log_beta)) for observable in observables], counts=counts)

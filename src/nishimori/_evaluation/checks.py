@@ -7,19 +7,20 @@ about capped losses. A model passes only if all checks pass, so several of them 
 them fails, so their lower limits have higher levels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, inf, isclose, isfinite, log10, nan
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from nishimori._evaluation.betting import KeptLosses
+from nishimori._evaluation.betting import Losses
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.limits import limits_of_gaps, shared
 from nishimori._evaluation.metrics.accuracy import direction
 from nishimori._evaluation.metrics.metric import Metric
+from nishimori._evaluation.metrics.resampling import KeptRows
 from nishimori._evaluation.metrics.table import as_metric, find_metric
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import printable
@@ -148,7 +149,11 @@ class Check:
         best = self.of_pass if self._is_kept and isfinite(self.of_pass) else self.value
         room, width = abs(self.bound - best), abs(end - best)
         number = self.n_samples * (width / room) ** 2
-        return _two_digits(max(number, self.n_samples + 1)) if isfinite(number) else None
+        if not isfinite(number):
+            return None
+        number = max(number, self.n_samples + 1)
+        unit = 10.0 ** max(int(log10(number)) - 1, 0)
+        return ceil(number / unit) * unit  # rounded up to two digits
 
     @property
     def title(self) -> str:
@@ -192,6 +197,12 @@ class Check:
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.message}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers and texts; a number that is not finite is None."""
+        names = ("name", "verdict", "value", "bound", "low", "high", "level", "fail_level", "cap", "needed_samples", "message")
+        numbers = {name: getattr(self, name) for name in names}
+        return {name: None if isinstance(x, float) and not isfinite(x) else x for name, x in numbers.items()}
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
@@ -251,17 +262,6 @@ def is_in_percent(limit: MetricBound, bound: Any) -> bool:
     return limit.in_percent and isinstance(bound, Real) and 1 < float(bound) <= 100
 
 
-def worst(checks: Sequence[Check]) -> Verdict:
-    """The verdict that decides about all of them."""
-    return max((check.verdict for check in checks), key=get_args(Verdict).index)
-
-
-def _two_digits(number: float) -> float:
-    """A number of samples that is rounded up to two digits."""
-    unit = 10.0 ** max(int(log10(number)) - 1, 0)
-    return ceil(number / unit) * unit
-
-
 def unjudged_check(limit: MetricBound, card: Scorecard, level: float, reason: str) -> Check:
     """A bound that the data cannot be held against, with the value that they have all the same."""
     value = nan
@@ -286,15 +286,13 @@ def check_of_card(limit: MetricBound, card: Scorecard, level: float, fail_level:
     return Check(limit, value, low, high, level, fail_level, card.n_samples, about, caveat)
 
 
-def check_of_losses(
-    limit: MetricBound, card: Scorecard, kept: KeptLosses, cap: float, level: float, fail_level: float
-) -> Check:
+def check_of_losses(limit: MetricBound, card: Scorecard, kept: KeptRows, cap: float, level: float, fail_level: float) -> Check:
     """The NLL of all samples against its bound, with limits that hold however the losses are distributed."""
     value, bound, n_samples = card.nll, limit.value, card.n_samples
     if value == inf:  # for which infinitely many samples cannot make up
         return Check(limit, inf, inf, inf, level, fail_level, n_samples, "a true class has probability 0")
-    capped = kept.losses(cap)
-    low, high = kept.losses().lower_limit(fail_level, bound), capped.upper_limit(cap, level, bound)
+    capped = Losses.from_rows(kept, cap)
+    low, high = Losses.from_rows(kept).lower_limit(fail_level, bound), capped.upper_limit(cap, level, bound)
     return Check(limit, value, low, high, level, fail_level, n_samples, caveat=card.caveat, cap=cap, of_pass=capped.mean)
 
 
@@ -324,10 +322,3 @@ def check_of_groups(limit: MetricBound, gaps: GroupGaps, n_samples: int, level: 
         about += f"; the {'lower' if fails else 'upper'} bound is that of {name(decides)}"
     ends = (float(low.max()), float(high.max()))
     return Check(limit, float(sizes[largest]), *ends, level, fail_level, n_samples, about, of_pass=float(sizes[high.argmax()]))
-
-
-def to_dicts(checks: Sequence[Check]) -> list[dict[str, Any]]:
-    """The checks as plain dictionaries; a number that is not finite is None."""
-    names = ("name", "verdict", "value", "bound", "low", "high", "level", "fail_level", "cap", "needed_samples", "message")
-    rows = [{name: getattr(check, name) for name in names} for check in checks]
-    return [{name: None if isinstance(x, float) and not isfinite(x) else x for name, x in row.items()} for row in rows]

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from math import isfinite
 from typing import Any, Unpack, cast
 
@@ -24,7 +23,7 @@ from nishimori._evaluation.compared_methods import (
 )
 from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.differences import MeasuredMaps, measure_maps
-from nishimori._evaluation.metrics.metric import Difference, Metric
+from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import asked_metrics, suited_metrics
 from nishimori._evaluation.recommendation import join_names, recommend
 from nishimori._evaluation.scorecard import BEYOND_ONE_TEMPERATURE, Scorecard, warn_of_one_temperature
@@ -146,43 +145,34 @@ def compare(
     chosen = calibrators_by_name(listed, meaning, by_groups=by_groups, of_rows=is_rows(logits))
     for fitted in filter(is_fitted, chosen.values()):
         fitted._check_columns(validation, "logits")
-    how = _How(wanted, n_bins, strategy, (validation.counts or bool(options.get("counts"))))
-    comparison = _compare_methods(chosen, validation, test, how, level, with_usual=None if methods is not None else meaning)
+    how: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "counts": validation.counts or bool(options.get("counts"))}
+    with_usual = None if methods is not None else meaning
+    comparison = _compare_methods(chosen, validation, test, wanted, level, with_usual=with_usual, **how)
     return replace(comparison, verdicts=(*comparison.verdicts, *floor_verdicts(logits, options, used)))
-
-
-@dataclass(frozen=True)
-class _How:
-    """What is measured, in which bins, and whether weights are numbers of samples."""
-
-    metrics: tuple[Metric, ...]
-    n_bins: int
-    strategy: Strategy
-    counts: bool
-    zero: float | None = None  # what replaces probabilities of 0 in losses
 
 
 def _compare_methods(
     methods: Mapping[str, Calibrator],
     validation: Rows,
     test: Rows | None,
-    how: _How,
+    metrics: tuple[Metric, ...],
     level: float,
     *,
     with_usual: Mapping[str, Any] | None,
+    counts: bool,
+    **bins: Any,
 ) -> Comparison:
     """Fit, measure and test; without test data measure on the validation data.
 
     ``with_usual`` is what the scores are, where the usual methods of several parameters are to be tried too.
     """
-    counts = how.counts
     level = between("level", level, 0, 1)
     equal = [] if test is None else warn_of_equal_data(validation, test)
     same = warn_of_same_rows(test or validation, {name: method for name, method in methods.items() if is_fitted(method)})
     begin_step("Fitting ec and ts")
     matched = match_both(validation, counts=counts)
     for data in (validation, test or validation):
-        how = replace(how, metrics=suited_metrics(how.metrics, data))
+        metrics = suited_metrics(metrics, data)
     usual = UsualMethods({}, {})
     if with_usual is not None:
         usual = fit_usual(validation, test, with_usual, counts=counts)
@@ -190,29 +180,28 @@ def _compare_methods(
     flatters = test is None and not all(is_fitted(method) or isinstance(method, Uncalibrated) for method in methods.values())
     fitted, why = fit_methods(methods, validation, matched, counts=counts)
     data = without_chosen_floor(test or validation)
-    maps = {name: method.map_ for name, method in fitted.items()}
-    if data is not (test or validation):
-        how = replace(how, zero=(test or validation).floor)
-        maps = {name: _floored(method, how.zero) for name, method in fitted.items()}
+    floor = None if data is (test or validation) else (test or validation).floor
+    maps = {name: _floored(method, floor) for name, method in fitted.items()}
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
     begin_step("Measuring")
     _check_groups(data, maps, groups_name)
-    measured = _MeasuredMethods(maps, measure_maps(data, list(maps.values()), classes, level, **vars(how)), how.metrics)
+    measured = measure_maps(data, maps, classes, level, metrics=metrics, counts=counts, zero=floor, **bins)
+    first, card = next(iter(measured.cards.items()))
     tests = _tests(validation, matched, counts=counts)
     flatters = flatters or bool(equal)
-    caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
+    caveat = _about_zeros(matched, None if test is None else card)
     off = warn_of_one_temperature({name: measured.cards[name] for name, method in fitted.items() if not method.is_fixed})
     rows = [
-        measured.row(name, fitted[name], level)
+        _compared(name, fitted[name], maps[name], measured, metrics, level)
         if name in fitted
-        else Compared(name, None, None, None, None, {}, why[name], metrics=how.metrics)
+        else Compared(name, None, None, None, None, {}, why[name], metrics=metrics)
         for name in methods
     ]
     score_test = tests.get("score_test")
     comparison = Comparison(
         methods=tuple(rows),
         n_validation=matched.census.n_rows,
-        n_test=next(iter(measured.cards.values())).n_samples,
+        n_test=card.n_samples,
         is_test=test is not None,
         level=level,
         verdicts=(),
@@ -230,18 +219,24 @@ def _compare_methods(
             in_sample=flatters,
         ),
     )
-    of_several = len(measured.cards) > 1
+    of_several, choice = len(measured.cards) > 1, comparison.recommendation.choice
+    if off and (choice is None or comparison[choice].temperature is not None):  # else what is recommended helps
+        off = f"{off} {BEYOND_ONE_TEMPERATURE}"
     return replace(
         comparison,
         verdicts=(
             *([comparison.same_rows] if comparison.same_rows else [FLATTERS] if flatters and of_several else []),
             *filter(None, [caveat]),
-            *filter(None, [measured.measurements.caveat] if of_several else []),
+            *filter(None, [measured.caveat] if of_several else []),
             *comparison.recommendation.sentences,
-            *filter(None, [_with_remedy(off, comparison)]),
-            *(_about_choice(name, method) for name, method in fitted.items() if isinstance(method, Best)),
+            *filter(None, [off]),
+            *(
+                f"The method {name} chose {best.chosen_}, by its losses on folds of the validation data."
+                for name, best in fitted.items()
+                if isinstance(best, Best)
+            ),
             *filter(None, [comparison.about_classes, comparison.about_groups] if of_several else []),
-            *(measured.about_scores(level) if of_several else []),
+            *([*_about_scores(measured, level), *_about_error(rows, first, level)] if of_several else []),
             *(_about_test(result, level) for result in tests.values()),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
             *(f"{name} was not compared: {text}." for name, text in usual.left_out.items()),
@@ -254,18 +249,6 @@ def _floored(method: Calibrator, floor: float | None) -> Map:
     if floor is None or isinstance(method, Uncalibrated | FixedTemperature):
         return method.map_
     return Floored(method.map_, floor)
-
-
-def _with_remedy(off: str, comparison: Comparison) -> str:
-    """That one temperature leaves the second class off, with what helps unless that is what is recommended."""
-    choice = comparison.recommendation.choice
-    is_solved = choice is not None and comparison[choice].temperature is None
-    return off if is_solved or not off else f"{off} {BEYOND_ONE_TEMPERATURE}"
-
-
-def _about_choice(name: str, best: Best) -> str:
-    """Which method `Best` has chosen."""
-    return f"The method {name} chose {best.chosen_}, by its losses on folds of the validation data."
 
 
 def data_sets(
@@ -289,7 +272,8 @@ def data_sets(
     measured = _data(*test, others, ("test_logits", "test_labels"))
     if measured.n_classes != fitted.n_classes:
         raise InputError("test_logits", f"have {fitted.n_classes} classes, as `logits` has", got=measured.n_classes)
-    refuse_other_order(_columns(validation[0], fitted), _columns(test[0], measured))
+    columns = [data.column_names or column_names(logits) for logits, data in ((validation[0], fitted), (test[0], measured))]
+    refuse_other_order(*columns)
     if used is not None and is_auto(floor) and measured.floor is None:
         measured = raise_to_floor(measured, used, "test_logits")
     return fitted, measured, used
@@ -317,17 +301,8 @@ def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str])
         return open_rows(logits, labels, names=names, probability_remedy=remedy, choose_floor=choose_floor, **options)
     own: RowOptions = {"floor": "auto" if is_auto(options.get("floor", "auto")) else None}
     # What rows bring themselves is refused where it is said again.
-    own |= {
-        "sample_weight": options.get("sample_weight"),
-        "clusters": options.get("clusters"),
-        "groups": options.get("groups"),
-    }
+    own |= {"sample_weight": options.get("sample_weight"), "clusters": options.get("clusters"), "groups": options.get("groups")}
     return open_rows(logits, labels, names=names, choose_floor=choose_floor, **own)
-
-
-def _columns(logits: Any, opened: Rows) -> list[str] | None:
-    """The names of the columns of scores of a table or of a data frame."""
-    return opened.column_names or column_names(logits)
 
 
 def _check_groups(data: Rows, maps: Mapping[str, Map], name: str) -> None:
@@ -338,88 +313,67 @@ def _check_groups(data: Rows, maps: Mapping[str, Map], name: str) -> None:
     check_groups(data, list(maps.values()))
 
 
-@dataclass(frozen=True)
-class _MeasuredMethods:
-    """What was measured after each method, and what they differ by."""
+def _compared(
+    name: str, fitted: Calibrator, map_: Map, measured: MeasuredMaps, metrics: tuple[Metric, ...], level: float
+) -> Compared:
+    """All that a comparison has about one method that could be fitted."""
+    place, pairs = list(measured.cards).index(name), measured.differences
+    gaps = {by: own[name] for by, own in measured.gaps.items()}
+    error = getattr(fitted, "temperature_se_", None)
+    return Compared(
+        method=name,
+        temperature=fitted.temperature_,
+        temperature_se=error,
+        interval=fitted.confidence_interval(level) if error and hasattr(fitted, "confidence_interval") else None,
+        scorecard=measured.cards[name],
+        differences={} if pairs is None or place == 0 else pairs.between(0, place),
+        by_class=gaps.get("prediction"),
+        by_group=gaps.get("groups"),
+        changed_predictions=0.0 if pairs is None else pairs.changed[place],  # else only temperatures are measured
+        metrics=metrics,
+        map=map_,
+    )
 
-    maps: Mapping[str, Map]
-    measurements: MeasuredMaps
-    metrics: tuple[Metric, ...]
 
-    @cached_property
-    def cards(self) -> dict[str, Scorecard]:
-        return dict(zip(self.maps, self.measurements.cards, strict=True))
+def _about_scores(measured: MeasuredMaps, level: float) -> list[str]:
+    """Which method has the lowest NLL and the lowest ECE, and which ones have a significantly higher one."""
+    sentences = []
+    for metric, title in (("nll", "NLL"), ("ece", "ECE")):
+        values = {name: card[metric].value for name, card in measured.cards.items() if isfinite(card[metric].value)}
+        if not values:  # as of losses where a true class is masked
+            continue
+        best = min(values, key=lambda name: values[name])
+        differences = {name: measured.difference(best, name, metric) for name in measured.cards if name != best}
+        p_values = {name: its.p_value for name, its in differences.items() if its is not None and its.p_value is not None}
+        worse = [name for name, p in p_values.items() if p < 1 - level]
+        as_good = [name for name, p in p_values.items() if p >= 1 - level]
+        parts = [f"after {join_names(worse)} it is significantly higher"] if worse else []
+        parts += [f"after {join_names(as_good)} it is not significantly higher"] if as_good else []
+        sentences.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
+    return sentences
 
-    @cached_property
-    def differences(self) -> dict[str, dict[str, Difference]]:
-        """What all other methods differ by from the first one; nothing where that is not known."""
-        pairs, (_, *others) = self.measurements.differences, self.maps
-        return {} if pairs is None else {name: pairs.between(0, place) for place, name in enumerate(others, 1)}
 
-    def difference(self, first: str, second: str, metric: str) -> Difference | None:
-        """What the second method differs by from the first in one metric; None where that is not known."""
-        names, pairs = list(self.maps), self.measurements.differences
-        return None if pairs is None else pairs.in_metric(names.index(first), names.index(second), metric)
-
-    def row(self, name: str, fitted: Calibrator, level: float) -> Compared:
-        """All that a comparison has about one method."""
-        place, pairs = list(self.maps).index(name), self.measurements.differences
-        gaps = {by: own[place] for by, own in self.measurements.gaps.items()}
-        error = getattr(fitted, "temperature_se_", None)
-        return Compared(
-            method=name,
-            temperature=fitted.temperature_,
-            temperature_se=error,
-            interval=fitted.confidence_interval(level) if error and hasattr(fitted, "confidence_interval") else None,
-            scorecard=self.cards[name],
-            differences=self.differences.get(name, {}),
-            by_class=gaps.get("prediction"),
-            by_group=gaps.get("groups"),
-            changed_predictions=0.0 if pairs is None else pairs.changed[place],  # else only temperatures are measured
-            metrics=self.metrics,
-            map=self.maps[name],
-        )
-
-    def about_scores(self, level: float) -> list[str]:
-        """Which method has the lowest NLL and the lowest ECE, which ones have a significantly higher one, and the error."""
-        sentences = []
-        for metric, title in (("nll", "NLL"), ("ece", "ECE")):
-            values = {name: card[metric].value for name, card in self.cards.items() if isfinite(card[metric].value)}
-            if not values:  # as of losses where a true class is masked
-                continue
-            best = min(values, key=lambda name: values[name])
-            others = {name: self.difference(best, name, metric) for name in self.cards if name != best}
-            p_values = {
-                name: difference.p_value
-                for name, difference in others.items()
-                if difference is not None and difference.p_value is not None
-            }
-            worse = [name for name, p in p_values.items() if p < 1 - level]
-            as_good = [name for name, p in p_values.items() if p >= 1 - level]
-            parts = [f"after {join_names(worse)} it is significantly higher"] if worse else []
-            parts += [f"after {join_names(as_good)} it is not significantly higher"] if as_good else []
-            sentences.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
-        return sentences + self._about_error(level)
-
-    def _about_error(self, level: float) -> list[str]:
-        """Whether the error is another one where predictions are not those of the first method."""
-        first, sentences = next(iter(self.maps)), []
-        sure: dict[str, list[str]] = {"lower": [], "higher": []}
-        unsure: list[str] = []
-        for name, differences in self.differences.items():
-            difference = differences["error"]
-            if not difference.se or difference.p_value is None:  # no error, because no prediction differs, or it is not known
-                continue
-            if difference.p_value >= 1 - level:
-                unsure.append(name)
-            else:
-                sure["lower" if difference.value < 0 else "higher"].append(f"{name} ({100 * abs(difference.value):.2f} points)")
-        for word, names in sure.items():
-            sentences += [f"After {join_names(names)} the error is significantly {word} than after {first}."] if names else []
-        if unsure:
-            differ = f"After {join_names(unsure)} some predictions differ from those after {first}"
-            sentences.append(f"{differ}, but the error does not differ significantly.")
-        return sentences
+def _about_error(rows: Sequence[Compared], first: str, level: float) -> list[str]:
+    """Whether the error is another one where predictions are not those of the first method."""
+    sentences = []
+    sure: dict[str, list[str]] = {"lower": [], "higher": []}
+    unsure: list[str] = []
+    for row in rows:
+        difference = row.differences.get("error")
+        # Without an error no prediction differs, or it is not known.
+        if difference is None or not difference.se or difference.p_value is None:
+            continue
+        if difference.p_value >= 1 - level:
+            unsure.append(row.method)
+        else:
+            points = f"{100 * abs(difference.value):.2f} points"
+            sure["lower" if difference.value < 0 else "higher"].append(f"{row.method} ({points})")
+    for word, names in sure.items():
+        sentences += [f"After {join_names(names)} the error is significantly {word} than after {first}."] if names else []
+    if unsure:
+        differ = f"After {join_names(unsure)} some predictions differ from those after {first}"
+        sentences.append(f"{differ}, but the error does not differ significantly.")
+    return sentences
 
 
 def _about_zeros(matched: Match, card: Scorecard | None) -> str:

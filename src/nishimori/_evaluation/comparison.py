@@ -78,20 +78,17 @@ class Compared:
 
     def numbers(self, level: float) -> dict[str, Any]:
         """Everything in one flat dictionary; what is not known is None."""
-        numbers: dict[str, Any] = {
-            "method": self.method,
-            "temperature": self.temperature,
-            "temperature_se": self.temperature_se,
-        }
-        numbers |= {"temperature_low": None, "temperature_high": None}
-        if self.interval is not None:
-            numbers |= {"temperature_low": self.interval.low, "temperature_high": self.interval.high}
-        for metric in in_tables(self.metrics):
-            estimate = None if self.scorecard is None else self.scorecard[metric.label]
-            error = None if estimate is None else estimate.se
-            low, high = (None, None) if estimate is None or error is None else estimate.interval(level)
-            numbers |= {metric.label: None if estimate is None else estimate.value, f"{metric.label}_se": error}
-            numbers |= {f"{metric.label}_low": low, f"{metric.label}_high": high}
+        low, high = (None, None) if self.interval is None else self.interval
+        numbers: dict[str, Any] = {"method": self.method, "temperature": self.temperature}
+        numbers |= {"temperature_se": self.temperature_se, "temperature_low": low, "temperature_high": high}
+        for name in (metric.label for metric in in_tables(self.metrics)):
+            names = (name, f"{name}_se", f"{name}_low", f"{name}_high")
+            if self.scorecard is None:
+                numbers |= dict.fromkeys(names)
+                continue
+            estimate = self.scorecard[name]
+            ends = (None, None) if estimate.se is None else estimate.interval(level)
+            numbers |= zip(names, (estimate.value, estimate.se, *ends), strict=True)
         numbers |= _gap_numbers("class_gap", self.by_class)
         numbers |= {} if self.by_group is None else _gap_numbers("group_gap", self.by_group)
         numbers["changed_predictions"] = self.changed_predictions
@@ -102,14 +99,11 @@ class Compared:
 
 def _gap_numbers(name: str, gaps: GroupGaps | None) -> dict[str, float | None]:
     """The mean absolute gap of classes or groups with its error and interval; None if there are no gaps."""
-    low, high = (None, None) if gaps is None else gaps.interval()
-    return {
-        name: None if gaps is None else gaps.mean_abs_gap,
-        f"{name}_se": None if gaps is None else gaps.mean_abs_gap_se,
-        f"{name}_low": low,
-        f"{name}_high": high,
-        f"{name}_corrected": None if gaps is None else gaps.mean_abs_gap_corrected,
-    }
+    names = [f"{name}{end}" for end in ("", "_se", "_low", "_high", "_corrected")]
+    if gaps is None:
+        return dict.fromkeys(names)
+    numbers = (gaps.mean_abs_gap, gaps.mean_abs_gap_se, *gaps.interval(), gaps.mean_abs_gap_corrected)
+    return dict(zip(names, numbers, strict=True))
 
 
 @dataclass(frozen=True, repr=False)
@@ -222,7 +216,13 @@ class Comparison(Displayed):
         the metrics of the positive one. "differences" are paired ones from the first method that was fitted. A sketch has
         neither of the last two.
         """
-        return {"calibration": self._calibration, "scores": self._scores} | self._classes | self._differences
+        all_tables = {
+            "calibration": self._calibration,
+            "scores": self._scores,
+            "classes": self._classes,
+            "differences": self._differences,
+        }
+        return {name: table for name, table in all_tables.items() if table.rows}
 
     @property
     def _calibration(self) -> Tabular:
@@ -245,7 +245,7 @@ class Comparison(Displayed):
         return Tabular(("scores", *map(self._header, metrics)), rows)
 
     @property
-    def _classes(self) -> dict[str, Tabular]:
+    def _classes(self) -> Tabular:
         metrics, rows = self._metrics_about("classes"), []
         for row, card in self._measured:
             if (gaps := row.by_class) is not None:
@@ -253,10 +253,10 @@ class Comparison(Displayed):
                 more = [self._cell(card[metric.label]) for metric in metrics] or [off]
                 rows.append((row.method, mean, *more))
         headers = ("classes", "class gap", *([self._header(metric) for metric in metrics] or ["significant"]))
-        return {"classes": Tabular(headers, rows)} if rows else {}
+        return Tabular(headers, rows)
 
     @property
-    def _differences(self) -> dict[str, Tabular]:
+    def _differences(self) -> Tabular:
         """Of all that has better values, but not of the Brier score, which is another loss, and of the positive class."""
         metrics = [metric for metric in self._metrics if metric.name != "brier" and _question(metric) != "classes"]
         rows = [
@@ -265,7 +265,7 @@ class Comparison(Displayed):
             if row.differences
         ]
         names = (self._header(metric, is_difference=True) for metric in metrics)
-        return {"differences": Tabular((f"minus {self._measured[0][0].method}", *names), rows)} if rows else {}
+        return Tabular((f"minus {self._measured[0][0].method}", *names), rows)
 
     @property
     def _measured(self) -> list[tuple[Compared, Scorecard]]:
@@ -306,18 +306,15 @@ class Comparison(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
+        own = ("n_validation", "n_test", "is_test", "level", "floor")
         plain: dict[str, Any] = to_plain(
-            {
-                "n_validation": self.n_validation,
-                "n_test": self.n_test,
-                "is_test": self.is_test,
-                "level": self.level,
-                "floor": self.floor,
+            {name: getattr(self, name) for name in own}
+            | {
                 "methods": [row.numbers(self.level) for row in self.methods],
                 "tests": {name: _test_in_files(name, test) for name, test in self.tests.items()},
                 "recommendation": self.recommendation,
-                "left_out": dict(self.left_out),
-                "verdicts": list(self.verdicts),
+                "left_out": self.left_out,
+                "verdicts": self.verdicts,
             }
         )
         return plain
@@ -340,10 +337,6 @@ class Comparison(Displayed):
     def __repr__(self) -> str:
         names = tuple(row.method for row in self.methods)
         return short_repr(self, methods=names, n_validation=self.n_validation, n_test=self.n_test, is_test=self.is_test)
-
-    def to_markdown(self) -> str:
-        """The tables and the verdicts as Markdown."""
-        return self._display.markdown()
 
     def to_latex(self) -> str:
         """The tables as LaTeX, with the rules of the package booktabs."""
@@ -370,31 +363,17 @@ def _in_points(interval: Interval) -> str:
     return " to ".join(two_decimals(100 * end) for end in interval)
 
 
-def _test_in_files(name: str, test: Any) -> Any:
-    """A test with the keys that JSON and reports have for it, where `statistic` is a number and "ec" is its condition."""
-    if name == "score_test":
-        return {
-            "temperature": test.temperature,
-            "method": "ec",
-            "gap": test.value,
-            "se": test.se,
-            "se_from": test.se_from,
-            "statistic": test.z,
-            "p_value": test.p_value,
-            "n_samples": test.n_samples,
-        }
-    if name == "temperature_test":
-        return {
-            "ec": test.ec,
-            "ts": test.ts,
-            "log_ratio": test.log_ratio,
-            "se": test.se,
-            "statistic": test.z,
-            "p_value": test.p_value,
-            "j": test.j,
-            "n_samples": test.n_samples,
-        }
-    return test
+_TESTS_IN_FILES = {
+    "score_test": ("temperature", "method", "gap", "se", "se_from", "statistic", "p_value", "n_samples"),
+    "temperature_test": ("ec", "ts", "log_ratio", "se", "statistic", "p_value", "j", "n_samples"),
+}
+"""The keys that JSON and reports have for tests: "gap" is the value, "statistic" a number, and "method" the condition."""
+
+
+def _test_in_files(name: str, test: Any) -> dict[str, Any]:
+    """A test with the keys that JSON and reports have for it."""
+    others = {"gap": test.value, "statistic": test.z, "method": "ec"}
+    return {key: others[key] if key in others else getattr(test, key) for key in _TESTS_IN_FILES[name]}
 
 
 def to_plain(value: Any) -> Any:

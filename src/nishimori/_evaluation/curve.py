@@ -123,7 +123,9 @@ def temperature_curve(
     if grid is None:
         ends = [t for t in (chosen.ec, chosen.ts) if t is not None] or [1.0]
         grid = np.geomspace(min(ends) / 4, max(ends) * 4, 61)
-    temperatures = [checked_temperature(t, "grid") for t in _flat(grid)]
+    if np.ndim(grid) != 1 or not len(grid):
+        raise InputError("grid", "be a flat list of temperatures", got=f"shape {np.shape(grid)}")
+    temperatures = [checked_temperature(t, "grid") for t in grid]
     cards = scorecards(data, [Temperature(t) for t in temperatures], n_bins=n_bins, strategy=strategy)
     return TemperatureCurve(
         temperature=np.array(temperatures),
@@ -133,12 +135,6 @@ def temperature_curve(
         accuracy=chosen.accuracy,
         chosen=chosen,
     )
-
-
-def _flat(grid: Any) -> list[Any]:
-    if np.ndim(grid) != 1 or not len(grid):
-        raise InputError("grid", "be a flat list of temperatures", got=f"shape {np.shape(grid)}")
-    return list(grid)
 
 
 # All metrics around temperatures of interest, such as for a slider

@@ -6,6 +6,7 @@ over all classes is recalibrated by one temperature (Berta et al., 2025).
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
@@ -14,10 +15,11 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
 from nishimori._rows.rows import Rows
-from nishimori._sums.census import CountZeros, warn_of_zeros
-from nishimori._sums.outcomes import Levels, OneClaim, Outcomes, check_claim, levels_of
+from nishimori._sums.census import count_zeros, warn_of_zeros
+from nishimori._sums.outcomes import Levels, OneClaim, Outcomes, levels_of
 from nishimori._sums.passes import Mean, Sums, together
 from nishimori._sums.predictions import Predictions
+from nishimori._sums.reliability import check_claim
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import Display, Displayed, short_repr
@@ -130,14 +132,6 @@ def decomposition(
     """
     value = checked_temperature(temperature)
     data = open_rows(logits, labels, **options)
-    _check(data, score, of, cv)
-    if of == "all":
-        return _of_all_classes(score, data, value)
-    return _of_claims(score, data, of, 1 / value, cv)
-
-
-def _check(data: Rows, score: Any, of: Any, cv: Any) -> None:
-    """Refuse what has no decomposition."""
     if not isinstance(score, str) or score not in get_args(Score):
         raise InputError("score", "be 'nll' or 'brier'", got=repr(score))
     check_claim(data, of, Decomposed)
@@ -145,6 +139,9 @@ def _check(data: Rows, score: Any, of: Any, cv: Any) -> None:
         whole("cv", cv, 2)
         if of == "all":
             raise InputError("cv", "be left out where `of` is 'all': one temperature does not overfit")
+    if of == "all":
+        return _of_all_classes(score, data, value)
+    return _of_claims(score, data, of, 1 / value, cv)
 
 
 def _split(score: float, refinement: float, uncertainty: float, temperature: float | None = None) -> Decomposition:
@@ -154,26 +151,15 @@ def _split(score: float, refinement: float, uncertainty: float, temperature: flo
 # --- one claim per row
 
 
-@dataclass(frozen=True)
-class _ClaimScore:
-    """The pass that keeps claims and averages their score: that of the probability that is given to what happened."""
-
-    score: Score
-    beta: float
-    of: OneClaim
-
-    def __call__(self, batch: Batch) -> Sums:
-        predictions = Predictions(batch, self.beta)
-        if self.of == "top":
-            rows = _top_brier(predictions) if self.score == "brier" else _top_nll(predictions)
-        else:  # two classes: both make the same error
-            rows = predictions.brier / 2 if self.score == "brier" else predictions.nll
-        return Sums((Outcomes.from_predictions(predictions, self.of), Mean(batch.total(rows), batch.weight)))
-
-
-def _top_brier(predictions: Predictions) -> Array:
-    squared: Array = predictions.batch.xp.where(predictions.right, predictions.doubt, predictions.top_probability) ** 2
-    return squared
+def _keep_claims(score: Score, beta: float, of: OneClaim, batch: Batch) -> Sums:
+    """Keep the claims of a batch, and sum their score: that of the probability that is given to what happened."""
+    predictions = Predictions(batch, beta)
+    if of == "top":
+        failed = batch.xp.where(predictions.right, predictions.doubt, predictions.top_probability)
+        rows = failed**2 if score == "brier" else _top_nll(predictions)
+    else:  # two classes: both make the same error
+        rows = predictions.brier / 2 if score == "brier" else predictions.nll
+    return Sums((Outcomes.from_predictions(predictions, of), Mean(batch.total(rows), batch.weight)))
 
 
 def _top_nll(predictions: Predictions) -> Array:
@@ -187,22 +173,17 @@ def _top_nll(predictions: Predictions) -> Array:
 
 def _of_claims(score: Score, data: Rows, of: OneClaim, beta: float, cv: int | None) -> Decomposition:
     """The decomposition of the mean score of one claim per row, by isotonic regression."""
-    claimed, zeros = data.gather(together(_ClaimScore(score, beta, of), CountZeros())).items
+    claimed, zeros = data.gather(together(partial(_keep_claims, score, beta, of), count_zeros)).items
     outcomes, mean = claimed.items
     if score == "nll" and data.n_classes == 2:  # else other wrong classes have a probability too
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
-    return _split(mean.value, *_recalibrated_scores(score, outcomes, cv))
-
-
-def _recalibrated_scores(score: Score, outcomes: Outcomes, cv: int | None) -> tuple[float, float]:
-    """The mean scores of the recalibrated claims and of a constant claim."""
     levels = outcomes.levels()
     rate = np.array([levels.true.sum() / levels.weight.sum()])
     uncertainty = _mean_score(score, Levels(rate, levels.weight.sum()[None], levels.true.sum()[None]), rate)
-    if cv is None:
-        steps = levels.isotonic()
-        return _mean_score(score, levels, np.repeat(steps.values, steps.sizes)), uncertainty
-    return _held_out_score(score, outcomes, cv), uncertainty
+    if cv is not None:
+        return _split(mean.value, _held_out_score(score, outcomes, cv), uncertainty)
+    steps = levels.isotonic()
+    return _split(mean.value, _mean_score(score, levels, np.repeat(steps.values, steps.sizes)), uncertainty)
 
 
 def _held_out_score(score: Score, outcomes: Outcomes, cv: int) -> float:
@@ -246,49 +227,33 @@ def _mean_score(score: Score, levels: Levels, probabilities: HostArray) -> float
 # --- all classes
 
 
-@dataclass(frozen=True, eq=False)
-class _ScoreAt:
-    """The pass that averages the score of all classes at several temperatures."""
-
-    score: Score
-    temperatures: tuple[float, ...]
-
-    def __call__(self, batch: Batch) -> Sums:
-        return Sums(tuple(self._mean(Predictions(batch, 1 / temperature)) for temperature in self.temperatures))
-
-    def _mean(self, predictions: Predictions) -> Mean:
-        return Mean(
-            predictions.batch.total(predictions.nll if self.score == "nll" else predictions.brier), predictions.batch.weight
-        )
+def _score_at(score: Score, temperatures: tuple[float, ...], batch: Batch) -> Sums:
+    """Sum the score of all classes over a batch at several temperatures."""
+    predictions = (Predictions(batch, 1 / temperature) for temperature in temperatures)
+    rows = (own.nll if score == "nll" else own.brier for own in predictions)
+    return Sums(tuple(Mean(batch.total(own), batch.weight) for own in rows))
 
 
-@dataclass(frozen=True)
-class _Frequencies:
-    """The pass that sums the weight of each true class."""
-
-    def __call__(self, batch: Batch) -> HostArray:
-        return np.bincount(arrays.on_host(batch.labels), arrays.on_host(batch.weights), batch.n_classes)
+def _weigh_classes(batch: Batch) -> HostArray:
+    """Sum the weight of each true class over a batch."""
+    return np.bincount(arrays.on_host(batch.labels), arrays.on_host(batch.weights), batch.n_classes)
 
 
 def _of_all_classes(score: Score, data: Rows, temperature: float) -> Decomposition:
     """The decomposition of the mean score of all classes at one temperature, by the temperature of the least score."""
     tried = np.append(temperature, temperature * _FACTORS)
-    at_each, frequencies, zeros = data.gather(together(_ScoreAt(score, tuple(tried)), _Frequencies(), CountZeros())).items
+    at_each, frequencies, zeros = data.gather(
+        together(partial(_score_at, score, tuple(tried)), _weigh_classes, count_zeros)
+    ).items
     if score == "nll":
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
     values = np.array([mean.value for mean in at_each.items])
     best, refinement = _least(score, data, tried[1:], values[1:])
     if not refinement < values[0]:  # the search ends close to the best temperature, not exactly there
         best, refinement = temperature, values[0]
-    uncertainty = _constant_score(score, frequencies / frequencies.sum())
-    return _split(float(values[0]), float(refinement), uncertainty, float(best))
-
-
-def _constant_score(score: Score, shares: HostArray) -> float:
-    """The mean score of a prediction that is always the share of each class."""
-    if score == "brier":
-        return float(1 - shares @ shares)
-    return float(-shares @ np.log(np.where(shares > 0, shares, 1.0)))
+    shares = frequencies / frequencies.sum()  # which a constant prediction gives
+    uncertainty = 1 - shares @ shares if score == "brier" else -shares @ np.log(np.where(shares > 0, shares, 1.0))
+    return _split(float(values[0]), float(refinement), float(uncertainty), float(best))
 
 
 def _least(score: Score, data: Rows, tried: HostArray, values: HostArray) -> tuple[float, float]:
@@ -297,7 +262,7 @@ def _least(score: Score, data: Rows, tried: HostArray, values: HostArray) -> tup
         best = int(np.argmin(values))
         low, high = max(best - 1, 0), min(best + 1, len(tried) - 1)
         between = np.geomspace(tried[low], tried[high], _POINTS + 2)
-        inner = data.gather(_ScoreAt(score, tuple(between[1:-1]))).items
+        inner = data.gather(partial(_score_at, score, tuple(between[1:-1]))).items
         values = np.concatenate([[values[low]], [mean.value for mean in inner], [values[high]]])
         tried = between
     best = int(np.argmin(values))
@@ -306,7 +271,7 @@ def _least(score: Score, data: Rows, tried: HostArray, values: HostArray) -> tup
         bend = left - 2 * middle + right
         if bend > 0:
             vertex = float(tried[best] * (tried[best + 1] / tried[best]) ** ((left - right) / (2 * bend)))
-            (at_vertex,) = data.gather(_ScoreAt(score, (vertex,))).items
+            (at_vertex,) = data.gather(partial(_score_at, score, (vertex,))).items
             if at_vertex.value < middle:
                 return vertex, at_vertex.value
     return float(tried[best]), float(values[best])

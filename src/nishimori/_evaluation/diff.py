@@ -250,7 +250,11 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
     if method is not None and not (first.fitted_files and first.fitted_files == second.fitted_files):
         pairs = {"temperature": (first.temperatures[method], second.temperatures[method]), **pairs}
     if not pairs:
-        raise InputError("`old` and `new`", "have a metric in common", remedy=_without_common(first, second))
+        names = [", ".join(side.temperatures) for side in (first, second)]
+        remedy = "Pass two files of the same kind."
+        if all(names):
+            remedy = f"T is that of {names[0]} in one and of {names[1]} in the other: use the same method for both."
+        raise InputError("`old` and `new`", "have a metric in common", remedy=remedy)
     sizes = (first.n_samples, second.n_samples)
     differences = {}
     for name, pair in pairs.items():
@@ -265,14 +269,6 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
         sides = (before.value, before.se, after.value, after.se)
         changes.append(MetricChange(name, *sides, difference.value, difference.se, p, different))
     return MetricChanges(tuple(changes), float(level), first.n_samples, second.n_samples, caveat)
-
-
-def _without_common(first: "Measured", second: "Measured") -> str:
-    """What to do where two sides have no metric in common."""
-    names = [", ".join(side.temperatures) for side in (first, second)]
-    if not all(names):
-        return "Pass two files of the same kind."
-    return f"T is that of {names[0]} in one and of {names[1]} in the other: use the same method for both."
 
 
 def _difference(old: _Value, new: _Value, sizes: tuple[int | None, int | None]) -> Difference:
@@ -416,13 +412,10 @@ def _is_number(value: Any) -> bool:
 def _cells(change: MetricChange) -> tuple[str, ...]:
     scale = 1 if change.name in _NO_SHARES else 100
     unit = " %" if scale == 100 else ""
-    sides = ((change.old, change.old_se), (change.new, change.new_se))
-    old, new = (f"{_scaled(value, error, scale)}{unit}" for value, error in sides)
-    difference = change_with_error(scale * change.difference, None if change.se is None else scale * change.se)
+    errors = (None if error is None else scale * error for error in (change.old_se, change.new_se, change.se))
+    old_se, new_se, difference_se = errors
+    old, new = value_with_error(scale * change.old, old_se), value_with_error(scale * change.new, new_se)
+    difference = change_with_error(scale * change.difference, difference_se)
     verdict = "no standard error" if change.p_value is None else "different" if change.is_different else "not significant"
     p = "" if change.p_value is None else p_value_text(change.p_value)
-    return (change.title, old, new, difference, p, verdict)
-
-
-def _scaled(value: float, error: float | None, scale: float) -> str:
-    return value_with_error(scale * value, None if error is None else scale * error)
+    return (change.title, f"{old}{unit}", f"{new}{unit}", difference, p, verdict)

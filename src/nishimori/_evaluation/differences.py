@@ -6,7 +6,7 @@ the mean of the differences row by row.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import permutations
 from typing import Any
 
@@ -25,7 +25,7 @@ from nishimori._sums.groups import By, GroupTally, TallyGroups
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions, predictions_after
 from nishimori._sums.reliability import Strategy, check_bins
-from nishimori._sums.spread import ClusterSpread, Spread, spread
+from nishimori._sums.spread import spread
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -46,31 +46,39 @@ def compare_maps(data: Rows, maps: Sequence[Map], **how: Any) -> tuple[list[Scor
 
 @dataclass(frozen=True)
 class MeasuredMaps:
-    """What was measured after each of several maps, as far as the data tell.
+    """What was measured after each of several maps, by their names, as far as the data tell.
 
-    ``differences`` are those of any two maps, None where it is not known how two of them vary together; ``gaps`` are those of
-    predicted classes and of groups after each map. ``caveat`` says what the data do not tell; empty if there is nothing.
+    ``differences`` are None where it is not known how two maps vary together; ``gaps`` are those of predicted classes and of
+    groups. ``caveat`` says what the data do not tell; empty if there is nothing.
     """
 
-    cards: Sequence[Scorecard]
+    cards: Mapping[str, Scorecard]
     differences: "Differences | None" = None
-    gaps: Mapping[By, Sequence[GroupGaps]] = field(default_factory=dict)
+    gaps: Mapping[By, Mapping[str, GroupGaps]] = field(default_factory=dict)
     caveat: str = ""
+
+    def difference(self, first: str, second: str, metric: str) -> Difference | None:
+        """What the second map differs by from the first in one metric; None where that is not known."""
+        places = list(self.cards)
+        return (
+            None if self.differences is None else self.differences.in_metric(places.index(first), places.index(second), metric)
+        )
 
 
 @question("has no rows to compare methods on")
-def measure_maps(data: Rows, /, maps: Sequence[Map], classes: Classes, level: float, **how: Any) -> MeasuredMaps:
+def measure_maps(data: Rows, /, maps: Mapping[str, Map], classes: Classes, level: float, **how: Any) -> MeasuredMaps:
     """Measure all that `compare` shows after each map, in one pass; ``how`` is as for `differences_of`."""
     names: dict[By, list[Any]] = {"prediction": names_of_groups(data, "prediction", classes)}
     if data.groups is not None:
         names["groups"] = names_of_groups(data, "groups", None)
     tallies = [tally_of(data, by, own, counts=how["counts"]) for by, own in names.items()]
-    cards, differences = differences_of(data, maps, list(permutations(range(len(maps)), 2)), tallies=tallies, **how)
+    pairs = list(permutations(range(len(maps)), 2))
+    cards, differences = differences_of(data, list(maps.values()), pairs, tallies=tallies, **how)
     gaps = {
-        by: [gaps_in(by, own, sums, level) for sums in after]
+        by: {name: gaps_in(by, own, sums, level) for name, sums in zip(maps, after, strict=True)}
         for (by, own), after in zip(names.items(), differences.groups, strict=True)
     }
-    return MeasuredMaps(cards, differences, gaps)
+    return MeasuredMaps(dict(zip(maps, cards, strict=True)), differences, gaps)
 
 
 @question("has no report")
@@ -102,7 +110,7 @@ def differences_of(
         raise InputError("n_bins", f"be at most {MOST_BINS} for differences", got=n_bins)
     plan = MetricPlan(checked_metrics(default_metrics() if metrics is None else metrics, data))
     edges = edges_for(data, tuple(maps), n_bins, strategy)
-    gathered = data.gather(_Compare(tuple(maps), edges, tuple(pairs), plan, counts, tuple(tallies), zero))
+    gathered = data.gather(partial(_compare, tuple(maps), edges, tuple(pairs), plan, counts, tuple(tallies), zero))
     sums, together, changed, groups = (part.items for part in gathered.items)
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     plan = plan.suited(data.n_classes)
@@ -121,7 +129,7 @@ class Differences:
 
     plan: MetricPlan
     sums: Sequence[ScoreSums]
-    pairs: Mapping[tuple[int, int], "_PairSums"]
+    pairs: Mapping[tuple[int, int], Sums]
     changed: Sequence[float]
     groups: Sequence[Sequence[GroupTally]]
     _computed: dict[tuple[int, int, str], Difference] = field(default_factory=dict, repr=False)
@@ -136,7 +144,7 @@ class Differences:
             chosen = next(own for own in self.plan.metrics if own.label == metric)
             mine, theirs = self._by_metric[first][chosen], self._by_metric[second][chosen]
             pair, alone = self._by_pair(first, second)[chosen], self.sums[first].n_rows == 1
-            self._computed[first, second, metric] = chosen.form.difference(chosen, mine, theirs, pair, alone=alone)
+            self._computed[first, second, metric] = chosen.difference(mine, theirs, pair, alone=alone)
         return self._computed[first, second, metric]
 
     @cached_property
@@ -146,72 +154,41 @@ class Differences:
 
     def _by_pair(self, first: int, second: int) -> dict[Metric, Any]:
         """What tells of each metric how both maps vary together."""
-        before, after, pair = self.sums[first], self.sums[second], self.pairs[first, second]
+        before, after, (together, kept) = self.sums[first], self.sums[second], self.pairs[first, second].items
         with np.errstate(invalid="ignore"):  # two infinite losses
-            errors = np.sqrt(pair.spread.around(after.means - before.means)) / before.weight
-        columns, own = dict(zip(self.plan.columns, errors.tolist(), strict=True)), iter(pair.own.items)
-        return {
-            metric: columns[metric.form.key(metric)] if metric.form.is_mean else next(own).sums for metric in self.plan.metrics
-        }
+            errors = np.sqrt(together.around(after.means - before.means)) / before.weight
+        columns, own = dict(zip(self.plan.columns, errors.tolist(), strict=True)), iter(kept.items)
+        return {metric: columns[metric.key] if metric.is_mean else next(own) for metric in self.plan.metrics}
 
 
-@dataclass(frozen=True)
-class _PairSums:
-    """How the metrics of two maps vary together: the spread of differences per row, and what metrics keep of their own."""
-
-    spread: Spread | ClusterSpread
-    own: Sums
-
-    @classmethod
-    def from_predictions(
-        cls, first: Predictions, second: Predictions, rows: tuple[Sequence[Array], Sequence[Array]], plan: MetricPlan
-    ) -> "_PairSums":
-        """The sums of two maps together over the rows of a batch."""
-        with np.errstate(invalid="ignore"):  # two infinite losses
-            differences = [b - a for a, b in zip(*rows, strict=True)]
-        kept = tuple(_Optional(metric.pair(first, second)) for metric in plan.metrics if not metric.form.is_mean)
-        return cls(spread(first.batch, differences, counts=first.counts), Sums(kept))
-
-    def __add__(self, other: "_PairSums") -> "_PairSums":
-        return _PairSums(self.spread + other.spread, self.own + other.own)  # type: ignore[operator]
+def _sum_pair(first: Predictions, second: Predictions, rows: tuple[Sequence[Array], Sequence[Array]], plan: MetricPlan) -> Sums:
+    """Sum how the metrics of two maps vary together: the spread of differences per row, and what metrics keep of their own."""
+    with np.errstate(invalid="ignore"):  # two infinite losses
+        differences = [b - a for a, b in zip(*rows, strict=True)]
+    kept = tuple(metric.pair(first, second) for metric in plan.metrics if not metric.is_mean)
+    return Sums((spread(first.batch, differences, counts=first.counts), Sums(kept)))
 
 
-@dataclass(frozen=True)
-class _Optional:
-    """Sums that may be missing."""
-
-    sums: Any
-
-    def __add__(self, other: "_Optional") -> "_Optional":
-        return self if self.sums is None else _Optional(self.sums + other.sums)
-
-
-@dataclass(frozen=True, eq=False)
-class _Compare:
-    """The pass that sums the metrics of each map and of pairs of maps, changed predictions, and groups after each map."""
-
-    maps: tuple[Map, ...]
-    edges: tuple[HostArray, ...]
-    pairs: tuple[tuple[int, int], ...]
-    plan: MetricPlan
-    counts: bool
-    tallies: tuple[TallyGroups, ...]
-    zero: float | None
-
-    def __call__(self, batch: Batch) -> Sums:
-        zeros = at_zeros(batch) if self.zero is None else 0
-        plan = self.plan.suited(batch.n_classes)
-        predictions = list(predictions_after(self.maps, self.edges, batch, counts=self.counts, zero=self.zero))
-        rows = [plan.rows(after) for after in predictions]
-        sums = Sums(
-            tuple(ScoreSums.from_predictions(after, own, plan, zeros) for after, own in zip(predictions, rows, strict=True))
-        )
-        pairs = Sums(
-            tuple(_PairSums.from_predictions(predictions[a], predictions[b], (rows[a], rows[b]), plan) for a, b in self.pairs)
-        )
-        changed = Sums(tuple(_changed_weight(map_, after, batch) for map_, after in zip(self.maps, predictions, strict=True)))
-        groups = (Sums(tuple(tally.sums_of(after) for after in predictions)) for tally in self.tallies)
-        return Sums((sums, pairs, changed, Sums(tuple(groups))))
+def _compare(
+    maps: tuple[Map, ...],
+    edges: tuple[HostArray, ...],
+    pairs: tuple[tuple[int, int], ...],
+    plan: MetricPlan,
+    counts: bool,
+    tallies: tuple[TallyGroups, ...],
+    zero: float | None,
+    batch: Batch,
+) -> Sums:
+    """Sum the metrics of each map and of pairs of maps, changed predictions, and groups after each map over a batch."""
+    zeros = at_zeros(batch) if zero is None else 0
+    plan = plan.suited(batch.n_classes)
+    predictions = list(predictions_after(maps, edges, batch, counts=counts, zero=zero))
+    rows = [plan.rows(after) for after in predictions]
+    sums = (ScoreSums.from_predictions(after, own, plan, zeros) for after, own in zip(predictions, rows, strict=True))
+    together = (_sum_pair(predictions[a], predictions[b], (rows[a], rows[b]), plan) for a, b in pairs)
+    changed = (_changed_weight(map_, after, batch) for map_, after in zip(maps, predictions, strict=True))
+    groups = (Sums(tuple(tally.sums_of(after) for after in predictions)) for tally in tallies)
+    return Sums(tuple(Sums(tuple(part)) for part in (sums, together, changed, groups)))
 
 
 def _changed_weight(map_: Map, predictions: Predictions, batch: Batch) -> float:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Unpack, get_args
 
 import numpy as np
@@ -19,14 +19,12 @@ from nishimori._evaluation.checks import (
     check_of_groups,
     check_of_losses,
     checked_bounds,
-    to_dicts,
     unjudged_check,
-    worst,
 )
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.limits import shared
 from nishimori._evaluation.metrics.losses import Nll
-from nishimori._evaluation.metrics.table import asked_metrics
+from nishimori._evaluation.metrics.table import AskedMetrics, asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes
@@ -62,12 +60,7 @@ MOST_LEVEL = 1 - 1e-9
 # What float32 logits of one row and another differ by where a network gives the same answer to both.
 _ROUNDING = 1e-6
 
-_STATES: dict[Verdict, State] = {
-    "pass": "passed",
-    "inconclusive": "error",
-    "cannot be judged": "error",
-    "fail": "failed",
-}
+_STATES: dict[Verdict, State] = {"pass": "passed", "inconclusive": "error", "cannot be judged": "error", "fail": "failed"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,7 +96,7 @@ class Gate(Displayed):
 
     @property
     def verdict(self) -> Verdict:
-        return worst(self.checks)
+        return max((check.verdict for check in self.checks), key=get_args(Verdict).index)
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -145,10 +138,8 @@ class Gate(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
-        about = {"passed": self.passed, "verdict": self.verdict, "level": self.level}
-        about |= {"allow_inconclusive": self.allow_inconclusive}
-        about |= {"n_samples": self.n_samples, "min_samples": self.min_samples}
-        return about | {"checks": to_dicts(self.checks)}
+        own = ("passed", "verdict", "level", "allow_inconclusive", "n_samples", "min_samples")
+        return {name: getattr(self, name) for name in own} | {"checks": [check.to_dict() for check in self.checks]}
 
     def to_json(self) -> str:
         """The checks and the verdict as one line of JSON."""
@@ -167,11 +158,8 @@ class Gate(Displayed):
 
     @property
     def _outcomes(self) -> list[CheckOutcome]:
-        return [CheckOutcome(check.title, self._state(check), check.verdict, check.message) for check in self.checks]
-
-    def _state(self, check: Check) -> State:
-        is_allowed = self.allow_inconclusive and check.verdict == "inconclusive"
-        return "doubtful" if is_allowed else _STATES[check.verdict]
+        states: dict[Verdict, State] = _STATES | ({"inconclusive": "doubtful"} if self.allow_inconclusive else {})
+        return [CheckOutcome(check.title, states[check.verdict], check.verdict, check.message) for check in self.checks]
 
 
 @takes_rows(words=CALIBRATORS_WORD)
@@ -297,7 +285,7 @@ class Wanted:
 
 def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used: Any, by: By | None) -> Gate:
     """The checks of data after a map or a fitted calibrator."""
-    data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
+    data, map_ = open_calibrated(used, logits, labels, options)
     classes = options.get("classes")
     labels_of_classes = getattr(used, "classes", None) if classes is None else classes
     has_group_gap = any(limit.metric is None for limit in wanted.limits)  # only then, because the groups may take a pass
@@ -314,16 +302,16 @@ def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None
     for bounded in filter(None, (limit.metric for limit in wanted.limits)):  # which a scorecard may leave out for these data
         bounded.check(data)
     if any(isinstance(limit.metric, Nll) for limit in wanted.limits):
-        metrics = metrics.with_others(LossOfSamples())
+        metrics = AskedMetrics.from_metrics((*metrics, LossOfSamples()), metrics.named)
     (card,) = scorecards(data, [map_], n_bins=wanted.n_bins, strategy=wanted.strategy, counts=counts, metrics=metrics)
-    if reason := _why_not_judged(data, map_, card, wanted, counts=counts):
-        checks = [unjudged_check(limit, card, level, reason) for limit in wanted.limits]
-        return Gate(tuple(checks), card.n_samples, level, wanted.allow_inconclusive, wanted.min_samples)
+    reason = _why_not_judged(data, map_, card, wanted, counts=counts)
     gaps = None
-    if any(limit.metric is None for limit in wanted.limits):
+    if not reason and any(limit.metric is None for limit in wanted.limits):
         (gaps,) = gaps_after(data, [map_], by, names_of_groups(data, by, classes), level, counts=counts)
 
     def check(limit: MetricBound, fail_level: float) -> Check:
+        if reason:
+            return unjudged_check(limit, card, level, reason)
         if limit.metric is None:
             assert gaps is not None, "which were measured above"
             return check_of_groups(limit, gaps, card.n_samples, level, fail_level)
@@ -384,30 +372,21 @@ class _OutputRange:
     def __add__(self, other: "_OutputRange") -> "_OutputRange":
         return _OutputRange(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
-    @property
-    def is_one_point(self) -> bool:
-        """Whether all rows have the same probabilities, up to rounding."""
-        return bool((self.high - self.low <= _ROUNDING * self.high).all())
 
-
-@dataclass(frozen=True)
-class _FindRange:
-    """The pass that finds the least and the largest probability of each class after a map."""
-
-    map_: Map
-
-    def __call__(self, batch: Batch) -> _OutputRange:
-        mapped, beta = apply_map(self.map_, batch)
-        probabilities, _ = class_probabilities(beta * mapped.double)
-        return _OutputRange(probabilities.min(axis=0), probabilities.max(axis=0))
+def _find_range(map_: Map, batch: Batch) -> _OutputRange:
+    """Find the least and the largest probability of each class in a batch after a map."""
+    mapped, beta = apply_map(map_, batch)
+    probabilities, _ = class_probabilities(beta * mapped.double)
+    return _OutputRange(probabilities.min(axis=0), probabilities.max(axis=0))
 
 
 @question("has no rows to look at")
 def is_constant(data: Rows, map_: Map, confidence: float, confidence_se: float | None) -> bool:
-    """Say whether the model gives all rows the same probabilities.
+    """Say whether the model gives all rows the same probabilities, up to rounding.
 
     Rows are read only where the confidence hardly varies: its standard error is at most its standard deviation.
     """
     if confidence_se is None or confidence_se > _ROUNDING * confidence:
         return False
-    return bool(data.gather(_FindRange(map_)).is_one_point)
+    outputs = data.gather(partial(_find_range, map_))
+    return bool((outputs.high - outputs.low <= _ROUNDING * outputs.high).all())

@@ -144,10 +144,6 @@ class GroupGaps(Displayed):
         title = f"Gap of each {what}: confidence minus accuracy"
         return Display(title, (self.table,), (self.summary,), n_printed=PRINTED_ROWS)
 
-    def to_markdown(self) -> str:
-        """The table of all groups and the summary as Markdown."""
-        return self._display.markdown()
-
     @property
     def summary(self) -> str:
         """The mean absolute gap and how many gaps are significant, in words."""
@@ -248,7 +244,7 @@ def group_gaps(
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
     between("level", level, 0, 1)
     used, groups, classes = calibrator_or_map(temperature, calibrator), options.get("groups"), options.get("classes")
-    data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
+    data, map_ = open_calibrated(used, logits, labels, options)
     if by == "prediction" and groups is not None and not map_.needs_groups:
         raise InputError(
             "groups",

@@ -67,12 +67,6 @@ def are_few(shares: HostArray, numbers: HostArray) -> HostArray:
     return few
 
 
-def limits_of_gap(claimed: float, true: float, error: float, squares: float, level: float) -> tuple[float, float]:
-    """Lower and upper limits of abs(claimed - true) of all samples, whose weights have ``squares`` Σw²/(Σw)²."""
-    low, high = limits_of_gaps(np.array([[claimed], [true], [error], [1 / squares]]), level, level)
-    return float(low[0]), float(high[0])
-
-
 def limits_of_ece(gaps: BinnedGaps, gap: tuple[float, float], share: float, level: float) -> tuple[float, float]:
     """Limits of an ECE from its bins and from the limits of the gap of all samples; ``share`` is that of claims that came true.
 

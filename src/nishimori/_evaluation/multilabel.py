@@ -2,26 +2,24 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from nishimori._calibrators.multilabel.decisions import (
-    Decisions,
-    open_decisions,
-    refuse_probabilities,
-    scores_in,
-    warn_of_sigmoids,
-)
+from nishimori._calibrators.multilabel.decisions import open_decisions, refuse_probabilities, scores_in, warn_of_sigmoids
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_maps import LabelMaps
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, holm
-from nishimori._evaluation.label_sums import LabelSums, MeasureLabels
 from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Input
+from nishimori._sums.groups import Grouping
+from nishimori._sums.predictions import Predictions, apply_map, sums_for_scores
 from nishimori._sums.reliability import check_bins, uniform_edges
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
 from nishimori._support.formatting import number_text, percent, points_with_error, value_with_error
 from nishimori._support.intervals import two_sided
@@ -142,10 +140,6 @@ class MultilabelScorecard(Displayed):
         notes = ("The gap is confidence minus accuracy, of p or 1 − p, whichever is larger.", self.summary)
         return Display(title, (self.table,), notes, n_printed=PRINTED_ROWS)
 
-    def to_markdown(self) -> str:
-        """The table of all labels and the summary as Markdown."""
-        return self._display.markdown()
-
     @property
     def summary(self) -> str:
         """All decisions together, as a sentence."""
@@ -238,15 +232,9 @@ def evaluate_multilabel(
         refuse_probabilities(scores, rows.weights)
     elif calibrator is not None and calibrator.input is None and scores.input == "logits":
         warn_of_sigmoids(scores, rows.weights)
-    return _measure(rows, map_, n_bins, calibrator, clustered=clusters is not None)
-
-
-def _measure(
-    rows: Decisions, map_: Map, n_bins: int, calibrator: MultilabelCalibrator | None, *, clustered: bool
-) -> MultilabelScorecard:
-    """The scores of decisions after a map, from three passes."""
+    clustered = clusters is not None
     (card,) = scorecards(rows, [map_], n_bins=n_bins)
-    sums = rows.gather(MeasureLabels(map_, uniform_edges(n_bins), len(rows.names), clustered))
+    sums = rows.gather(partial(_measure_labels, map_, uniform_edges(n_bins), len(rows.names), clustered))
     # A sample has each label once, so that the decisions about one label are independent unless the caller names clusters.
     (gaps,) = gaps_after(rows if clustered else rows.independent(), [map_], "groups", rows.names, _LEVEL, counts=False)
     return MultilabelScorecard(card, _scores_of(sums, gaps, calibrator))
@@ -265,7 +253,7 @@ def _map_of(calibrator: Any, options: dict[str, Any]) -> Map:
     return calibrator.maps_[0] if maps.is_shared else maps
 
 
-def _scores_of(sums: LabelSums, gaps: GroupGaps, calibrator: MultilabelCalibrator | None) -> tuple[LabelScore, ...]:
+def _scores_of(sums: "LabelSums", gaps: GroupGaps, calibrator: MultilabelCalibrator | None) -> tuple[LabelScore, ...]:
     """The scores of the labels that are known for some sample, of which ``gaps`` has confidence and accuracy."""
     (places,) = np.nonzero(sums.n_rows)
     means, differences, errors, eces = sums.means, sums.gaps, sums.gap_errors, sums.calibration_errors
@@ -299,3 +287,99 @@ def _scores_of(sums: LabelSums, gaps: GroupGaps, calibrator: MultilabelCalibrato
             )
         )
     return tuple(scores)
+
+
+# Sums over the decisions about each label, from one pass
+
+
+@dataclass(frozen=True)
+class LabelSums:
+    """Sums over the known decisions about each label; those of other decisions add.
+
+    Attributes
+    ----------
+    n_rows : array of shape (labels,)
+        How many decisions are known.
+    totals : array of shape (5, labels)
+        The weighted sums per label of one, of the probability, of presence, of the Brier score and of the NLL.
+    squares : array of shape (4, labels)
+        Σw²d², Σw²d, Σw² and Σw²p(1 - p), where d is the probability p minus whether the label is there.
+    bins : array of shape (labels, bins)
+        Σw·d over the decisions whose p is in a bin.
+    clusters : array of shape (2, labels, clusters) or None
+        Σw·d and Σw over each cluster, if samples belong to clusters.
+    """
+
+    n_rows: HostArray
+    totals: HostArray
+    squares: HostArray
+    bins: HostArray
+    clusters: HostArray | None
+
+    def __add__(self, other: "LabelSums") -> "LabelSums":
+        clusters = None if self.clusters is None or other.clusters is None else self.clusters + other.clusters
+        return LabelSums(
+            self.n_rows + other.n_rows,
+            self.totals + other.totals,
+            self.squares + other.squares,
+            self.bins + other.bins,
+            clusters,
+        )
+
+    @property
+    def means(self) -> HostArray:
+        """The totals, each divided by the weight of its label; NaN for a label that is never known."""
+        with np.errstate(invalid="ignore"):
+            means: HostArray = self.totals / self.totals[0]
+            return means
+
+    @property
+    def gaps(self) -> HostArray:
+        """Mean probability minus prevalence."""
+        gaps: HostArray = self.means[1] - self.means[2]
+        return gaps
+
+    @property
+    def gap_errors(self) -> HostArray:
+        """The standard errors of the gaps: what the labels show, but not less than what a calibrated model would have."""
+        gaps, (products, crossed, squares, null) = np.nan_to_num(self.gaps), self.squares
+        shown = products - 2 * gaps * crossed + gaps**2 * squares
+        if self.clusters is not None:
+            deviations = self.clusters[0] - gaps[:, None] * self.clusters[1]
+            shown = np.einsum("lc,lc->l", deviations, deviations)
+        with np.errstate(invalid="ignore"):
+            errors: HostArray = np.sqrt(np.maximum(shown, null)) / self.totals[0]
+            return errors
+
+    @property
+    def calibration_errors(self) -> HostArray:
+        """The expected calibration error of the probability of each label."""
+        with np.errstate(invalid="ignore"):
+            errors: HostArray = np.abs(self.bins).sum(axis=1) / self.totals[0]
+            return errors
+
+
+def _measure_labels(map_: Map, edges: HostArray, n_labels: int, clustered: bool, batch: Batch) -> LabelSums:
+    """Sum over the decisions of a batch about each label after a map; ``clustered`` if the caller named clusters of samples."""
+    mapped, beta = apply_map(map_, batch)
+    predictions = Predictions(mapped, beta, sums_for_scores(mapped, [beta]))
+    claims = predictions.bin_claims(edges, "positive")
+    grouping = Grouping("groups", n_labels)
+    codes, n_bins = grouping.codes(batch), edges.shape[1] - 1
+    p, there, weights = claims.claimed[:, 0], claims.true[:, 0], claims.weights[:, 0]
+    brier, nll = arrays.on_host(batch.xp.stack([predictions.brier, predictions.nll]))
+    misses, units = p - there, weights**2
+
+    def sums_per_label(values: HostArray) -> HostArray:
+        return np.bincount(codes, values, n_labels)
+
+    places = codes * n_bins + claims.places[:, 0]
+    sums = (weights, weights * misses)
+    clusters = [grouping.by_cluster(batch, codes, rows) for rows in reversed(sums)] if clustered else None
+    return LabelSums(
+        n_rows=np.bincount(codes, minlength=n_labels),
+        totals=np.stack([sums_per_label(weights), *(sums_per_label(weights * rows) for rows in (p, there, brier, nll))]),
+        squares=np.stack([sums_per_label(units * rows) for rows in (misses**2, misses, np.ones_like(p), p * (1 - p))]),
+        bins=np.bincount(places, sums[1], n_labels * n_bins).reshape(n_labels, n_bins),
+        clusters=None if clusters is None else np.stack(clusters),
+    )

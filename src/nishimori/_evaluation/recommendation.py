@@ -134,12 +134,7 @@ class Recommendation:
 
 
 def recommend(
-    rows: "Sequence[Compared]",
-    difference: PairedDifference,
-    level: float,
-    *,
-    off_in_validation: bool,
-    in_sample: bool = False,
+    rows: "Sequence[Compared]", difference: PairedDifference, level: float, *, off_in_validation: bool, in_sample: bool = False
 ) -> Recommendation:
     """The recommendation from the methods that could be fitted.
 

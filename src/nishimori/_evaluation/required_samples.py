@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 from nishimori._fit.adaptive import Adapted
 from nishimori._fit.temperatures import Temperatures
@@ -117,30 +117,14 @@ def required_samples(target: float, pilot: Any, *, level: float | None = None, m
     """
     target = between("target", target, 1e-6, 0.5)
     quantile = 1.0 if level is None else normal_quantile(between("level", level, 1e-6, 1 - 1e-6))
-    own = _of_temperatures(pilot, method) if isinstance(pilot, Temperatures) else _of_calibrator(pilot, method)
-    reached = quantile * own.error
-    n = max(1, ceil(own.n_samples * (reached / target) ** 2 * (1 - _ROUNDING)))
-    return RequiredSamples(
-        n=n,
-        more=max(0, n - own.n_samples),
-        target=target,
-        level=level,
-        reached=reached,
-        n_pilot=own.n_samples,
-        method=own.method,
-    )
+    own, error = _of_temperatures(pilot, method) if isinstance(pilot, Temperatures) else _of_calibrator(pilot, method)
+    reached, n_pilot = quantile * error, pilot.n_samples if isinstance(pilot, Temperatures) else pilot.n_samples_
+    n = max(1, ceil(n_pilot * (reached / target) ** 2 * (1 - _ROUNDING)))
+    return RequiredSamples(n, max(0, n - n_pilot), target, level, reached, n_pilot, own)
 
 
-class _Pilot(NamedTuple):
-    """What a pilot says of one temperature: its method, the standard error of log T, and how many samples there were."""
-
-    method: str
-    error: float
-    n_samples: int
-
-
-def _of_temperatures(pilot: Temperatures, method: str | None) -> _Pilot:
-    """The pilot from the temperature of one of both methods."""
+def _of_temperatures(pilot: Temperatures, method: str | None) -> tuple[str, float]:
+    """One of both methods, and the standard error of its log T."""
     name = "ec" if method is None else method
     if not isinstance(name, str) or name not in BUILT_IN:
         raise InputError("method", "be 'ec' or 'ts'", got=repr(method))
@@ -148,27 +132,24 @@ def _of_temperatures(pilot: Temperatures, method: str | None) -> _Pilot:
     if T is None:
         why = getattr(pilot, f"why_no_{name}")
         raise InputError("pilot", f"have the temperature of {name!r}", got="none", remedy=why)
-    return _Pilot(name, _require_error(error) / T, pilot.n_samples)
+    return name, _require_error(error) / T
 
 
-def _of_calibrator(pilot: Any, method: str | None) -> _Pilot:
-    """The pilot from a calibrator, which has one method."""
+def _of_calibrator(pilot: Any, method: str | None) -> tuple[str, float]:
+    """The method of a calibrator, and the standard error of its log T."""
     if method is not None:
         raise InputError("method", "be left out where `pilot` is a calibrator, which has its own")
-    T, n_samples = getattr(pilot, "temperature_", None), getattr(pilot, "n_samples_", None)
-    if T is None or not n_samples:
+    T = getattr(pilot, "temperature_", None)
+    if T is None or not getattr(pilot, "n_samples_", None):
         raise InputError(
             "pilot", "be a calibrator that was fitted to samples, or the result of `temperatures`", got=repr(pilot)
         )
-    if pilot.method == "adaptive":
-        return _Pilot("ec", _of_adapted(Adapted.from_estimates(pilot._estimates_ or {})), n_samples)
-    return _Pilot(pilot.method, _require_error(getattr(pilot, "temperature_se_", None)) / T, n_samples)
-
-
-def _of_adapted(adapted: Adapted | None) -> float:
-    """The error of log T of expectation consistency, which a T between two temperatures approaches."""
+    if pilot.method != "adaptive":
+        return pilot.method, _require_error(getattr(pilot, "temperature_se_", None)) / T
+    # Its T is between two temperatures, and approaches that of expectation consistency.
+    adapted = Adapted.from_estimates(pilot._estimates_ or {})
     if adapted is None:
-        return _require_error(None)  # a file whose estimates were removed
+        return "ec", _require_error(None)  # a file whose estimates were removed
     if adapted.log_ec is None:
         raise InputError(
             "pilot",
@@ -176,7 +157,7 @@ def _of_adapted(adapted: Adapted | None) -> float:
             got="an AdaptiveConsistency for whose samples none exists",
             remedy="Fit it to more samples, or use TemperatureScaling.",
         )
-    return sqrt(_require_error(adapted.ec_variance))
+    return "ec", sqrt(_require_error(adapted.ec_variance))
 
 
 def _require_error(error: float | None) -> float:

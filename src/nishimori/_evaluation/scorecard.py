@@ -6,7 +6,7 @@ reads the data once, or twice if bins of equal weight need the quantiles of the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import isnan
 from typing import Any, Unpack
 
@@ -23,13 +23,7 @@ from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import at_zeros, verdict_on_zeros, warn_of_zeros
 from nishimori._sums.passes import Sums
-from nishimori._sums.predictions import (
-    POSITIVE_EDGES,
-    Predictions,
-    apply_map,
-    inverse_temperatures,
-    predictions_after,
-)
+from nishimori._sums.predictions import POSITIVE_EDGES, Predictions, apply_map, inverse_temperatures, predictions_after
 from nishimori._sums.reliability import BinSums, Reliability, Strategy, check_bins, inner_edges, uniform_edges
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import Array, HostArray
@@ -155,13 +149,13 @@ class Scorecard(Displayed):
     @property
     def table(self) -> Tabular:
         """The metrics as they are shown, with 95 % intervals; without the error, which is one minus the accuracy."""
-        rows = []
+        rows, eces = [], self.corrected
         for name, estimate in self.estimates.items():
             if name == "error" and "accuracy" in self.estimates:
                 continue
             title = f"{estimate.metric.shown} in points" if estimate.metric.is_signed else estimate.metric.shown
             rows.append((title, _value_of(estimate), _interval_of(estimate)))
-            if (corrected := self._corrected(name)) is not None:
+            if (corrected := eces.get(f"{name}_corrected")) is not None:
                 rows.append((f"bias-corrected {estimate.metric.shown}", percent(corrected), ""))
         return Tabular(("metric", "value", "95 % interval"), rows)
 
@@ -189,22 +183,17 @@ class Scorecard(Displayed):
 
     @property
     def ece_corrected(self) -> float | None:
-        return self._corrected("ece")
+        return self.corrected.get("ece_corrected")
 
     @property
     def corrected(self) -> dict[str, float | None]:
         """The bias-corrected calibration errors, such as ``ece_corrected``; None where the standard error is not known."""
-        eces = [
-            name for name, estimate in self.estimates.items() if estimate.gaps is not None and not estimate.metric.is_signed
-        ]
-        return {f"{name}_corrected": self._corrected(name) for name in eces}
-
-    def _corrected(self, name: str) -> float | None:
-        """A calibration error without its bias; None of other metrics, and where its standard error is not known."""
-        estimate = self.estimates[name]
-        if estimate.gaps is None or estimate.why_no_se or estimate.metric.is_signed:
-            return None
-        return estimate.gaps.corrected
+        gaps = {
+            name: None if estimate.why_no_se else estimate.gaps
+            for name, estimate in self.estimates.items()
+            if estimate.gaps is not None and not estimate.metric.is_signed
+        }
+        return {f"{name}_corrected": None if own is None else own.corrected for name, own in gaps.items()}
 
     @property
     def why_no_se(self) -> dict[str, str]:
@@ -358,9 +347,9 @@ def evaluate(
     0.538 0.013
     """
     used, wanted = calibrator_or_map(temperature, calibrator), asked_metrics(metrics)
-    data, maps = open_calibrated({"calibrator": used}, logits, labels, options)
+    data, map_ = open_calibrated(used, logits, labels, options)
     counts = data.counts or bool(options.get("counts"))
-    (card,) = scorecards(data, maps, n_bins=n_bins, strategy=strategy, counts=counts, metrics=wanted)
+    (card,) = scorecards(data, [map_], n_bins=n_bins, strategy=strategy, counts=counts, metrics=wanted)
     if used is calibrator:
         warn_of_one_temperature({"`calibrator`": card})
     return replace(card, data_digest=data.digest)
@@ -415,18 +404,18 @@ class MetricPlan:
     @cached_property
     def columns(self) -> dict[Any, Metric]:
         """A metric for each number per row, by what tells these apart."""
-        return self._by_key([metric for metric in self.metrics if metric.form.is_mean])
+        return self._by_key([metric for metric in self.metrics if metric.is_mean])
 
     @cached_property
     def others(self) -> dict[Any, Metric]:
         """A metric for all other sums, but not those per bin, which every scorecard has."""
-        return self._by_key([metric for metric in self.metrics if not metric.form.is_mean and metric.of_bins is None])
+        return self._by_key([metric for metric in self.metrics if not metric.is_mean and metric.of_bins is None])
 
     @staticmethod
     def _by_key(metrics: list[Metric]) -> dict[Any, Metric]:
         by_key: dict[Any, Metric] = {}
         for metric in metrics:
-            by_key.setdefault(metric.form.key(metric), metric)
+            by_key.setdefault(metric.key, metric)
         return by_key
 
     @cached_property
@@ -477,7 +466,7 @@ class ScoreSums:
             spread=spread(batch, rows, counts=predictions.counts),
             binned=predictions.top_claims.sums,
             positive=Sums((predictions.positive_claims.sums,) if plan.has_positive else ()),
-            own=Sums(tuple(metric.form.gather(metric, predictions) for metric in plan.others.values())),
+            own=Sums(tuple(metric.summed(predictions) for metric in plan.others.values())),
         )
 
     @classmethod
@@ -510,16 +499,15 @@ class ScoreSums:
         sums = dict(zip(plan.columns, map(MeanOfRows, means.tolist(), errors.tolist()), strict=True))
         sums |= zip(plan.others, self.own.items, strict=True)
         bins = {"top": self.binned} | dict(zip(["positive"], self.positive.items, strict=False))
-        return {
-            metric: sums[metric.form.key(metric)] if metric.of_bins is None else bins[metric.of_bins] for metric in plan.metrics
-        }
+        return {metric: sums[metric.key] if metric.of_bins is None else bins[metric.of_bins] for metric in plan.metrics}
 
     def estimates(self, plan: MetricPlan) -> dict[str, Estimate]:
         """Each metric with its standard error, by name."""
         squares = self.spread.squares / self.weight**2
         estimates = {}
         for metric, sums in self.by_metric(plan).items():
-            value, error, why = metric.form.with_error(metric, sums)
+            value, error = metric.from_sums(sums)
+            why = "" if error is not None else metric.why_infinite if metric.is_mean else f"{metric.label} has none."
             if self.n_rows == 1:
                 error, why = None, ONE_SAMPLE
             metric.check_value(float(value))
@@ -612,18 +600,13 @@ def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy
     """The edges of the bins after each map; quantiles take a pass of their own."""
     if strategy == "uniform":
         return (uniform_edges(n_bins),) * len(maps)
-    return tuple(claims.edges(n_bins) for claims in data.gather(_CollectClaims(maps)).items)
+    return tuple(claims.edges(n_bins) for claims in data.gather(partial(_collect_claims, maps)).items)
 
 
-@dataclass(frozen=True)
-class _CollectClaims:
-    """The pass that keeps the confidences at several maps."""
-
-    maps: tuple[Map, ...]
-
-    def __call__(self, batch: Batch) -> Sums:
-        predictions = (Predictions(*apply_map(map_, batch)) for map_ in self.maps)
-        return Sums(tuple(at_map.unbinned_claims("top") for at_map in predictions))
+def _collect_claims(maps: tuple[Map, ...], batch: Batch) -> Sums:
+    """Keep the confidences of a batch at several maps."""
+    predictions = (Predictions(*apply_map(map_, batch)) for map_ in maps)
+    return Sums(tuple(at_map.unbinned_claims("top") for at_map in predictions))
 
 
 def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], plan: MetricPlan) -> list[Scorecard]:

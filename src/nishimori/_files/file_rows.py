@@ -23,10 +23,10 @@ from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
 from nishimori._files.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
 from nishimori._files.tables.selection import Selection, as_objects, select_columns, undecided_error
+from nishimori._rows.array_rows import ReadOptions
 from nishimori._rows.column_names import class_parts, join_names, refuse_permuted
-from nishimori._rows.entry import load_array
+from nishimori._rows.entry import Passed, load_array
 from nishimori._rows.labels import class_labels, differ, group_names, spell_as_classes
-from nishimori._rows.options import Passed, ReadOptions
 from nishimori._rows.pieces import rows_per_piece
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.scores import check_input

@@ -19,7 +19,7 @@ from nishimori._fit.newton import Equations
 from nishimori._rows.batch import Batch
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 from nishimori.maps.map import Map, apply_safely
 

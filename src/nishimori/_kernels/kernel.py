@@ -17,12 +17,23 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from math import inf
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from nishimori._kernels import array_api, native
-from nishimori._kernels.sums import SCORES, BinTotals, BlockSums, NodeSums, PowerSums, ScoreTotals, doublings
+from nishimori._kernels.sums import (
+    N_SUMS,
+    SCORES,
+    AnswerSums,
+    BinTotals,
+    BlockSums,
+    Counted,
+    NodeSums,
+    PowerSums,
+    ScoreTotals,
+    doublings,
+)
 from nishimori._rows.batch import Batch
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
@@ -35,45 +46,11 @@ LEAST_SINGLE = 1e-15
 
 _PLAIN_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
+# Of the numbers that `block_sums` of a kernel returns; what was counted comes after them.
+_N_WITH_ANSWERS = N_SUMS + len(AnswerSums._fields)
+
 # Older ones cannot compile loops over tuples.
 _OLDEST_TRITON = (3, 3)
-
-
-class PowerSumsFunction(Protocol):
-    """What a kernel is: power sums for finite positive ``betas``, outside the largest class."""
-
-    def __call__(self, logits: Array, betas: Sequence[float], order: int) -> PowerSums: ...
-
-
-class BlockSumsFunction(Protocol):
-    """What a kernel may add: the sums of a pair of observables over a block, without a number per row; see `pair_sums`."""
-
-    def __call__(
-        self, logits: Array, labels: Array, weights: Array, beta_ec: float, beta_ts: float, *, exact: bool
-    ) -> HostArray: ...
-
-
-class ScoreSumsFunction(Protocol):
-    """What a kernel may add: the sums of native_scores.h, those per bin, and whether something has to be checked."""
-
-    def __call__(
-        self, logits: Array, labels: Array, weights: Array, beta: float, inner: HostArray, *, counts: bool
-    ) -> tuple[HostArray, HostArray, bool]: ...
-
-
-class NodeSumsFunction(Protocol):
-    """What a kernel may add: what a sketch keeps of rows; None if something has to be checked or masked."""
-
-    def __call__(
-        self,
-        logits: Array,
-        labels: Array,
-        weights: Array,
-        nodes: Sequence[float],
-        beyond: Sequence[float],
-        n_bins: int,
-        bin_scale: float,
-    ) -> NodeSums | None: ...
 
 
 def _never(logits: Array) -> bool:  # noqa: ARG001 - as of those that can
@@ -85,14 +62,18 @@ class Kernel:
     """A way to compute power sums, by the name that `FitInfo` gives."""
 
     name: str
-    own: PowerSumsFunction
-    fused: BlockSumsFunction | None = None
+    own: Callable[[Array, Sequence[float], int], PowerSums]
+    """Power sums for finite positive β, outside the largest class."""
+    fused: Callable[..., HostArray] | None = None
+    """The sums of a pair of observables over a block, without a number per row; see `pair_sums`."""
     takes_unchecked: Callable[[Array], bool] = _never
     """Whether all these sums can read all of these logits at once, and notice what a check would refuse."""
     takes_half: Callable[[Array], bool] = _never
     """Whether `power_sums` takes these logits of half precision as they are stored, computes in float64, and for every β."""
-    score_sums: ScoreSumsFunction | None = None
-    node_sums: NodeSumsFunction | None = None
+    score_sums: Callable[..., tuple[HostArray, HostArray, bool]] | None = None
+    """The sums of native_scores.h, those per bin, and whether something has to be checked."""
+    node_sums: Callable[..., NodeSums | None] | None = None
+    """What a sketch keeps of rows; None if something has to be checked or masked."""
 
     def power_sums(self, logits: Array, betas: Sequence[float], order: int, top_n: int = 1) -> PowerSums:
         """Σ d^j exp(βd) over the classes of each row outside the ``top_n`` largest, for j from 0 to ``order``.
@@ -118,7 +99,9 @@ class Kernel:
         """
         if self.fused is None or not (0 < beta_ec < inf and 0 < beta_ts < inf):
             return None
-        return BlockSums.from_numbers(self.fused(logits, labels, weights, beta_ec, beta_ts, exact=exact))
+        numbers = self.fused(logits, labels, weights, beta_ec, beta_ts, exact=exact)
+        counted = Counted(*numbers[_N_WITH_ANSWERS:].tolist()) if len(numbers) > _N_WITH_ANSWERS else None
+        return BlockSums(numbers[:N_SUMS], AnswerSums(*numbers[N_SUMS:_N_WITH_ANSWERS].tolist()), counted)
 
 
 @cache
@@ -157,20 +140,17 @@ def _able(array: Array) -> tuple[str, ...]:
     """The names of the kernels that take such an array, the fastest first."""
     if isinstance(array, np.ndarray):
         return ("native", "numpy", "array_api") if native.is_available() else ("numpy", "array_api")
-    if arrays.is_on_cuda(array) and _is_installed("triton") and _triton_version() >= _OLDEST_TRITON:
+    if arrays.is_on_cuda(array) and _has_triton():
         return ("triton", "array_api")
     return ("array_api",)
 
 
 @cache
-def _is_installed(package: str) -> bool:
-    return find_spec(package) is not None
-
-
-@cache
-def _triton_version() -> tuple[int, ...]:
+def _has_triton() -> bool:
+    if find_spec("triton") is None:
+        return False
     # Several distributions hold this package, so that their metadata would have to be searched for.
-    return tuple(int(part) for part in import_module("triton").__version__.split(".")[:2])
+    return tuple(map(int, import_module("triton").__version__.split(".")[:2])) >= _OLDEST_TRITON
 
 
 # --- what a batch asks of its kernel: answers are values, and nothing is written into the batch ----------------------------

@@ -149,6 +149,7 @@ def _call(name: str, *arguments: Any) -> bool:
 _LOG2_E = Fraction(math.log2(math.e)) + Fraction(2.0355273740931033e-17)
 
 
+@lru_cache(maxsize=64)
 def _term(beta: float, dtype: "np.dtype[Any]") -> _TermInC:
     # Powers of d alone would overflow float32 if logits are large and β is small; those of scaled d stay below 1e14.
     scale = math.ldexp(1.0, math.frexp(beta)[1] - 1)
@@ -271,7 +272,7 @@ def _half(logits: HostArray) -> tuple[HostArray, HostArray]:
 def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSums:
     """Power sums for finite positive ``betas``, outside the largest class."""
     assert 0 <= order <= MAX_ORDER
-    is_half = takes_half(logits)
+    is_half = logits.dtype not in _OFFSET and takes_half(logits)
     plan = _exp_plan(tuple(betas), _DOUBLE if is_half else _dtype(logits), True)
 
     def work(rows: slice) -> PowerSums:
@@ -299,7 +300,7 @@ def block_sums(
     betas = (beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts)
     labels = _contiguous(labels, np.int64)
     heavy = None if arrays.are_ones(weights) else _contiguous(weights, np.float64)
-    is_half = takes_half(logits)
+    is_half = logits.dtype not in _OFFSET and takes_half(logits)
     plan = _exp_plan(betas, _DOUBLE if exact or is_half else _dtype(logits), False)
 
     def work(rows: slice) -> tuple[HostArray, bool]:
@@ -363,11 +364,6 @@ def node_sums(
 # --- probabilities, scores and groups ----------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=64)
-def _cached_term(beta: float, dtype: "np.dtype[Any]") -> _TermInC:
-    return _term(beta, dtype)
-
-
 def softmax(logits: HostArray, beta: float) -> tuple[HostArray, bool]:
     """The probabilities of logits of float32 or float64 at a finite positive ``beta``, in their precision.
 
@@ -375,7 +371,7 @@ def softmax(logits: HostArray, beta: float) -> tuple[HostArray, bool]:
     0.
     """
     dtype = _dtype(logits)
-    probabilities, term = np.empty(logits.shape, dtype), byref(_cached_term(beta, dtype))
+    probabilities, term = np.empty(logits.shape, dtype), byref(_term(beta, dtype))
 
     def work(rows: slice) -> bool:
         z = _rows(logits, rows)
@@ -411,7 +407,7 @@ def score_sums(
         for values, dtype in ((labels, np.int64), (weights, np.float64), (inner, np.float64), (own, np.float64))
     )
     n_bins, n_positive = len(inner) + 1, 0 if positive is None else len(own) + 1
-    term = byref(_cached_term(beta, _DOUBLE))
+    term = byref(_term(beta, _DOUBLE))
 
     def work(rows: slice) -> tuple[HostArray, HostArray, bool]:
         sums, bins, z = np.zeros(_N_SCORE_SUMS), np.zeros((n_bins + n_positive, _N_BIN_SUMS)), _rows(logits, rows)
@@ -456,7 +452,7 @@ def group_sums(
         _contiguous(values, dtype) for values, dtype in ((labels, np.int64), (weights, np.float64), (betas, np.float64))
     )
     codes = None if codes is None else _contiguous(codes, np.int64)
-    one = byref(_cached_term(1.0, _DOUBLE))
+    one = byref(_term(1.0, _DOUBLE))
 
     def work(rows: slice) -> tuple[HostArray, bool]:
         sums, z, own = np.zeros((len(betas), _N_GROUP_SUMS)), _rows(logits, rows), None if codes is None else codes[rows]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nishimori._rows.rows import Sum
 from nishimori._support.arrays import Array, HostArray
 
 N_SUMS = 36
@@ -68,9 +69,6 @@ class Counted(NamedTuple):
     n_bad: float
 
 
-_N_WITH_ANSWERS = N_SUMS + len(AnswerSums._fields)
-
-
 class BlockSums(NamedTuple):
     """The sums of a pair of observables over a block of rows, without a number per row, and what the labels say.
 
@@ -80,17 +78,6 @@ class BlockSums(NamedTuple):
     sums: HostArray
     answers: AnswerSums
     counted: Counted | None
-
-    @classmethod
-    def from_numbers(cls, numbers: HostArray) -> "BlockSums":
-        """From the numbers of a kernel: the sums, the `AnswerSums`, and perhaps what was `Counted`."""
-        counted = Counted(*numbers[_N_WITH_ANSWERS:].tolist()) if len(numbers) > _N_WITH_ANSWERS else None
-        return cls(numbers[:N_SUMS], AnswerSums(*numbers[N_SUMS:_N_WITH_ANSWERS].tolist()), counted)
-
-    @property
-    def is_usual(self) -> bool:
-        """Whether these are sums of good rows, so that no check is due: at least one, and no bad one."""
-        return self.counted is not None and self.counted.n_rows > 0 and not self.counted.n_bad
 
 
 SCORES = ("wrong", "confidence", "nll", "brier")
@@ -142,7 +129,7 @@ FARTHEST = 4
 
 
 @dataclass(frozen=True)
-class NodeSums:
+class NodeSums(Sum):
     """Sums of some rows; ``+`` pools two sets of rows.
 
     With the confidence c of a row, its correctness r, the mean drop m, the drop d of the true class, and the gaps g = c - r and
@@ -174,9 +161,6 @@ class NodeSums:
         """The sums of no rows."""
         shapes = (7,), (n_nodes + 2, 13), (n_nodes, 4), (n_nodes, 2, 2 * FARTHEST), (n_nodes, n_bins, 5)
         return cls(*map(np.zeros, shapes))
-
-    def __add__(self, other: "NodeSums") -> "NodeSums":
-        return NodeSums(*(mine + theirs for mine, theirs in zip(self.arrays(), other.arrays(), strict=True)))
 
     def arrays(self) -> tuple[HostArray, ...]:
         """The arrays in the order of their names."""

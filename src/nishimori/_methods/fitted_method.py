@@ -1,16 +1,17 @@
 """What is kept of a fit, without scikit-learn, which takes longer to import than most fits take.
 
-`Calibrator` is the face of a method for scikit-learn, and `BareCalibrator` the one that the shell runs. Both keep what was
-learned in attributes of the same names, with an underscore at the end, as scikit-learn wants it. The functions here set these
-attributes after a fit or from a file, and make a record of them.
+`Calibrator` is the face of a method for scikit-learn, and `BareCalibrator` the one that the shell runs. Both are a
+`FittedMethod`, which keeps what was learned in attributes with an underscore at the end, as scikit-learn wants it. The
+functions here set these attributes after a fit or from a file, and make a record of them.
 """
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial
 from inspect import Parameter, signature
 from numbers import Real
-from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
@@ -38,14 +39,14 @@ COMMON = ("input", "classes", "floor")
 """The parameters that every calibrator has besides those of its method."""
 
 
-class FittedMethod(Protocol):
-    """What `Calibrator` and `BareCalibrator` have in common, for the shell and for the functions of this file."""
+class FittedMethod(ABC):
+    """A method with what it has learned, in attributes whose names end with an underscore."""
 
-    is_fixed: ClassVar[bool]
+    is_fixed: ClassVar[bool] = False
     input: Input | None
-    input_: Input
     classes: Classes
     floor: Floor
+    input_: Input
     floor_: float | None
     map_: Map
     classes_: HostArray
@@ -56,22 +57,34 @@ class FittedMethod(Protocol):
     group_column_: str | None
     n_samples_: int | None
     residual_: float | None
-    data_digest_: str | None
+    data_digest_: str | None = None
     temperature_se_: float | None
     _is_flat_: bool
+    _estimates_: dict[str, float] | None = None
+
+    @abstractmethod
+    def fit(self, *data: Any, **options: Any) -> Any:
+        """Learn from data."""
 
     @property
-    def fit(self) -> Callable[..., Any]: ...
+    @abstractmethod
+    def method_name(self) -> str:
+        """The name of the method in the table."""
+
     @property
-    def method_name(self) -> str: ...
-    @property
-    def temperature_(self) -> float | None: ...
+    @abstractmethod
+    def temperature_(self) -> float | None:
+        """What logits are divided by, if that is all."""
+
+    @abstractmethod
     def method_params(self) -> dict[str, Any]:
         """The parameters of the method."""
 
+    @abstractmethod
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write what was learned to a small JSON file."""
 
+    @abstractmethod
     def _expected_passes(self, data: Rows) -> int | None: ...
 
 
@@ -130,7 +143,7 @@ def keep(
     calibrator.residual_ = residual
     calibrator.data_digest_ = None if calibrator.is_fixed else data.digest
     calibrator.temperature_se_ = temperature_se
-    name_columns(calibrator, column_names(X))
+    name_columns(calibrator, column_names(X) if hasattr(X, "columns") else None)
     calibrator._is_flat_ = is_flat(X)
 
 
@@ -173,8 +186,8 @@ def name_columns(
     Other names of the columns of ``X`` are refused from then on. ``score_column`` is where a single column or array holds all
     scores.
     """
-    refuse_permuted(names, calibrator.classes)
     if names is not None:
+        refuse_permuted(names, calibrator.classes)
         calibrator.feature_names_in_ = np.array(names, dtype=object)
     elif hasattr(calibrator, "feature_names_in_"):
         del calibrator.feature_names_in_
@@ -214,27 +227,11 @@ def record_of(calibrator: FittedMethod, estimates: dict[str, float] | None) -> R
     return Record(calibrator.map_, calibrator.input_, origin, floor)
 
 
-class BareCalibrator:
+class BareCalibrator(FittedMethod):
     """A method of one temperature and what it has learned, as the shell runs it: without scikit-learn."""
 
-    is_fixed: ClassVar[bool] = False
-    input_: Input
-    floor_: float | None
-    map_: Map
-    classes_: HostArray
-    feature_names_in_: HostArray
-    n_features_in_: int
-    label_column_: str | None
-    score_column_: str | None
-    group_column_: str | None
-    n_samples_: int | None
-    residual_: float | None
-    data_digest_: str | None
-    temperature_se_: float | None
-    _is_flat_: bool
     fit_info_: FitInfo
     n_passes_: int
-    _estimates_: dict[str, float] | None
 
     def __init__(
         self, method: TemperatureMethod, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
@@ -321,15 +318,10 @@ def counts_option(method: FittedMethod, *, counts: bool) -> dict[str, Any]:
     return {"counts": True} if counts and "counts" in signature(method.fit).parameters else {}
 
 
-@dataclass(frozen=True)
-class _CheckClaims:
+def _check_batch(map_: Map, batch: Batch) -> int:
     """The pass that checks what a map claims, and sums nothing."""
-
-    map_: Map
-
-    def __call__(self, batch: Batch) -> int:
-        check_claims(self.map_, batch.double, apply_checked(self.map_, batch.double))
-        return 0
+    check_claims(map_, batch.double, apply_checked(map_, batch.double))
+    return 0
 
 
 def check_map(map_: Map, n_classes: int | None, data: Rows | None = None) -> None:
@@ -342,7 +334,7 @@ def check_map(map_: Map, n_classes: int | None, data: Rows | None = None) -> Non
     rows = None if data is None else data.sample(min(CHECKED_ROWS, data.n_rows or CHECKED_ROWS))
     number = map_.n_classes or n_classes
     if rows is not None:
-        rows.gather(_CheckClaims(map_))
+        rows.gather(partial(_check_batch, map_))
     elif number is not None:
         check_claims_on_random_logits(map_, number)
 

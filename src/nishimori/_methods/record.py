@@ -57,7 +57,7 @@ class Provenance:
     temperature_se: float | None = None
     estimates: dict[str, float] | None = None  # further numbers of the fit, which the method itself understands
     is_flat: bool | None = None  # whether the scores were one number per sample; None in files that do not say
-    data_digest: str | None = None  # which rows it was fitted to, see `_rows.digest`; None in files that do not say
+    data_digest: str | None = None  # which rows it was fitted to, see `_rows.fingerprint`; None in files that do not say
     library_version: str = ""
 
     def faults(self) -> list[str]:

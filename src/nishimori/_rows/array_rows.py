@@ -1,21 +1,33 @@
-"""Rows in an array of any library, which is in memory or on a device."""
+"""Rows in an array of any library, which is in memory or on a device; and `ReadOptions`, which say how arrays become rows."""
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isqrt
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.digest import digest_of
-from nishimori._rows.labels import RowIndex, check_number_of_clusters, cluster_codes, row_index
+from nishimori._rows.fingerprint import digest_of
+from nishimori._rows.labels import (
+    PLAIN,
+    Classes,
+    Labelling,
+    RowIndex,
+    check_number_of_clusters,
+    checked_weights,
+    class_indices,
+    cluster_codes,
+    numeric_weights,
+)
 from nishimori._rows.rows import Rows, T, most_copied, reads_unchecked
-from nishimori._rows.scores import Input, Scores
+from nishimori._rows.scores import Input, ScoreRange, Scores, scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import is_whole, numeric
 from nishimori._support.progress import Report, silent
+from nishimori.errors import InputError
 
 # Of data with this many numbers more rows are read at a time, to hide the cost of calls.
 _LARGE = 2**25
@@ -30,7 +42,7 @@ _MOST_RANDOM = 2**14
 _UNCHECKED_NUMBERS = 2**26
 
 
-def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = row_index) -> Clusters:
+def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = int) -> Clusters:
     """The clusters of some rows, at least two of which must have a positive weight."""
     codes = cluster_codes(clusters, weights, row)
     check_number_of_clusters(len(np.unique(codes[weights > 0])))
@@ -184,3 +196,100 @@ class ArrayRows(Rows):
         if not (arrays.are_ones(weights) or weights.any()):
             return None
         return ArrayRows(self.scores.sample(rows), labels, weights, n_rows_in_all=self.n_rows)
+
+
+# --- how arrays become rows ------------------------------------------------------------------------------------------------
+
+Guard = Literal["refuse", "warn", "defer"] | None
+"""What happens to scores that look like probabilities: "refuse" where nobody said what they are, "warn" where they are measured
+with a calibrator of logits, "defer" where whoever opens the rows judges them with others. None where it was said."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What was said about scores and labels, for those who read them; ``names`` are what the caller's signature calls the two.
+
+    ``guard`` says what to do if scores look like probabilities though they are taken for logits. ``probability_remedy`` is
+    what the message advises in place of saying what they are, and where they should be probabilities and are not;
+    ``logits_setting`` is how to say that they are logits, if not with ``input``.
+    ``labelling`` says which rows count.
+    """
+
+    input: Input = "logits"
+    guard: Guard = None
+    classes: Classes = None
+    floor: float | None = None
+    names: tuple[str, str] = ("logits", "labels")
+    probability_remedy: str = ""
+    logits_setting: str = ""
+    labelling: Labelling = PLAIN
+    class_axis: int = -1
+
+    def scores(self, array: Any) -> Scores:
+        """Scores whose type and shape have been checked."""
+        if self.class_axis != -1:
+            array = classes_last(array, self.class_axis, self.names[0])
+        return scores(array, input=self.input, name=self.names[0], floor=self.floor, remedy=self.probability_remedy)
+
+    def range_of(self, table: Scores, weights: HostArray) -> ScoreRange | None:
+        """The range of some scores, if it is to be judged."""
+        return None if self.guard is None else ScoreRange.from_scores(table, weights)
+
+    def check_range(self, score_range: ScoreRange | None) -> None:
+        """Refuse scores of this range, or warn of them, as the guard says."""
+        if score_range is not None and self.guard == "refuse":
+            score_range.check(self.names[0], self.probability_remedy, self.logits_setting)
+        elif score_range is not None and self.guard == "warn":
+            score_range.warn(self.names[0], self.probability_remedy)
+
+    def parts(
+        self, table: Scores, labels: Any, sample_weight: Any, clusters: Any, groups: Any
+    ) -> tuple[Any, HostArray, Clusters | None, Groups | None]:
+        """One label, checked weight, cluster and group per row of a table; the labels are not looked at yet."""
+        labels, sample_weight = self.labelling.apply(labels, sample_weight, table, self.names[1])
+        self.labelling.refuse_no_rows(sample_weight, self.names[1], labels)
+        clusters, groups = table.per_row(clusters, "clusters"), table.per_row(groups, "groups")
+        weights = checked_weights(sample_weight, table.n_samples, table.row)
+        together = None if clusters is None else clusters_of(clusters, weights, table.row)
+        return labels, weights, together, None if groups is None else Groups.from_names(groups, table.n_samples, table.row)
+
+    def rows(
+        self,
+        array: Any,
+        labels: Any,
+        sample_weight: Any,
+        first_row: int = 0,
+        n_classes: int | None = None,
+        n_rows_in_all: int | None = None,
+    ) -> ArrayRows:
+        """Some rows, their labels and weights checked. All weights may be zero.
+
+        ``n_classes`` is the number of classes of the rows before, if there were any. Errors count from ``first_row``, and the
+        size of blocks is that of ``n_rows_in_all``.
+        """
+        table = self.scores(array)
+        if n_classes is not None and table.n_classes != n_classes:
+            raise InputError(self.names[0], f"have {n_classes} classes, as in the rows before", got=table.n_classes)
+        labels, sample_weight = self.labelling.apply(labels, sample_weight, table, self.names[1])
+        if sample_weight is not None:
+            sample_weight = numeric_weights(sample_weight)
+            if sample_weight.shape == (table.n_samples,) and not sample_weight.any():
+                return ArrayRows(table, np.zeros(table.n_samples, np.int64), sample_weight, first_row)
+        weights = checked_weights(sample_weight, table.n_samples, lambda number: table.row(first_row + number))
+        columns = class_indices(labels, self.classes, table, self.names[1], weights, first_row)
+        return ArrayRows(table, columns, weights, first_row, n_rows_in_all)
+
+
+def classes_last(logits: Any, class_axis: Any, name: str) -> Any:
+    """Logits whose classes are in another dimension than the last, as a view with the classes there."""
+    array = logits if arrays.is_lazy(logits) else numeric(logits, name)
+    n_dimensions = len(array.shape)
+    if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or n_dimensions < 2:
+        raise InputError(
+            "class_axis",
+            f"be the number of a dimension of `{name}`, which has the shape {tuple(array.shape)}",
+            got=repr(class_axis),
+        )
+    axis = int(class_axis) % n_dimensions
+    order = (*(other for other in range(n_dimensions) if other != axis), axis)
+    return array.transpose(order) if arrays.is_lazy(logits) else arrays.namespace(array).permute_dims(array, order)

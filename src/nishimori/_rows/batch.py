@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.labels import RowIndex, encode_values, row_index
+from nishimori._rows.labels import RowIndex, encode_values
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 
@@ -48,7 +48,7 @@ class Groups:
     names: tuple[Any, ...]
 
     @classmethod
-    def from_names(cls, groups: Any, n_rows: int, row: RowIndex = row_index) -> "Groups":
+    def from_names(cls, groups: Any, n_rows: int, row: RowIndex = int) -> "Groups":
         """The groups whose names are given row by row, as text or numbers."""
         names, codes = encode_values(groups, n_rows, "group", row)
         return cls(codes, tuple(names.tolist()))

@@ -6,7 +6,7 @@ from typing import Any
 
 from nishimori._rows.array_rows import ArrayRows, strided
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.digest import digest_of
+from nishimori._rows.fingerprint import digest_of
 from nishimori._rows.labels import Classes, class_indices
 from nishimori._rows.rows import Rows, T, reads_unchecked
 from nishimori._rows.scores import Scores
@@ -94,37 +94,35 @@ class DeviceRows(Rows):
         labels, weights = self.labels[rows].contiguous(), None if self.weights is None else self.weights[rows].contiguous()
 
         def in_blocks() -> ArrayRows:
-            heavy = _ones(scores.n_samples) if weights is None else arrays.on_host(weights)
+            heavy = arrays.ones(scores.n_samples) if weights is None else arrays.on_host(weights)
             return ArrayRows(scores, class_indices(labels, None, scores, "labels", heavy), heavy)
 
         return DeviceRows(scores, labels, weights, in_blocks)
 
 
+def can_stay_on_device(scores: Scores) -> bool:
+    """Whether scores on a CUDA device can be read as they are: logits of few bits, in a table."""
+    return scores.input == "logits" and scores.array.ndim == 2 and arrays.dtype_name(scores.array) in _AS_THEY_ARE
+
+
 def on_device(
     scores: Scores,
     labels: Any,
-    weights: HostArray | None,
+    weights: HostArray,
     classes: Classes,
     name: str,
     clusters: Clusters | None = None,
     groups: Groups | None = None,
-) -> DeviceRows | None:
-    """The rows as `DeviceRows`, or None if they have to be converted before they are read.
-
-    ``weights`` are None for ones; ``name`` is what the caller calls the labels.
-    """
-    if scores.input != "logits" or scores.array.ndim != 2 or arrays.dtype_name(scores.array) not in _AS_THEY_ARE:
-        return None
+) -> DeviceRows:
+    """The rows as `DeviceRows`; ``name`` is what the caller calls the labels."""
 
     def in_blocks() -> ArrayRows:
-        heavy = _ones(scores.n_samples) if weights is None else weights
-        columns = class_indices(labels, classes, scores, name, heavy)
-        return ArrayRows(scores, columns, heavy)
+        return ArrayRows(scores, class_indices(labels, classes, scores, name, weights), weights)
 
     columns = _columns(labels, scores) if classes is None else None
     if columns is None:
         columns = arrays.on_device_of(in_blocks().labels, scores.array)
-    heavy = None if weights is None else arrays.on_device_of(weights, scores.array)
+    heavy = None if arrays.are_ones(weights) else arrays.on_device_of(weights, scores.array)
     return DeviceRows(scores, columns, heavy, in_blocks, clusters, groups)
 
 
@@ -134,7 +132,3 @@ def _columns(labels: Any, scores: Scores) -> Array | None:
     if not flat or arrays.kind(labels) != "int" or labels.device != scores.array.device:
         return None
     return arrays.as_array(labels)
-
-
-def _ones(n: int) -> HostArray:
-    return arrays.ones(n)

@@ -8,16 +8,15 @@ by annexes, which `ANNEXES` names: none of them is imported before it is needed.
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArrayRows, clusters_of
-from nishimori._rows.batch import Groups
+from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions
 from nishimori._rows.column_names import column_names, refuse_permuted
-from nishimori._rows.device_rows import on_device
-from nishimori._rows.labels import Classes, Labelling, checked_weights, class_indices, refuse_name
-from nishimori._rows.options import Guard, Passed, ReadOptions, RowOptions, takes_rows
+from nishimori._rows.device_rows import can_stay_on_device, on_device
+from nishimori._rows.labels import Classes, Labelling, class_indices
+from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, is_rows, raise_to_floor, refuse_counted_clusters, with_all_attributes
 from nishimori._rows.scores import Floor, Input, check_input, is_auto, refuse_auto
 from nishimori._rows.stored_rows import Chunked, Mapped, Stored, StoredRows
@@ -26,8 +25,8 @@ from nishimori._support import arrays
 from nishimori._support.optional import import_object
 from nishimori.errors import InputError
 
-Kind = Literal["array", "stored", "batches", "file", "Dask", "TopK"]
-"""What people pass in place of rows."""
+Kind = Literal["rows", "array", "stored", "batches", "file", "Dask", "TopK"]
+"""What people pass."""
 
 ANNEXES: Mapping[Kind, str] = {
     "file": "nishimori._files.file_rows:open_path",
@@ -39,6 +38,20 @@ ANNEXES: Mapping[Kind, str] = {
 _NPY_FILE, _LOAD_NPY = "nishimori._files.arrays.numpy_files:NpyFile", "nishimori._files.file_rows:load_npy"
 
 _AS_DICTIONARIES = "Yield dictionaries with the keys logits, labels, clusters and groups, which each batch then brings itself."
+
+
+class Passed(NamedTuple):
+    """What was passed in place of rows, for those who open it; ``of_file`` has what is said of files alone."""
+
+    logits: Any
+    labels: Any
+    sample_weight: Any
+    clusters: Any
+    groups: Any
+    meaning: ReadOptions
+    of_file: Mapping[str, Any]
+    read_ahead: bool
+    progress: bool | None
 
 
 @takes_rows()
@@ -151,51 +164,52 @@ def open_rows(
     of_file = of_file or {}
     if choose_floor is None:
         refuse_auto(floor)
-    fixed_floor = None if is_auto(floor) else floor
-    if is_rows(logits):
-        options = {
+    meaning = ReadOptions(
+        input="logits" if input is None else input,
+        guard=guard if input is None else None,
+        classes=classes,
+        floor=None if is_auto(floor) else floor,  # type: ignore[arg-type]  # a number or None by now
+        names=names,
+        probability_remedy=probability_remedy,
+        logits_setting=logits_setting,
+        labelling=Labelling(ignore_index, shift_labels),
+        class_axis=class_axis,
+    )
+    kind = kind_of(logits, labels)
+    if kind == "rows":
+        without = {
             names[1]: labels,
             "sample_weight": sample_weight,
             "clusters": clusters,
             "groups": groups,
             "input": None if isinstance(input, str) and input == "logits" else input,
             "classes": classes,
-            "floor": fixed_floor,
+            "floor": meaning.floor,
             "ignore_index": ignore_index,
             "shift_labels": shift_labels or None,
             "class_axis": None if class_axis == -1 else class_axis,
             "read_ahead": read_ahead or None,
             **of_file,
         }
-        data = _as_they_are(logits, options, names[0])
+        data = _as_they_are(logits, without, names[0])
     else:
-        kind = kind_of(logits, labels)
-        misplaced = {"it is for files": None if kind == "file" else next(iter(of_file), None)}
-        misplaced["it is for batches"] = "read_ahead" if read_ahead and kind != "batches" else None
-        for reason, argument in misplaced.items():
-            if argument is not None:
-                raise InputError(argument, f"be left out where `{names[0]}` is a {type(logits).__name__}: {reason}")
-        if class_axis != -1 and kind == "stored":
-            raise InputError(
-                "class_axis", f"be -1 where `{names[0]}` is a {type(logits).__name__}", remedy="Put the classes last."
-            )
-        meaning = ReadOptions(
-            input="logits" if input is None else input,
-            guard=guard if input is None else None,
-            classes=classes,
-            floor=fixed_floor,  # type: ignore[arg-type]  # "auto" is None by now
-            names=names,
-            probability_remedy=probability_remedy,
-            logits_setting=logits_setting,
-            labelling=Labelling(ignore_index, shift_labels),
-            class_axis=class_axis,
-        )
         passed = Passed(logits, labels, sample_weight, clusters, groups, meaning, of_file, read_ahead, progress)
-        open_kind = import_object(ANNEXES[kind]) if kind in ANNEXES else _OPENERS[kind]
-        data = open_kind(passed)
-    if counts and not is_rows(logits):
-        refuse_counted_clusters(data, counts=counts)
-        data.counts = True
+        _refuse_misplaced(passed, kind)
+        if kind == "array":
+            table = meaning.scores(logits)
+            labels, weights, together, grouped = meaning.parts(table, labels, sample_weight, clusters, groups)
+            if arrays.is_on_cuda(table.array) and can_stay_on_device(table):
+                data = on_device(table, labels, weights, classes, names[1], together, grouped)
+            else:
+                columns = class_indices(labels, classes, table, names[1], weights)
+                data = ArrayRows(table, columns, weights, clusters=together, groups=grouped)
+            data.score_range = meaning.range_of(table, weights)
+            meaning.check_range(data.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
+        else:
+            data = (import_object(ANNEXES[kind]) if kind in ANNEXES else _OPENERS[kind])(passed)
+        if counts:
+            refuse_counted_clusters(data, counts=True)
+            data.counts = True
     if choose_floor is not None and is_auto(floor) and data.input != "logits" and data.floor is None:
         chosen = choose_floor(data, names[0])
         return data if chosen is None else raise_to_floor(data, chosen, names[0])
@@ -203,11 +217,13 @@ def open_rows(
 
 
 def kind_of(logits: Any, labels: Any = None) -> Kind:
-    """Tell what ``logits`` are, which are not `Rows` already; what is none of the others is taken for an array."""
+    """Tell what ``logits`` are; what is none of the others is taken for an array."""
     if type(logits) is np.ndarray:  # the commonest case, for which each check would count
         return "array"
-    name: Kind | None = getattr(type(logits), "kind", None)
-    if isinstance(name, str) and name in ANNEXES:  # of an annex that has a class of its own for what people pass
+    name: Kind | None = "rows" if is_rows(logits) else getattr(type(logits), "kind", None)
+    if isinstance(name, str) and (
+        name == "rows" or name in ANNEXES
+    ):  # an annex may have a class of its own for what people pass
         return name
     if arrays.is_lazy(logits):
         return "Dask"
@@ -218,39 +234,31 @@ def kind_of(logits: Any, labels: Any = None) -> Kind:
     return "batches" if _yields_batches(logits, labels) else "array"
 
 
-def in_pieces(logits: Any, labels: Any = None) -> bool:
-    """Whether `open_rows` reads this piece by piece. It is an array otherwise, or rows already, or is refused."""
-    return not is_rows(logits) and kind_of(logits, labels) in ("file", "stored", "batches")
-
-
-def _open_array(passed: Passed) -> Rows:
-    """Check arrays that are in memory or on a device, and whatever else is taken for one."""
-    meaning = passed.meaning
-    _refuse_permuted_columns(passed)
-    _refuse_samples(passed.logits, passed.labels, meaning.names[0])
-    refuse_name(passed.groups, "group")
-    table, name = meaning.scores(passed.logits), meaning.names[1]
-    labels, sample_weight = meaning.labelling.apply(passed.labels, passed.sample_weight, table, name)
-    meaning.labelling.refuse_no_rows(sample_weight, name, labels)
-    clusters, groups = table.per_row(passed.clusters, "clusters"), table.per_row(passed.groups, "groups")
-    weights = checked_weights(sample_weight, table.n_samples, table.row)
-    together = None if clusters is None else clusters_of(clusters, weights, table.row)
-    grouped = None if groups is None else Groups.from_names(groups, table.n_samples, table.row)
-    data: Rows | None = None
-    if arrays.is_on_cuda(table.array):
-        device_weights = None if sample_weight is None else weights
-        data = on_device(table, labels, device_weights, meaning.classes, name, together, grouped)
-    if data is None:
-        columns = class_indices(labels, meaning.classes, table, name, weights)
-        data = ArrayRows(table, columns, weights, clusters=together, groups=grouped)
-    data.score_range = meaning.range_of(table, weights)
-    meaning.check_range(data.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
-    return data
+def _refuse_misplaced(passed: Passed, kind: Kind) -> None:
+    """Refuse what is said of other kinds of data, columns that are the classes in another order, and samples one by one."""
+    logits, (name, _) = passed.logits, passed.meaning.names
+    misplaced = next(iter(passed.of_file), None) if kind != "file" else None
+    if misplaced is not None or (passed.read_ahead and kind != "batches"):
+        wanted = "files" if misplaced else "batches"
+        must = f"be left out where `{name}` is a {type(logits).__name__}: it is for {wanted}"
+        raise InputError(misplaced or "read_ahead", must)
+    if hasattr(logits, "columns"):  # of a data frame
+        refuse_permuted(column_names(logits, name), passed.meaning.classes)
+    by_number = hasattr(logits, "__getitem__") and hasattr(logits, "__len__") and not hasattr(logits, "__iter__")
+    if by_number and kind == "array" and passed.labels is None and not _is_array_like(logits):  # as data sets of PyTorch are
+        raise InputError(
+            name,
+            "yield batches",
+            got=f"a {type(logits).__name__}, which gives one sample at a time",
+            remedy="Pass a loader, such as `torch.utils.data.DataLoader(dataset, batch_size=1000)`.",
+        )
 
 
 def _open_stored(passed: Passed) -> Rows:
     """Open scores that are read from outside the memory, a few at a time."""
-    _refuse_permuted_columns(passed)
+    if passed.meaning.class_axis != -1:
+        must = f"be -1 where `{passed.meaning.names[0]}` is a {type(passed.logits).__name__}"
+        raise InputError("class_axis", must, remedy="Put the classes last.")
     parts = {part: load_array(getattr(passed, part)) for part in ("labels", "sample_weight", "clusters", "groups")}
     scores = stored_scores(passed.logits)
     assert scores is not None, "so its kind says"
@@ -259,34 +267,21 @@ def _open_stored(passed: Passed) -> Rows:
 
 def _open_batches(passed: Passed) -> Rows:
     """Open batches, which bring their own labels, weights, clusters and groups: others beside them are refused."""
-    _refuse_permuted_columns(passed)
     meaning = passed.meaning
     check_input(meaning.input, meaning.floor)
-    if passed.clusters is not None:
-        raise InputError(
-            "clusters",
-            f"be left out where `{meaning.names[0]}` yields batches",
-            remedy=f"{_AS_DICTIONARIES} Or add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`.",
-        )
-    if passed.groups is not None:
-        raise InputError(
-            "groups",
-            f"be left out where `{meaning.names[0]}` yields batches",
-            remedy=_AS_DICTIONARIES,
-        )
+    batches = f"where `{meaning.names[0]}` yields batches"
     for name, value in {meaning.names[1]: passed.labels, "sample_weight": passed.sample_weight}.items():
         if value is not None:
-            raise InputError(name, f"be left out where `{meaning.names[0]}` yields batches, each of which is {WHAT_A_BATCH_IS}")
+            raise InputError(name, f"be left out {batches}, each of which is {WHAT_A_BATCH_IS}")
+    for name, value in {"clusters": passed.clusters, "groups": passed.groups}.items():
+        if value is not None:
+            remedy = f"{_AS_DICTIONARIES} Or add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`."
+            raise InputError(name, f"be left out {batches}", remedy=remedy if name == "clusters" else _AS_DICTIONARIES)
     return StreamRows(passed.logits, meaning, progress=passed.progress, read_ahead=passed.read_ahead)
 
 
-_OPENERS: dict[Kind, Callable[[Passed], Rows]] = {"array": _open_array, "stored": _open_stored, "batches": _open_batches}
+_OPENERS: dict[Kind, Callable[[Passed], Rows]] = {"stored": _open_stored, "batches": _open_batches}
 """What opens the kinds of data that need no annex."""
-
-
-def _refuse_permuted_columns(passed: Passed) -> None:
-    """Refuse a data frame whose columns are the classes in another order."""
-    refuse_permuted(column_names(passed.logits, passed.meaning.names[0]), passed.meaning.classes)
 
 
 def _as_they_are(data: Rows, options: Mapping[str, Any], name: str) -> Rows:
@@ -339,18 +334,6 @@ def _yields_batches(value: Any, labels: Any) -> bool:
             return "logits" in first
         return isinstance(first, tuple | list) and len(first) > 1 and arrays.is_array(first[0])
     return callable(value) or isinstance(value, Iterable)
-
-
-def _refuse_samples(value: Any, labels: Any, name: str) -> None:
-    """Refuse a data set of PyTorch, or anything else that gives one sample at a time and no labels apart."""
-    by_number = hasattr(value, "__getitem__") and hasattr(value, "__len__") and not hasattr(value, "__iter__")
-    if by_number and labels is None and not _is_array_like(value):
-        raise InputError(
-            name,
-            "yield batches",
-            got=f"a {type(value).__name__}, which gives one sample at a time",
-            remedy="Pass a loader, such as `torch.utils.data.DataLoader(dataset, batch_size=1000)`.",
-        )
 
 
 def _is_array_like(value: Any) -> bool:

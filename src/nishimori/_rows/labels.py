@@ -20,15 +20,14 @@ import numpy as np
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.numbers import is_whole
-from nishimori._support.numeric import reads_as_number, refuse_hidden
+from nishimori._support.numbers import is_whole, reads_as_number, refuse_hidden
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError, setting
 
 Classes = Sequence[Any] | HostArray | None
 
 RowIndex = Callable[[int], int | tuple[int, ...]]
-"""The index of a row among all rows, for messages: its number, or its position where rows have several dimensions."""
+"""The index of a row among all rows, for messages: `int`, its number, or its position where rows have several dimensions."""
 
 # Fewer clusters give a standard error that is much too small; from the second number on, 95 % intervals of T cover 94 %
 # (bench/results/cluster_coverage.md).
@@ -46,11 +45,6 @@ _WITHIN_INT64 = 2**62
 
 class NotAClassError(InputError):
     """A label is not among the classes that were named."""
-
-
-def row_index(number: int) -> int:
-    """The usual index of a row, which is its number."""
-    return number
 
 
 def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
@@ -284,7 +278,7 @@ def class_numbers(labels: HostArray, classes: Sequence[Any]) -> HostArray | None
     return numbers
 
 
-def checked_weights(sample_weight: Any, n_samples: int, row: RowIndex = row_index) -> HostArray:
+def checked_weights(sample_weight: Any, n_samples: int, row: RowIndex = int) -> HostArray:
     """One float64 weight per sample; ones if none were given. ``row`` is the index of a sample in messages."""
     if sample_weight is None:
         return arrays.ones(n_samples)
@@ -380,7 +374,7 @@ def _spelling(value: Any, spellings: set[str]) -> str:
     return whole if whole in spellings else text
 
 
-def cluster_codes(clusters: Any, weights: HostArray, row: RowIndex = row_index) -> HostArray:
+def cluster_codes(clusters: Any, weights: HostArray, row: RowIndex = int) -> HostArray:
     """A whole number for the cluster of each sample; samples of weight zero may have any cluster, and get 0."""
     (kept,) = np.nonzero(weights)
     codes = np.zeros(len(weights), dtype=np.int64)
@@ -389,7 +383,7 @@ def cluster_codes(clusters: Any, weights: HostArray, row: RowIndex = row_index) 
 
 
 def encode_values(
-    values: Any, n_samples: int, what: str, row: RowIndex = row_index, kept: HostArray | None = None
+    values: Any, n_samples: int, what: str, row: RowIndex = int, kept: HostArray | None = None
 ) -> tuple[HostArray, HostArray]:
     """The different values that samples have, in order, and the place of each sample's value among them.
 
@@ -409,18 +403,16 @@ def encode_values(
         row = lambda place: every(int(kept[place]))  # noqa: E731 - the name of the place among all samples
     if array.dtype.kind in "iu" and (encoded := _encode_whole(array)) is not None:
         return encoded
-    absent = next((i for i, value in enumerate(array.tolist()) if is_absent(value)), None) if array.dtype == object else None
-    if absent is not None:
-        got = "None" if array[absent] is None else "NaN"
-        raise InputError(name, "not be missing", got=got, remedy=f"Give that row a {what}.", row=row(absent))
+    is_mixed = array.dtype == object
+    missing = np.array([is_absent(value) for value in array.tolist()]) if is_mixed else array != array  # noqa: PLR0124 - NaN
+    if missing.any():
+        first = int(np.argmax(missing))
+        got = "None" if array[first] is None else "NaN"
+        raise InputError(name, "not be missing", got=got, remedy=f"Give that row a {what}.", row=row(first))
     try:
-        missing = array != array  # noqa: PLR0124 - NaN, in arrays of any type
         different, codes = np.unique(array, return_inverse=True)
     except TypeError:
         raise InputError(name, "hold values of one type, such as numbers or text") from None
-    if missing.any():
-        first = int(np.argmax(missing))
-        raise InputError(name, "not be missing", got="NaN", remedy=f"Give that row a {what}.", row=row(first))
     return different, codes
 
 

@@ -1,28 +1,20 @@
 """Everything that can be said about data, once: what it is called, what it means, and how functions take or refuse it.
 
 Every public function that takes data takes the same keywords; `fit` of calibrators takes some of them, because their parameters
-say the rest. Each is documented here, checked where the rows are opened, and
-filled into signature and docstring of the function by `takes_rows`, so that ``help`` shows all of them. A function that cannot
-honour one of them says so, and it is refused by name.
+say the rest. Each is documented here, checked where the rows are opened, and filled into signature and docstring of the
+function by `takes_rows`, so that ``help`` shows all of them. A function that cannot honour one of them says so, and it is
+refused by name.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, cleandoc, signature
 from textwrap import wrap
-from typing import Any, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar
 
-import numpy as np
-
-from nishimori._rows.array_rows import ArrayRows
-from nishimori._rows.labels import PLAIN, Classes, Labelling, checked_weights, class_indices, numeric_weights
-from nishimori._rows.scores import Floor, Input, ScoreRange, Scores, scores
-from nishimori._support import arrays
-from nishimori._support.arrays import HostArray
-from nishimori._support.numbers import is_whole
-from nishimori._support.numeric import numeric
+from nishimori._rows.labels import Classes
+from nishimori._rows.scores import Floor, Input
 from nishimori.errors import InputError
 
 # Of the texts in docstrings, which are indented.
@@ -178,106 +170,3 @@ def with_options(docstring: str, options: Mapping[str, Option]) -> str:
         lines += [f"{name} : {option.kind}", *(f"    {line}" for line in wrap(option.text, _WIDTH, break_on_hyphens=False))]
     plain = cleandoc(docstring)
     return re.sub(r"^\*\*options\n(?:[ ]+.*\n?)*", lambda _: "\n".join(lines) + "\n", plain, count=1, flags=re.MULTILINE)
-
-
-Guard = Literal["refuse", "warn", "defer"] | None
-"""What happens to scores that look like probabilities: "refuse" where nobody said what they are, "warn" where they are measured
-with a calibrator of logits, "defer" where whoever opens the rows judges them with others. None where it was said."""
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """What was said about scores and labels, for those who read them; ``names`` are what the caller's signature calls the two.
-
-    ``guard`` says what to do if scores look like probabilities though they are taken for logits. ``probability_remedy`` is
-    what the message advises in place of saying what they are, and where they should be probabilities and are not;
-    ``logits_setting`` is how to say that they are logits, if not with ``input``.
-    ``labelling`` says which rows count.
-    """
-
-    input: Input = "logits"
-    guard: Guard = None
-    classes: Classes = None
-    floor: float | None = None
-    names: tuple[str, str] = ("logits", "labels")
-    probability_remedy: str = ""
-    logits_setting: str = ""
-    labelling: Labelling = PLAIN
-    class_axis: int = -1
-
-    def scores(self, array: Any) -> Scores:
-        """Scores whose type and shape have been checked."""
-        if self.class_axis != -1:
-            array = classes_last(array, self.class_axis, self.names[0])
-        return scores(array, input=self.input, name=self.names[0], floor=self.floor, remedy=self.probability_remedy)
-
-    def range_of(self, table: Scores, weights: HostArray) -> ScoreRange | None:
-        """The range of some scores, if it is to be judged."""
-        return None if self.guard is None else ScoreRange.from_scores(table, weights)
-
-    def check_range(self, score_range: ScoreRange | None) -> None:
-        """Refuse scores of this range, or warn of them, as the guard says."""
-        if score_range is not None and self.guard == "refuse":
-            score_range.check(self.names[0], self.probability_remedy, self.logits_setting)
-        elif score_range is not None and self.guard == "warn":
-            score_range.warn(self.names[0], self.probability_remedy)
-
-    def rows(
-        self,
-        array: Any,
-        labels: Any,
-        sample_weight: Any,
-        first_row: int = 0,
-        n_classes: int | None = None,
-        n_rows_in_all: int | None = None,
-    ) -> ArrayRows:
-        """Some rows, their labels and weights checked. All weights may be zero.
-
-        ``n_classes`` is the number of classes of the rows before, if there were any. Errors count from ``first_row``, and the
-        size of blocks is that of ``n_rows_in_all``.
-        """
-        table = self.scores(array)
-        if n_classes is not None and table.n_classes != n_classes:
-            raise InputError(self.names[0], f"have {n_classes} classes, as in the rows before", got=table.n_classes)
-        labels, sample_weight = self.labelling.apply(labels, sample_weight, table, self.names[1])
-        if sample_weight is not None and _is_zero(sample_weight, table.n_samples):
-            nothing: HostArray = np.zeros(table.n_samples)
-            return ArrayRows(table, nothing.astype(np.int64), nothing, first_row)
-        weights = checked_weights(sample_weight, table.n_samples, lambda number: table.row(first_row + number))
-        columns = class_indices(labels, self.classes, table, self.names[1], weights, first_row)
-        return ArrayRows(table, columns, weights, first_row, n_rows_in_all)
-
-
-class Passed(NamedTuple):
-    """What was passed in place of rows, for those who open it; ``of_file`` has what is said of files alone."""
-
-    logits: Any
-    labels: Any
-    sample_weight: Any
-    clusters: Any
-    groups: Any
-    meaning: ReadOptions
-    of_file: Mapping[str, Any]
-    read_ahead: bool
-    progress: bool | None
-
-
-def _is_zero(sample_weight: Any, n_rows: int) -> bool:
-    """Whether all weights of a piece are zero, so that none of its rows counts."""
-    weights = numeric_weights(sample_weight)
-    return weights.shape == (n_rows,) and not weights.any()
-
-
-def classes_last(logits: Any, class_axis: Any, name: str) -> Any:
-    """Logits whose classes are in another dimension than the last, as a view with the classes there."""
-    array = logits if arrays.is_lazy(logits) else numeric(logits, name)
-    n_dimensions = len(array.shape)
-    if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or n_dimensions < 2:
-        raise InputError(
-            "class_axis",
-            f"be the number of a dimension of `{name}`, which has the shape {tuple(array.shape)}",
-            got=repr(class_axis),
-        )
-    axis = int(class_axis) % n_dimensions
-    order = (*(other for other in range(n_dimensions) if other != axis), axis)
-    return array.transpose(order) if arrays.is_lazy(logits) else arrays.namespace(array).permute_dims(array, order)

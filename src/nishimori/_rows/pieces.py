@@ -14,11 +14,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.batch import Batch
-from nishimori._rows.digest import RowDigest
-from nishimori._rows.fingerprint import Fingerprint
-from nishimori._rows.options import ReadOptions
+from nishimori._rows.fingerprint import Fingerprint, RowDigest
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.rows import Rows, Sum, without_rows
 from nishimori._rows.scores import Input, ScoreRange
@@ -49,7 +47,7 @@ def rows_per_piece(n_classes: int) -> int:
 
 
 @dataclass(frozen=True)
-class ReadingTotals:
+class ReadingTotals(Sum):
     """What a pass has found so far: all rows, those of positive weight, their weight, and the sum of their labels.
 
     ``logits`` is their fingerprint where they are computed again in each pass.
@@ -63,14 +61,7 @@ class ReadingTotals:
     logits: Fingerprint = field(default_factory=Fingerprint)
 
     def __add__(self, other: "ReadingTotals") -> "ReadingTotals":
-        return ReadingTotals(
-            self.n_rows + other.n_rows,
-            self.n_counted + other.n_counted,
-            self.weight + other.weight,
-            self.labels + other.labels,
-            self.has_masks or other.has_masks,
-            self.logits + other.logits,
-        )
+        return replace(super().__add__(other), has_masks=self.has_masks or other.has_masks)
 
     @classmethod
     def from_rows(cls, rows: ArrayRows, before: "ReadingTotals | None", *, are_computed: bool) -> "ReadingTotals":

@@ -7,6 +7,7 @@ class: it says how many classes there are and yields batches, and every fit and 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
+from dataclasses import fields
 from typing import Any, Protocol, Self, TypeVar
 
 from nishimori._rows.batch import Batch, Clusters, Groups
@@ -17,9 +18,12 @@ from nishimori.errors import InputError, NoRowsError, setting
 
 
 class Sum(Protocol):
-    """Something that adds."""
+    """Something that adds: dataclasses that derive from it field by field, where None on one side makes None."""
 
-    def __add__(self, other: Self) -> Self: ...
+    def __add__(self, other: Self) -> Self:
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]  # of a dataclass
+        pairs = [(getattr(self, name), getattr(other, name)) for name in names]
+        return type(self)(*(None if mine is None or theirs is None else mine + theirs for mine, theirs in pairs))
 
 
 T = TypeVar("T", bound=Sum)
@@ -74,7 +78,7 @@ class Rows(Protocol):
 
     @property
     def digest(self) -> str | None:
-        """Which rows these are, see `digest.RowDigest`; None where that is not known, or not before they have been read."""
+        """Which rows these are, see `fingerprint.RowDigest`; None where that is unknown, or before they have been read."""
         return None
 
     @property
@@ -189,12 +193,8 @@ def reads_unchecked(pass_: Callable[[Batch], Any], batch: Batch) -> bool:
 
 def is_rows(value: Any) -> bool:
     """Whether ``value`` is `Rows`, or has its methods, and not an array or a list."""
-    return all(_has(value, name) for name in ("gather", "n_classes", "n_rows", "sample"))
-
-
-def _has(value: Any, name: str) -> bool:
-    """Whether ``value`` has an attribute, without computing it, which may take a pass."""
-    return hasattr(type(value), name) or name in getattr(value, "__dict__", ())
+    own = getattr(value, "__dict__", ())  # to ask for an attribute might compute it, which may take a pass
+    return all(hasattr(type(value), name) or name in own for name in ("gather", "n_classes", "n_rows", "sample"))
 
 
 def _inside(name: str) -> Any:
@@ -272,10 +272,6 @@ class Reported(RowsInside):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, told to both reports."""
-        return self.inside.gather(pass_, self._both(report))
-
-    def _both(self, report: Report) -> Report:
-        """What tells both reports about the next pass."""
         self._readings += 1
         what = f"{self._what}, pass {self._readings}"
         if self._expected is not None and self._readings <= self._expected:
@@ -286,7 +282,7 @@ class Reported(RowsInside):
             self._report(what, done, total)
             report(step, done, total)
 
-        return report_to_both
+        return self.inside.gather(pass_, report_to_both)
 
     def sample(self, size: int) -> Rows | None:
         """A sample of the rows inside, whose reading is too short to show unless it has all of them."""

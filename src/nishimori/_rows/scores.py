@@ -20,10 +20,9 @@ import numpy as np
 
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
-from nishimori._support.numbers import between
-from nishimori._support.numeric import check_shape, numeric
+from nishimori._support.numbers import between, numeric
 from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning, setting
+from nishimori.errors import InputError, InputWarning, NoRowsError, setting
 
 Input = Literal["logits", "probabilities"]
 
@@ -129,20 +128,16 @@ class Scores:
         step = -(-self.n_samples // max(1, round(self.n_samples / usual)))  # no short block at the end: each has its cost
         return (slice(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step))
 
-    def unchecked_rows(self, rows: slice, kept: HostArray | None = None) -> Array:
-        """Some rows, not yet checked; of those only the ``kept`` ones, if given.
-
-        Logits of float32 and float64 are as they were passed, shorter ones become float32, all others float64.
-        """
-        return self.widen(self.rows_as_stored(rows, kept))
-
     def rows_as_stored(self, rows: slice, kept: HostArray | None = None) -> Array:
         """Some rows in the dtype that they are stored in; of those only the ``kept`` ones, if given."""
         stored = self._readable(self.at(rows))
         return stored if kept is None else arrays.rows_at(stored, kept)
 
     def widen(self, stored: Array) -> Array:
-        """Rows in the precision of `unchecked_rows`, from what `rows_as_stored` gives."""
+        """Rows to compute with, from what `rows_as_stored` gives.
+
+        Logits of float32 and float64 are as they were passed, shorter ones become float32, all others float64.
+        """
         return arrays.in_double(stored) if self.input == "probabilities" else arrays.in_single(stored)
 
     def check(self, values: Array, numbers: Sequence[int] | HostArray) -> bool:
@@ -154,7 +149,7 @@ class Scores:
 
     def as_logits(self, values: Array) -> tuple[Array, Array | None]:
         """Logits (n, k) of checked values, and the probabilities they are the logarithms of, if those were given."""
-        table = self._raise_to_floor(self._table(values))
+        table = self._table(values)
         return self._logits(table), table if self.input == "probabilities" else None
 
     def logits(self, first_row: int = 0, rows: slice | None = None) -> Array:
@@ -171,7 +166,7 @@ class Scores:
             stored = self._stored(slice(0, self.n_samples))
         else:
             stored = self._checked(rows, first_row)
-        return self._raise_to_floor(self._table(arrays.to_compute(stored)))
+        return self._table(arrays.to_compute(stored))
 
     def check_all(self, first_row: int = 0) -> None:
         """Refuse values that cannot be scores, block after block."""
@@ -181,7 +176,9 @@ class Scores:
     def _checked(self, rows: slice, first_row: int) -> Array:
         """Some rows as they are stored; values that cannot be scores are refused."""
         stored = self._stored(rows)
-        if not self._is_usual(stored):
+        # Of usual logits a check would find nothing to say; that is known without a copy of them in float64.
+        may_be_usual = self.input == "logits" and arrays.kind(stored) == "float" and arrays.fits_double(stored)
+        if not (may_be_usual and arrays.is_within(stored, LARGEST)):
             self.check(arrays.in_double(stored), range(first_row + rows.start, first_row + rows.stop))
         return stored
 
@@ -197,19 +194,9 @@ class Scores:
         """Some rows as they were passed; a view of them, except where they are scattered."""
         return arrays.rows_between(self.array, rows.start, rows.stop) if self.is_scattered else self.array[rows, ...]
 
-    def _is_usual(self, stored: Array) -> bool:
-        """Whether these are logits of which `check` would find nothing to say, without a copy of them in float64."""
-        if self.input != "logits" or arrays.kind(stored) != "float" or not arrays.fits_double(stored):
-            return False
-        return arrays.is_within(stored, LARGEST)
-
     def _readable(self, values: Array) -> Array:
         """``values``, on the host if their own library would read small probabilities as zero."""
         return arrays.on_host(values) if self.input == "probabilities" and arrays.flushes(values) else values
-
-    def _raise_to_floor(self, values: Array) -> Array:
-        """``values``, none of them below the floor."""
-        return values if self.floor is None else arrays.at_least(values, self.floor)
 
     def _logits(self, values: Array) -> Array:
         if self.input == "logits":
@@ -220,12 +207,12 @@ class Scores:
         return xp.log(xp.where(values > 0, values, xp.full_like(values, floor)))
 
     def _table(self, values: Array) -> Array:
-        """One column per class, where one number stands for two."""
-        if not self.is_binary_score:
-            return values
-        xp = namespace(values)
-        other = xp.zeros_like(values) if self.input == "logits" else 1 - values
-        return xp.stack([other, values], axis=1)
+        """One column per class, also where one number stands for two; none below the floor."""
+        if self.is_binary_score:
+            xp = namespace(values)
+            other = xp.zeros_like(values) if self.input == "logits" else 1 - values
+            values = xp.stack([other, values], axis=1)
+        return values if self.floor is None else arrays.at_least(values, self.floor)
 
 
 SLACK = 1e-3
@@ -246,7 +233,7 @@ def scores_of(array: Array, *, input: Input, name: str, floor: float | None = No
     """The scores of an array of numbers, whose shape is checked."""
     check_input(input, floor)
     leading: tuple[int, ...] = ()
-    check_shape(array.shape, name)
+    _check_shape(array.shape, name)
     if len(array.shape) > 2:
         leading = tuple(int(length) for length in array.shape[:-1])
         array = arrays.merge_leading(array) if arrays.is_array(array) else array
@@ -258,6 +245,25 @@ def scores_of(array: Array, *, input: Input, name: str, floor: float | None = No
             got=repr(floor),
         )
     return checked
+
+
+def _check_shape(shape: tuple[int, ...], name: str) -> None:
+    """Refuse shapes without rows, or with fewer than two columns."""
+    other = "(..., n_classes)" if len(shape) > 2 else "(n_samples,) for a binary score"
+    must = f"have shape (n_samples, n_classes), or {other}"
+    if not shape:
+        raise InputError(name, must, got="shape ()", remedy=f"Reshape your data: for one sample pass `[{name}]`.")
+    # scikit-learn's checks want the words about a minimum.
+    if 0 in (shape[:-1] or shape):
+        raise NoRowsError(name, must, got=f"0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required")
+    if len(shape) > 1 and shape[-1] < 2:
+        column = f"{name}[:, 0]" if len(shape) == 2 else f"{name}.reshape(-1)"
+        raise InputError(
+            name,
+            f"{must}, one column per class",
+            got=f"{shape[-1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is required",
+            remedy=f"If it is the score of the positive class, pass it as `{column}`." if shape[-1] else "",
+        )
 
 
 def is_auto(floor: Any) -> bool:
@@ -359,15 +365,11 @@ def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] |
     if bool(xp.any(xp.isnan(values))):
         place = _first(scores, values, xp.isnan(values), numbers)
         raise InputError(name, "not contain NaN", **place, remedy="Drop those rows or find where the model produced them.")
-    outside = ~((values >= 0) & (values <= 1 + SLACK))
+    outside = ~((values >= 0) & (values <= (1 if scores.is_binary_score else 1 + SLACK)))
     remedy = scores.logits_remedy
     if bool(xp.any(outside)):
         raise NotProbabilitiesError(name, "be between 0 and 1", **_first(scores, values, outside, numbers), remedy=remedy)
     if scores.is_binary_score:
-        if bool(xp.any(values > 1)):
-            raise NotProbabilitiesError(
-                name, "be between 0 and 1", **_first(scores, values, values > 1, numbers), remedy=remedy
-            )
         return
     totals = xp.sum(values, axis=1)
     off = xp.abs(totals - 1) > scores.slack

@@ -7,21 +7,19 @@ stored scores has to do is small: `Stored`.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArrayRows, clusters_of, spread
-from nishimori._rows.batch import Groups
-from nishimori._rows.labels import checked_weights, class_indices
-from nishimori._rows.options import ReadOptions
+from nishimori._rows.array_rows import ArrayRows, ReadOptions, spread
+from nishimori._rows.labels import class_indices
 from nishimori._rows.pieces import Pieces, rows_per_piece
 from nishimori._rows.rows import most_copied
 from nishimori._rows.scores import scores_of
 from nishimori._support.arrays import HostArray, merge_leading, rows_between
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 
 # A sample has at most this many numbers, 64 MiB of float32.
@@ -69,13 +67,11 @@ class Stored(ABC):
         return None
 
 
-@dataclass(frozen=True)
-class _StoredBlock:
-    first_row: int
-    values: HostArray
+_Block = tuple[int, HostArray]
+"""Rows after the number of the first of them."""
 
 
-class StoredRows(Pieces[_StoredBlock]):
+class StoredRows(Pieces[_Block]):
     """Stored scores with labels, weights, clusters and groups that are in memory."""
 
     def __init__(
@@ -93,14 +89,9 @@ class StoredRows(Pieces[_StoredBlock]):
         score_name, label_name = meaning.names
         numeric(np.empty(0, stored.dtype), score_name)
         table = scores_of(stored, input=meaning.input, name=score_name, floor=meaning.floor)
-        labels, sample_weight = meaning.labelling.apply(labels, sample_weight, table, label_name)
-        meaning.labelling.refuse_no_rows(sample_weight, label_name, labels)
-        clusters, groups = table.per_row(clusters, "clusters"), table.per_row(groups, "groups")
-        self.stored = stored
-        self.weights = checked_weights(sample_weight, table.n_samples, table.row)
+        labels, self.weights, self.clusters, self.groups = meaning.parts(table, labels, sample_weight, clusters, groups)
         self.labels = class_indices(labels, meaning.classes, table, label_name, self.weights)
-        self.clusters = None if clusters is None else clusters_of(clusters, self.weights, table.row)
-        self.groups = None if groups is None else Groups.from_names(groups, table.n_samples, table.row)
+        self.stored = stored
         self._n_classes = table.n_classes
         self._leading = table.leading
 
@@ -108,17 +99,18 @@ class StoredRows(Pieces[_StoredBlock]):
     def n_rows(self) -> int:
         return self.stored.n_rows
 
-    def read(self) -> Generator[_StoredBlock, None, None]:
+    def read(self) -> Generator[_Block, None, None]:
         """Blocks of rows with the number of their first row."""
         first = 0
         with closing(self.stored.blocks()) as blocks:
             for values in blocks:
-                yield _StoredBlock(first, values)
+                yield first, values
                 first += len(values)
 
-    def rows(self, piece: _StoredBlock) -> ArrayRows:
+    def rows(self, piece: _Block) -> ArrayRows:
         """The rows with their labels and weights; errors count them from the start of the array."""
-        return self._array_rows(piece.values, slice(piece.first_row, piece.first_row + len(piece.values)), piece.first_row)
+        first, values = piece
+        return self._array_rows(values, slice(first, first + len(values)), first)
 
     def _array_rows(self, values: HostArray, rows: slice | HostArray, first_row: int = 0) -> ArrayRows:
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
@@ -127,7 +119,7 @@ class StoredRows(Pieces[_StoredBlock]):
         scores = replace(self.meaning.scores(native), leading=self._leading)
         return ArrayRows(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
 
-    def place(self, error: InputError, piece: _StoredBlock) -> InputError:  # noqa: ARG002 - rows count through all pieces
+    def place(self, error: InputError, piece: _Block) -> InputError:  # noqa: ARG002 - rows count through all pieces
         """The error as it is."""
         return error
 
@@ -191,7 +183,7 @@ class Sliced(Stored):
         starts = length * _choose(self.n_rows // length, -(-size // length))
         with self.open() as rows:
             parts = [rows(start, start + length) for start in starts.tolist()]
-        return _numbers(starts, length), np.concatenate(parts)
+        return (starts[:, None] + np.arange(length)).ravel(), np.concatenate(parts)
 
 
 class Mapped(Sliced):
@@ -227,10 +219,7 @@ class Chunked(Stored):
         leading = self.shape[:-1] or self.shape
         chunks = array.chunks or (min(rows_per_piece(self.n_columns), self.shape[0] or 1), *leading[1:])
         self._chunks = tuple(int(length) for length in chunks[: len(leading)])
-
-    @property
-    def _chunk(self) -> int:
-        return self._chunks[0]
+        self._chunk = self._chunks[0]
 
     def blocks(self) -> Generator[HostArray, None, None]:
         """Whole chunks, because each is read and unpacked as a whole."""
@@ -272,8 +261,3 @@ def _slices(shape: tuple[int, ...], chunks: tuple[int, ...], n_rows: int) -> Ite
 def _choose(n: int, size: int) -> HostArray:
     """Different numbers below ``n``, in order, the same ones each time."""
     return np.sort(np.random.default_rng(0).choice(n, min(n, size), replace=False))
-
-
-def _numbers(starts: HostArray, length: int) -> HostArray:
-    numbers: HostArray = (starts[:, None] + np.arange(length)).ravel()
-    return numbers

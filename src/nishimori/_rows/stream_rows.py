@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.labels import check_number_of_clusters, encode_values
-from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import Pieces
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -28,10 +27,8 @@ _NAMED = ("clusters", "groups")
 _KEYS = (*_NEEDED, "sample_weight", *_NAMED)
 
 
-@dataclass(frozen=True)
-class _Numbered:
-    number: int
-    batch: Any
+_Numbered = tuple[int, Any]
+"""A batch after its number."""
 
 
 class StreamRows(Pieces[_Numbered]):
@@ -106,14 +103,13 @@ class StreamRows(Pieces[_Numbered]):
 
     def _values(self, piece: _Numbered, rows: ArrayRows, name: str) -> Any:
         """What a batch names of each of its rows."""
-        return rows.scores.per_row(_parts(piece.batch)[name], name)
+        return rows.scores.per_row(_parts(piece[1])[name], name)
 
     def read(self) -> Generator[_Numbered, None, None]:
         """The batches as they come, with their numbers."""
         batches = iter(self._batches())
         try:
-            for number, batch in enumerate(batches):
-                yield _Numbered(number, batch)
+            yield from enumerate(batches)
         finally:
             close = getattr(batches, "close", None)  # a generator may hold files open
             if close is not None:
@@ -121,7 +117,7 @@ class StreamRows(Pieces[_Numbered]):
 
     def rows(self, piece: _Numbered) -> ArrayRows | None:
         """The rows of one batch; None if it is empty."""
-        batch = _parts(piece.batch)
+        batch = _parts(piece[1])
         array = batch["logits"]
         shape = tuple(getattr(array, "shape", (1,)))
         if 0 in (shape[:-1] or shape):
@@ -146,7 +142,7 @@ class StreamRows(Pieces[_Numbered]):
 
     def place(self, error: InputError, piece: _Numbered) -> InputError:
         """The error with the number of the batch; both batches and the rows of each count from 0."""
-        return in_batch(piece.number, error)
+        return in_batch(piece[0], error)
 
     def no_rows_error(self) -> InputError:
         """There was no batch, or only empty ones."""
@@ -252,7 +248,7 @@ def _refuse_arguments(make: Callable[..., Any], name: str) -> None:
         needed = [
             parameter.name
             for parameter in signature(make).parameters.values()
-            if parameter.default is parameter.empty and _is_plain(parameter)
+            if parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
     except (TypeError, ValueError):  # some callables written in C have no signature
         return
@@ -262,10 +258,6 @@ def _refuse_arguments(make: Callable[..., Any], name: str) -> None:
             "be an array of scores or a function without arguments that returns batches",
             got=f"{getattr(make, '__name__', type(make).__name__)!r}, which needs {', '.join(needed)}",
         )
-
-
-def _is_plain(parameter: Any) -> bool:
-    return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
 def _iterable(returned: Any, name: str) -> Iterable[Any]:

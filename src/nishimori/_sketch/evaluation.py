@@ -4,7 +4,7 @@ A sketch keeps sums per temperature, and neither rows nor how two calibrations v
 paired differences, no gaps of groups and nothing to resample.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial, singledispatch
 from typing import Any
@@ -174,14 +174,14 @@ def _(data: Sketch, chosen: Sequence[float], *, n_bins: int, counts: bool) -> li
 def _(
     data: Sketch,
     /,
-    maps: Sequence[Map],
+    maps: Mapping[str, Map],
     classes: Classes,  # noqa: ARG001 - there are no gaps of classes
     level: float,  # noqa: ARG001
     *,
     zero: float | None = None,  # noqa: ARG001 - sums are made once, with their own floor
     **how: Any,
 ) -> MeasuredMaps:
-    return MeasuredMaps(scorecards(data, maps, **how), caveat=_NO_ERRORS)
+    return MeasuredMaps(dict(zip(maps, scorecards(data, list(maps.values()), **how), strict=True)), caveat=_NO_ERRORS)
 
 
 @is_constant.register(Sketch)

@@ -25,7 +25,7 @@ def _(
     counts: bool = False,
 ) -> Match:
     """The match of observables in a sketch: nothing is read."""
-    if right is not None:
+    if right is not None and right.n > 1:
         raise InputError("top_n", "be 1 for a sketch, which counts right answers of the top class", got=right.n)
     if counts and data.n_clusters is not None:
         raise counts_of_clusters()

@@ -19,7 +19,7 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Confidence, TopN
-from nishimori._sums.passes import Findings, FollowingPass, Mean
+from nishimori._sums.passes import Findings, Mean
 from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import Array
@@ -80,18 +80,21 @@ class Census:
 
 
 @dataclass(frozen=True)
-class Count(FollowingPass[Census]):
+class Count:
     """The pass that counts rows and answers; one is right if ``right`` is at the true class what it is at the top."""
 
-    right: Confidence | TopN
+    right: TopN
 
     @property
     def follows(self) -> bool:
         """Whether an answer is right if the top class is true, which kernels tell."""
         return isinstance(self.right, Confidence)
 
+    def __call__(self, batch: Batch) -> Census:
+        return self.from_findings(batch, Predictions(batch, 1.0))  # the same at every β
+
     def from_findings(self, batch: Batch, findings: Findings) -> Census:
-        """The counts of a batch."""
+        """The counts of a batch, from what a kernel has found for another pass."""
         counted = None
         if not self.follows:
             rows = Predictions(batch, 1.0)  # the same at every β
@@ -124,7 +127,7 @@ class Count(FollowingPass[Census]):
 
     def _chance(self, batch: Batch) -> float:
         """The weight of random guesses that are right."""
-        n = self.right.n if isinstance(self.right, TopN) else 1
+        n = self.right.n
         if batch.live is None:
             return batch.weight * n / batch.n_classes
         xp = batch.xp
@@ -154,12 +157,9 @@ def at_zeros(batch: Batch) -> int:
     return 0 if batch.probabilities is None else _number(batch.at(batch.probabilities, batch.labels) == 0, batch.xp)
 
 
-@dataclass(frozen=True)
-class CountZeros:
+def count_zeros(batch: Batch) -> Mean:
     """The pass that counts the rows whose true class has probability zero, out of all."""
-
-    def __call__(self, batch: Batch) -> Mean:
-        return Mean(at_zeros(batch), batch.n_rows)
+    return Mean(at_zeros(batch), batch.n_rows)
 
 
 def _number(flags: Any, xp: Any) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, Sum
 from nishimori._sums.outcomes import Levels, levels_of
 from nishimori._sums.predictions import Predictions
 from nishimori._sums.reliability import Bins, UnbinnedClaims, uniform_edges
@@ -28,7 +28,7 @@ _UNSEEN = 2.0**-53
 
 
 @dataclass(frozen=True)
-class ClassWeights:
+class ClassWeights(Sum):
     """The number of rows, and the sums of their weights and squared weights, per true class. Those of other rows add.
 
     ``n_saturated`` rows have logits so far apart that the largest probability rounds to 1.
@@ -38,14 +38,6 @@ class ClassWeights:
     weights: HostArray
     squares: HostArray
     n_saturated: int
-
-    def __add__(self, other: "ClassWeights") -> "ClassWeights":
-        return ClassWeights(
-            self.n_rows + other.n_rows,
-            self.weights + other.weights,
-            self.squares + other.squares,
-            self.n_saturated + other.n_saturated,
-        )
 
     def one_sample(self, *, counts: bool) -> float:
         """The weight that stands for one sample: 1 where weights are counts, and else that of equal weights."""
@@ -101,21 +93,16 @@ class ClassClaims:
 
     def in_order(self) -> Iterator[tuple[HostArray, HostArray, HostArray]]:
         """For each class, the claims in increasing order, whether each came true, and the weights. Masked ones are left out."""
-        return (self._sorted_claims(place) for place in range(len(self.columns)))
+        for place, column in enumerate(self.columns):
+            values = np.concatenate([block[:, place] for block in self.claimed])
+            order = np.argsort(values)[: len(values) - np.isnan(values).sum()]  # NaN comes last
+            true = np.concatenate([block == column for block in self.labels])
+            yield values[order], true[order], np.concatenate(self.weights)[order]
 
     def levels(self) -> Iterator[Levels]:
         """For each class, sums over equal claims."""
-        return (self._levels(place) for place in range(len(self.columns)))
-
-    def _sorted_claims(self, place: int) -> tuple[HostArray, HostArray, HostArray]:
-        values = np.concatenate([block[:, place] for block in self.claimed])
-        order = np.argsort(values)[: len(values) - np.isnan(values).sum()]  # NaN comes last
-        true = np.concatenate([block == self.columns[place] for block in self.labels])
-        return values[order], true[order], np.concatenate(self.weights)[order]
-
-    def _levels(self, place: int) -> Levels:
-        claimed, true, weights = self._sorted_claims(place)
-        return levels_of(claimed, true, weights, self.rounding) if len(claimed) else Levels(claimed, weights, weights)
+        for claimed, true, weights in self.in_order():
+            yield levels_of(claimed, true, weights, self.rounding) if len(claimed) else Levels(claimed, weights, weights)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from nishimori._kernels.kernel import Method, group_totals, row_sums, sums_groups
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
+from nishimori._rows.rows import Sum
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions, apply_map, inverse_temperatures
@@ -38,27 +39,22 @@ class Grouping:
         assert batch.groups is not None, "data without groups are refused before they are read"
         return batch.groups.codes
 
-    def pairs(self, batch: Batch, codes: HostArray) -> HostArray:
-        """The place of each row in a table of groups by clusters, which is refused if it is too large."""
+    def by_cluster(self, batch: Batch, codes: HostArray, rows: HostArray) -> HostArray:
+        """The sum of one number per row over each group and cluster; refuses a table of them that is too large."""
         assert batch.clusters is not None, "asked for only where there are clusters"
-        if self.number * batch.clusters.number > MOST_CLUSTER_SUMS:
+        shape = self.number, batch.clusters.number
+        if shape[0] * shape[1] > MOST_CLUSTER_SUMS:
             raise InputError(
                 "clusters",
                 f"be at most {MOST_CLUSTER_SUMS // self.number:,} where there are {self.number:,} groups",
                 got=f"{batch.clusters.number:,}",
                 remedy="Join small clusters.",
             )
-        return codes * batch.clusters.number + batch.clusters.codes
-
-    def by_cluster(self, batch: Batch, codes: HostArray, rows: HostArray) -> HostArray:
-        """The sum of one number per row over each group and cluster."""
-        assert batch.clusters is not None, "asked for only where there are clusters"
-        shape = self.number, batch.clusters.number
-        return np.bincount(self.pairs(batch, codes), rows, shape[0] * shape[1]).reshape(shape)
+        return np.bincount(codes * shape[1] + batch.clusters.codes, rows, shape[0] * shape[1]).reshape(shape)
 
 
 @dataclass(frozen=True)
-class GroupSums:
+class GroupSums(Sum):
     """Sums over the rows of each group, each of shape (groups,). Those of other rows add.
 
     Attributes
@@ -84,18 +80,6 @@ class GroupSums:
     model_variance: HostArray
     row_squares: HostArray
     clusters: HostArray | None = None
-
-    def __add__(self, other: "GroupSums") -> "GroupSums":
-        clusters = None if self.clusters is None or other.clusters is None else self.clusters + other.clusters
-        return GroupSums(
-            self.n_rows + other.n_rows,
-            self.weight + other.weight,
-            self.gap + other.gap,
-            self.slope + other.slope,
-            self.model_variance + other.model_variance,
-            self.row_squares + other.row_squares,
-            clusters,
-        )
 
     @property
     def squares(self) -> HostArray:
@@ -186,7 +170,7 @@ def scaled_rows(batch: Batch, betas: HostArray) -> Batch:
 
 
 @dataclass(frozen=True)
-class GroupTally:
+class GroupTally(Sum):
     """Sums over each group: Σw, Σw·confidence, Σw·right, and of squares Σu, Σu·g, Σu·g², Σu·c(1-c). Those of other rows add.
 
     ``clusters`` are the sums of w·g and of w over each group and cluster, where clusters are independent.
@@ -196,10 +180,6 @@ class GroupTally:
     totals: HostArray
     squares: HostArray
     clusters: HostArray | None
-
-    def __add__(self, other: "GroupTally") -> "GroupTally":
-        clusters = None if self.clusters is None or other.clusters is None else self.clusters + other.clusters
-        return GroupTally(self.n_rows + other.n_rows, self.totals + other.totals, self.squares + other.squares, clusters)
 
     def at_groups(self, chosen: HostArray) -> "GroupTally":
         """The sums of some groups."""

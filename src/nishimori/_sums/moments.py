@@ -115,18 +115,8 @@ class Moments:
                 f"Moments add only if they are of the same observable at the same β, got {self.observable} at {self.betas} and "
                 f"{other.observable} at {other.betas}. Measure both in the same way."
             )
-        return Moments(
-            self.observable,
-            self.betas,
-            self.weight + other.weight,
-            self.observed + other.observed,
-            self.excess + other.excess,
-            self.size + other.size,
-            self.slope + other.slope,
-            self.curvature + other.curvature,
-            self.jerk + other.jerk,
-            self.snap + other.snap,
-        )
+        sums = (name for name in vars(self) if name not in ("observable", "betas"))
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in sums})
 
     def at(self, some: slice) -> "Moments":
         """The moments at some of the β."""
@@ -244,17 +234,11 @@ _PRODUCTS = np.array([[[12, 14], [14, 13]], [[15, 17], [17, 16]]])
 _SLOPE_PRODUCTS = np.array([[[25, 28, 22, 24], [27, 26, 24, 23]], [[30, 33, 5, 29], [32, 31, 29, 11]]])
 
 
-class _ProductPlaces(NamedTuple):
-    """Where the products of some observables are among the sums of a pair."""
-
-    products: HostArray
-    slope_products: HostArray
-
-
 @cache
-def _product_places(items: tuple[int, ...]) -> _ProductPlaces:
+def _product_places(items: tuple[int, ...]) -> tuple[HostArray, HostArray]:
+    """Where the products of gaps of some observables are among the sums of a pair, and those with slopes."""
     both, columns = (0, 1), (*items, *(2 + i for i in items))
-    return _ProductPlaces(_PRODUCTS[np.ix_(both, items, items)], _SLOPE_PRODUCTS[np.ix_(both, items, columns)])
+    return _PRODUCTS[np.ix_(both, items, items)], _SLOPE_PRODUCTS[np.ix_(both, items, columns)]
 
 
 @dataclass(frozen=True)
@@ -318,16 +302,16 @@ class Measure(KernelPass[GapSums]):
         weight, squares, right, at_labels = sums[18:22].tolist()
         observed = {Confidence: right - weight, Energy: at_labels}
         places = tuple(_PAIRED[type(observable)] for observable, _ in self.wanted)
-        where = _product_places(places)
+        products, slope_products = _product_places(places)
         return GapSums(
             tuple(
                 Moments(observable, betas, weight, observed[type(observable)], *sums[_MOMENTS[i], None])
                 for i, (observable, betas) in zip(places, self.wanted, strict=True)
             ),
-            sums[where.products[0]],
-            sums[where.products[1]],
+            sums[products[0]],
+            sums[products[1]],
             squares,
-            sums[where.slope_products],
+            sums[slope_products],
         )
 
     def _powers(self, batch: Batch) -> list[PowerSums]:
@@ -349,11 +333,6 @@ def _products(batch: Batch, values: Sequence[Any], slopes: Sequence[Any]) -> tup
     with np.errstate(invalid="ignore"):  # an infinite gap, of a masked label, times a slope of zero; such sums are not used
         both = on_host(xp.stack([weighted @ table.T, weighted @ weighted.T]))
     return both[0, :m, :m], both[1, :m, :m], squares, both[:, m:, :]
-
-
-def measure(batch: Batch, observable: Observable, betas: Sequence[float]) -> Moments:
-    """The moments of one observable on one batch."""
-    return Measure(((observable, tuple(betas)),))(batch).items[0]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ table of values, and without differences of nearly equal numbers; their mean is 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -20,7 +20,7 @@ from nishimori._rows.batch import Batch
 from nishimori._sums.predictions import Predictions, derivatives
 from nishimori._support import arrays
 from nishimori._support.arrays import Array
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori.errors import InputError, setting
 
 
@@ -220,8 +220,6 @@ class TopN(Observable):
 
     def gap(self, predictions: Predictions, observed: Array) -> Gap:
         """Minus the probability of the other classes where the answer is among the N largest, else the probability of those."""
-        if self.n == 1:
-            return Confidence().gap(predictions, observed)
         xp = predictions.batch.xp
         # Sums over the classes outside, as they are: all may be tiny.
         outside = row_sums(predictions.batch, (predictions.beta,), 4, self.n).at(predictions.beta)
@@ -232,8 +230,6 @@ class TopN(Observable):
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes alone."""
-        if self.n == 1:
-            return Confidence().value(predictions, observed)
         outside = row_sums(predictions.batch, (predictions.beta,), 0, self.n).at(predictions.beta)[0, ...]
         return predictions.batch.xp.where(
             observed == 0,
@@ -275,20 +271,10 @@ class TopN(Observable):
 
 
 @dataclass(frozen=True)
-class Confidence(Observable):
+class Confidence(TopN):
     """O = 1 for the predicted class: expectation consistency. `TopN` of one, without the search for the largest."""
 
-    _is_monotone: ClassVar[bool] = True
-    uses_tables: ClassVar[bool] = False
-    powers: ClassVar[int] = 0
-
-    def values(self, logits: Any) -> Any:
-        """1 for the predicted class, 0 elsewhere."""
-        return TopN(1).values(logits)
-
-    def _on(self, batch: Batch) -> RowObservable:
-        """The observable itself: nothing has to be tabulated."""
-        return self
+    n: int = field(default=1, init=False, repr=False)
 
     def observed(self, predictions: Predictions) -> Array:
         """0 where the prediction is right, else -1."""
@@ -303,14 +289,6 @@ class Confidence(Observable):
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes alone."""
         return predictions.batch.xp.where(predictions.right, -predictions.doubt, predictions.top_probability)
-
-    def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
-        """Why no temperature fits as T → 0: all samples are right, or largest logits are equal."""
-        return TopN(1)._cold(n_samples, observed, limit)
-
-    def _hot(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
-        """Why no temperature fits as T → ∞: the accuracy is no better than chance."""
-        return TopN(1)._hot(n_samples, observed, limit)
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,14 @@ regression need the claims in order, so these sums grow with the rows: 17 bytes 
 Claims that are equal up to rounding count as one, because their order is then an accident of rounding.
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Sum
 from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import HostArray
-from nishimori.errors import InputError
 
 OneClaim = Literal["top", "positive"]
 
@@ -70,7 +69,7 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class Outcomes(Sum):
     """What is claimed, whether it came true, and the weight, row by row. Those of other rows add.
 
     Claims that differ by less than ``rounding``, relative to their size, count as equal.
@@ -88,12 +87,7 @@ class Outcomes:
         return cls((claimed,), (true,), (predictions.weights,), predictions.batch.rounding)
 
     def __add__(self, other: "Outcomes") -> "Outcomes":
-        return Outcomes(
-            self.claimed + other.claimed,
-            self.true + other.true,
-            self.weights + other.weights,
-            max(self.rounding, other.rounding),
-        )
+        return replace(super().__add__(other), rounding=max(self.rounding, other.rounding))
 
     def in_order(self) -> tuple[HostArray, HostArray, HostArray]:
         """Claims, outcomes and weights in increasing order of the claims; equal claims start with those that failed."""
@@ -128,18 +122,3 @@ def _starts(claimed: HostArray, rounding: float) -> HostArray:
         while (first := first + int(np.searchsorted(claimed[first:end], limit[first], side="right"))) < end:
             starts.append(np.array([first]))
     return np.sort(np.concatenate(starts))
-
-
-def check_claim(data: Rows, of: Any, names_of: Any = OneClaim) -> None:
-    """Refuse claims of which there is not one per row."""
-    names = get_args(names_of)
-    if not isinstance(of, str) or of not in names:
-        raise InputError("of", f"be {_either(names)}", got=repr(of))
-    if of == "positive" and data.n_classes != 2:
-        others = _either(tuple(name for name in names if name != "positive"))
-        raise InputError("of", f"be {others} for {data.n_classes} classes: only a binary problem has a positive class")
-
-
-def _either(names: tuple[str, ...]) -> str:
-    *first, last = (repr(name) for name in names)
-    return f"{', '.join(first)} or {last}" if first else last

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from nishimori._kernels.sums import BlockSums
 from nishimori._rows.batch import Batch
+from nishimori._rows.rows import Sum
 from nishimori._sums.predictions import Predictions
 
 Pass = Callable[[Batch], Any]
@@ -20,14 +21,11 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Sum):
     """A weighted sum and the weight behind it; ``+`` pools two samples."""
 
     total: float
     weight: float
-
-    def __add__(self, other: "Mean") -> "Mean":
-        return Mean(self.total + other.total, self.weight + other.weight)
 
     @property
     def value(self) -> float:
@@ -69,29 +67,18 @@ class KernelPass(ABC, Generic[S]):
 
 
 def is_usual(findings: Findings) -> bool:
-    """Whether the kernel has found no number that would have to be masked or refused."""
-    return isinstance(findings, BlockSums) and findings.is_usual
-
-
-class FollowingPass(ABC, Generic[S]):
-    """A pass that asks no kernel: which answers are right, and that they are counted, is all it needs."""
-
-    @abstractmethod
-    def from_findings(self, batch: Batch, findings: Findings) -> S:
-        """The sums of the batch, from what a kernel has found for another pass."""
-
-    @property
-    def follows(self) -> bool:
-        """Whether that is enough also where rows were not checked."""
-        return True
-
-    def __call__(self, batch: Batch) -> S:
-        return self.from_findings(batch, Predictions(batch, 1.0))  # the same at every β
+    """Whether the kernel has counted good rows, and no number that would have to be masked or refused."""
+    counted = findings.counted if isinstance(findings, BlockSums) else None
+    return counted is not None and counted.n_rows > 0 and not counted.n_bad
 
 
 @dataclass(frozen=True)
 class Together:
-    """The pass that does the work of several. What a kernel finds for one of them serves those that follow from it."""
+    """The pass that does the work of several. What a kernel finds for one of them serves those that follow from it.
+
+    Such a pass, as `census.Count`, asks no kernel and has a method `from_findings`; ``follows`` says whether that is enough
+    also where rows were not checked.
+    """
 
     passes: tuple[Pass, ...]
 
@@ -103,7 +90,7 @@ class Together:
         if not (self._kernel_passes and all(pass_.reads_unchecked(batch) for pass_ in self._kernel_passes.values())):
             return False
         others = (pass_ for i, pass_ in enumerate(self.passes) if i not in self._kernel_passes)
-        return all(isinstance(pass_, FollowingPass) and pass_.follows for pass_ in others)
+        return all(getattr(pass_, "follows", False) for pass_ in others)
 
     @cached_property
     def _kernel_passes(self) -> dict[int, KernelPass[Any]]:
@@ -123,7 +110,8 @@ class Together:
         def sums_of(i: int, pass_: Pass) -> Any:
             if i in results:
                 return results[i][0]
-            return pass_.from_findings(batch, findings[0]) if findings and isinstance(pass_, FollowingPass) else pass_(batch)
+            follow = getattr(pass_, "from_findings", None)
+            return follow(batch, findings[0]) if findings and follow is not None else pass_(batch)
 
         return Sums(tuple(sums_of(i, pass_) for i, pass_ in enumerate(self.passes))), findings
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb, log
-from typing import Any, get_args
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from nishimori._sums.reliability import (
     Strategy,
     UnbinnedClaims,
     check_bins,
+    check_claim,
     inner_edges,
     uniform_edges,
 )
@@ -385,15 +385,6 @@ class KeepUnbinned:
 def reliability_of(data: Rows, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
     """The reliability curve of all rows, from one pass, or two for quantiles."""
     check_bins(n_bins, strategy)
-    _check_claims(data, of)
+    check_claim(data, of)
     edges = uniform_edges(n_bins) if strategy == "uniform" else data.gather(KeepUnbinned(beta, of)).edges(n_bins)
     return Reliability.from_bins(data.gather(Tally(edges, beta, of)))
-
-
-def _check_claims(data: Rows, of: Any) -> None:
-    if not isinstance(of, str) or of not in get_args(Of):
-        raise InputError("of", "be 'top', 'positive' or 'classwise'", got=repr(of))
-    if of == "positive" and data.n_classes != 2:
-        raise InputError(
-            "of", f"be 'top' or 'classwise' for {data.n_classes} classes: only a binary problem has a positive class"
-        )

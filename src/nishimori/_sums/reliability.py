@@ -11,7 +11,7 @@ place counts as on the edge. Empty bins do not count. Probabilities that were pa
 `Predictions` make the claims of a batch; this module knows what becomes of claims.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from nishimori._kernels.sums import BinTotals
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Clusters
+from nishimori._rows.rows import Rows, Sum
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.spread import ClusterSums
 from nishimori._support.arrays import HostArray
@@ -37,7 +38,7 @@ _MOST_BINS = 100_000
 
 
 @dataclass(frozen=True)
-class Bins:
+class Bins(Sum):
     """Weight, claimed probability, truth and squared weight summed per bin; a row for each kind of claim."""
 
     edges: HostArray
@@ -49,13 +50,7 @@ class Bins:
     def __add__(self, other: "Bins") -> "Bins":
         if not np.array_equal(self.edges, other.edges):
             raise MergeError("Bins add only if their edges are the same. Tally both over one set of edges.")
-        return Bins(
-            self.edges,
-            self.weight + other.weight,
-            self.confidence + other.confidence,
-            self.correct + other.correct,
-            self.squares + other.squares,
-        )
+        return replace(super().__add__(other), edges=self.edges)
 
 
 @dataclass(frozen=True, repr=False)
@@ -200,17 +195,13 @@ class BinnedClaims:
     @cached_property
     def sums(self) -> "BinSums":
         """Sums per bin of what is claimed, and how they vary, where there is one claim per row."""
-        return BinSums(self.bins, self._gap_spread())
-
-    def _gap_spread(self) -> "GapSpread | ClusterGapSpread":
-        """What the gaps of bins vary with."""
         c = self.claimed[:, 0]
         nulls = self.sums_per_bin((self.units * (c * (1 - c)))[:, None])[0]
         if self.clusters is not None:
-            return self._cluster_gaps(self.clusters, nulls)
+            return BinSums(self.bins, self._cluster_gaps(self.clusters, nulls))
         crossed = self.units * self.misses
         products, crossed = (self.sums_per_bin(values[:, None])[0] for values in (crossed * self.misses, crossed))
-        return GapSpread(products, crossed, nulls, float(self.units.sum()))
+        return BinSums(self.bins, GapSpread(products, crossed, nulls, float(self.units.sum())))
 
     def _cluster_gaps(self, clusters: Clusters, nulls: HostArray) -> "ClusterGapSpread":
         """The gap of each bin in each cluster."""
@@ -224,7 +215,7 @@ class BinnedClaims:
 
 
 @dataclass(frozen=True)
-class GapSpread:
+class GapSpread(Sum):
     """What the gaps of bins vary with, where rows are independent: sums of squares per bin, and of squared weights."""
 
     products: HostArray
@@ -232,21 +223,9 @@ class GapSpread:
     nulls: HostArray
     squares: float
 
-    def __add__(self, other: "GapSpread") -> "GapSpread":
-        return GapSpread(**{name: value + getattr(other, name) for name, value in vars(self).items()})
-
-    def binned_gaps(self, bins: Bins) -> BinnedGaps:
-        """The gap of each bin, and how the gaps vary together."""
-        weight = bins.weight.sum()
-        gaps = (bins.confidence - bins.correct)[0] / weight
-        products, crossed, squares, nulls = (
-            sums / weight**2 for sums in (self.products, self.crossed, self.squares, self.nulls)
-        )
-        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
-
 
 @dataclass(frozen=True)
-class ClusterGapSpread:
+class ClusterGapSpread(Sum):
     """What the gaps of bins vary with, where clusters are independent: gaps per bin and cluster, and weights of clusters.
 
     ``nulls`` are those of independent rows: how labels of one cluster depend on each other, a calibrated model does not say.
@@ -256,28 +235,26 @@ class ClusterGapSpread:
     weights: HostArray
     nulls: HostArray
 
-    def __add__(self, other: "ClusterGapSpread") -> "ClusterGapSpread":
-        return ClusterGapSpread(self.gaps + other.gaps, self.weights + other.weights, self.nulls + other.nulls)
+    @property
+    def products(self) -> HostArray:
+        return self.gaps.products
 
-    def binned_gaps(self, bins: Bins) -> BinnedGaps:
-        """The gap of each bin, and how the gaps vary together."""
-        weight = bins.weight.sum()
-        gaps = (bins.confidence - bins.correct)[0] / weight
-        crossed, squares = self.gaps.values @ self.weights, float(self.weights @ self.weights)
-        products, crossed, squares, nulls = (sums / weight**2 for sums in (self.gaps.products, crossed, squares, self.nulls))
-        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
+    @property
+    def crossed(self) -> HostArray:
+        crossed: HostArray = self.gaps.values @ self.weights
+        return crossed
+
+    @property
+    def squares(self) -> float:
+        return float(self.weights @ self.weights)
 
 
 @dataclass(frozen=True)
-class BinSums:
+class BinSums(Sum):
     """Sums per bin of confidence and how they vary; those of other rows add."""
 
     bins: Bins
     spread: GapSpread | ClusterGapSpread
-
-    def __add__(self, other: "BinSums") -> "BinSums":
-        # Both are of one kind: either all rows have clusters or none has.
-        return BinSums(self.bins + other.bins, self.spread + other.spread)  # type: ignore[operator]
 
     @classmethod
     def from_totals(cls, edges: HostArray, totals: BinTotals, units: float) -> "BinSums":
@@ -294,7 +271,11 @@ class BinSums:
     @cached_property
     def gaps(self) -> BinnedGaps:
         """The gap of each bin, and how the gaps vary together."""
-        return self.spread.binned_gaps(self.bins)
+        bins, spread, weight = self.bins, self.spread, self.bins.weight.sum()
+        gaps = (bins.confidence - bins.correct)[0] / weight
+        sums = (spread.products, spread.crossed, spread.squares, spread.nulls)
+        products, crossed, squares, nulls = (values / weight**2 for values in sums)
+        return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
 
     @property
     def n_clusters(self) -> int | None:
@@ -312,14 +293,11 @@ def inner_edges(edges: HostArray, rounding: float) -> HostArray:
 
 
 @dataclass(frozen=True)
-class UnbinnedClaims:
+class UnbinnedClaims(Sum):
     """The claims themselves, for quantiles: the only sum here that grows with the rows."""
 
     parts: tuple[HostArray, ...]
     weights: tuple[HostArray, ...]
-
-    def __add__(self, other: "UnbinnedClaims") -> "UnbinnedClaims":
-        return UnbinnedClaims(self.parts + other.parts, self.weights + other.weights)
 
     def edges(self, n_bins: int) -> HostArray:
         """Equal weights: each inner edge is the claim at which the bins below it have their share."""
@@ -363,3 +341,18 @@ def check_bins(n_bins: Any, strategy: Any) -> None:
     whole("n_bins", n_bins, 1, _MOST_BINS)
     if not isinstance(strategy, str) or strategy not in get_args(Strategy):
         raise InputError("strategy", "be 'uniform' or 'quantile'", got=repr(strategy))
+
+
+def check_claim(data: Rows, of: Any, names_of: Any = Of) -> None:
+    """Refuse claims that are none of some names, or that the data do not make."""
+    names = get_args(names_of)
+    if not isinstance(of, str) or of not in names:
+        raise InputError("of", f"be {_either(names)}", got=repr(of))
+    if of == "positive" and data.n_classes != 2:
+        others = _either(tuple(name for name in names if name != "positive"))
+        raise InputError("of", f"be {others} for {data.n_classes} classes: only a binary problem has a positive class")
+
+
+def _either(names: tuple[str, ...]) -> str:
+    *first, last = (repr(name) for name in names)
+    return f"{', '.join(first)} or {last}" if first else last

@@ -9,8 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import exp, factorial
 
 import numpy as np
@@ -137,7 +136,7 @@ class ResampledRows(Rows):
 def _runs(data: Rows, columns: Columns) -> Iterator[HostArray]:
     """The numbers of the rows, or of their sums over clusters, 512 at a time whatever the batches are."""
     if data.clusters is not None:
-        sums = data.gather(_InClusters(columns)).values
+        sums = data.gather(partial(_sum_clusters, columns)).values
         for start in range(0, sums.shape[1], _RUN):
             yield sums[:, start : start + _RUN]
         return
@@ -153,14 +152,9 @@ def _runs(data: Rows, columns: Columns) -> Iterator[HostArray]:
         yield left
 
 
-@dataclass(frozen=True)
-class _InClusters:
+def _sum_clusters(columns: Columns, batch: Batch) -> ClusterSums:
     """The pass that sums some numbers per row over each cluster."""
-
-    columns: Columns
-
-    def __call__(self, batch: Batch) -> ClusterSums:
-        return weighted_sums(batch, self.columns(batch))
+    return weighted_sums(batch, columns(batch))
 
 
 def on_host(rows: Sequence[object], weights: object) -> HostArray:

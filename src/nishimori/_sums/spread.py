@@ -11,18 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from nishimori._rows.batch import Batch
+from nishimori._rows.rows import Sum
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 
 
 @dataclass(frozen=True)
-class ClusterSums:
+class ClusterSums(Sum):
     """Weighted sums of several numbers per row over each cluster, (numbers, clusters). Those of other rows add."""
 
     values: HostArray
-
-    def __add__(self, other: "ClusterSums") -> "ClusterSums":
-        return ClusterSums(self.values + other.values)
 
     @property
     def products(self) -> HostArray:
@@ -84,28 +82,23 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class ClusterSpread:
+class ClusterSpread(ClusterSums):
     """Sums over each independent cluster: of the weights, and of several numbers per row."""
-
-    sums: ClusterSums
 
     @classmethod
     def from_rows(cls, batch: Batch, rows: HostArray) -> "ClusterSpread":
         """The sums over each cluster of several numbers per row of a batch, (numbers, n)."""
-        return cls(cluster_sums(batch, [np.ones(batch.n_rows), *rows]))
-
-    def __add__(self, other: "ClusterSpread") -> "ClusterSpread":
-        return ClusterSpread(self.sums + other.sums)
+        return cls(cluster_sums(batch, [np.ones(batch.n_rows), *rows]).values)
 
     @property
     def squares(self) -> float:
         """The sum of the squared weights of clusters."""
-        weights = self.sums.values[0]
+        weights = self.values[0]
         return float(weights @ weights)
 
     def around(self, centre: HostArray) -> HostArray:
         """The sum over clusters of the square of Σw(x - centre), for each number."""
-        weights, values = self.sums.values[0], self.sums.values[1:]
+        weights, values = self.values[0], self.values[1:]
         squares: HostArray = ((values - np.outer(centre, weights)) ** 2).sum(axis=1)
         return squares
 

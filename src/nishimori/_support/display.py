@@ -85,6 +85,10 @@ class Displayed(ABC):
         """The tables and notes as plain text, 80 columns wide."""
         return self._display.text()
 
+    def to_markdown(self) -> str:
+        """The tables with all of their rows, and the notes, as Markdown."""
+        return self._display.markdown()
+
     def __str__(self) -> str:
         return self.to_text()
 

@@ -1,14 +1,19 @@
-"""What a single number must be: whole, positive, between two others, a temperature.
+"""What numbers of the user must be: a single one whole, positive or a temperature; an array of real numbers.
 
-Each check returns the number in the type that the library computes with, or raises an `InputError` that names the argument.
+Each check returns the number in the type that the library computes with, or the array, or raises an `InputError` that names the
+argument.
 """
 
+import os
+from collections.abc import Mapping
 from math import inf, isfinite, nan
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from nishimori._support import arrays
+from nishimori._support.arrays import Array
 from nishimori.errors import InputError
 
 # Beyond these, squares of intermediate results leave the range of float64.
@@ -62,3 +67,75 @@ def _real(value: Any) -> float:
         return float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
     except OverflowError:
         return inf
+
+
+# --- arrays of numbers ----------------------------------------------------------------------------------------------------
+
+
+def numeric(x: Any, name: str) -> Array:
+    """``x`` as an array of real numbers, or an error that says what else it is."""
+    if type(x) is not np.ndarray:  # the commonest case, for which each check would count
+        _refuse_no_array(x, name)
+    try:
+        array = arrays.as_array(x)
+    except InputError:
+        raise  # of a container that says by itself why it is no array
+    except ValueError:
+        raise InputError(name, "be a rectangular array of numbers", got="rows of different lengths") from None
+    if arrays.dtype_name(array).startswith(("float8_", "float6_", "float4_", "q")):
+        raise InputError(
+            name, f"not be of type {arrays.dtype_name(array)}, which is too coarse", remedy="Convert it to float32."
+        )
+    if arrays.kind(array) == "complex":
+        raise InputError(
+            name, "be real", got=arrays.dtype_name(array), remedy=f"Complex data not supported: pass `{name}.real`."
+        )
+    if arrays.kind(array) == "other":
+        return _from_objects(array, name)
+    return array
+
+
+def _refuse_no_array(x: Any, name: str) -> None:
+    if x is None:
+        raise InputError(name, "be an array of scores", got="None")
+    if isinstance(x, str | os.PathLike):
+        raise InputError(name, "be an array of scores", got=repr(os.fspath(x)), remedy="If that is a file, load it first.")
+    if isinstance(x, Mapping):
+        raise InputError(
+            name, "be an array of scores", got=f"a {type(x).__name__} of {list(x)}", remedy="Pass one of its arrays."
+        )
+    refuse_hidden(x, name)
+
+
+def _from_objects(array: Array, name: str) -> Array:
+    if array.dtype == object:
+        try:
+            return array.astype(np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(name, f"hold numbers, but one could not be read: {error}") from None
+    what = "text" if array.dtype.kind in "US" else f"an array of type {arrays.dtype_name(array)}"
+    # What a method of somebody's own returns, such as `EntropyScaling.start`, is no array at hand.
+    remedy = f"Convert it first, for example with `{name}.astype(float)`." if name.isidentifier() else ""
+    raise InputError(name, "hold numbers", got=what, remedy=remedy)
+
+
+def refuse_hidden(x: Any, name: str) -> None:
+    """Refuse arrays that do not show all their entries: conversion would change their meaning."""
+    if arrays.is_sparse(x):
+        raise InputError(
+            name, "be a dense array", got="a sparse one", remedy=f"Pass `{name}.toarray()` or `{name}.to_dense()`."
+        )
+    if arrays.is_without_values(x):
+        raise InputError(
+            name, "be a dense array with values", got="a nested or a meta tensor", remedy="Pass an ordinary tensor."
+        )
+    if arrays.has_hidden_entries(x):
+        raise InputError(name, "not hide entries", got="a NumPy masked array", remedy=f"Pass `{name}.filled(value)`.")
+
+
+def reads_as_number(value: Any) -> bool:
+    """Whether ``value`` is a finite number, or text that reads as one."""
+    try:
+        return bool(np.isfinite(float(value)))
+    except (TypeError, ValueError, OverflowError):
+        return False

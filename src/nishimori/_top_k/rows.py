@@ -14,8 +14,8 @@ import numpy as np
 from nishimori._kernels.array_api import boltzmann
 from nishimori._rows.array_rows import clusters_of
 from nishimori._rows.batch import Batch, Clusters
+from nishimori._rows.entry import Passed
 from nishimori._rows.labels import checked_weights, class_indices
-from nishimori._rows.options import Passed
 from nishimori._rows.rows import Rows, T
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, silent

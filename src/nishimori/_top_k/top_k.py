@@ -12,9 +12,8 @@ import numpy as np
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import numeric, whole
 from nishimori._support.numbers import temperature as checked_temperature
-from nishimori._support.numbers import whole
-from nishimori._support.numeric import numeric
 from nishimori._top_k.unlisted_mass import Tails
 from nishimori.errors import InputError, setting
 

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from nishimori._files.file_rows import SUFFIXES, FileRows, check_path
 from nishimori._files.tables.columns import is_pattern
 from nishimori._methods.fitted_method import FittedMethod
+from nishimori._rows.array_rows import Guard
 from nishimori._rows.column_names import join_names
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import NotAClassError
-from nishimori._rows.options import Guard
 from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
 from nishimori.cli._calibration import GroupNames
@@ -128,7 +128,7 @@ def open_files(
         takes_logits = calibrator.input_ == "logits"
         options |= {"guard": "warn", "probability_remedy": FIT_AGAIN if takes_logits else FITTED_TO_PROBABILITIES}
     try:
-        rows = open_rows(files[0], labels, roles.weights, **options)
+        rows = cast("FileRows", open_rows(files[0], labels, roles.weights, **options))
     except NotAClassError as error:
         if calibrator is None or calibrator.classes is None:
             raise
@@ -136,7 +136,6 @@ def open_files(
             must=f"be among the classes of the calibration, {join_names(roles.classes or ())}",
             remedy="Name the right column with --labels, drop these samples, or fit again.",
         ) from None
-    assert isinstance(rows, FileRows)
     if calibrator is not None:
         rows.groups = GroupNames(calibrator.map_).spell_as_map(rows.groups)
     if notes_columns:

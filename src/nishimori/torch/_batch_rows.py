@@ -20,7 +20,7 @@ from nishimori._rows.labels import Labelling, are_signs, class_indices, encode_v
 from nishimori._rows.scores import Scores, scores_of
 from nishimori._rows.stream_rows import in_batch
 from nishimori._support.arrays import HostArray
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 from nishimori.torch._batches import Returned
 from nishimori.torch._logits import is_unit

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nishimori._rows.array_rows import ArrayRows, clusters_of
+from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions, clusters_of
 from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.fingerprint import Fingerprint
-from nishimori._rows.options import Guard, ReadOptions
 from nishimori._rows.pieces import Pieces
 from nishimori._rows.stream_rows import in_batch
 from nishimori._support.arrays import HostArray

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from nishimori._rows.array_rows import Guard
 from nishimori._rows.entry import open_rows
-from nishimori._rows.options import Guard
 from nishimori._rows.rows import Rows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sketch.stream import Stream

@@ -18,9 +18,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from nishimori._rows.array_rows import Guard, ReadOptions
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import open_rows
-from nishimori._rows.options import Guard, ReadOptions, RowOptions, takes_rows
+from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, T, without_rows
 from nishimori._rows.scores import Input, ScoreRange
 from nishimori._sketch.parts import Parts

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import reference
@@ -9,7 +11,6 @@ from optional import torch
 
 import nishimori
 from nishimori import metrics
-from nishimori._evaluation.metrics.metric import MeasureOne
 from nishimori._evaluation.metrics.smooth_ece import SmoothEce, _cosine_transform, _error_at
 from nishimori._rows.entry import open_rows
 from nishimori.errors import InputError
@@ -47,8 +48,8 @@ def test_smooth_ece_is_that_of_relplot_to_the_digits_of_its_mesh(name, n):
     # Its mesh of 200 points is exact to 0.4 %; its search stops 1/1024 above the width at which both are equal.
     mesh = 0.004
     assert value * (1 - mesh) <= metrics.smooth_ece(p, y, of="positive", input="probabilities") <= width * (1 + mesh)
-    residuals = open_rows(p, y, input="probabilities").gather(MeasureOne(SmoothEce("positive"), 1.0))
-    modes = _cosine_transform(residuals.masses / residuals.weight)
+    masses, weight = open_rows(p, y, input="probabilities").gather(partial(SmoothEce("positive").gather, 1.0)).items
+    modes = _cosine_transform(masses / weight)
     assert [_error_at(each, modes) for each in (0.05, 0.01)] == pytest.approx(at_widths, rel=mesh)
 
 

@@ -15,14 +15,14 @@ import numpy as np
 from nishimori._calibrators.multilabel.targets import UNKNOWN, check_missing, label_names, label_table
 from nishimori._rows.array_rows import clusters_of, spread
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.entry import in_pieces, load_array, stored_scores
+from nishimori._rows.entry import kind_of, load_array, stored_scores
 from nishimori._rows.labels import Classes, checked_weights
-from nishimori._rows.rows import Rows, is_rows, most_copied
+from nishimori._rows.rows import Rows, most_copied
 from nishimori._rows.scores import FIT_AGAIN, LARGEST, Input, ScoreRange, Scores, check_input
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 
 # Sums per cluster are as long as there are samples, and are added once per block: few large blocks keep that cheap.
@@ -156,7 +156,7 @@ class Decisions(Rows):
             return None
         array = namespace(values).reshape(values, (-1,))
         flat = replace(self.scores, array=array)
-        chosen = flat.unchecked_rows(slice(0, len(labels)), None if len(kept) == len(labels) else kept)
+        chosen = flat.widen(flat.rows_as_stored(slice(0, len(labels)), None if len(kept) == len(labels) else kept))
         if not self._checked:
             check_values(chosen, self.scores, first * n_labels + kept, n_labels)
         logits, probabilities = flat.as_logits(chosen)
@@ -210,7 +210,7 @@ def scores_in(X: Any, input: Input | None, floor: float | None, name: str = "X")
     if arrays.is_lazy(X):
         raise InputError(name, "be in memory or in a file", got="a Dask array", remedy=f"Pass `{name}.compute()`.")
     array: Any = stored_scores(X)
-    if is_rows(X) or (array is None and in_pieces(X)):
+    if array is None and kind_of(X) != "array":
         raise InputError(
             name,
             "be an array of shape (n_samples, n_labels), the path of a .npy file or an array in chunks",

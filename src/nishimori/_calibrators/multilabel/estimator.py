@@ -34,7 +34,7 @@ from nishimori._rows.scores import (
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
-from nishimori._support.numeric import numeric
+from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 from nishimori.maps.map import Map, in_blocks
 

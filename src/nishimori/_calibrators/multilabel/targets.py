@@ -10,7 +10,7 @@ from nishimori._rows.column_names import column_names
 from nishimori._rows.labels import Classes
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.numeric import refuse_hidden
+from nishimori._support.numbers import refuse_hidden
 from nishimori.errors import InputError
 
 UNKNOWN = -1

@@ -1,14 +1,23 @@
-"""Accuracy and mean confidence: the shares of right and of wrong answers, the mean confidence, and the gap between the two."""
+"""Accuracy and mean confidence: the shares of right and of wrong answers, the mean confidence, and the gap between the two.
+
+Confidence can equal accuracy while the probability of the second of two classes is far off: where that class is rare, a model
+that gives it too much is not right less often than it says. So every scorecard of two classes has the gap of that class too.
+"""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import sqrt
+from typing import TYPE_CHECKING, ClassVar
 
-from nishimori._evaluation.limits import limits_of_gap
-from nishimori._evaluation.metrics.metric import Estimate, Limits, Metric, StandardError
+import numpy as np
+
+from nishimori._evaluation.limits import limits_of_gaps
+from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
 from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Confidence, TopN
+from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.predictions import Predictions
-from nishimori._sums.reliability import BinSums
+from nishimori._sums.reliability import BinnedClaims, BinSums
+from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import Array
 from nishimori._support.numbers import whole
 
@@ -130,8 +139,28 @@ class MeanConfidence(Metric):
         return min(mean, 1.0)
 
 
-class GapOfBins:
+class OfBins:
+    """What metrics have in common that are made of the sums per bin that every scorecard has."""
+
+    of_bins: ClassVar[OneClaim | None]
+
+    def claims(self, predictions: Predictions) -> BinnedClaims:
+        """What is claimed of each row, in bins."""
+        return predictions.positive_claims if self.of_bins == "positive" else predictions.top_claims
+
+    def sums(self, predictions: Predictions) -> BinSums:
+        """Sums per bin."""
+        return self.claims(predictions).sums
+
+
+class GapOfBins(OfBins):
     """What gaps have in common that are made of sums per bin, whatever is claimed."""
+
+    bounds: ClassVar = (-1.0, 1.0)
+    bound_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)  # of its size
+    in_percent: ClassVar = True
+    by_default: ClassVar = True
+    sides: ClassVar[tuple[str, str]] = ("confidence", "accuracy")  # what the gap is between
 
     def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
         """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
@@ -140,6 +169,10 @@ class GapOfBins:
     def for_gate(self, estimate: Estimate) -> float:
         """The size of the gap, on which a bound is one."""
         return abs(estimate.value)
+
+    def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
+        """The limits of its size, and its sign in words."""
+        return Limits(*limits_of_size(estimate, card, level), direction(estimate.value, *self.sides))
 
 
 class OverallGap(GapOfBins, Metric):
@@ -153,30 +186,57 @@ class OverallGap(GapOfBins, Metric):
     """
 
     name = "gap"
-    bounds = (-1.0, 1.0)
-    bound_range = (0.0, 1.0)  # of its size
-    in_percent = by_default = True
     of_bins = "top"
     in_tables = False
     needs = "top"
     order = 4
 
-    def sums(self, predictions: Predictions) -> BinSums:
-        """Sums per bin."""
-        return predictions.top_claims.sums
 
-    def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
-        """The limits of its size, and its sign in words."""
-        return Limits(*limits_of_size(card, level), direction(estimate.value))
+class PositiveGap(GapOfBins, Metric):
+    """Mean probability of the positive class, the second of two, minus its share of the samples.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.positive_gap([[0.0, 2.0], [2.0, 0.0]], [0, 0]), 4)
+    0.5
+    """
+
+    name = "positive_gap"
+    title = "positive gap"
+    of_bins = "positive"
+    n_classes = 2
+    order = 8
+    sides = ("mean p(1)", "the share of class 1")
+
+    def pair(self, first: Predictions, second: Predictions) -> Spread | ClusterSpread:
+        """How the differences of the probabilities of both calibrations vary from sample to sample."""
+        return spread(first.batch, [self.claims(second).misses - self.claims(first).misses], counts=first.counts)
+
+    def difference(self, first: BinSums, second: BinSums, pair: Spread | ClusterSpread, *, alone: bool) -> Difference:
+        """The difference of two means over the same samples."""
+        value = self.of_sums(second)[0] - self.of_sums(first)[0]
+        variance = float(pair.around(np.array([value]))[0])
+        return Difference.normal(value, np.nan if alone else sqrt(variance) / float(first.bins.weight.sum()), 1.0)
 
 
-def limits_of_size(card: "Scorecard", level: float) -> tuple[float, float]:
-    """The limits of abs(confidence - accuracy) of all samples."""
-    gap = card["gap"]
+def limits_of_size(gap: Estimate, card: "Scorecard", level: float) -> tuple[float, float]:
+    """The limits of the size of a gap of all samples, |claimed - true|."""
     assert gap.se is not None, "whose absence has a reason"
-    return limits_of_gap(card.confidence, card.accuracy, gap.se, gap.squares, level)
+    claimed, true = card.confidence, true_share(gap, card)
+    if gap.metric.of_bins == "positive":
+        claimed = true + gap.value
+    low, high = limits_of_gaps(np.array([[claimed], [true], [gap.se], [1 / gap.squares]]), level, level)
+    return float(low[0]), float(high[0])
 
 
-def direction(gap: float) -> str:
-    """On which side of the accuracy the confidence is, in words."""
-    return "confidence is above accuracy" if gap > 0 else "confidence is below accuracy" if gap < 0 else ""
+def true_share(estimate: Estimate, card: "Scorecard") -> float:
+    """The share of the claims that came true, of a metric that is made of bins."""
+    assert estimate.gaps is not None, "which is made of bins"
+    share: float = estimate.gaps.true_share if estimate.metric.of_bins == "positive" else card.accuracy
+    return share
+
+
+def direction(gap: float, claimed: str = "confidence", true: str = "accuracy") -> str:
+    """On which side of what is true the claims are, in words; empty if they are equal."""
+    return f"{claimed} is {'above' if gap > 0 else 'below'} {true}" if gap else ""

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import inf, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from nishimori._evaluation.limits import limits_of_ece
-from nishimori._evaluation.metrics.accuracy import limits_of_size
+from nishimori._evaluation.metrics.accuracy import OfBins, limits_of_size, true_share
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
 from nishimori._rows.rows import Rows
 from nishimori._sums.binned_gaps import BinnedGaps
@@ -42,8 +42,16 @@ _REACH = normal_quantile(0.95)
 _MOST_REACH, _PARTS = 6, 10
 
 
-class MeanAbsoluteGap:
+class MeanAbsoluteGap(OfBins):
     """What calibration errors have in common that are the mean of abs(gap) over bins, whatever is claimed."""
+
+    bounds: ClassVar = (0.0, 1.0)
+    in_percent: ClassVar = True
+    by_default: ClassVar = True
+
+    def pair(self, first: Predictions, second: Predictions) -> "PairedGaps":
+        """Products of the gaps of both calibrations, per pair of bins."""
+        return PairedGaps.from_claims(self.claims(first), self.claims(second))
 
     def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
         """The mean of abs(gap) over bins, for bins with fixed edges."""
@@ -58,6 +66,13 @@ class MeanAbsoluteGap:
         """The bias-corrected ECE."""
         assert estimate.gaps is not None, "whose absence has a reason"
         return estimate.gaps.corrected
+
+    def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
+        """The limits of the ECE, which know what hardly any claims that are false, or true, leave open."""
+        assert estimate.gaps is not None, "whose absence has a reason"
+        gap = card["gap" if self.of_bins == "top" else "positive_gap"]
+        ends = limits_of_ece(estimate.gaps, limits_of_size(gap, card, level), true_share(gap, card), level)
+        return Limits(*ends, f"{100 * estimate.value:.2f} % as measured")
 
     def difference(self, first: BinSums, second: BinSums, pair: "PairedGaps", *, alone: bool) -> Difference:
         """The difference, whose limits are not symmetric."""
@@ -105,8 +120,6 @@ class Ece(MeanAbsoluteGap, Metric):
 
     name = "ece"
     title = "ECE"
-    bounds = (0.0, 1.0)
-    in_percent = by_default = True
     of_bins = "top"
     needs = "top"
     order = 5
@@ -120,19 +133,24 @@ class Ece(MeanAbsoluteGap, Metric):
         """The calibration error in bins of its own."""
         return reliability_of(data, beta=beta, n_bins=self.n_bins, strategy=self.strategy, of=self.of).error(self.norm)
 
-    def sums(self, predictions: Predictions) -> BinSums:
-        """Sums per bin."""
-        return predictions.top_claims.sums
 
-    def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
-        """The limits of the ECE, which know what hardly any wrong answers leave open."""
-        assert estimate.gaps is not None, "whose absence has a reason"
-        ends = limits_of_ece(estimate.gaps, limits_of_size(card, level), card.accuracy, level)
-        return Limits(*ends, f"{100 * estimate.value:.2f} % as measured")
+class PositiveEce(MeanAbsoluteGap, Metric):
+    """Expected calibration error of the positive class, the second of two: how far its probability is from its frequency.
 
-    def pair(self, first: Predictions, second: Predictions) -> "PairedGaps":
-        """Products of the gaps of both calibrations, per pair of bins."""
-        return PairedGaps.from_claims(first.top_claims, second.top_claims)
+    It has 15 bins of equal width, as ``ece(of="positive")`` has.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.positive_ece([[0.0, 2.0], [2.0, 0.0]], [0, 0]), 4)
+    0.5
+    """
+
+    name = "positive_ece"
+    title = "positive ECE"
+    of_bins = "positive"
+    n_classes = 2
+    order = 9
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import numpy as np
 
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._rows.rows import Rows
-from nishimori._sums.outcomes import Levels, OneClaim, Outcomes, check_claim
+from nishimori._sums.outcomes import OneClaim, Outcomes
 from nishimori._sums.predictions import Predictions
+from nishimori._sums.reliability import check_claim
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class KolmogorovSmirnov(Metric):
 
     def check(self, data: Rows) -> None:
         """Refuse a positive class where there are more than two."""
-        check_claim(data, self.of)
+        check_claim(data, self.of, OneClaim)
 
     def sums(self, predictions: Predictions) -> Outcomes:
         """All claims, and which came true."""
@@ -57,11 +58,7 @@ class KolmogorovSmirnov(Metric):
 
     def of_sums(self, sums: Outcomes) -> tuple[float, None]:
         """The largest gap; its standard error is not known."""
-        return kolmogorov_smirnov(sums.levels()), None
-
-
-def kolmogorov_smirnov(levels: Levels) -> float:
-    """The maximum over thresholds t of |Σ w (claim - outcome)| / Σ w, the first sum over the claims up to t."""
-    # Equal claims pass a threshold together, so their order does not matter.
-    gaps = np.cumsum(levels.weight * levels.claimed - levels.true)
-    return float(np.abs(gaps).max() / levels.weight.sum())
+        levels = sums.levels()
+        # Equal claims pass a threshold together, so their order does not matter.
+        gaps = np.cumsum(levels.weight * levels.claimed - levels.true)
+        return float(np.abs(gaps).max() / levels.weight.sum()), None

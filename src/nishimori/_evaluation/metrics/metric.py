@@ -1,6 +1,5 @@
 """What a metric is: its name and direction, how it follows from predictions, and how its standard error does."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import Field, astuple, dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from nishimori._evaluation.limits import FEW, limits_of_share, one_sided
-from nishimori._evaluation.metrics.resampling import KeptOutcomes, Resampling
+from nishimori._evaluation.metrics.resampling import KeptRows, Resampling
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
 from nishimori._sums.outcomes import OneClaim
@@ -187,99 +186,8 @@ class MeanOfRows(NamedTuple):
     se: float
 
 
-class Form(ABC):
-    """How a metric follows from predictions: one form for each of the three methods of which a metric writes one."""
-
-    is_mean: ClassVar[bool] = False  # whether its sums are those of a number per row
-
-    @abstractmethod
-    def key(self, metric: "Metric") -> Any:
-        """What distinguishes the sums of the metric from those of others: metrics with the same one share their sums."""
-
-    @abstractmethod
-    def gather(self, metric: "Metric", predictions: Predictions) -> Any:
-        """What the metric is made of, which adds to that of other predictions."""
-
-    @abstractmethod
-    def value(self, metric: "Metric", sums: Any) -> float:
-        """The metric from the total of what was gathered."""
-
-    @abstractmethod
-    def with_error(self, metric: "Metric", sums: Any) -> tuple[float, StandardError, str]:
-        """The metric, its standard error, and why that is not known."""
-
-    @abstractmethod
-    def difference(self, metric: "Metric", first: Any, second: Any, pair: Any, *, alone: bool) -> Difference:
-        """The metric of the second sums minus that of the first; ``pair`` tells how both vary together."""
-
-
-class _OfRows(Form):
-    """The mean of a number per row."""
-
-    is_mean = True
-
-    def key(self, metric: "Metric") -> Any:
-        own = repr(astuple(metric)) if is_dataclass(metric) else id(metric) if vars(metric) else ""
-        return type(metric).of_rows, own
-
-    def gather(self, metric: "Metric", predictions: Predictions) -> Mean:
-        batch = predictions.batch
-        return Mean(batch.total(metric.rows(predictions)), batch.weight)
-
-    def value(self, metric: "Metric", sums: Mean | MeanOfRows) -> float:
-        return metric.of_mean(sums.value)
-
-    def with_error(self, metric: "Metric", sums: MeanOfRows) -> tuple[float, StandardError, str]:
-        is_finite = isfinite(sums.se)
-        return self.value(metric, sums), sums.se if is_finite else None, "" if is_finite else metric.why_infinite
-
-    def difference(self, metric: "Metric", first: MeanOfRows, second: MeanOfRows, pair: float, *, alone: bool) -> Difference:
-        """The difference of two means; ``pair`` is the standard error of the mean of the differences row by row."""
-        old, new = self.value(metric, first), self.value(metric, second)
-        return Difference.normal(new - old, nan if alone else pair, max(abs(old), abs(new)))
-
-
-class _OfSums(Form):
-    """A function of sums of its own."""
-
-    def key(self, metric: "Metric") -> Any:
-        return metric
-
-    def gather(self, metric: "Metric", predictions: Predictions) -> Any:
-        return metric.summed(predictions)
-
-    def value(self, metric: "Metric", sums: Any) -> float:
-        return metric.from_sums(sums)[0]
-
-    def with_error(self, metric: "Metric", sums: Any) -> tuple[float, StandardError, str]:
-        value, error = metric.from_sums(sums)
-        return value, error, "" if error is not None else f"{metric.label} has none."
-
-    def difference(self, metric: "Metric", first: Any, second: Any, pair: Any, *, alone: bool) -> Difference:
-        return metric.difference(first, second, pair, alone=alone)
-
-
-class _OfOutcomes(Form):
-    """A function of all outcomes, which are kept once for all such metrics."""
-
-    def key(self, metric: "Metric") -> Any:  # noqa: ARG002 - all share them
-        return KeptOutcomes
-
-    def gather(self, metric: "Metric", predictions: Predictions) -> KeptOutcomes:  # noqa: ARG002
-        return KeptOutcomes.from_predictions(predictions)
-
-    def value(self, metric: "Metric", sums: KeptOutcomes) -> float:
-        return sums.value(metric.of_outcomes)
-
-    def with_error(self, metric: "Metric", sums: KeptOutcomes) -> tuple[float, StandardError, str]:
-        return self.value(metric, sums), partial(sums.se, metric.of_outcomes, metric.resampling), ""
-
-    def difference(self, metric: "Metric", first: KeptOutcomes, second: KeptOutcomes, pair: Any, *, alone: bool) -> Difference:  # noqa: ARG002
-        error = nan if alone else second.difference_se(first, metric.of_outcomes, metric.resampling)
-        return Difference.normal(self.value(metric, second) - self.value(metric, first), error)
-
-
-_FORMS: dict[str, Form] = {"of_rows": _OfRows(), "sums": _OfSums(), "of_outcomes": _OfOutcomes()}
+_WAYS = ("of_rows", "sums", "of_outcomes")
+"""The methods of which a metric writes one."""
 
 
 class Metric:
@@ -340,7 +248,8 @@ class Metric:
     resampling: ClassVar[Resampling] = "jackknife"
     needs: ClassVar[Needs] = "all"
 
-    form: ClassVar["Form"]  # which of the three is written
+    is_mean: ClassVar[bool]  # whether it writes `of_rows`: its sums are then those of a number per row
+    of_all: ClassVar[bool]  # whether it writes `of_outcomes`: its sums are then all outcomes
 
     # What only the library's own metrics say.
     by_default: ClassVar[bool] = False  # part of every scorecard: it needs no more than the sums that are there anyway
@@ -356,11 +265,11 @@ class Metric:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        written = [way for way in _FORMS if getattr(cls, way) is not getattr(Metric, way)]
+        written = [way for way in _WAYS if getattr(cls, way) is not getattr(Metric, way)]
         if len(written) != 1:
             got = ", ".join(written) or "none of them"
-            raise InputError(f"The metric {cls.__name__}", f"have one of the methods {', '.join(_FORMS)}", got=got)
-        cls.form = _FORMS[written[0]]
+            raise InputError(f"The metric {cls.__name__}", f"have one of the methods {', '.join(_WAYS)}", got=got)
+        cls.is_mean, cls.of_all = written == ["of_rows"], written == ["of_outcomes"]
         if "of_rows" in vars(cls) and "score" not in vars(cls):
             cls.score = None  # that of the class which wrote another `of_rows`
         name = getattr(cls, "name", None)
@@ -412,15 +321,21 @@ class Metric:
         raise NotImplementedError
 
     def pair(self, first: Predictions, second: Predictions) -> Any:  # noqa: ARG002 - for those that can
-        """Anything that adds and tells `difference` how two calibrations of the same samples vary together; None by default."""
-        return None
+        """Anything that adds, from which `difference` knows how two calibrations of the same samples vary together."""
+        return ()
 
-    def difference(self, first: Any, second: Any, pair: Any, *, alone: bool) -> Difference:  # noqa: ARG002 - for those that can
+    def difference(self, first: Any, second: Any, pair: Any, *, alone: bool) -> Difference:
         """The metric of the second sums minus that of the first; ``alone`` if these are of one sample.
 
-        Without `pair` its standard error is not known.
+        ``pair`` is what `pair` has summed, without which the standard error is not known; of a mean it is that error.
         """
-        return Difference(self.from_sums(second)[0] - self.from_sums(first)[0], None, None)
+        old, new = self.from_sums(first)[0], self.from_sums(second)[0]
+        if self.is_mean:
+            return Difference.normal(new - old, nan if alone else pair, max(abs(old), abs(new)))
+        if self.of_all:
+            error = nan if alone else second.difference_se(first, self.of_outcomes, self.resampling)
+            return Difference.normal(new - old, error)
+        return Difference(new - old, None, None)
 
     def of_outcomes(self, confidence: HostArray, correct: HostArray, weights: HostArray) -> float:
         """The metric from the confidence of all samples, whether each was correct, and their weights, in one array each."""
@@ -444,7 +359,7 @@ class Metric:
         about = ""
         if error == 0 and value in self.bounds:  # as where all answers are right: samples that vary would tell more
             return Limits(*self.bounds, "no sample differs")
-        if self.form.is_mean and self.direction == "lower" and self.bounds[0] == 0:
+        if self.is_mean and self.direction == "lower" and self.bounds[0] == 0:
             # Few large losses skew the error of a mean loss, so its upper limit is the further one of two.
             high = interval_in_ratio(value, error, one_sided(level)).high if value > 0 else 0.0
             if card.error < FEW * estimate.squares:
@@ -468,7 +383,21 @@ class Metric:
 
     def measure(self, data: Rows, beta: float) -> float:
         """The metric of rows at an inverse temperature."""
-        return self.form.value(self, data.gather(MeasureOne(self, beta)))
+        return self.from_sums(data.gather(partial(self.gather, beta)))[0]
+
+    def gather(self, beta: float, batch: Batch) -> Any:
+        """Sum what the metric is made of over a batch, at an inverse temperature."""
+        predictions = Predictions(batch, beta)
+        return Mean(batch.total(self.rows(predictions)), batch.weight) if self.is_mean else self.summed(predictions)
+
+    @property
+    def key(self) -> Any:
+        """What tells its sums from those of other metrics: those with the same one share them."""
+        if self.of_all:
+            return KeptRows
+        if not self.is_mean:
+            return self
+        return type(self).of_rows, repr(astuple(self)) if is_dataclass(self) else id(self) if vars(self) else ""
 
     def check_value(self, value: float) -> None:
         """Refuse a value that the metric says it cannot have: intervals are cut at its bounds."""
@@ -478,7 +407,9 @@ class Metric:
             raise InputError(f"{type(self).__name__}.bounds", f"hold the metric of these data, {value:.6g}", got=self.bounds)
 
     def summed(self, predictions: Predictions) -> Any:
-        """What `sums` returns, which must add as numbers do."""
+        """What `sums` returns, which must add as numbers do; all outcomes where the metric is made of these."""
+        if self.of_all:
+            return KeptRows.from_predictions(predictions, predictions.confidence, predictions.correct)
         summed = self.sums(predictions)
         if isinstance(summed, tuple | list | str | dict | set) or not hasattr(summed, "__add__"):
             remedy = "Return an array, or an object with `__add__`."
@@ -486,18 +417,20 @@ class Metric:
         return summed
 
     def from_sums(self, sums: Any) -> tuple[float, StandardError]:
-        """What `of_sums` returns, which must be a number and its standard error."""
+        """The metric and its standard error from the sums of all samples; what `of_sums` returns must be these two."""
+        if self.is_mean:
+            return self.of_mean(sums.value), sums.se if isinstance(sums, MeanOfRows) and isfinite(sums.se) else None
+        if self.of_all:
+            return sums.value(self.of_outcomes), partial(sums.se, self.of_outcomes, self.resampling)
         pair: Any = self.of_sums(sums)
-        name, what = f"{type(self).__name__}.of_sums", "return the value and its standard error or None"
-        if not (isinstance(pair, tuple) and len(pair) == 2):
-            raise InputError(name, what, got=f"{pair!r:.60}")
-        value, error = pair
         try:
+            value, error = pair
             number = float(value)
         except (TypeError, ValueError):
-            raise InputError(name, what, got=f"{pair!r:.60}") from None
+            number = nan
         if isnan(number):
-            raise InputError(name, what, got="NaN")
+            got = f"{pair!r:.60}"
+            raise InputError(f"{type(self).__name__}.of_sums", "return the value and its standard error or None", got=got)
         return number, error
 
     @property
@@ -537,14 +470,3 @@ class Metric:
 
 def _inside(interval: Interval, bounds: tuple[float, float]) -> Interval:
     return Interval(max(interval.low, bounds[0]), min(interval.high, bounds[1]))
-
-
-@dataclass(frozen=True)
-class MeasureOne:
-    """The pass that gathers what one metric is made of."""
-
-    metric: Metric
-    beta: float
-
-    def __call__(self, batch: Batch) -> Any:
-        return self.metric.form.gather(self.metric, Predictions(batch, self.beta))

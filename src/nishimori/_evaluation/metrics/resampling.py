@@ -19,8 +19,8 @@ from nishimori._support.arrays import HostArray
 
 Resampling = Literal["jackknife", "bootstrap"]
 
-OfOutcomes = Callable[[HostArray, HostArray, HostArray], float]
-"""A metric from confidences, correctness and weights."""
+OfOutcomes = Callable[..., float]
+"""A metric from the columns of kept rows: confidences, correctness and weights."""
 
 _GROUPS = 100
 _DRAWS = 200
@@ -28,34 +28,37 @@ _SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
-class KeptOutcomes:
-    """The confidence of each row, whether it was correct, its weight and its cluster. Those of other rows add."""
+class KeptRows:
+    """Some numbers of each row, its weight and its cluster. Those of other rows add."""
 
-    parts: tuple[tuple[HostArray, HostArray, HostArray, HostArray | None], ...]
+    parts: tuple[tuple[HostArray, ...], ...]  # the weight is last
+    codes: tuple[HostArray | None, ...]
     counts: bool
     _computed: dict[tuple[OfOutcomes, Resampling], HostArray] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def from_predictions(cls, predictions: Predictions) -> "KeptOutcomes":
+    def from_predictions(cls, predictions: Predictions, *numbers: HostArray) -> "KeptRows":
         """Those of one batch."""
-        columns = (predictions.confidence, predictions.correct, predictions.weights, predictions.clusters)
-        return cls((columns,), predictions.counts)
+        return cls(((*numbers, predictions.weights),), (predictions.clusters,), predictions.counts)
 
-    def __add__(self, other: "KeptOutcomes") -> "KeptOutcomes":
-        return KeptOutcomes(self.parts + other.parts, self.counts)
+    def __add__(self, other: "KeptRows") -> "KeptRows":
+        return KeptRows(self.parts + other.parts, self.codes + other.codes, self.counts)
 
     @cached_property
-    def columns(self) -> tuple[HostArray, HostArray, HostArray]:
-        """Confidence, correctness and weight of all rows."""
-        confidence, correct, weights = (np.concatenate([part[i] for part in self.parts]) for i in range(3))
-        return confidence, correct, weights
+    def columns(self) -> tuple[HostArray, ...]:
+        """The numbers of all rows, and their weights."""
+        return tuple(np.concatenate(column) for column in zip(*self.parts, strict=True))
+
+    @cached_property
+    def clusters(self) -> HostArray | None:
+        """The number of the cluster that each row belongs to; None if each row is independent."""
+        codes = [code for code in self.codes if code is not None]
+        return np.unique(np.concatenate(codes), return_inverse=True)[1] if codes else None
 
     @cached_property
     def _units(self) -> HostArray:
         """The number of the independent unit, a row or a cluster, that each row belongs to."""
-        codes = [part[3] for part in self.parts]
-        held = [code for code in codes if code is not None]
-        return np.unique(np.concatenate(held), return_inverse=True)[1] if held else np.arange(len(self.columns[0]))
+        return np.arange(len(self.columns[0])) if self.clusters is None else self.clusters
 
     def value(self, metric: OfOutcomes) -> float:
         """The metric of all rows."""
@@ -65,7 +68,7 @@ class KeptOutcomes:
         """The standard error of the metric."""
         return _spread(self._replicates(metric, resampling), self._kind(resampling))
 
-    def difference_se(self, first: "KeptOutcomes", metric: OfOutcomes, resampling: Resampling) -> float:
+    def difference_se(self, first: "KeptRows", metric: OfOutcomes, resampling: Resampling) -> float:
         """The standard error of the metric of these outcomes minus that of others of the same rows."""
         mine, theirs = (outcomes._replicates(metric, resampling) for outcomes in (self, first))
         return _spread(mine - theirs, self._kind(resampling))
@@ -77,12 +80,12 @@ class KeptOutcomes:
     def _replicates(self, metric: OfOutcomes, resampling: Resampling) -> HostArray:
         key = metric, self._kind(resampling)
         if key not in self._computed:
-            confidence, correct, weights = self.columns
+            *numbers, weights = self.columns
             replicates = []
             with np.errstate(divide="ignore", invalid="ignore"):  # a part may have no wrong answer, say
                 for redrawn in self._without_groups(weights) if key[1] == "jackknife" else self._draws(weights):
                     kept = redrawn > 0
-                    replicates.append(float(metric(confidence[kept], correct[kept], redrawn[kept])))
+                    replicates.append(float(metric(*(column[kept] for column in (*numbers, redrawn)))))
             self._computed[key] = np.array(replicates)
         return self._computed[key]
 

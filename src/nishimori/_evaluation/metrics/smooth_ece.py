@@ -19,8 +19,10 @@ import numpy as np
 
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._rows.rows import Rows
-from nishimori._sums.outcomes import OneClaim, check_claim
+from nishimori._sums.outcomes import OneClaim
+from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions
+from nishimori._sums.reliability import check_claim
 from nishimori._support.arrays import HostArray
 
 # The spacing of the grid is 1.5e-5; widths are rarely below 1e-3. A transform takes about a millisecond.
@@ -72,10 +74,10 @@ class SmoothEce(Metric):
 
     def check(self, data: Rows) -> None:
         """Refuse a positive class where there are more than two."""
-        check_claim(data, self.of)
+        check_claim(data, self.of, OneClaim)
 
-    def sums(self, predictions: Predictions) -> "Residuals":
-        """Residuals on the grid."""
+    def sums(self, predictions: Predictions) -> Sums:
+        """Residuals on the grid 0, 1/M, ..., 1, and the weight of the rows."""
         claimed = predictions.claimed(self.of)[:, 0]
         residuals = predictions.weights * (claimed - predictions.outcomes(self.of)[:, 0])
         place = np.clip(claimed, 0.0, 1.0) * _CELLS
@@ -83,29 +85,18 @@ class SmoothEce(Metric):
         above = place - below
         masses = np.bincount(below, residuals * (1 - above), _CELLS + 1)
         masses += np.bincount(below + 1, residuals * above, _CELLS + 1)
-        return Residuals(masses, predictions.batch.weight)
+        return Sums((masses, predictions.batch.weight))
 
-    def of_sums(self, sums: "Residuals") -> tuple[float, None]:
+    def of_sums(self, sums: Sums) -> tuple[float, None]:
         """The width at which the smoothed calibration error equals the width; its standard error is not known."""
-        return smooth_error(sums), None
+        masses, weight = sums.items
+        return smooth_error(masses / weight), None
 
 
-@dataclass(frozen=True)
-class Residuals:
-    """Weighted residuals summed at each point of the grid 0, 1/M, ..., 1, and the total weight. Those of other rows add."""
-
-    masses: HostArray
-    weight: float
-
-    def __add__(self, other: "Residuals") -> "Residuals":
-        return Residuals(self.masses + other.masses, self.weight + other.weight)
-
-
-def smooth_error(residuals: Residuals) -> float:
-    """The width at which the smoothed calibration error equals the width."""
+def smooth_error(masses: HostArray) -> float:
+    """The width at which the smoothed calibration error equals the width, from residuals that are divided by their weight."""
     from scipy.optimize import brentq  # noqa: PLC0415 - other metrics do without SciPy
 
-    masses = residuals.masses / residuals.weight
     modes = _cosine_transform(masses)
     # A kernel of width zero leaves every residual. The error does not increase with the width, so what it is at a width that is
     # too large is a width that is too small.

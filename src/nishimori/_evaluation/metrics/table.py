@@ -40,19 +40,14 @@ def built_in() -> dict[str, Metric]:
 
 def register_metric(name: str, metric: Metric) -> None:
     """Give a metric its name in this process, so that it can be asked for like a built-in one; see `nishimori.register`."""
-    own = as_metric(metric)
-    if own is None:
-        raise InputError("target", "be a nishimori.Metric", got=f"{metric!r:.60}")
-    if own.name != name:
-        raise InputError("name", f"be that of the metric, {own.name!r}", got=repr(name))
-    taken = _find(own.name)
-    if taken is not None and type(taken) is not type(own):
+    if metric.name != name:
+        raise InputError("name", f"be that of the metric, {metric.name!r}", got=repr(name))
+    taken = _find(name)
+    if taken is not None and type(taken) is not type(metric):
         other = type(taken).__name__
-        raise InputError(
-            "The metric's name", "be new", got=f"{own.name!r}, which is the name of {other}", remedy="Choose another."
-        )
-    if own.name not in built_in():
-        _registered[own.name] = own
+        raise InputError("The metric's name", "be new", got=f"{name!r}, which is the name of {other}", remedy="Choose another.")
+    if name not in built_in():
+        _registered[name] = metric
 
 
 def names() -> tuple[str, ...]:
@@ -73,18 +68,13 @@ def find_metric(name: str, argument: str = "metrics") -> Metric:
         close = get_close_matches(plain.lower(), names(), 1)
         remedy = f"Did you mean {close[0]!r}?" if close else ""
         raise InputError(argument, f"be one of {', '.join(names())}, or package.module:Name", got=repr(name), remedy=remedy)
-    if not parameters:
-        return metric
-    parameter_names: list[str] = [parameter.name for parameter in fields(metric)] if is_dataclass(metric) else []
-    if not parameter_names:
-        remedy = "Make them fields of a frozen dataclass." if ":" in plain or plain not in built_in() else ""
-        raise InputError(
-            f"The metric {plain}", "be written without parameters, of which it has none", got=repr(name), remedy=remedy
-        )
-    if not set(parameters) <= set(parameter_names):
-        raise InputError(f"The metric {plain}", f"have the parameters {', '.join(parameter_names)}", got=repr(name))
-    changed: Metric = replace(metric, **parameters)  # type: ignore[type-var]
-    return changed
+    own: list[str] = [parameter.name for parameter in fields(metric)] if is_dataclass(metric) else []
+    if not set(parameters) <= set(own):
+        must = f"have the parameters {', '.join(own)}" if own else "be written without parameters, of which it has none"
+        is_theirs = not own and plain not in built_in()
+        remedy = "Make them fields of a frozen dataclass." if is_theirs else ""
+        raise InputError(f"The metric {plain}", must, got=repr(name), remedy=remedy)
+    return replace(metric, **parameters) if parameters else metric  # type: ignore[type-var]
 
 
 def _parsed(text: str, argument: str) -> tuple[str, dict[str, Any]]:
@@ -143,10 +133,6 @@ class AskedMetrics(tuple[Metric, ...]):
         selection = cls(metrics)
         selection.named = frozenset(named)
         return selection
-
-    def with_others(self, *metrics: Metric) -> "AskedMetrics":
-        """These and others, which the user did not name."""
-        return AskedMetrics.from_metrics((*self, *metrics), self.named)
 
 
 def asked_metrics(wanted: Any, argument: str = "metrics") -> AskedMetrics:

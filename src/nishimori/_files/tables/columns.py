@@ -15,7 +15,7 @@ import numpy as np
 from nishimori._rows.column_names import class_parts, join_names, without_prefix
 from nishimori._rows.scores import Input
 from nishimori._support.arrays import HostArray
-from nishimori._support.numeric import reads_as_number
+from nishimori._support.numbers import reads_as_number
 from nishimori.errors import InputError, setting
 
 _PATTERN = re.compile(r"[*?\[]")
