@@ -38,9 +38,9 @@ from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names, refuse_permuted
-from nishimori._rows.labels import flat_labels
+from nishimori._rows.labels import Classes, flat_labels
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Scores, scores_of, warn_of_probabilities
+from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Input, Scores, scores_of, warn_of_probabilities
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numbers import numeric
