@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -113,6 +114,18 @@ def test_a_map_whose_method_is_unknown_here_keeps_the_parameters_of_its_method(t
     elsewhere.save(tmp_path / "b.json")
     nishimori.register("power", Power)
     assert nishimori.load(tmp_path / "b.json").observable == Power(3)
+
+
+@pytest.mark.parametrize("name", [*table.BUILT_IN, "unknown"])
+def test_a_file_that_is_loaded_and_saved_again_is_the_same_file(name, tmp_path):
+    fitted = nishimori.calibrator("bias" if name == "unknown" else name).fit(*reference.drawn(400, 2))
+    fitted.save(tmp_path / "a.json")
+    content = json.loads((tmp_path / "a.json").read_text())
+    if name == "unknown":  # whose estimates nothing here understands
+        content["provenance"]["method"] = name
+        (tmp_path / "a.json").write_text(json.dumps(content))
+    nishimori.load(tmp_path / "a.json").save(tmp_path / "b.json")
+    assert json.loads((tmp_path / "b.json").read_text()) == content
 
 
 @pytest.mark.parametrize("target", ["math:pi", "nowhere:Name", f"{__name__}:Fails"])
