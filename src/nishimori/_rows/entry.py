@@ -175,9 +175,11 @@ def open_rows(
         labelling=Labelling(ignore_index, shift_labels),
         class_axis=class_axis,
     )
+    passed = Passed(logits, labels, sample_weight, clusters, groups, meaning, of_file, read_ahead, progress)
     kind = kind_of(logits, labels)
+    _refuse_misplaced(passed, kind)
     if kind == "rows":
-        without = {
+        options = {
             names[1]: labels,
             "sample_weight": sample_weight,
             "clusters": clusters,
@@ -191,25 +193,22 @@ def open_rows(
             "read_ahead": read_ahead or None,
             **of_file,
         }
-        data = _as_they_are(logits, without, names[0])
-    else:
-        passed = Passed(logits, labels, sample_weight, clusters, groups, meaning, of_file, read_ahead, progress)
-        _refuse_misplaced(passed, kind)
-        if kind == "array":
-            table = meaning.scores(logits)
-            labels, weights, together, grouped = meaning.parts(table, labels, sample_weight, clusters, groups)
-            if arrays.is_on_cuda(table.array) and can_stay_on_device(table):
-                data = on_device(table, labels, weights, classes, names[1], together, grouped)
-            else:
-                columns = class_indices(labels, classes, table, names[1], weights)
-                data = ArrayRows(table, columns, weights, clusters=together, groups=grouped)
-            data.score_range = meaning.range_of(table, weights)
-            meaning.check_range(data.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
+        data = _as_they_are(logits, options, names[0])
+    elif kind == "array":
+        table = meaning.scores(logits)
+        labels, weights, together, grouped = meaning.parts(table, labels, sample_weight, clusters, groups)
+        if arrays.is_on_cuda(table.array) and can_stay_on_device(table):
+            data = on_device(table, labels, weights, classes, names[1], together, grouped)
         else:
-            data = (import_object(ANNEXES[kind]) if kind in ANNEXES else _OPENERS[kind])(passed)
-        if counts:
-            refuse_counted_clusters(data, counts=True)
-            data.counts = True
+            columns = class_indices(labels, classes, table, names[1], weights)
+            data = ArrayRows(table, columns, weights, clusters=together, groups=grouped)
+        data.score_range = meaning.range_of(table, weights)
+        meaning.check_range(data.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
+    else:
+        data = (import_object(ANNEXES[kind]) if kind in ANNEXES else _OPENERS[kind])(passed)
+    if counts and kind != "rows":
+        refuse_counted_clusters(data, counts=True)
+        data.counts = True
     if choose_floor is not None and is_auto(floor) and data.input != "logits" and data.floor is None:
         chosen = choose_floor(data, names[0])
         return data if chosen is None else raise_to_floor(data, chosen, names[0])
@@ -236,6 +235,8 @@ def kind_of(logits: Any, labels: Any = None) -> Kind:
 
 def _refuse_misplaced(passed: Passed, kind: Kind) -> None:
     """Refuse what is said of other kinds of data, columns that are the classes in another order, and samples one by one."""
+    if kind == "rows":
+        return  # of which nothing may be said at all
     logits, (name, _) = passed.logits, passed.meaning.names
     misplaced = next(iter(passed.of_file), None) if kind != "file" else None
     if misplaced is not None or (passed.read_ahead and kind != "batches"):
