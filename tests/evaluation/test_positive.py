@@ -138,6 +138,13 @@ def test_few_positives_prove_nothing_to_a_gate():
     assert nishimori.gate(z, labels, bounds={"positive_gap": 0.002}).verdict == "inconclusive"
 
 
+def test_a_gate_proves_no_more_of_the_ece_of_few_positives_than_of_their_gap():
+    z = np.random.default_rng(0).normal(size=2000) - 2
+    found = nishimori.gate(z, (np.arange(2000) < 6).astype(int), bounds={"positive_gap": 0.1, "positive_ece": 0.1})
+    assert found["positive_ece"].low <= found["positive_gap"].low
+    assert found["positive_ece"].high >= found["positive_gap"].high
+
+
 def rare(seed):
     """About 5.5 % positives, and the scores of a logistic regression with balanced classes."""
     linear_model = pytest.importorskip("sklearn.linear_model")

@@ -13,7 +13,7 @@ from nishimori import evaluate, metrics
 from nishimori._evaluation.metrics.table import default_metrics
 from nishimori._evaluation.scorecard import MetricPlan, scorecards
 from nishimori._rows.entry import open_rows
-from nishimori.errors import InputError
+from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
@@ -52,6 +52,12 @@ def test_probabilities_are_claims_as_they_stand():
     card = evaluate(p, LABELS, input="probabilities")
     assert card.ece == metrics.ece(p, LABELS, input="probabilities")
     assert card.nll == pytest.approx(reference.nll(LOGITS, LABELS), rel=1e-12)
+
+
+def test_probabilities_after_a_calibrator_that_was_fitted_to_logits_are_measured_with_a_warning():
+    fitted = nishimori.ExpectationConsistency().fit(LOGITS, LABELS)
+    with pytest.warns(InputWarning, match="input='probabilities'"):
+        evaluate(reference.softmax(LOGITS), LABELS, calibrator=fitted)
 
 
 def test_a_calibrator_brings_its_map_input_and_classes():
