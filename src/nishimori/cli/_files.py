@@ -78,7 +78,6 @@ class DataOptions:
         needed = None if self.groups else _remembered_groups(calibrator)
         return Roles(
             input=self.input or "logits",
-            input_is_said=self.input is not None,
             labels=self.labels or remembered or "labels",
             weights=self.weights,
             clusters=self.clusters,

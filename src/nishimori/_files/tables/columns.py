@@ -43,8 +43,6 @@ class Roles:
         How delimited text is written.
     input : {"logits", "probabilities"}
         What the scores are, which is also the usual name of their array, see `usual_names`.
-    input_is_said : bool
-        Whether the user has said so, and it is not taken for granted.
     classes : sequence or None
         The label of each column of scores in order.
     ignore_index : int or None
@@ -76,7 +74,6 @@ class Roles:
     delimiter: str | None = None
     decimal: str = "."
     input: Input = "logits"
-    input_is_said: bool = False
     classes: Sequence[Any] | None = None
     ignore_index: int | None = None
     label_argument: str = "labels"

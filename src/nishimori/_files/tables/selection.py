@@ -61,16 +61,10 @@ def select_columns(table: Table, roles: Roles) -> Selection:
                 f"{table.path} has no column {name!r}, only {join_names(table.names)}. "
                 f"{remedy_for(role, roles, table.names, lambda new: _labels_are_read(table, new))}"
             )
-    candidates = _candidates(table, roles)
-    selection = _selection(table, roles, candidates)
+    selection = _selection(table, roles)
     if selection is None:
-        raise undecided_error(table, candidates, roles)
+        raise undecided_error(table, [name for name in _not_ignored(table, roles) if name not in roles.special], roles)
     return selection
-
-
-def _candidates(table: Table, roles: Roles) -> list[str]:
-    """The columns that may hold scores."""
-    return [name for name in _not_ignored(table, roles) if name not in roles.special]
 
 
 def _not_ignored(table: Table, roles: Roles) -> list[str]:
@@ -79,7 +73,7 @@ def _not_ignored(table: Table, roles: Roles) -> list[str]:
     return [name for name in table.names if name not in ignored]
 
 
-def _selection(table: Table, roles: Roles, candidates: Sequence[str]) -> Selection | None:
+def _selection(table: Table, roles: Roles) -> Selection | None:
     """The columns of scores by what the caller says, the calibration or their names; None where these do not say it."""
     where, present = str(table.path), set(table.names)
     left = _not_ignored(table, roles)
@@ -97,10 +91,11 @@ def _selection(table: Table, roles: Roles, candidates: Sequence[str]) -> Selecti
             f"The calibration was fitted to the columns {join_names(roles.fitted)}, but {where} has only "
             f"{join_names(table.names)}. Rename its columns, or fit again."
         )
+    candidates = [name for name in left if name not in roles.special]
     sure = (len(candidates) == 1 and candidates[0] in roles.usual_names) or by_names(candidates, roles.classes)
     if not sure and (not roles.labelled or len(candidates) < 3):
         return None
-    return Selection(list(candidates), by_values=not sure)
+    return Selection(candidates, by_values=not sure)
 
 
 def propose(roles: Roles, works: Callable[[Roles], bool], **options: str | Sequence[str]) -> str | None:
@@ -207,7 +202,7 @@ def undecided_error(table: Table, candidates: Sequence[str], roles: Roles) -> In
     for sentence, chosen, options in _ways(candidates, roles, rows):
 
         def works(changed: Roles, wanted: Sequence[str] = chosen) -> bool:
-            selection = _selection(table, changed, _candidates(table, changed))
+            selection = _selection(table, changed)
             return selection is not None and selection.scores == wanted and rows.agree(selection, changed)
 
         if (typed := propose(roles, works, **options)) is not None:
