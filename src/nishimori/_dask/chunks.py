@@ -17,7 +17,7 @@ from dask.layers import ArrayBlockIdDep, ArraySliceDep
 
 import dask
 from dask import array as dask_array
-from nishimori._dask.tasks import pick_rows
+from nishimori._dask.tasks import Part, pick_rows
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
@@ -72,8 +72,11 @@ class Cut:
         more |= {"name": name, "dtype": dtype, "meta": meta, "align_arrays": False, "concatenate": True}
         return dask_array.blockwise(function, out, *arguments, **more)
 
-    def sum_over_chunks(self, function: Callable[..., Any], *, scores: bool = True, **shared: Any) -> Any:
-        """The sum of ``function`` over all chunks, from one graph; it is called as `blockwise` says."""
+    def sum_over_chunks(self, function: Callable[..., Part], *, scores: bool = True, **shared: Any) -> Part:
+        """The sum of ``function`` over all chunks, from one graph; raises what the first chunk that is wrong refuses.
+
+        It is called as `blockwise` says.
+        """
         # The index of the classes stays, so that Dask makes one task of this one and of those that make the chunk.
         parts = self.blockwise(function, range(self.logits.ndim if scores else self.n_axes), scores=scores, **shared)
         # Results are added in the order of chunks, by a tree whose shape depends on their number alone.
@@ -89,7 +92,10 @@ class Cut:
             concatenate=False,
             meta=np.empty((), dtype=object),
         )
-        return total.compute()
+        part: Part = total.compute()
+        if part.refusal is not None:
+            raise part.refusal
+        return part
 
     def random_rows(self, chunks: list[int], size: int) -> "Cut":
         """Random rows of some chunks of the first dimension, kept together; ``size`` of each, or as many as all have."""

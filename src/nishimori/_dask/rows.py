@@ -93,8 +93,6 @@ class DaskRows(Rows):
         """The sum of what ``function`` makes of each chunk, after it has been compared with what an earlier graph found."""
         reading = ChunkReading(function, self.meaning, tuple(self.cut.others), self.n_classes, self.n_rows, self._totals)
         part = self.cut.sum_over_chunks(reading, names=dask.delayed(self._names, pure=False, traverse=False))
-        if part.refusal is not None:
-            raise part.refusal
         for message, category in part.notices:
             notice(message, category)
         if self._totals is not None and not self._totals.agrees(part.totals):
@@ -146,9 +144,8 @@ def open_dask(passed: Passed) -> DaskRows:
     for name, value in parts.items():
         refuse_name(value, name.removesuffix("s"))
     per_row = {"labels": passed.labels, "sample_weight": passed.sample_weight, **parts}
-    called = {"labels": meaning.names[1]}
     others = {
-        name: align_chunks(values, cut, called.get(name, name), meaning.names[0])
+        name: align_chunks(values, cut, meaning.names[1] if name == "labels" else name, meaning.names[0])
         for name, values in per_row.items()
         if values is not None
     }
@@ -184,8 +181,6 @@ def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> dict
     if not wanted:
         return {}
     part = cut.sum_over_chunks(Naming(wanted, tuple(cut.others), meaning), scores=False)
-    if part.refusal is not None:
-        raise part.refusal
     if part.sums is None or not part.sums.items[0].counted.any():
         raise _nothing_counts(meaning)
     chunk_names = dict(zip(wanted, part.sums.items, strict=True))

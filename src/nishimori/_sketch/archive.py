@@ -93,7 +93,7 @@ def is_sketch_file(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return f"{FORMAT}.npy" in archive.namelist()
-    except (OSError, zipfile.BadZipFile, ValueError):
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
         return False  # whoever reads the file says why
 
 

@@ -98,6 +98,7 @@ _SHAPE = "{'descr': '<f8', 'fortran_order': False, 'shape': %s, }"
 NAMED: dict[str, Named] = {
     "an_encrypted_archive_is_refused": _of("fit x.npz -o o.json", x_npz=_edited(6, 1)),
     "an_archive_with_an_unknown_compression_is_refused": _of("fit x.npz -o o.json", x_npz=_edited(8, 99)),
+    "an_archive_of_a_later_version_of_zip_is_refused": _of("fit x.npz -o o.json", x_npz=_edited(4, 123)),
     "a_damaged_deflate_stream_is_refused": _of("fit x.npz -o o.json", x_npz=_damaged_stream(8)),
     "a_damaged_lzma_stream_is_refused": _of("fit x.npz -o o.json", x_npz=_damaged_stream(14)),
     "a_damaged_bzip2_stream_is_refused": _of("fit x.npz -o o.json", x_npz=_damaged_stream(12)),
@@ -118,6 +119,7 @@ NAMED: dict[str, Named] = {
     ),
     "a_negative_shape_is_refused": _of("apply c.json x.npy -o o.npz", x_npy=_with_header(_SHAPE % "(-24, 3)")),
     "scores_without_dimensions_are_refused": _of("apply c.json x.npy -o o.npz", x_npy=npy(np.array(1.5))),
+    "scores_without_dimensions_are_refused_by_fit": _of("fit x.npy y.npy -o o.json", x_npy=npy(np.array(7)), y_npy=npy(LABELS)),
     "scores_without_rows_are_refused_by_fit": _of("fit x.npz -o o.json", x_npz=npz(logits=LOGITS[:0], labels=LABELS[:0])),
     "scores_without_rows_are_refused_by_eval": _of("eval x.npz", x_npz=npz(logits=LOGITS[:0], labels=LABELS[:0])),
     "pickled_objects_are_refused": _of(

@@ -86,15 +86,15 @@ class StoredArray:
         return self
 
     def filled(self) -> "StoredArray":
-        """The array, if it has numbers or texts."""
+        """The array, if it has rows."""
+        if not self.shape:
+            raise FormatError(f"{self.where} must have one row per sample, got an array of shape ().")
         if 0 in self.shape or not self.dtype.itemsize:
             raise FormatError(f"{self.where} has nothing in it, its shape is {self.shape}. Save it again with its rows.")
         return self
 
     def _converted(self, dtype: "np.dtype[Any]", convert: Callable[[HostArray], HostArray]) -> "StoredArray":
         """The array with its rows converted, if it has rows, and those that are read together are not too large."""
-        if not self.shape:
-            raise FormatError(f"{self.where} must have one row per sample, got an array of shape ().")
         self.filled()
         n_bytes = self.together * prod(self.shape[1:][-1:]) * self.dtype.itemsize
         if n_bytes > _LONGEST_ROW:
