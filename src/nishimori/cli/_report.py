@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 import nishimori
 from nishimori._files.file_rows import FileRows
 from nishimori._rows.scores import check_input, is_auto
+from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.optional import require
 from nishimori._support.progress import begin_step, show_progress
@@ -212,13 +213,14 @@ def _python_lines(sets: Sequence[Sequence[Path]], opened: Sequence[FileRows | Sk
 
 def _opening_call(files: Sequence[Path], rows: FileRows | Sketch, data: DataOptions) -> str:
     """The call that opens a data set, with what the options say about it."""
-    if isinstance(rows, Sketch):
+    if is_sketch_file(files[0]):
         return f"nishimori.Sketch.load({str(files[0])!r})"
     defaults = vars(DataOptions())
     typed = {name: value for name, value in vars(data).items() if value != defaults[name]}
     labels = str(files[1]) if len(files) == 2 else typed.get("labels", "labels")
-    if data.ids is not None and rows.contents.columns is not None:  # or the names of samples would be scores
-        typed["columns"] = list(rows.contents.columns)
+    columns = cast("FileRows", rows).contents.columns
+    if data.ids is not None and columns is not None:  # or the names of samples would be scores
+        typed["columns"] = list(columns)
     options = {_IN_PYTHON.get(name, name): value for name, value in typed.items() if name not in ("labels", "ids")}
     if isinstance(data.floor, str):  # which is a choice of the fit
         del options["floor"]
