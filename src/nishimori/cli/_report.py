@@ -122,7 +122,9 @@ def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[st
         # Mistakes are listed of the last data only, so that other data need no names of samples.
         opened = [data_set(paths, data, unused=("ids",)) for paths in sets[:-1]]
         opened.append(last := data_set(sets[-1], data))
-        _refuse_other_classes(opened, sets)
+        if last.n_classes != opened[0].n_classes:
+            must = f"have {opened[0].n_classes} classes, as {sets[0][0]} has"
+            raise InputError(f"The file {sets[-1][0]}", must, got=last.n_classes)
         options["classes"] = last.class_names if data.classes is None else data.classes
         options["test_logits"] = last if len(opened) > 1 else None
         measured = nishimori.Report(opened[0], ids=last.ids, **options)
@@ -132,13 +134,6 @@ def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[st
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}
     code = _python_lines(sets, opened, data, method_of_code(about["recommended"]))
     return nishimori.Report.from_dict(about | {"code": code, "warnings": warned})
-
-
-def _refuse_other_classes(data: Sequence[Any], sets: Sequence[list[Path]]) -> None:
-    """Refuse test data with another number of classes, by the names of the files."""
-    first, last = data[0].n_classes, data[-1].n_classes
-    if last != first:
-        raise InputError(f"The file {sets[-1][0]}", f"have {first} classes, as {sets[0][0]} has", got=last)
 
 
 def _preparing(target: Path | None, files: Sequence[Path]) -> AbstractContextManager[None]:
