@@ -288,7 +288,7 @@ def test_the_labels_are_called_as_the_function_calls_them(tmp_path):
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv.gz"])
 def test_a_small_table_of_very_many_rows_is_refused_before_all_are_read(tmp_path, monkeypatch, name):
     monkeypatch.setattr(file_rows, "_HARMLESS_ROWS", 50_000)
-    monkeypatch.setattr("nishimori._files.tables.text.CELLS", 600)
+    monkeypatch.setattr("nishimori._files.tables.columnar._CELLS", 600)
     frame = pd.DataFrame({"z_0": [0.5], "z_1": [1.5], "labels": [0]}).loc[[0] * 200_000]
     path = tmp_path / name
     frame.to_parquet(path, index=False) if name.endswith("parquet") else frame.to_csv(path, index=False)

@@ -98,7 +98,7 @@ def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSam
 
 
 @dataclass(frozen=True)
-class _KeptRows:
+class _DrawnRows:
     """Rows that were kept, by part, and the random number of each, which is below ``share``."""
 
     most_rows: int
@@ -126,7 +126,7 @@ class _KeptRows:
         return type(self)(self.most_rows, share, parts, draws)
 
 
-def _keep(batch: Batch, *, most_rows: int, may_be_more: bool) -> _KeptRows:
+def _keep(batch: Batch, *, most_rows: int, may_be_more: bool) -> _DrawnRows:
     """The pass that keeps rows, at most this many."""
     nothing = np.full(batch.n_rows, -1)
     part = (
@@ -137,7 +137,7 @@ def _keep(batch: Batch, *, most_rows: int, may_be_more: bool) -> _KeptRows:
         nothing if batch.groups is None else batch.groups.codes,
     )
     draws = _draws(part[0]) if may_be_more else np.zeros(batch.n_rows)
-    return _KeptRows(most_rows, 1.0, (part,), (draws,)).limited()
+    return _DrawnRows(most_rows, 1.0, (part,), (draws,)).limited()
 
 
 def _draws(logits: HostArray) -> HostArray:

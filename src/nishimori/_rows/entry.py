@@ -15,7 +15,7 @@ import numpy as np
 from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions
 from nishimori._rows.column_names import column_names, refuse_permuted
 from nishimori._rows.device_rows import can_stay_on_device, on_device
-from nishimori._rows.labels import Classes, Labelling, class_indices
+from nishimori._rows.labels import Classes, Labelling, class_indices, refuse_name
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, is_rows, raise_to_floor, refuse_counted_clusters, with_all_attributes
 from nishimori._rows.scores import Floor, Input, check_input, is_auto, refuse_auto
@@ -195,6 +195,7 @@ def open_rows(
         }
         data = _as_they_are(logits, options, names[0])
     elif kind == "array":
+        refuse_name(groups, "group")
         table = meaning.scores(logits)
         labels, weights, together, grouped = meaning.parts(table, labels, sample_weight, clusters, groups)
         if arrays.is_on_cuda(table.array) and can_stay_on_device(table):

@@ -48,7 +48,7 @@ class ExactBuffers(nn.Module):
                 self._buffers[name] = buffer.to(torch.float32)
 
 
-class _Kind(NamedTuple):
+class _Form(NamedTuple):
     """What a module has to know of a kind of map, besides its parameters."""
 
     formula: Callable[..., Tensor]
@@ -67,13 +67,13 @@ arrays.namespace(torch.empty(0))  # looked up before a compiler meets it
 
 _ADDS_UP = "the affine map adds up several classes"
 
-_KINDS: dict[type[Map], _Kind] = {
-    ClassTemperatures: _Kind(ClassTemperatures.formula, "one temperature per predicted class for {n} classes", "temperatures"),
-    GroupTemperatures: _Kind(torch.div, "one temperature per group"),  # by the temperatures that are looked up
-    Affine: _Kind(Affine.formula, "an affine map for {n} classes", "bias", _ADDS_UP),
-    LogOdds: _Kind(LogOdds.formula, "a function of the log-odds of two classes", 2, "their log-odds would be infinite"),
-    Mixture: _Kind(Mixture.formula, "a mixture of calibrated, original and uniform probabilities"),
-    LogAffine: _Kind(LogAffine.formula, "an affine map of log-probabilities for {n} classes", "bias", _ADDS_UP),
+_KINDS: dict[type[Map], _Form] = {
+    ClassTemperatures: _Form(ClassTemperatures.formula, "one temperature per predicted class for {n} classes", "temperatures"),
+    GroupTemperatures: _Form(torch.div, "one temperature per group"),  # by the temperatures that are looked up
+    Affine: _Form(Affine.formula, "an affine map for {n} classes", "bias", _ADDS_UP),
+    LogOdds: _Form(LogOdds.formula, "a function of the log-odds of two classes", 2, "their log-odds would be infinite"),
+    Mixture: _Form(Mixture.formula, "a mixture of calibrated, original and uniform probabilities"),
+    LogAffine: _Form(LogAffine.formula, "an affine map of log-probabilities for {n} classes", "bias", _ADDS_UP),
 }
 
 

@@ -203,7 +203,7 @@ def _mapped_rows(file: Path | IO[bytes], offset: int, about: Header) -> Part:
     order = "F" if about.fortran_order else "C"
     mapped = np.memmap(file, about.dtype, "r", offset, about.shape or (1,), order)  # type: ignore[call-overload]
     array = merge_leading(np.asarray(mapped)) if mapped.ndim > 2 else np.asarray(mapped)
-    return lambda start, stop: np.ascontiguousarray(rows_between(array, start, stop))
+    return lambda start, stop: np.array(rows_between(array, start, stop), order="C")
 
 
 def _state(path: Path) -> tuple[int, int]:
