@@ -5,10 +5,9 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from nishimori._sketch.parts import Parts
 from nishimori._sketch.validity import ImpossibleSumsError
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file, new_file
-from nishimori._support.json import JsonError, parse_json
+from nishimori._support.json import NUMBER, TEXT, JsonError, Kind, Maybe, check_shape, list_of, one_of, parse_json, whole
 from nishimori.errors import FormatError, InputError
 
 FORMAT = "nishimori-sketch"
@@ -34,17 +33,15 @@ _WITH_CROSSED = 3
 _LARGEST = 2**26
 
 
-@dataclass(frozen=True)
-class About:
-    """What the sums of an archive are sums of."""
-
-    observables: list[str]
-    grid: Grid
-    input: Input
-    classes: list[Any] | None
-    floor: float | None
-    score_range: list[Any] | None  # None also in files that were written before there was one
-    parts: Parts | None
+_LIST = Kind("a list", lambda value: isinstance(value, list))
+_HEADER = {
+    "observables": list_of(TEXT, 1),
+    "grid": list_of(whole(-9999, 9999), 2, 3),
+    "input": one_of(*get_args(Input)),
+    "classes": (_LIST, None),
+    "floor": (NUMBER, None),
+    "score_range": Maybe((_LIST, None)),  # of numbers, which `ScoreRange` checks; not in older files
+}
 
 
 class SketchArchive(NamedTuple):
@@ -97,8 +94,8 @@ def is_sketch_file(path: Path) -> bool:
         return False  # whoever reads the file says why
 
 
-def read(archive: SketchArchive) -> tuple[About, dict[str, HostArray]]:
-    """Header and arrays of an archive."""
+def read(archive: SketchArchive) -> tuple[dict[str, Any], dict[str, HostArray], Parts | None]:
+    """Header, sums and parts of an archive; the first three formats have no ids of parts."""
     content, name = archive.content, archive.name
     with report_damage(archive):
         with zipfile.ZipFile(content) as members:
@@ -110,23 +107,21 @@ def read(archive: SketchArchive) -> tuple[About, dict[str, HostArray]]:
         with np.load(content, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         header = parse_json(str(arrays.pop(FORMAT)[()]))
+        check_shape(header["version"], whole(1), "version")
         if header["version"] > VERSION:
             raise FormatError(
                 f"{name} was written by a newer version of nishimori (format {header['version']}, and this one reads up to "
                 f"{VERSION}). Update nishimori."
             )
-        parts = Parts.from_array(arrays.pop(_PARTS), header[_FORGOTTEN]) if _PARTS in arrays else None
-        of_rows = {name: header[name] for name in ("observables", "input", "classes", "floor")}
-        about = About(**of_rows, grid=Grid(*header["grid"]), score_range=header.get("score_range"), parts=parts)
-        if not about.grid.is_possible:
+        check_shape(header, _HEADER)
+        header["grid"] = Grid(*header["grid"])
+        if not header["grid"].is_possible:
             raise ValueError("grid")
-        names = about.observables
-        if not (names and isinstance(names, list) and all(isinstance(name, str) for name in names)):
-            raise ValueError("observables")
+        parts = Parts.from_array(arrays.pop(_PARTS), header[_FORGOTTEN]) if _PARTS in arrays else None
         if header["version"] < _WITH_CROSSED:
-            shape = Contents.shapes(len(names), len(about.grid.betas))["crossed"]
+            shape = Contents.shapes(len(header["observables"]), len(header["grid"].betas))["crossed"]
             arrays["crossed"] = np.full(int(np.prod(shape)), np.nan)
-        return about, arrays
+        return header, arrays, parts
 
 
 @contextmanager

@@ -92,9 +92,11 @@ class SketchClusters:
         codes, self._codes = np.split(self._codes, [len(terms.weights)])
         (starts,) = np.nonzero(np.diff(codes, prepend=codes[0] - 1))
         sums = _sums_of(terms, starts)
-        if self._open is not None:
-            goes_on = self._code == codes[0]
-            sums = tuple(_join(old, new, goes_on=goes_on) for old, new in zip(self._open, sums, strict=True))
+        if self._open is not None and self._code == codes[0]:
+            for old, new in zip(self._open, sums, strict=True):
+                new[0] += old[0]
+        elif self._open is not None:
+            sums = tuple(np.concatenate(both) for both in zip(self._open, sums, strict=True))
         self._code, self._open = int(codes[-1]), tuple(values[-1:] for values in sums)
         return _squares(tuple(values[:-1] for values in sums))
 
@@ -102,13 +104,6 @@ class SketchClusters:
         """The squares of the cluster that was still open."""
         assert self._open is not None, "there were rows"
         return _squares(self._open)
-
-
-def _join(old: HostArray, new: HostArray, *, goes_on: bool) -> HostArray:
-    if goes_on:
-        new[0] += old[0]
-        return new
-    return np.concatenate([old, new])
 
 
 def _sums_of(terms: Terms, starts: HostArray) -> tuple[HostArray, ...]:
