@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from nishimori._sketch.grid import Grid
 from nishimori._sketch.parts import Parts
 from nishimori._sketch.validity import ImpossibleSumsError
 from nishimori._support.arrays import HostArray
-from nishimori._support.disk import existing_file, new_file
+from nishimori._support.disk import new_file
 from nishimori._support.json import NUMBER, TEXT, JsonError, Kind, Maybe, check_shape, list_of, one_of, parse_json, whole
 from nishimori.errors import FormatError, InputError
 
@@ -42,27 +42,6 @@ _HEADER = {
     "floor": (NUMBER, None),
     "score_range": Maybe((_LIST, None)),  # of numbers, which `ScoreRange` checks; not in older files
 }
-
-
-class SketchArchive(NamedTuple):
-    """Where the bytes of a sketch are, and what errors call them."""
-
-    content: Path | BytesIO
-    name: str
-    remedy: str
-
-    @classmethod
-    def in_file(cls, path: str | os.PathLike[str]) -> "SketchArchive":
-        """The archive in a file, which must exist."""
-        remedy = "Make it again with `Sketch.save`, or in the shell with `nishimori sketch`."
-        return cls(existing_file(path), os.fspath(path), remedy)
-
-    @classmethod
-    def in_memory(cls, data: Any) -> "SketchArchive":
-        """The archive in bytes, which some engines hand over as a bytearray or a view."""
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise InputError("data", "be bytes", got=type(data).__name__, remedy="Pass what `Sketch.to_bytes` returned.")
-        return cls(BytesIO(data), "`data`", "Make it again with `Sketch.to_bytes`.")
 
 
 def pack(about: Mapping[str, Any], state: Mapping[str, HostArray], parts: Parts) -> bytes:
@@ -94,44 +73,42 @@ def is_sketch_file(path: Path) -> bool:
         return False  # whoever reads the file says why
 
 
-def read(archive: SketchArchive) -> tuple[dict[str, Any], dict[str, HostArray], Parts | None]:
+def read(content: Path | BytesIO, name: str) -> tuple[dict[str, Any], dict[str, HostArray], Parts | None]:
     """Header, sums and parts of an archive; the first three formats have no ids of parts."""
-    content, name = archive.content, archive.name
-    with report_damage(archive):
-        with zipfile.ZipFile(content) as members:
-            n_bytes = sum(member.file_size for member in members.infolist())
-            if f"{FORMAT}.npy" not in members.namelist():
-                raise FormatError(f"{name} is not a sketch.")
-        if n_bytes > _LARGEST:
-            raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, and a sketch has a few million at most.")
-        with np.load(content, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-        header = parse_json(str(arrays.pop(FORMAT)[()]))
-        check_shape(header["version"], whole(1), "version")
-        if header["version"] > VERSION:
-            raise FormatError(
-                f"{name} was written by a newer version of nishimori (format {header['version']}, and this one reads up to "
-                f"{VERSION}). Update nishimori."
-            )
-        check_shape(header, _HEADER)
-        header["grid"] = Grid(*header["grid"])
-        if not header["grid"].is_possible:
-            raise ValueError("grid")
-        parts = Parts.from_array(arrays.pop(_PARTS), header[_FORGOTTEN]) if _PARTS in arrays else None
-        if header["version"] < _WITH_CROSSED:
-            shape = Contents.shapes(len(header["observables"]), len(header["grid"].betas))["crossed"]
-            arrays["crossed"] = np.full(int(np.prod(shape)), np.nan)
-        return header, arrays, parts
+    with zipfile.ZipFile(content) as members:
+        n_bytes = sum(member.file_size for member in members.infolist())
+        if f"{FORMAT}.npy" not in members.namelist():
+            raise FormatError(f"{name} is not a sketch.")
+    if n_bytes > _LARGEST:
+        raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, and a sketch has a few million at most.")
+    with np.load(content, allow_pickle=False) as file:
+        arrays = {key: file[key] for key in file.files}
+    header = parse_json(str(arrays.pop(FORMAT)[()]))
+    check_shape(header["version"], whole(1), "version")
+    if header["version"] > VERSION:
+        raise FormatError(
+            f"{name} was written by a newer version of nishimori (format {header['version']}, and this one reads up to "
+            f"{VERSION}). Update nishimori."
+        )
+    check_shape(header, _HEADER)
+    header["grid"] = Grid(*header["grid"])
+    if not header["grid"].is_possible:
+        raise ValueError("grid")
+    parts = Parts.from_array(arrays.pop(_PARTS), header[_FORGOTTEN]) if _PARTS in arrays else None
+    if header["version"] < _WITH_CROSSED:
+        shape = Contents.shapes(len(header["observables"]), len(header["grid"].betas))["crossed"]
+        arrays["crossed"] = np.full(int(np.prod(shape)), np.nan)
+    return header, arrays, parts
 
 
 @contextmanager
-def report_damage(archive: SketchArchive) -> Iterator[None]:
+def report_damage(name: str, remedy: str) -> Iterator[None]:
     """A context manager that raises one error for damage of any kind."""
     try:
         yield
     except (FormatError, FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except (JsonError, ImpossibleSumsError) as error:
-        raise FormatError(f"{archive.name} is a damaged sketch: {error}. {archive.remedy}") from None
+        raise FormatError(f"{name} is a damaged sketch: {error}. {remedy}") from None
     except Exception:  # NumPy, zipfile and zlib each have their own
-        raise FormatError(f"{archive.name} is damaged, or not a sketch. {archive.remedy}") from None
+        raise FormatError(f"{name} is damaged, or not a sketch. {remedy}") from None

@@ -53,6 +53,14 @@ _NO_ERRORS = "A sketch does not tell the errors of NLL and Brier score, nor thos
 _OBSERVABLES: dict[RowScore, Observable] = {confidence_gap: BUILT_IN["ec"], energy_gap: BUILT_IN["ts"]}
 
 
+def _single_temperature(map_: Map, purpose: str) -> float:
+    """The temperature of a map, which must do nothing but divide logits by it; ``purpose`` is what it is needed for."""
+    temperature = temperature_of(map_)
+    if temperature is None:
+        raise InputError("calibrator", f"divide logits by one temperature to be {purpose} on a sketch", remedy="Pass logits.")
+    return temperature
+
+
 # Metrics
 
 
@@ -129,9 +137,7 @@ def _(
 
 
 def _card(data: Sketch, map_: Map, metrics: Sequence[Metric]) -> Scorecard:
-    temperature = temperature_of(map_)
-    if temperature is None:
-        raise InputError("calibrator", "divide logits by one temperature to be evaluated on a sketch", remedy="Pass logits.")
+    temperature = _single_temperature(map_, "evaluated")
     census, scores = data.census, scores_at(data, temperature)
     warn_of_zeros(census.n_at_zeros, census.n_rows, "the loss")
     estimates = {}
@@ -190,9 +196,7 @@ def _(data: Sketch, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviat
         raise InputError(
             "statistic", "be 'confidence', 'energy' or 'temperatures' for a sketch", remedy="Pass logits and labels."
         )
-    temperature = temperature_of(map_)
-    if temperature is None:
-        raise InputError("calibrator", "divide logits by one temperature to be tested on a sketch", remedy="Pass logits.")
+    temperature = _single_temperature(map_, "tested")
     _refuse_one_cluster(data)
     if counts and data.n_clusters is not None:
         raise counts_of_clusters()

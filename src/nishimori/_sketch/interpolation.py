@@ -1,7 +1,7 @@
 """What the sums at the nodes say about the temperatures between them: zeros of gaps, their spread there, and metrics."""
 
 from collections.abc import Sequence
-from math import exp, floor, inf, isqrt, log, nan, sqrt
+from math import exp, floor, inf, log, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -109,7 +109,8 @@ def gaps_of(data: Sketch, roots: Sequence[tuple[Observable, Root]], *, counts: b
     places = [grid.place(root.x) for _, root in roots]
     which = [data.observables.index(observable) for observable, _ in roots]
     plain, squared = (
-        NodeProducts(contents.products[:, i, 1:-1], contents.crossed[:, i], grid).at(places, which) for i in (0, 1)
+        NodeProducts(contents.products[:, i, _NODES_ONLY], contents.crossed[:, i], len(data.observables)).at(places, which)
+        for i in (0, 1)
     )
     items = tuple(_moments_at(contents, observable, i, root) for i, (observable, root) in zip(which, roots, strict=True))
     return GapSums(items, plain, plain if counts else squared, float(contents.weights[1]))
@@ -166,7 +167,7 @@ class NodeProducts(NamedTuple):
 
     sums: HostArray
     crossed: HostArray
-    grid: Grid
+    n_observables: int
 
     def at(self, places: Sequence[float], which: Sequence[int]) -> HostArray:
         """The products of gaps of some observables, by their positions, each at its own place between the nodes."""
@@ -181,7 +182,7 @@ class NodeProducts(NamedTuple):
 
     def _square(self, a: int, place: float) -> float:
         """The sum of the squares of the gaps of one observable; NaN where it is not known."""
-        values = self.sums[self._pairs.index((a, a))]
+        values = self.sums[pairs(self.n_observables).index((a, a))]
         square, rougher = _through(values, place, _OF_PRODUCTS), _through(values, place, _FEWER)
         # Where few rows or clusters decide, squares may change too fast between nodes for a polynomial.
         return square if square > 0 and abs(square - rougher) <= _CERTAIN * square else nan
@@ -193,8 +194,8 @@ class NodeProducts(NamedTuple):
         same middle. Beyond the offsets that are kept it is that at the farthest one; where none are, that in the middle.
         """
         middle, distance = (first + second) / 2, second - first
-        crossed = self.crossed[different_pairs(self._n_observables).index((a, b))]
-        inside = 2 * min(middle, self.grid.last - self.grid.first - middle)
+        crossed = self.crossed[different_pairs(self.n_observables).index((a, b))]
+        inside = 2 * min(middle, self.sums.shape[1] - 1 - middle)
         is_kept = distance != 0 and bool(np.isfinite(crossed).all())
         offsets = [0, *(offset for offset in OFFSETS if is_kept and abs(offset) <= inside)]
         values = [self._correlation_in_line(a, b, middle, offset, crossed) for offset in offsets]
@@ -205,17 +206,9 @@ class NodeProducts(NamedTuple):
         """That at two places ``offset`` nodes apart, the one as far below the middle as the other is above it."""
         n_nodes, first, second = self.sums.shape[1], middle - offset / 2, middle + offset / 2
         begin, end = max(0, -offset), n_nodes - max(0, offset)
-        line = crossed[OFFSETS.index(offset)] if offset else self.sums[self._pairs.index((a, b))]
+        line = crossed[OFFSETS.index(offset)] if offset else self.sums[pairs(self.n_observables).index((a, b))]
         product = _through(line[begin:end], first - begin, _OF_PRODUCTS)
         return product / sqrt(self._square(a, first) * self._square(b, second))
-
-    @property
-    def _n_observables(self) -> int:
-        return (isqrt(8 * len(self.sums) + 1) - 1) // 2
-
-    @property
-    def _pairs(self) -> list[tuple[int, int]]:
-        return pairs(self._n_observables)
 
 
 def _through(values: HostArray, place: float, number: int) -> float:

@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import fields
+from io import BytesIO
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
@@ -14,7 +16,7 @@ from nishimori._rows.labels import Classes, class_labels, cluster_codes
 from nishimori._rows.question import refusal_of
 from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import Floor, Input, ScoreRange, check_input, is_auto
-from nishimori._sketch.archive import SketchArchive, pack, read, report_damage, write
+from nishimori._sketch.archive import pack, read, report_damage, write
 from nishimori._sketch.clusters import SketchClusters
 from nishimori._sketch.contents import Contents
 from nishimori._sketch.grid import PER_OCTAVE, Grid
@@ -24,6 +26,7 @@ from nishimori._sketch.validity import ImpossibleSumsError, refuse_impossible
 from nishimori._sums.census import Census
 from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._support.arrays import HostArray
+from nishimori._support.disk import existing_file
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text, percent
 from nishimori._support.tables import Tabular
@@ -205,8 +208,7 @@ class Sketch(Displayed, Rows):
             Itself.
         """
         own_input = None if self._range is not None else self.input
-        meaning: dict[str, Any] = {"input": own_input, "classes": self.classes, "floor": self.floor}
-        meaning = {} if is_rows(logits) else meaning
+        meaning: Any = {} if is_rows(logits) else {"input": own_input, "classes": self.classes, "floor": self.floor}
         try:
             data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, guard="defer", **meaning)
             if self.n_samples and data.n_classes != self.n_classes:
@@ -390,7 +392,9 @@ class Sketch(Displayed, Rows):
         >>> nishimori.Sketch.from_bytes(sketch.to_bytes())
         Sketch(n_samples=3, observables=('ec', 'ts'))
         """
-        return cls._from_archive(SketchArchive.in_memory(data), observables)
+        if not isinstance(data, bytes | bytearray | memoryview):  # some engines hand over one of the latter
+            raise InputError("data", "be bytes", got=type(data).__name__, remedy="Pass what `Sketch.to_bytes` returned.")
+        return cls._from_archive(BytesIO(data), "`data`", "Make it again with `Sketch.to_bytes`.", observables)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the sketch to a .npz file; `Sketch.load` reads it back.
@@ -415,19 +419,23 @@ class Sketch(Displayed, Rows):
         observables : sequence of str or Observable, optional
             Those that the sketch was made with, where some are your own: a file cannot hold code.
         """
-        return cls._from_archive(SketchArchive.in_file(path), observables)
+        remedy = "Make it again with `Sketch.save`, or in the shell with `nishimori sketch`."
+        return cls._from_archive(existing_file(path), os.fspath(path), remedy, observables)
 
     @classmethod
-    def _from_archive(cls, archive: SketchArchive, observables: Iterable[str | Observable] | None) -> "Sketch":
-        header, state, parts = read(archive)
+    def _from_archive(
+        cls, content: Path | BytesIO, name: str, remedy: str, observables: Iterable[str | Observable] | None
+    ) -> "Sketch":
+        with report_damage(name, remedy):
+            header, state, parts = read(content, name)
         names = header["observables"]
         try:
             held = observables_from(names if observables is None else observables)
         except InputError:
             held = ()
         if names_of(held) != names:
-            raise InputError(f"{archive.name} is a sketch of {', '.join(names)}. Pass these as `observables`, in this order.")
-        with report_damage(archive):
+            raise InputError(f"{name} is a sketch of {', '.join(names)}. Pass these as `observables`, in this order.")
+        with report_damage(name, remedy):
             sketch = cls(held, input=header["input"], classes=header["classes"], floor=header["floor"])
             sketch._survey = Survey(header["grid"], held)
             sketch._hold(state)

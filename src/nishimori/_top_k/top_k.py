@@ -333,44 +333,27 @@ class TopK:
         capped: HostArray = np.minimum(logs, 0.0)
         if self._is_checked[numbers].all():
             return capped
-        listed, got = logs > -np.inf, "{logs:.6g}"
-        self._refuse(np.isnan(logs), numbers, "not be NaN", got, "Fill up rows that list fewer classes with -inf.", logs=logs)
-        self._refuse(
-            logs > _SLACK,
-            numbers,
-            "be at most 0",
-            got,
-            "Pass natural logarithms of probabilities that sum to 1 over the whole vocabulary.",
-            logs=logs,
-        )
-        self._refuse(
-            listed & (logs <= _NOT_LISTED),
-            numbers,
-            "be the log-probabilities of listed classes",
-            got,
-            f"Some services return {_NOT_LISTED:.0f} for a class that they do not list: pass -inf there.",
-            logs=logs,
-        )
-        self._refuse(
-            ~listed.any(axis=1),
-            numbers,
-            "list at least one class per sample",
-            "only -inf",
-            f"Give such samples weight zero, or a label that {setting('ignore_index')} names.",
-        )
+        listed = logs > -np.inf
+        not_listed = f"Some services return {_NOT_LISTED:.0f} for a class that they do not list: pass -inf there."
+        for bad, must, remedy in (
+            (np.isnan(logs), "not be NaN", "Fill up rows that list fewer classes with -inf."),
+            (
+                logs > _SLACK,
+                "be at most 0",
+                "Pass natural logarithms of probabilities that sum to 1 over the whole vocabulary.",
+            ),
+            (listed & (logs <= _NOT_LISTED), "be the log-probabilities of listed classes", not_listed),
+        ):
+            self._refuse(bad, numbers, must, "{logs:.6g}", remedy, logs=logs)
+        remedy = f"Give such samples weight zero, or a label that {setting('ignore_index')} names."
+        self._refuse(~listed.any(axis=1), numbers, "list at least one class per sample", "only -inf", remedy)
         self._check_indices(self._indices[numbers], listed, numbers)
         return capped
 
     def _check_indices(self, indices: HostArray, listed: HostArray, numbers: HostArray) -> None:
-        self._refuse(
-            listed & ((indices < 0) | (indices >= self.vocabulary_size)),
-            numbers,
-            f"be from 0 to {self.vocabulary_size - 1}",
-            "{index:.0f}",
-            "Check `vocabulary_size`.",
-            "indices",
-            index=indices,
-        )
+        is_outside = listed & ((indices < 0) | (indices >= self.vocabulary_size))
+        must = f"be from 0 to {self.vocabulary_size - 1}"
+        self._refuse(is_outside, numbers, must, "{index:.0f}", "Check `vocabulary_size`.", "indices", index=indices)
         # What is not listed gets a number of its own, which no class has.
         distinct = np.sort(np.where(listed, indices, -1 - np.arange(self.k)), axis=1)
         is_repeated = distinct[:, 1:] == distinct[:, :-1]
