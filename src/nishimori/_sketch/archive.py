@@ -1,7 +1,6 @@
 """Sketches as bytes, in memory or on disk: a .npz archive with the sums and a header that says what they are sums of."""
 
 import json
-import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,9 +16,8 @@ from nishimori._sketch.grid import Grid
 from nishimori._sketch.parts import Parts
 from nishimori._sketch.validity import ImpossibleSumsError
 from nishimori._support.arrays import HostArray
-from nishimori._support.disk import new_file
 from nishimori._support.json import NUMBER, TEXT, JsonError, Kind, Maybe, check_shape, list_of, one_of, parse_json, whole
-from nishimori.errors import FormatError, InputError
+from nishimori.errors import FormatError
 
 FORMAT = "nishimori-sketch"
 _PARTS, _FORGOTTEN = "parts", "n_forgotten_parts"
@@ -52,14 +50,6 @@ def pack(about: Mapping[str, Any], state: Mapping[str, HostArray], parts: Parts)
     archive = BytesIO()
     np.savez(archive, **{FORMAT: np.array(header), _PARTS: parts.array}, **state)  # type: ignore[arg-type]
     return archive.getvalue()
-
-
-def write(path: str | os.PathLike[str], data: bytes, *, overwrite: bool) -> None:
-    """Write an archive to a new file."""
-    if Path(path).suffix.lower() != ".npz":
-        raise InputError("path", "end in .npz", got=repr(os.fspath(path)))
-    with new_file(path, overwrite=overwrite) as temporary:
-        temporary.write_bytes(data)
 
 
 def is_sketch_file(path: Path) -> bool:

@@ -16,7 +16,7 @@ from nishimori._rows.labels import Classes, class_labels, cluster_codes
 from nishimori._rows.question import refusal_of
 from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import Floor, Input, ScoreRange, check_input, is_auto
-from nishimori._sketch.archive import pack, read, report_damage, write
+from nishimori._sketch.archive import pack, read, report_damage
 from nishimori._sketch.clusters import SketchClusters
 from nishimori._sketch.contents import Contents
 from nishimori._sketch.grid import PER_OCTAVE, Grid
@@ -26,7 +26,7 @@ from nishimori._sketch.validity import ImpossibleSumsError, refuse_impossible
 from nishimori._sums.census import Census
 from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._support.arrays import HostArray
-from nishimori._support.disk import existing_file
+from nishimori._support.disk import existing_file, new_file
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text, percent
 from nishimori._support.tables import Tabular
@@ -406,7 +406,11 @@ class Sketch(Displayed, Rows):
         overwrite : bool
             Replace an existing file.
         """
-        write(path, self.to_bytes(), overwrite=overwrite)
+        data = self.to_bytes()
+        if Path(path).suffix.lower() != ".npz":
+            raise InputError("path", "end in .npz", got=repr(os.fspath(path)))
+        with new_file(path, overwrite=overwrite) as temporary:
+            temporary.write_bytes(data)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, observables: Iterable[str | Observable] | None = None) -> "Sketch":

@@ -131,8 +131,8 @@ class Survey:
                 bins=np.concatenate([rows.claimed, np.zeros((2, len(bins), N_BINS))]),
             )
             misses = rows.weigh(rows.miss[ENDS:])
-        squares = (rows.claimed[0], plain, crossed) if rows.truth.is_even else (None, None, None)
-        return contents, Terms(w, weighted, bins, misses, *squares)
+        squares = (rows.claimed[0], plain, crossed) if rows.truth.is_even else None
+        return contents, Terms(w, weighted, bins, misses, squares)
 
 
 def _sort_by_beta(sums: HostArray) -> HostArray:

@@ -6,10 +6,10 @@ by the usual search. That of temperature scaling lies between the roots of the l
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from math import exp, inf, sqrt
 
-from nishimori._fit.match import FitInfo, Match, refuse_uncertain
+from nishimori._fit.match import Match, refuse_uncertain
 from nishimori._fit.roots import TOLERANCE, Root
 from nishimori._fit.search import TemperatureSolution, find_roots, find_temperature
 from nishimori._fit.temperatures import Temperatures, temperatures_of
@@ -55,7 +55,15 @@ def _(
         raise temperature.error
     assert temperature.value is not None
     matched.warn()
-    return TemperatureSolution(temperature.value, matched.fit_info(0), temperature.bounds)
+    gaps = data.even.gather(Measure(((observable, (1 / temperature.value,)),)))
+    info = replace(
+        matched.even.fit_info(0),
+        residual=float(gaps.items[0].gap[0]),  # that of the even completion, at the middle of the bounds
+        n_passes=matched.n_passes + 1,
+        is_measured=True,
+        temperature_se=temperature.se,
+    )
+    return TemperatureSolution(temperature.value, info, temperature.bounds)
 
 
 @temperatures_of.register(TopKRows)
@@ -92,17 +100,14 @@ class BoundedTemperature:
 
     ``bounds`` are the temperatures that the classes that are not listed leave possible; None if there is none. ``se`` is the
     standard error of the temperature: the larger of those of both completions, or the smaller one where the bounds are not
-    closer to each other than that. ``error`` says why there is no `value`.
+    closer to each other than that. ``value`` is the middle of the bounds, where they are closer to each other than the standard
+    error, and ``error`` says why there is none.
     """
 
     bounds: Interval | None
     se: float | None
     error: NishimoriError | None
-
-    @property
-    def value(self) -> float | None:
-        """The middle of the bounds, where they are closer to each other than the standard error."""
-        return None if self.error is not None or self.bounds is None else (self.bounds.low + self.bounds.high) / 2
+    value: float | None = None
 
 
 class BoundedMatch:
@@ -121,13 +126,9 @@ class BoundedMatch:
         name = data.labels_name
         self.even: Match = find_roots(data.even, *searched, right=right, label_name=name, counts=counts)
         self.concentrated: Match = find_roots(data.concentrated, *searched, right=right, label_name=name, counts=counts)
+        self.n_passes: int = self.even.n_passes + self.concentrated.n_passes
 
     @property
-    def n_passes(self) -> int:
-        """How often the log-probabilities were read."""
-        return self.even.n_passes + self.concentrated.n_passes
-
-    @cached_property
     def temperatures(self) -> tuple[BoundedTemperature, ...]:
         """What is known about each observable."""
         return tuple(self._bounded_temperature(observable) for observable in self.observables)
@@ -136,20 +137,6 @@ class BoundedMatch:
         """Say what makes the temperatures uncertain."""
         self.even.warn()
         self.data.warn_of_rounding()
-
-    def fit_info(self, position: int) -> FitInfo:
-        """How one temperature was found; its residual is that of the even completion, at the middle of the bounds."""
-        temperature = self.temperatures[position]
-        assert temperature.value is not None
-        observable = self.observables[position]
-        gaps = self.data.even.gather(Measure(((observable, (1 / temperature.value,)),)))
-        return replace(
-            self.even.fit_info(self._measurable.index(observable)),
-            residual=float(gaps.items[0].gap[0]),
-            n_passes=self.n_passes + 1,
-            is_measured=True,
-            temperature_se=temperature.se,
-        )
 
     def _bounded_temperature(self, observable: Observable) -> BoundedTemperature:
         if observable not in self._measurable:
@@ -172,7 +159,7 @@ class BoundedMatch:
             return BoundedTemperature(bounds, se, self._too_wide(bounds, se))
         middle = (bounds.low + bounds.high) / 2
         denied = refuse_uncertain(middle, se, self.even.census, by_loss=is_energy)
-        return BoundedTemperature(bounds, se, denied)
+        return BoundedTemperature(bounds, se, denied, middle if denied is None else None)
 
     def _widen(self, bounds: Interval, root: Root) -> Interval:
         """The bounds, widened by the rounding of both ends and of the log-probabilities."""

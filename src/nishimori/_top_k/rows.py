@@ -47,6 +47,8 @@ class TopKRows(Rows):
         self.labels_name = labels_name
         (self._kept,) = np.nonzero(weights)
         self._columns, self._weights = columns, weights
+        # What is not listed has equal probabilities, or is in as few classes as possible.
+        self.even, self.concentrated = Completed(self, Tails.even_levels), Completed(self, Tails.concentrated_levels)
 
     @property
     def n_classes(self) -> int:
@@ -67,16 +69,6 @@ class TopKRows(Rows):
     def __iter__(self) -> NoReturn:
         """Refuse: the answer depends on the tail."""
         self.gather(None)
-
-    @cached_property
-    def even(self) -> "Completed":
-        """What is not listed has equal probabilities."""
-        return Completed(self, Tails.even_levels)
-
-    @cached_property
-    def concentrated(self) -> "Completed":
-        """What is not listed is in as few classes as possible."""
-        return Completed(self, Tails.concentrated_levels)
 
     @cached_property
     def blocks(self) -> list[ListedBatch]:
