@@ -44,9 +44,7 @@ _HEADER = {
 
 def pack(about: Mapping[str, Any], state: Mapping[str, HostArray], parts: Parts) -> bytes:
     """The archive of some sums."""
-    grid: Grid = about["grid"]
-    numbers = [grid.first, grid.last, grid.per_octave]
-    header = json.dumps({"format": FORMAT, "version": VERSION, **about, "grid": numbers, _FORGOTTEN: parts.n_forgotten})
+    header = json.dumps({"format": FORMAT, "version": VERSION, **about, _FORGOTTEN: parts.n_forgotten})
     archive = BytesIO()
     np.savez(archive, **{FORMAT: np.array(header), _PARTS: parts.array}, **state)  # type: ignore[arg-type]
     return archive.getvalue()

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import fields
+from dataclasses import astuple, fields
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, Self
@@ -364,7 +364,7 @@ class Sketch(Displayed, Rows):
         """The sketch as bytes, to send or to store; `Sketch.from_bytes` reads them. `save` writes the same bytes to a file."""
         about = {
             "observables": names_of(self.observables),
-            "grid": self.grid,
+            "grid": astuple(self.grid),
             "input": self.input,
             "classes": self.classes,
             "floor": self.floor,

@@ -347,10 +347,7 @@ class TopK:
             self._refuse(bad, numbers, must, "{logs:.6g}", remedy, logs=logs)
         remedy = f"Give such samples weight zero, or a label that {setting('ignore_index')} names."
         self._refuse(~listed.any(axis=1), numbers, "list at least one class per sample", "only -inf", remedy)
-        self._check_indices(self._indices[numbers], listed, numbers)
-        return capped
-
-    def _check_indices(self, indices: HostArray, listed: HostArray, numbers: HostArray) -> None:
+        indices = self._indices[numbers]
         is_outside = listed & ((indices < 0) | (indices >= self.vocabulary_size))
         must = f"be from 0 to {self.vocabulary_size - 1}"
         self._refuse(is_outside, numbers, must, "{index:.0f}", "Check `vocabulary_size`.", "indices", index=indices)
@@ -359,6 +356,7 @@ class TopK:
         is_repeated = distinct[:, 1:] == distinct[:, :-1]
         must = "list each class at most once per sample"
         self._refuse(is_repeated, numbers, must, "{index:.0f} twice", "", "indices", index=distinct[:, 1:])
+        return capped
 
     def _tails(self, logs: HostArray, numbers: HostArray) -> Tails:
         """What the listed classes leave."""
