@@ -249,9 +249,8 @@ def test_a_sketch_of_what_looks_like_probabilities_is_refused_where_it_is_used(u
 
 def test_a_sketch_of_sigmoids_names_what_is_for_several_labels():
     sketch = Sketch().update(np.sqrt(P), LABELS)
-    with pytest.raises(
-        InputError, match=r"do not sum to 1.*use nishimori\.multilabel\.MultilabelCalibrator\. Make the sketch again: with"
-    ):
+    wanted = r"do not sum to 1.*use nishimori\.multilabel\.MultilabelCalibrator\. Make the sketch again: with"
+    with pytest.raises(InputError, match=wanted):
         temperatures(sketch)
 
 

@@ -30,11 +30,10 @@ _WITH_CROSSED = 3
 # A sketch takes 36 kB, and at most 1.6 MB more for ids of parts; a hundred observables would take 28 MB.
 _LARGEST = 2**26
 
-
 _LIST = Kind("a list", lambda value: isinstance(value, list))
 _HEADER = {
     "observables": list_of(TEXT, 1),
-    "grid": list_of(whole(-9999, 9999), 2, 3),
+    "grid": list_of(whole(-9999, 9999), 2, 3),  # whose limits `Grid` checks; without nodes per octave in the first format
     "input": one_of(*get_args(Input)),
     "classes": (_LIST, None),
     "floor": (NUMBER, None),
