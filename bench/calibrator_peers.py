@@ -69,7 +69,7 @@ PAIRS = (
     Pair("probmetrics", "vector, centred logits", "vector", BFGS, FREE),
     Pair("probmetrics", "matrix, centred logits", "matrix", BFGS, FREE),
     Pair(
-        "probmetrics", "ETS", "ensemble", 'with `loss="ce"`; theirs has log-probabilities in float32, and T between 0.05 and 5'
+        "probmetrics", "ETS", "mixture", 'with `loss="ce"`; theirs has log-probabilities in float32, and T between 0.05 and 5'
     ),
     Pair("probmetrics", "dirichlet", "dirichlet", ROW, ODIR),
     Pair("dirichletcal", "ODIR, ref_row=False", "dirichlet", "both to the end of the search", ODIR),

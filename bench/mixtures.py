@@ -1,4 +1,4 @@
-"""A temperature per class, ensembles of temperatures and Dirichlet calibration beside their nearest relatives.
+"""A temperature per class, mixtures of temperatures and Dirichlet calibration beside their nearest relatives.
 
     python bench/mixtures.py --quick            # two networks, in seconds
     python bench/mixtures.py --data FOLDER      # all bundled networks, and one published row: five minutes on one core
@@ -24,8 +24,8 @@ from nishimori.calibrators import FixedMap
 from nishimori.maps import Mixture
 
 ROOT = Path(__file__).parent.parent
-METHODS = ("ts", "ensemble", "classwise", "bias", "vector", "matrix", "dirichlet")
-PAIRS = (("ts", "ensemble"), ("ts", "classwise"), ("classwise", "vector"), ("matrix", "dirichlet"))
+METHODS = ("ts", "mixture", "classwise", "bias", "vector", "matrix", "dirichlet")
+PAIRS = (("ts", "mixture"), ("ts", "classwise"), ("classwise", "vector"), ("matrix", "dirichlet"))
 QUICK = ("cifar10/resnet20", "svhn/resnet20-authors")
 ROW = ("nncal__cifar10_val5000__densenet40.npz", "nncal__cifar10_test__densenet40.npz")
 
@@ -37,7 +37,7 @@ PUBLISHED = {
 }
 
 
-def ensemble_by_squares(logits: np.ndarray, labels: np.ndarray) -> Mixture:
+def mixture_by_squares(logits: np.ndarray, labels: np.ndarray) -> Mixture:
     """T and weights of least squared error in place of cross-entropy, as the original code finds them."""
     truth = np.eye(logits.shape[1])[labels]
     logits = logits.astype(float)
@@ -70,7 +70,7 @@ def network_lines(name: str) -> list[str]:
     for one, other in PAIRS:
         found = nishimori.compare(*test, methods={"one": fitted[one], "other": fitted[other]})["other"].differences["nll"]
         gains.append("0" if not found.se else f"{1000 * found.value:+.2f} ± {1000 * found.se:.2f}")
-    weights = ", ".join(f"{weight:.4f}" for weight in fitted["ensemble"].weights_)
+    weights = ", ".join(f"{weight:.4f}" for weight in fitted["mixture"].weights_)
     return [f"| {name} | {' | '.join(cells)} |", f"| {name} | {' | '.join(gains)} | {weights} |"]
 
 
@@ -80,8 +80,8 @@ def published_lines(folder: Path) -> list[str]:
     ours = {
         "nishimori: TemperatureScaling()": nishimori.TemperatureScaling(),
         "nishimori: ClasswiseTemperature()": nishimori.calibrators.ClasswiseTemperature(),
-        "nishimori: EnsembleTemperature()": nishimori.calibrators.EnsembleTemperature(),
-        "the same mixture with least squared error": FixedMap(ensemble_by_squares(fit, labels)),
+        "nishimori: TemperatureMixture()": nishimori.calibrators.TemperatureMixture(),
+        "the same mixture with least squared error": FixedMap(mixture_by_squares(fit, labels)),
         "nishimori: Dirichlet()": nishimori.Dirichlet(),
         "nishimori: Dirichlet(odir=(0.001, 0.001))": nishimori.Dirichlet(odir=(1e-3, 1e-3)),
         "nishimori: Dirichlet(penalty=None)": nishimori.Dirichlet(penalty=None),
@@ -97,12 +97,12 @@ def published_lines(folder: Path) -> list[str]:
 def page(lines: list[list[str]], published: list[str]) -> str:
     """The tables in Markdown."""
     text = [
-        "# A temperature per class, ensembles of temperatures, Dirichlet calibration",
+        "# A temperature per class, mixtures of temperatures, Dirichlet calibration",
         "\nBy bench/mixtures.py. NLL / Brier score / ECE / error on the test sets:\n",
         f"| network | {' | '.join(METHODS)} |",
         "|---" * (1 + len(METHODS)) + "|",
         *(each[0] for each in lines),
-        "\n1000 × difference of NLL, ± paired standard error, and the weights of the ensemble:\n",
+        "\n1000 × difference of NLL, ± paired standard error, and the weights of the mixture:\n",
         f"| network | {' | '.join(f'{other} − {one}' for one, other in PAIRS)} | weights |",
         "|---" * (2 + len(PAIRS)) + "|",
         *(each[1] for each in lines),

@@ -8,7 +8,6 @@ from nishimori._calibrators.binary import Quadratic as Quadratic
 from nishimori._calibrators.class_curves import HistogramBinning as HistogramBinning
 from nishimori._calibrators.class_curves import Isotonic as Isotonic
 from nishimori._calibrators.consistent import Consistent as Consistent
-from nishimori._calibrators.ensemble import EnsembleTemperature as EnsembleTemperature
 from nishimori._calibrators.fixed import FixedMap as FixedMap
 from nishimori._calibrators.fixed import FixedTemperature as FixedTemperature
 from nishimori._calibrators.groups import GroupConsistency as GroupConsistency
@@ -21,3 +20,4 @@ from nishimori._calibrators.scaling import Dirichlet as Dirichlet
 from nishimori._calibrators.scaling import MatrixScaling as MatrixScaling
 from nishimori._calibrators.scaling import VectorScaling as VectorScaling
 from nishimori._calibrators.several_parameters import SeveralParameters as SeveralParameters
+from nishimori._calibrators.temperature_mixture import TemperatureMixture as TemperatureMixture

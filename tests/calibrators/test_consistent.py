@@ -67,7 +67,7 @@ def held_out(make, logits, labels, folds, weights=None, **said):
     return found
 
 
-@pytest.mark.parametrize("name", ["vector", "matrix", "ts", "ensemble", "isotonic", "dirichlet"])
+@pytest.mark.parametrize("name", ["vector", "matrix", "ts", "mixture", "isotonic", "dirichlet"])
 def test_confidence_equals_accuracy_on_samples_that_were_held_out(name):
     finished = Consistent(name, cv=4).fit(LOGITS, LABELS)
     expected = held_out(lambda: nishimori.calibrator(name), LOGITS, LABELS, fold_numbers(LABELS, 4))
@@ -75,7 +75,7 @@ def test_confidence_equals_accuracy_on_samples_that_were_held_out(name):
     assert abs(finished.residual_) < 1e-9
 
 
-@pytest.mark.parametrize("name", ["vector", "group", "bias", "classwise", "ensemble", "histogram"])
+@pytest.mark.parametrize("name", ["vector", "group", "bias", "classwise", "mixture", "histogram"])
 def test_the_map_is_that_of_all_samples_divided_by_the_temperature(name):
     finished = Consistent(name).fit(LOGITS, LABELS)
     alone = nishimori.calibrator(name).fit(LOGITS, LABELS)
@@ -369,7 +369,7 @@ EASY = 5.0 * np.eye(K)[LABELS] + 0.1 * LOGITS
 HARD = [(EASY, LABELS), (EASY[:20], LABELS[:20]), (LOGITS, (LOGITS.argmax(axis=1) + 1) % K), (np.zeros((40, K)), LABELS[:40])]
 
 
-@pytest.mark.parametrize("name", ["vector", "matrix", "isotonic", "ensemble", "ec", "bias"])
+@pytest.mark.parametrize("name", ["vector", "matrix", "isotonic", "mixture", "ec", "bias"])
 @pytest.mark.parametrize("data", HARD, ids=["all right", "few", "all wrong", "equal scores"])
 @pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning", "ignore::nishimori.errors.FewErrorsWarning")
 def test_valid_data_are_never_refused(name, data, tmp_path):
@@ -410,7 +410,7 @@ def test_a_single_sample_is_rescued_where_folds_of_a_classifier_are_calibrated()
     assert np.isfinite(classifier.predict_proba(features)).all()
 
 
-@pytest.mark.parametrize("method", ["isotonic", "histogram", "ensemble"])
+@pytest.mark.parametrize("method", ["isotonic", "histogram", "mixture"])
 def test_files_of_maps_that_stay_inside_another_can_always_be_loaded(method, tmp_path):
     for seed in range(12):  # T·(1/T) is not exactly 1 for every seventh T
         logits, labels = reference.drawn(120, 3, seed=seed)

@@ -39,7 +39,7 @@ def test_other_shapes_are_refused_by_every_method_before_and_after_saving(name, 
         assert calibrator.predict_proba(rng.normal(size=(2, 3, n_classes))).shape == (2, 3, n_classes)
 
 
-@pytest.mark.parametrize("name", ["ts", "ensemble"])
+@pytest.mark.parametrize("name", ["ts", "mixture"])
 def test_a_file_without_the_number_takes_any(name, tmp_path):
     path = tmp_path / "c.json"
     nishimori.calibrator(name).fit(*reference.drawn(600, 4)).save(path)

@@ -128,7 +128,7 @@ def test_wrong_usage_is_exit_code_2(place, options, message):
     assert not (place / "c.json").exists()
 
 
-@pytest.mark.parametrize("method", ["bias", "vector", "matrix", "group", "classwise", "ensemble", "dirichlet"])
+@pytest.mark.parametrize("method", ["bias", "vector", "matrix", "group", "classwise", "mixture", "dirichlet"])
 def test_a_sketch_does_not_tell_several_parameters(place, method):
     assert shell.nishimori("sketch t.npz -o s.npz", place=place).code == 0
     ended = shell.nishimori(f"fit s.npz -o c.json --method {method}", place=place)
@@ -179,9 +179,9 @@ def test_affine_methods_are_fitted_saved_applied_and_measured(place, method, mad
     ("options", "fitted", "words"),
     [
         (
-            "ensemble",
-            nishimori.calibrators.EnsembleTemperature(),
-            r"T = [\d.]+.*, weights .* at T, .* at T = 1, .* uniform  \(ensemble, ",
+            "mixture",
+            nishimori.calibrators.TemperatureMixture(),
+            r"T = [\d.]+.*, weights .* at T, .* at T = 1, .* uniform  \(mixture, ",
         ),
         (
             "dirichlet",

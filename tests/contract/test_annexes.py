@@ -14,7 +14,7 @@ ROOT = Path(nishimori.__file__).parent
 FOLDERS = ("_files", "_dask", "_top_k", "_sketch")
 
 # Faces whose functions take or return a sketch, or the rows of a file, and nothing else.
-FACES = {"cli/_files.py", "torch/_calibrate.py", "torch/_ranks.py", "torch/_reduced.py"}
+FACES = {"torch/_ranks.py"}
 
 
 def tree_of(path):

@@ -360,7 +360,7 @@ def test_maps_do_the_same_on_the_device_and_stay_there(name, dtype):
         nishimori.VectorScaling(),
         nishimori.MatrixScaling(),
         nishimori.calibrators.ClasswiseTemperature(),
-        nishimori.calibrators.EnsembleTemperature(),
+        nishimori.calibrators.TemperatureMixture(),
         nishimori.Dirichlet(),
     ],
     ids=str,

@@ -127,12 +127,12 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = nishimori.TemperatureScalling
 
 
-CLASSES = sorted(name for name in nishimori.__all__ if isinstance(getattr(nishimori, name), type) and name != "Rows")
+# ``Rows`` is a protocol and ``Calibrator`` abstract, which nobody makes.
+CLASSES = sorted({name for name in nishimori.__all__ if isinstance(getattr(nishimori, name), type)} - {"Rows", "Calibrator"})
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_an_unknown_parameter_names_the_class_that_was_typed(name):
-    """``Rows`` is a protocol, which nobody makes."""
     with pytest.raises(
         TypeError, match=rf"^{name}(\.__init__)?\(\) got an unexpected keyword argument 'inpt'$|^{name}\(\) takes no"
     ):

@@ -38,7 +38,7 @@ from nishimori import (
 )
 from nishimori._methods import table
 from nishimori._methods.table import BUILT_IN
-from nishimori.calibrators import ClasswiseTemperature, Consistent, EnsembleTemperature, FixedTemperature, Quadratic
+from nishimori.calibrators import ClasswiseTemperature, Consistent, FixedTemperature, Quadratic, TemperatureMixture
 from nishimori.errors import FewErrorsWarning, InputWarning
 from nishimori.multilabel import MultilabelCalibrator
 
@@ -242,7 +242,7 @@ EXPECTED_FAILURES = {
     | {"check_positive_only_tag_during_fit": FEW, "check_transformer_data_not_an_array": FEW}
     | {"check_transformer_general": FEW, "check_transformer_preserve_dtypes": FEW},
     ClasswiseTemperature: OF_AFFINE,
-    EnsembleTemperature: OF_BOTH_METHODS | {"check_n_features_in_after_fitting": CHANCE},
+    TemperatureMixture: OF_BOTH_METHODS | {"check_n_features_in_after_fitting": CHANCE},
     Dirichlet: OF_AFFINE,
     Platt: OF_BINARY,
     Beta: OF_BINARY

@@ -39,6 +39,16 @@ def test_a_calibration_gives_the_probabilities_that_it_gave_when_it_was_written(
     np.testing.assert_allclose(found, expected[name], rtol=1e-9)
 
 
+def test_a_file_with_an_earlier_name_of_a_method_is_read_by_that_method(tmp_path):
+    assert type(nishimori.load(WRITTEN / "ensemble.json")) is nishimori.calibrators.TemperatureMixture
+    finished = nishimori.calibrator("mixture+ec").fit(*reference.drawn(600, 4))
+    finished.save(tmp_path / "finished.json")
+    text = (tmp_path / "finished.json").read_text(encoding="utf-8")
+    assert text.count('"mixture+ec"') == 1
+    (tmp_path / "earlier.json").write_text(text.replace('"mixture+ec"', '"ensemble+ec"'), encoding="utf-8")
+    assert nishimori.load(tmp_path / "earlier.json").method == "mixture+ec"
+
+
 @pytest.mark.parametrize("name", ["sketch.npz", "sketch_clusters.npz"])
 def test_a_sketch_has_the_temperature_of_its_rows(name, rows):
     found = nishimori.temperatures(nishimori.Sketch.load(WRITTEN / name))

@@ -616,7 +616,8 @@ def test_the_chart_of_gaps_shows_the_fifteen_classes_that_most_samples_are_affec
 
 
 def test_gaps_and_differences_have_one_sign():
-    from nishimori.report._text import gap, interval, points
+    from nishimori._support.formatting import points_with_error as gap
+    from nishimori.report._text import interval, points
 
     assert (gap(-0.0321, 0.0044), gap(0.0321, 0.0044)) == ("−3.21 ± 0.44", "+3.21 ± 0.44")
     assert (points(-0.0321), points(0.0321), points(-1e-7)) == ("−3.21", "+3.21", "0")

@@ -40,7 +40,7 @@ MASKS = torch.tensor((ROWS / 1.6 + np.random.default_rng(2).gumbel(size=ROWS.sha
 
 
 @pytest.mark.parametrize("axis", [1, -3])
-@pytest.mark.parametrize("method", ["ts", "ensemble", "vector", "group"])
+@pytest.mark.parametrize("method", ["ts", "mixture", "vector", "group"])
 def test_each_pixel_is_a_sample_and_probabilities_keep_the_order_of_the_logits(method, axis):
     calibrated = calibrate(copy.deepcopy(NETWORK), (IMAGES, MASKS), method=method, class_axis=axis)
     assert calibrated.n_classes == K

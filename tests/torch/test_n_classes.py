@@ -96,7 +96,7 @@ def test_logits_with_the_classes_elsewhere_are_still_divided(segmented):
     np.testing.assert_allclose(np.moveaxis(found, 1, -1), exact(segmented.model) / float(segmented.temperature), atol=1e-4)
 
 
-@pytest.mark.parametrize("method", ["ts", "ensemble", "group", "vector"])
+@pytest.mark.parametrize("method", ["ts", "mixture", "group", "vector"])
 def test_a_network_with_the_classes_last_predicts_each_pixel(method):
     network = Segments()
     calibrated = calibrate(ClassesLast(network), (IMAGES, drawn(network)), method=method)
@@ -106,7 +106,7 @@ def test_a_network_with_the_classes_last_predicts_each_pixel(method):
     assert torch.equal(calibrated.predict(IMAGES), p.argmax(dim=-1))
 
 
-@pytest.mark.parametrize("method", ["ensemble", "group", "vector"])
+@pytest.mark.parametrize("method", ["mixture", "group", "vector"])
 def test_maps_that_compare_classes_refuse_other_dimensions_in_forward_too(method):
     network = Segments()
     calibrated = calibrate(network, [(IMAGES, drawn(network))], forward=last, method=method)
@@ -190,7 +190,7 @@ KNOWN = {
     "a calibrator of a number, with names": nishimori.from_temperature(1.5, classes=list("abcde")),
     "a temperature per class": ClassTemperatures([1.0, 2.0, 1.5, 1.2, 1.1]),
     "an affine map": Affine(0.5, np.zeros(K)),
-    "an ensemble": nishimori.calibrators.EnsembleTemperature().fit(Z, Y),
+    "a mixture of temperatures": nishimori.calibrators.TemperatureMixture().fit(Z, Y),
 }
 
 
@@ -214,7 +214,7 @@ def test_the_number_of_classes_is_saved_copied_and_pickled(given):
         assert refuses_four(each)
 
 
-@pytest.mark.parametrize("given", [FITTED, KNOWN["an ensemble"]], ids=["one temperature", "a mixture"])
+@pytest.mark.parametrize("given", [FITTED, KNOWN["a mixture of temperatures"]], ids=["one temperature", "a mixture"])
 def test_a_state_dict_of_earlier_versions_does_not_know_the_number_and_takes_any(given):
     earlier = Calibrated(nn.Identity(), given).state_dict()
     del earlier["n_classes"]

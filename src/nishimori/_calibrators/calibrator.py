@@ -4,7 +4,7 @@ They sit behind any model: ``X`` is what the model says (logits or probabilities
 """
 
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial, update_wrapper
 from inspect import signature
@@ -24,7 +24,6 @@ from nishimori._calibrators.private_sklearn import (
 )
 from nishimori._methods import table
 from nishimori._methods.fitted_method import (
-    FittedMethod,
     check_map,
     check_n_classes,
     keep,
@@ -83,7 +82,7 @@ def _renamed(function: FunctionType, name: str) -> FunctionType:
 
 
 # scikit-learn must not wrap `transform`: it does not know that flat scores give one column. `in_data_frame` does it instead.
-class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod, auto_wrap_output_keys=()):
+class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=()):
     """Everything except the choice of the map.
 
     A subclass has a `fit` that takes its data from `rows_from` and ends with ``return self.learn(...)``. Its constructor, if it
@@ -101,7 +100,25 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, FittedMethod,
     """
 
     traits: ClassVar[Traits | None] = None
+    is_fixed: ClassVar[bool] = False
+    input: Input | None
+    input_: Input
+    classes: Classes
     floor: Floor = None  # a subclass without this parameter raises only exact zeros
+    floor_: float | None
+    map_: Map
+    classes_: HostArray
+    feature_names_in_: HostArray
+    n_features_in_: int
+    label_column_: str | None
+    score_column_: str | None
+    group_column_: str | None
+    n_samples_: int | None
+    residual_: float | None
+    data_digest_: str | None = None
+    temperature_se_: float | None
+    _is_flat_: bool
+    _estimates_: dict[str, float] | None = None
 
     def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
         self.input = input

@@ -27,7 +27,7 @@ from nishimori.errors import InputError
 from nishimori.maps.temperature import Temperature
 
 # What scikit-learn and probmetrics call them.
-_ELSEWHERE = {"auto": "adaptive", "sigmoid": "platt", "temperature": "ts", "ets": "ensemble", "svs": "vector", "sms": "matrix"}
+_ELSEWHERE = {"auto": "adaptive", "sigmoid": "platt", "temperature": "ts", "ets": "mixture", "svs": "vector", "sms": "matrix"}
 
 # The columns of the table that say yes or no, by the names of the traits.
 _HEADERS = {

@@ -1,17 +1,16 @@
 """What is kept of a fit, without scikit-learn, which takes longer to import than most fits take.
 
-`Calibrator` is the face of a method for scikit-learn, and `BareCalibrator` the one that the shell runs. Both are a
-`FittedMethod`, which keeps what was learned in attributes with an underscore at the end, as scikit-learn wants it. The
-functions here set these attributes after a fit or from a file, and make a record of them.
+`Calibrator` is the face of a method for scikit-learn, and `BareCalibrator` the one that the shell runs. Both keep what was
+learned in attributes of the same names, with an underscore at the end, as scikit-learn wants it. The functions here set these
+attributes after a fit or from a file, and make a record of them.
 """
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import Parameter, signature
 from numbers import Real
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -39,10 +38,10 @@ COMMON = ("input", "classes", "floor")
 """The parameters that every calibrator has besides those of its method."""
 
 
-class FittedMethod(ABC):
-    """A method with what it has learned, in attributes whose names end with an underscore."""
+class FittedMethod(Protocol):
+    """What `Calibrator` and `BareCalibrator` have in common: what was learned, in attributes that end with an underscore."""
 
-    is_fixed: ClassVar[bool] = False
+    is_fixed: ClassVar[bool]
     input: Input | None
     classes: Classes
     floor: Floor
@@ -57,34 +56,23 @@ class FittedMethod(ABC):
     group_column_: str | None
     n_samples_: int | None
     residual_: float | None
-    data_digest_: str | None = None
+    data_digest_: str | None
     temperature_se_: float | None
     _is_flat_: bool
-    _estimates_: dict[str, float] | None = None
-
-    @abstractmethod
-    def fit(self, *data: Any, **options: Any) -> Any:
-        """Learn from data."""
+    _estimates_: dict[str, float] | None
 
     @property
-    @abstractmethod
-    def method_name(self) -> str:
-        """The name of the method in the table."""
-
+    def fit(self) -> Callable[..., Any]: ...
     @property
-    @abstractmethod
-    def temperature_(self) -> float | None:
-        """What logits are divided by, if that is all."""
-
-    @abstractmethod
+    def method_name(self) -> str: ...
+    @property
+    def temperature_(self) -> float | None: ...
     def method_params(self) -> dict[str, Any]:
         """The parameters of the method."""
 
-    @abstractmethod
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write what was learned to a small JSON file."""
 
-    @abstractmethod
     def _expected_passes(self, data: Rows) -> int | None: ...
 
 
@@ -227,9 +215,25 @@ def record_of(calibrator: FittedMethod, estimates: dict[str, float] | None) -> R
     return Record(calibrator.map_, calibrator.input_, origin, floor)
 
 
-class BareCalibrator(FittedMethod):
+class BareCalibrator:
     """A method of one temperature and what it has learned, as the shell runs it: without scikit-learn."""
 
+    is_fixed: ClassVar[bool] = False
+    input_: Input
+    floor_: float | None
+    map_: Map
+    classes_: HostArray
+    feature_names_in_: HostArray
+    n_features_in_: int
+    label_column_: str | None
+    score_column_: str | None
+    group_column_: str | None
+    n_samples_: int | None
+    residual_: float | None
+    data_digest_: str | None
+    temperature_se_: float | None
+    _is_flat_: bool
+    _estimates_: dict[str, float] | None
     fit_info_: FitInfo
     n_passes_: int
 

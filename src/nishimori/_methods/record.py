@@ -186,9 +186,16 @@ class Record:
         return cls(used, content["input"], provenance, None if floor is None else float(floor))
 
 
+_EARLIER_NAMES = {"auto": "adaptive", "ensemble": "mixture"}
+"""What methods are called now, by the names that files of earlier versions have for them."""
+
+
 def present_name(method: Any) -> Any:
-    """What a method is called now, by the name that a file of an earlier version has for it."""
-    return "adaptive" if method == "auto" else method
+    """What a method in a file, or one that NAME+ec finishes, is called now."""
+    if not isinstance(method, str):
+        return method
+    name, finished, rest = method.partition("+")
+    return _EARLIER_NAMES.get(name, name) + finished + rest
 
 
 def content_of(path: Path) -> Any:

@@ -67,7 +67,7 @@ METHODS = {
     "beta": BuiltIn("binary:Beta", "weights of ln p and ln(1 − p), and an intercept", is_for_two_classes=True),
     "quadratic": BuiltIn("binary:Quadratic", "a parabola of the log-odds", is_for_two_classes=True),
     "classwise": BuiltIn("scaling:ClasswiseTemperature", "one T per class"),
-    "ensemble": BuiltIn("ensemble:EnsembleTemperature", "a mixture of p, p at T, and equal probabilities", True),
+    "mixture": BuiltIn("temperature_mixture:TemperatureMixture", "a mixture of p, p at T, and equal probabilities", True),
     "dirichlet": BuiltIn("scaling:Dirichlet", "a matrix for log p, and a bias per class"),
     "isotonic": BuiltIn("class_curves:Isotonic", "an increasing curve per class"),
     "histogram": BuiltIn("class_curves:HistogramBinning", "a frequency per bin and class"),

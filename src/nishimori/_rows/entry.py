@@ -219,18 +219,17 @@ def kind_of(logits: Any, labels: Any = None) -> Kind:
     """Tell what ``logits`` are; what is none of the others is taken for an array."""
     if type(logits) is np.ndarray:  # the commonest case, for which each check would count
         return "array"
-    name: Kind | None = "rows" if is_rows(logits) else getattr(type(logits), "kind", None)
-    if isinstance(name, str) and (
-        name == "rows" or name in ANNEXES
-    ):  # an annex may have a class of its own for what people pass
+    if is_rows(logits):
+        return "rows"
+    name: Kind | None = getattr(type(logits), "kind", None)
+    if isinstance(name, str) and name in ANNEXES:  # an annex may have a class of its own for what people pass
         return name
     if arrays.is_lazy(logits):
         return "Dask"
     if isinstance(logits, str | os.PathLike):
         return "file"
-    if isinstance(logits, Stored | np.memmap) or _is_chunked(logits):
-        return "stored"
-    return "batches" if _yields_batches(logits, labels) else "array"
+    is_stored = isinstance(logits, Stored | np.memmap) or _is_chunked(logits)
+    return "stored" if is_stored else "batches" if _yields_batches(logits, labels) else "array"
 
 
 def _refuse_misplaced(passed: Passed, kind: Kind) -> None:

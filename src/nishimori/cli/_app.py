@@ -103,7 +103,13 @@ class Commands(TyperGroup):
     def loaded(self, name: str) -> Any:
         """The command of that name with its options, or None if there is none."""
         if name not in self._loaded:
-            self._loaded[name] = _import_own(name) if name in OWN else self.get_command(None, name)
+            own = OWN.get(name)
+            if own is None:
+                self._loaded[name] = self.get_command(None, name)
+            else:
+                module = import_module(f"nishimori.cli.{own.module}")
+                one = app_of(getattr(module, own.function), name=name, epilog=getattr(module, own.epilog))
+                self._loaded[name] = get_command(one)
         return self._loaded[name]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -118,12 +124,6 @@ class Commands(TyperGroup):
         return _absent(cmd_name) if cmd_name in OF_PAPER else None
 
 
-def _import_own(name: str) -> Any:
-    own = OWN[name]
-    module = import_module(f"nishimori.cli.{own.module}")
-    return get_command(app_of(getattr(module, own.function), name=name, epilog=getattr(module, own.epilog)))
-
-
 def app_of(function: Callable[..., None], *, name: str, epilog: str) -> typer.Typer:
     """Return a typer app with one command, which has the options that all commands have."""
     app = typer.Typer(add_completion=False)
@@ -134,7 +134,12 @@ def app_of(function: Callable[..., None], *, name: str, epilog: str) -> typer.Ty
 def _with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     """The function of a command with the options that all commands have, and with each `OptionGroup` as single options."""
     own = signature(function).parameters
-    groups = {name: group for name, parameter in own.items() if (group := _option_group(parameter)) is not None}
+    groups = {
+        name: part
+        for name, parameter in own.items()
+        for part in getattr(parameter.annotation, "__metadata__", ())
+        if isinstance(part, OptionGroup)
+    }
 
     @wraps(function)
     def run(*, quiet: bool, fail_on_warning: bool, **options: Any) -> None:
@@ -158,11 +163,6 @@ def _with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined] # typer reads both
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
-
-
-def _option_group(parameter: Parameter) -> OptionGroup | None:
-    """The group of options that a parameter of a command stands for, if it does."""
-    return next((part for part in getattr(parameter.annotation, "__metadata__", ()) if isinstance(part, OptionGroup)), None)
 
 
 def _command(point: EntryPoint) -> Any:

@@ -244,14 +244,10 @@ def _rows_of(blocks: Iterator[Block], columns: Sequence[int], groups: int | None
         width = rows.shape[1] if width is None else width
         if rows.shape[1] != width:
             raise FormatError(f"{block.where(0)}: a list of {rows.shape[1]} numbers after lists of {width}.")
-        yield _ScoreBlock(flat(rows), block, None if groups is None else _groups_of(block, groups))
-
-
-def _groups_of(block: Block, index: int) -> Groups:
-    """The groups of the rows of a block; values may be of several types."""
-    codes_of: dict[Any, int] = {}
-    codes = [codes_of.setdefault(name, len(codes_of)) for name in row_values(block, index, "group")]
-    return Groups(np.array(codes), tuple(codes_of))
+        codes_of: dict[Any, int] = {}  # values may be of several types
+        named = () if groups is None else row_values(block, groups, "group")
+        codes = [codes_of.setdefault(name, len(codes_of)) for name in named]
+        yield _ScoreBlock(flat(rows), block, None if groups is None else Groups(np.array(codes), tuple(codes_of)))
 
 
 @dataclass(frozen=True)

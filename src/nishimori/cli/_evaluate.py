@@ -125,8 +125,10 @@ class _EvalRequest:
     @property
     def about(self) -> dict[str, Any]:
         """What was asked for, as --json shows it."""
-        paths = {"calibration": _text(self.calibration), "plot": _text(self.plot), "files": [str(path) for path in self.files]}
-        return {"n_bins": self.n_bins, "strategy": self.strategy, "level": self.level, "by": self.by, **paths}
+        named = {"calibration": self.calibration, "plot": self.plot}
+        paths = {name: None if path is None else str(path) for name, path in named.items()}
+        about = {"n_bins": self.n_bins, "strategy": self.strategy, "level": self.level, "by": self.by}
+        return about | paths | {"files": [str(path) for path in self.files]}
 
 
 def _measure_rows(
@@ -215,10 +217,6 @@ def _maps(calibrator: FittedMethod | None, floor: float | None) -> dict[str, Map
     if calibrator is not None:
         maps["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
     return maps
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _measure(rows: Rows, calibrator: FittedMethod | None, classes: Sequence[str] | None, request: _EvalRequest) -> _Results:

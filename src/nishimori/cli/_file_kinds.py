@@ -9,7 +9,7 @@ from nishimori._evaluation.gate import SUITE, TABLE_HEADERS
 from nishimori._files.file_rows import SUFFIXES
 from nishimori._methods.record import FORMAT, MULTILABEL_FORMAT
 from nishimori._sketch.archive import is_sketch_file
-from nishimori._support.json import JsonError, read_json
+from nishimori._support.json import FLAG, TEXT, JsonError, Shape, any_shape, check_shape, list_of, one_of, read_json
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 
@@ -55,19 +55,15 @@ def kind_of(path: Path) -> str | None:
     if is_sketch_file(path):
         return SKETCH
     if name.endswith(".json"):
-        return _kind_of_json(path)
+        try:
+            return kind_of_content(read_json(path))
+        except (JsonError, OSError):
+            return UNREADABLE
     if (mark := _PAGES.get(path.suffix.lower())) is not None:
         with path.open("rb") as file:
             is_page = mark.encode() in file.read(2**16)
         return f"{REPORT} as a page" if is_page else None
     return SCORES if name.endswith(SUFFIXES) else None
-
-
-def _kind_of_json(path: Path) -> str:
-    try:
-        return kind_of_content(read_json(path))
-    except (JsonError, OSError):
-        return UNREADABLE
 
 
 def kind_of_content(content: Any) -> str:
@@ -86,9 +82,10 @@ def is_gate_result(path: Path, form: str) -> bool:
     """Whether a file is what the gate writes in this form, "json", "markdown" or "junit", and nothing else."""
     if form == "json":
         try:
-            return _is_gate_content(read_json(path))
+            check_shape(read_json(path), _gate_shape)
         except (JsonError, OSError):
             return False
+        return True
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError):
@@ -100,17 +97,13 @@ def is_gate_result(path: Path, form: str) -> bool:
     return is_table and lines[:1] == Tabular(TABLE_HEADERS, []).markdown().splitlines()[:1]
 
 
-def _is_gate_content(content: Any) -> bool:
-    """Whether this is what the command gate writes as JSON: checks, or the error that kept them from being made."""
-    if not isinstance(content, Mapping) or not isinstance(content.get("passed"), bool):
-        return False
-    files, checks, verdict = (content.get(name) for name in ("files", "checks", "verdict"))
-    if not (isinstance(content.get("library_version"), str) and isinstance(files, list) and isinstance(checks, list)):
-        return False
-    if verdict == "error":
-        return isinstance(content.get("message"), str) and not checks
-    verdicts = [check.get("verdict") if isinstance(check, Mapping) else None for check in checks]
-    return bool(checks) and all(word in get_args(Verdict) for word in (verdict, *verdicts))
+def _gate_shape(content: Any) -> Shape:
+    """What the command gate writes as JSON: checks, or the error that kept them from being made."""
+    common = {"passed": FLAG, "library_version": TEXT, "files": list_of(any_shape)}
+    if isinstance(content, Mapping) and content.get("verdict") == "error":
+        return common | {"message": TEXT, "checks": list_of(any_shape, 0, 0)}
+    verdict = one_of(*get_args(Verdict))
+    return common | {"verdict": verdict, "checks": list_of({"verdict": verdict}, 1)}
 
 
 def refuse_other(path: Path, wanted: str, *kinds: str) -> None:

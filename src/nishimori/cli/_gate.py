@@ -98,16 +98,18 @@ def gate(
 
     Checks that the data do not decide are inconclusive. Files of an earlier gate are replaced.
     """
-    forms = {"json": as_json, "github": github, "markdown": markdown}
+    chosen = [name for name, is_chosen in (("json", as_json), ("github", github), ("markdown", markdown)) if is_chosen]
     targets: list[tuple[Path, str | None]] = [] if junit is None else [(junit, "junit")]
     targets += [(path, None) for path in output or []]
     outputs = _Outputs(
         targets,
         [*files, *([calibration] if calibration else [])],
-        [name for name, is_chosen in forms.items() if is_chosen],
+        chosen,
         force,
     )
-    about = _about(files, calibration, junit)
+    paths = {"calibration": calibration, "junit": junit}
+    about: dict[str, Any] = {name: None if path is None else str(path) for name, path in paths.items()}
+    about |= {"files": [str(path) for path in files], "library_version": nishimori.__version__}
     with collect_warnings() as warned, _errors_in(outputs, about | {"warnings": warned}):
         wanted = Wanted(typed_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
         refuse_swapped("gate", files, calibration)
@@ -122,7 +124,9 @@ def gate(
         else:
             agree_with_sketch(calibrator, sums)
             verdicts = judge(sums, map_, wanted, "prediction")
-    outputs.write(verdicts.to_dict() | about | {"warnings": warned}, _forms_of_gate(verdicts))
+    forms = {"text": "\n".join(map(str, verdicts.checks)), "github": verdicts.to_github()}
+    forms |= {"markdown": verdicts.to_markdown(), "junit": verdicts.to_junit()}
+    outputs.write(verdicts.to_dict() | about | {"warnings": warned}, forms)
     if not verdicts.passed:
         raise typer.Exit(3 if verdicts.verdict == "fail" else 4)
 
@@ -179,23 +183,6 @@ def _number(limit: MetricBound, text: str) -> float:
 
 
 _ENDINGS = {".json": "json", ".md": "markdown", ".xml": "junit"}
-
-
-def _about(files: Sequence[Path], calibration: Path | None, junit: Path | None) -> dict[str, Any]:
-    """What the checks are about, for machines."""
-    paths = {"calibration": calibration, "junit": junit}
-    about: dict[str, Any] = {name: None if path is None else str(path) for name, path in paths.items()}
-    return about | {"files": [str(path) for path in files], "library_version": nishimori.__version__}
-
-
-def _forms_of_gate(verdicts: Gate) -> dict[str, str]:
-    """The checks in the forms that people and pipelines read."""
-    return {
-        "text": "\n".join(map(str, verdicts.checks)),
-        "github": verdicts.to_github(),
-        "markdown": verdicts.to_markdown(),
-        "junit": verdicts.to_junit(),
-    }
 
 
 def _forms_of_error(message: str) -> dict[str, str]:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 import nishimori
 from nishimori._files.file_rows import FileRows
 from nishimori._rows.scores import check_input, is_auto
+from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.optional import require
 from nishimori._support.progress import begin_step, show_progress
@@ -121,7 +122,9 @@ def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[st
         # Mistakes are listed of the last data only, so that other data need no names of samples.
         opened = [data_set(paths, data, unused=("ids",)) for paths in sets[:-1]]
         opened.append(last := data_set(sets[-1], data))
-        _refuse_other_classes(opened, sets)
+        if last.n_classes != opened[0].n_classes:
+            must = f"have {opened[0].n_classes} classes, as {sets[0][0]} has"
+            raise InputError(f"The file {sets[-1][0]}", must, got=last.n_classes)
         options["classes"] = last.class_names if data.classes is None else data.classes
         options["test_logits"] = last if len(opened) > 1 else None
         measured = nishimori.Report(opened[0], ids=last.ids, **options)
@@ -131,13 +134,6 @@ def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[st
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}
     code = _python_lines(sets, opened, data, method_of_code(about["recommended"]))
     return nishimori.Report.from_dict(about | {"code": code, "warnings": warned})
-
-
-def _refuse_other_classes(data: Sequence[Any], sets: Sequence[list[Path]]) -> None:
-    """Refuse test data with another number of classes, by the names of the files."""
-    first, last = data[0].n_classes, data[-1].n_classes
-    if last != first:
-        raise InputError(f"The file {sets[-1][0]}", f"have {first} classes, as {sets[0][0]} has", got=last)
 
 
 def _preparing(target: Path | None, files: Sequence[Path]) -> AbstractContextManager[None]:
@@ -212,13 +208,14 @@ def _python_lines(sets: Sequence[Sequence[Path]], opened: Sequence[FileRows | Sk
 
 def _opening_call(files: Sequence[Path], rows: FileRows | Sketch, data: DataOptions) -> str:
     """The call that opens a data set, with what the options say about it."""
-    if isinstance(rows, Sketch):
+    if is_sketch_file(files[0]):
         return f"nishimori.Sketch.load({str(files[0])!r})"
     defaults = vars(DataOptions())
     typed = {name: value for name, value in vars(data).items() if value != defaults[name]}
     labels = str(files[1]) if len(files) == 2 else typed.get("labels", "labels")
-    if data.ids is not None and rows.contents.columns is not None:  # or the names of samples would be scores
-        typed["columns"] = list(rows.contents.columns)
+    columns = cast("FileRows", rows).contents.columns
+    if data.ids is not None and columns is not None:  # or the names of samples would be scores
+        typed["columns"] = list(columns)
     options = {_IN_PYTHON.get(name, name): value for name, value in typed.items() if name not in ("labels", "ids")}
     if isinstance(data.floor, str):  # which is a choice of the fit
         del options["floor"]

@@ -57,7 +57,8 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     }
     at = file.stat()
     about = {"file": str(file), "kind": kind.removeprefix("a ").removeprefix("the ")}
-    holds = readers.get(kind, _result if kind.startswith("the result of") else _nothing)(file)
+    read = readers.get(kind, _result) if kind in readers or kind.startswith("the result of") else None
+    holds = {} if read is None else read(file)
     dated = {"modified": datetime.fromtimestamp(at.st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC"), "bytes": at.st_size}
     content = about | holds | dated
     if as_json:
@@ -219,10 +220,6 @@ def _scores(path: Path) -> dict[str, Any]:
 
 def _shape(array: Any) -> str:
     return f"{' × '.join(f'{size:,}' for size in array.shape)} {array.dtype}"
-
-
-def _nothing(path: Path) -> dict[str, Any]:  # noqa: ARG001 - as all readers
-    return {}
 
 
 def _json(path: Path) -> Any:

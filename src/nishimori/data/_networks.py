@@ -72,7 +72,8 @@ def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) ->
                     "have logits of shape (n, n_classes) and n integer labels",
                     got=f"{logits.shape} and {labels.dtype} of shape {labels.shape}",
                 )
-            arrays[f"{part}_logits"], arrays[f"{part}_labels"] = logits, _small(labels)
+            smallest = np.result_type(*map(np.min_scalar_type, (labels.min(initial=0), labels.max(initial=0))))
+            arrays[f"{part}_logits"], arrays[f"{part}_labels"] = logits, labels.astype(smallest)
     text = json.dumps({**network.provenance, "name": network.name}, ensure_ascii=False)
     with new_file(path, overwrite=overwrite) as temporary:
         np.savez_compressed(temporary, provenance=np.array(text), **arrays)  # type: ignore[arg-type]
@@ -117,8 +118,3 @@ def _part(arrays: dict[str, Callable[[], StoredArray]], part: str) -> Labelled |
 
 def _fit(logits: HostArray, labels: HostArray) -> bool:
     return logits.ndim == 2 and labels.shape == logits.shape[:1]
-
-
-def _small(labels: HostArray) -> HostArray:
-    """The labels in the smallest integer type that holds them."""
-    return labels.astype(np.result_type(*map(np.min_scalar_type, (labels.min(initial=0), labels.max(initial=0)))))

@@ -39,10 +39,12 @@ def errors_of(data: Rows, map_: Map, ids: Any, names: Sequence[Any]) -> dict[str
 
     ``map_`` is the calibration to use, ``ids`` are names of all rows, and ``names`` those of the classes.
     """
-    checked = _checked_ids(ids, data.n_rows)
+    checked, weights = _checked_ids(ids, data.n_rows), getattr(data, "weights", None)
+    # Mistakes are counted among rows of positive weight; of data that come in batches all have one.
+    numbers = np.flatnonzero(weights) if isinstance(weights, np.ndarray) and not weights.all() else None
     mistakes, confusions, before, after = data.gather(FindErrors(map_, data.n_classes)).items
     return {
-        "mistakes": mistakes.table(_rows_of_weight(data), names, checked),
+        "mistakes": mistakes.table(numbers, names, checked),
         "confusions": confusions.table(names),
         "risk_coverage": {"before": risk_curve(*before), "one": risk_curve(*after)},
     }
@@ -56,12 +58,6 @@ def _checked_ids(ids: Any, n_rows: int | None) -> list[Any] | None:
     if listed.ndim != 1 or len(listed) != n_rows:
         raise InputError("ids", f"hold one id per sample that is measured, {n_rows} in all", got=f"shape {listed.shape}")
     return list(listed.tolist())
-
-
-def _rows_of_weight(data: Rows) -> HostArray | None:
-    """The numbers of the rows of positive weight among all rows; None if all have one, or the data come in batches."""
-    weights: Any = getattr(data, "weights", None)
-    return np.flatnonzero(weights) if isinstance(weights, np.ndarray) and not weights.all() else None
 
 
 @dataclass(frozen=True)

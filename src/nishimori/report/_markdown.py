@@ -16,13 +16,14 @@ _ROWS = 20
 def markdown(results: Mapping[str, Any]) -> str:
     """The whole text."""
     headline, *others = top.lines(results)
-    about = results["data"]
+    about, glance = results["data"], top.before_and_after(results)
+    risk, confusions = content.about_risk(results), content.confusions(results)
     fitted = f", fitted to {whole(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
     parts = [
         f"# {markdown_text(top.heading(results))}",
         f"**{markdown_text(headline)}** {markdown_text(results['verdict']['summary'])}",
         "\n".join(f"- {markdown_text(line)}" for line in others),
-        _glance(results).markdown(),
+        Tabular(("", *glance["heads"]), [(name, *map(_with_small, cells)) for name, cells in glance["rows"]]).markdown(),
         f"{whole(about['n_measured'])} {about['measured_on']} samples{fitted}, {whole(about['n_classes'])} classes. "
         f"± is one standard error; intervals have a level of {level(results['level'])}. {content.about_brier(results)}",
         "## Temperatures",
@@ -32,8 +33,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         *_differences(results),
         "\n".join(f"- {markdown_text(sentence)}" for sentence in content.sentences(results)),
         *(part for table in content.gap_tables(results) for part in _gaps(table)),
-        *_risk(results),
-        *_confusions(results),
+        *(["## Errors", risk] if risk else []),
+        *([Tabular(content.CONFUSION_HEADS, confusions).markdown()] if confusions else []),
         *_mistakes(results),
         *_absent(results),
         "## How this was made",
@@ -43,10 +44,9 @@ def markdown(results: Mapping[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _glance(results: Mapping[str, Any]) -> Tabular:
-    table = top.before_and_after(results)
-    rows = [(name, *(f"{text} ({small})" if small else text for text, small, _ in cells)) for name, cells in table["rows"]]
-    return Tabular(("", *table["heads"]), rows)
+def _with_small(cell: tuple[str, str, str]) -> str:
+    text, small, _ = cell
+    return f"{text} ({small})" if small else text
 
 
 def _temperatures(results: Mapping[str, Any]) -> Tabular:
@@ -86,16 +86,6 @@ def _gaps(table: Mapping[str, Any]) -> list[str]:
         Tabular(table["heads"], rows).markdown(),
         *([f"... and {left} more"] if left > 0 else []),
     ]
-
-
-def _risk(results: Mapping[str, Any]) -> list[str]:
-    text = content.about_risk(results)
-    return ["## Errors", text] if text else []
-
-
-def _confusions(results: Mapping[str, Any]) -> list[str]:
-    rows = content.confusions(results)
-    return [Tabular(content.CONFUSION_HEADS, rows).markdown()] if rows else []
 
 
 def _mistakes(results: Mapping[str, Any]) -> list[str]:

@@ -87,7 +87,9 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, request: Request) 
         "recommendation": asdict(advised),
         "temperatures": [_temperature(method) for method in methods if method["method"] in ONE_TEMPERATURE[1:]],
         "metrics": [
-            _about_metric(metric) for metric in _shown(comparison.methods[0].metrics, error=comparison.predictions_differ)
+            {"name": metric.label, "title": metric.shown}
+            | {name: getattr(metric, name) for name in ("direction", "in_percent", "is_signed")}
+            for metric in _shown(comparison.methods[0].metrics, error=comparison.predictions_differ)
         ],
         "methods": methods,
         "slider": _slider(data, comparison, chosen, one, request),
@@ -132,11 +134,6 @@ def _further_methods(request: Request, *, by_groups: bool) -> "Mapping[str, str 
 def _shown(metrics: Sequence[Metric], *, error: bool = False) -> list[Metric]:
     """The metrics that depend on T, and those that were asked for; the ``error`` where predictions differ between methods."""
     return [metric for metric in in_tables(metrics) if error or not (metric.of_predictions and metric.by_default)]
-
-
-def _about_metric(metric: Metric) -> dict[str, Any]:
-    names = {"name": metric.label, "title": metric.shown, "direction": metric.direction}
-    return {**names, "in_percent": metric.in_percent, "is_signed": metric.is_signed}
 
 
 def _method_row(method: Compared, level: float) -> dict[str, Any]:

@@ -309,3 +309,11 @@ def test_a_compressed_file_of_pytorch_is_refused(tmp_path):
         for each in old.infolist():
             new.writestr(each.filename, old.read(each))
     refused(tmp_path / "x.pt", r"is compressed, which PyTorch does not do\. Save \{name: tensor\} with torch\.save\.$")
+
+
+def test_a_changed_byte_far_from_the_header_of_a_stored_member_is_noticed(tmp_path):
+    path = saved(tmp_path / "x.npz", logits=np.zeros((10_000, 3), np.float32))
+    content = bytearray(path.read_bytes())
+    content[100_000] ^= 1
+    path.write_bytes(content)
+    refused(path, r"'logits' in .* is damaged, or not an archive of arrays\. Save it again with numpy\.savez\.$")

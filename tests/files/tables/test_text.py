@@ -316,3 +316,13 @@ def test_numbers_of_any_size_have_the_bits_that_python_gives_them(written):
     texts = [form % value for value in drawn.tolist() for form in ("%r", "%.6g", "%.17e", "%.12g")]
     numbers, _, _ = read(written("z,note\n" + "".join(f"{text},x\n" for text in texts)))
     assert numbers.tobytes() == np.array([float(text) for text in texts]).tobytes()
+
+
+@pytest.mark.parametrize("size", [1, 10, 1000])
+def test_an_empty_line_between_rows_is_refused_in_any_block(written, monkeypatch, size):
+    monkeypatch.setattr(lines_module, "LARGEST_CHUNK", size)
+    with pytest.raises(FormatError, match="line 4: 0 fields where the header has 2"):
+        read(written("z,note\n1,a\n2,b\n\n\n3,c\n"))
+    path = written('{"z": 1}\n{"z": 2}\n\n{"z": 3}\n', "t.jsonl")
+    with pytest.raises(FormatError, match="line 3: not a JSON object"), open_table(path) as table:
+        list(table.blocks([0]))

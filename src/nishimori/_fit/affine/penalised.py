@@ -40,9 +40,9 @@ _ROUNDING = 1e-6
 # It reads the data at most so often: while strengths still change, and at last. It remembers so many steps.
 _MOST_ROUGH_PASSES, _MOST_PASSES, _STEPS = 8, 400, 20
 
-# Strengths have settled when they change by less than this; the loss hardly depends on them. With an approximate curvature they
-# may go on by small steps: of 1,000 classes and 10,000 samples, 25 rounds took 128 passes in place of 64, and the penalty off
-# the diagonal was 1.8 times as large.
+# Strengths have settled when they change by less than this; the loss hardly depends on them. With an approximate curvature
+# they may go on by small steps: of 1,000 classes and 10,000 samples, 25 rounds took 128 passes in place of 64, and the penalty
+# off the diagonal was 1.8 times as large.
 _SETTLED = 0.02
 _MOST_ROUNDS, _MOST_ROUNDS_OF_LARGE = 25, 10
 
@@ -50,8 +50,8 @@ _MOST_ROUNDS, _MOST_ROUNDS_OF_LARGE = 25, 10
 # change by at most a hundredth, where they have settled at two hundredths.
 _FAR = 0.1
 
-# Penalties of this share of the curvature are large beside its rounding in float32, about 1e-6. Curvatures in float64 would take
-# twice as long: the fit of 20 classes six times as long as scikit-learn's temperature, in place of three to five times.
+# Penalties of this share of the curvature are large beside its rounding in float32, about 1e-6. Curvatures in float64 would
+# take twice as long: the fit of 20 classes six times as long as scikit-learn's temperature, in place of three to five times.
 _LARGE_PENALTY = 1e-3
 
 # Where no minimum was found, classes are separated along directions with a curvature below that of this many samples with equal

@@ -11,7 +11,7 @@ from scipy.optimize import brentq, minimize
 import nishimori
 from nishimori._fit.mixture import MixtureConditions, best_weights
 from nishimori._rows.entry import open_rows
-from nishimori.calibrators import EnsembleTemperature
+from nishimori.calibrators import TemperatureMixture
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.maps import Mixture
 
@@ -65,7 +65,7 @@ def plain(logits, labels, sample_weight=None):
 
 
 def test_all_three_weights_are_those_of_the_plain_formula():
-    fitted = EnsembleTemperature().fit(LOGITS, LABELS)
+    fitted = TemperatureMixture().fit(LOGITS, LABELS)
     T, weights = plain(LOGITS, LABELS)
     assert (weights > 0.01).all()
     assert fitted.ts_ == pytest.approx(T, rel=1e-7)
@@ -76,17 +76,17 @@ def test_all_three_weights_are_those_of_the_plain_formula():
 
 def test_samples_count_by_their_weights_and_those_of_weight_zero_not_at_all():
     sample_weight = np.random.default_rng(1).integers(0, 3, len(LABELS)).astype(float)
-    fitted = EnsembleTemperature().fit(LOGITS, LABELS, sample_weight)
+    fitted = TemperatureMixture().fit(LOGITS, LABELS, sample_weight)
     np.testing.assert_allclose(fitted.weights_, plain(LOGITS, LABELS, sample_weight)[1], atol=1e-6)
     kept = sample_weight > 0
-    same = EnsembleTemperature().fit(LOGITS[kept], LABELS[kept], sample_weight[kept])
+    same = TemperatureMixture().fit(LOGITS[kept], LABELS[kept], sample_weight[kept])
     np.testing.assert_allclose(same.weights_, fitted.weights_, atol=1e-8)
 
 
 @pytest.mark.parametrize(("random", "sure"), [(0.0, 0.0), (0.0, 0.3)], ids=str)
 def test_components_that_do_not_help_have_weights_of_exactly_zero(random, sure):
     logits, labels = drawn(2000, 1, random, sure)
-    fitted = EnsembleTemperature().fit(logits, labels)
+    fitted = TemperatureMixture().fit(logits, labels)
     T, weights = plain(logits, labels)
     assert ((weights < 1e-9) == (fitted.weights_ == 0)).all()
     assert (fitted.weights_ == 0).any()
@@ -102,7 +102,7 @@ def test_components_that_do_not_help_have_weights_of_exactly_zero(random, sure):
 
 def test_one_temperature_is_hardly_left_where_it_is_right():
     logits, labels = drawn(3000, 2, random=0.0, sure=0.0)
-    assert EnsembleTemperature().fit(logits, labels).weights_[0] > 0.95
+    assert TemperatureMixture().fit(logits, labels).weights_[0] > 0.95
 
 
 def test_at_a_temperature_of_one_the_weights_of_both_softmaxes_add_up():
@@ -115,7 +115,7 @@ def test_at_a_temperature_of_one_the_weights_of_both_softmaxes_add_up():
 def test_a_row_whose_label_has_no_probability_in_float64_keeps_the_loss_finite():
     logits, labels = LOGITS.copy(), LABELS
     logits[0] = np.where(np.arange(K) == labels[0], -3000.0, 0.0)
-    fitted = EnsembleTemperature().fit(logits, labels)
+    fitted = TemperatureMixture().fit(logits, labels)
     assert fitted.weights_[2] > 0
     assert np.isfinite(fitted.predict_log_proba(logits)).all()
 
@@ -126,7 +126,7 @@ def test_log_probabilities_are_exact_where_probabilities_are_too_small():
 
 
 def test_standard_errors_are_the_spread_over_data_sets():
-    fits = [EnsembleTemperature().fit(*drawn(1000, seed)) for seed in range(200, 240)]
+    fits = [TemperatureMixture().fit(*drawn(1000, seed)) for seed in range(200, 240)]
     inside = [each for each in fits if each.parameters_se_ is not None]
     assert len(inside) > 30
     for name in ("temperature", "weights"):
@@ -152,10 +152,10 @@ def test_the_derivatives_of_the_conditions_are_those_of_the_plain_formula():
 
 
 def test_clusters_and_counts_change_the_errors_as_copies_do():
-    once = EnsembleTemperature().fit(LOGITS, LABELS).parameters_se_
+    once = TemperatureMixture().fit(LOGITS, LABELS).parameters_se_
     copies = np.repeat(LOGITS, 4, axis=0), np.repeat(LABELS, 4)
-    clustered = EnsembleTemperature().fit(*copies, clusters=np.repeat(np.arange(len(LABELS)), 4)).parameters_se_
-    counted = EnsembleTemperature().fit(LOGITS, LABELS, np.full(len(LABELS), 4.0), counts=True).parameters_se_
+    clustered = TemperatureMixture().fit(*copies, clusters=np.repeat(np.arange(len(LABELS)), 4)).parameters_se_
+    counted = TemperatureMixture().fit(LOGITS, LABELS, np.full(len(LABELS), 4.0), counts=True).parameters_se_
     for name, error in once.items():
         np.testing.assert_allclose(clustered[name], error, rtol=1e-5)
         np.testing.assert_allclose(counted[name], np.divide(error, 2), rtol=1e-5)
@@ -165,7 +165,7 @@ def test_masked_classes_stay_out_of_the_uniform_distribution():
     logits = LOGITS.copy()
     masked = np.arange(len(LABELS)) % 3 == 0
     logits[masked, (LABELS[masked] + 1) % K] = -np.inf
-    fitted = EnsembleTemperature().fit(logits, LABELS)
+    fitted = TemperatureMixture().fit(logits, LABELS)
     T, weights = plain(logits, LABELS)
     np.testing.assert_allclose(fitted.weights_, weights, atol=1e-6)
     np.testing.assert_allclose(fitted.predict_proba(logits), mixed(logits, T, weights), atol=1e-6)
@@ -174,14 +174,14 @@ def test_masked_classes_stay_out_of_the_uniform_distribution():
 
 
 def test_predictions_are_kept():
-    fitted = EnsembleTemperature().fit(LOGITS, LABELS)
+    fitted = TemperatureMixture().fit(LOGITS, LABELS)
     assert fitted.map_.keeps_predictions
     np.testing.assert_array_equal(fitted.predict_proba(LOGITS).argmax(axis=1), LOGITS.argmax(axis=1))
 
 
 def test_batches_files_and_tensors_give_the_same_weights_and_readings_are_counted(tmp_path):
     np.save(tmp_path / "logits.npy", LOGITS)
-    expected = EnsembleTemperature().fit(LOGITS, LABELS).weights_
+    expected = TemperatureMixture().fit(LOGITS, LABELS).weights_
     readings = 0
 
     def batches():
@@ -189,34 +189,34 @@ def test_batches_files_and_tensors_give_the_same_weights_and_readings_are_counte
         readings += 1
         yield from ((LOGITS[i : i + 300], LABELS[i : i + 300]) for i in (0, 300, 600))
 
-    streamed = EnsembleTemperature().fit(nishimori.rows(batches))
+    streamed = TemperatureMixture().fit(nishimori.rows(batches))
     assert streamed.n_passes_ == readings
     np.testing.assert_allclose(streamed.weights_, expected, atol=1e-9)
     for given in ((nishimori.rows(tmp_path / "logits.npy", LABELS),), (torch.tensor(LOGITS), torch.tensor(LABELS))):
-        np.testing.assert_allclose(EnsembleTemperature().fit(*given).weights_, expected, atol=1e-9)
+        np.testing.assert_allclose(TemperatureMixture().fit(*given).weights_, expected, atol=1e-9)
 
 
 def test_flat_scores_probabilities_and_names_of_classes():
     score = LOGITS[:, 1] - LOGITS[:, 0]
     labels = np.where(LABELS > 1, (score > 0).astype(int), LABELS)
-    flat = EnsembleTemperature().fit(score, labels)
+    flat = TemperatureMixture().fit(score, labels)
     table = np.column_stack([np.zeros_like(score), score])
     p = mixed(table, flat.ts_, flat.weights_)
     np.testing.assert_allclose(flat.transform(score), np.log(p[:, 1] / p[:, 0]), atol=1e-9)
     names = np.array(["ant", "bee", "cat", "dog"])
-    named = EnsembleTemperature(input="probabilities", floor=None, classes=list(names)).fit(
+    named = TemperatureMixture(input="probabilities", floor=None, classes=list(names)).fit(
         reference.softmax(LOGITS), names[LABELS]
     )
-    np.testing.assert_allclose(named.weights_, EnsembleTemperature().fit(LOGITS, LABELS).weights_, atol=1e-6)
+    np.testing.assert_allclose(named.weights_, TemperatureMixture().fit(LOGITS, LABELS).weights_, atol=1e-6)
     assert set(named.predict(reference.softmax(LOGITS[:9]))) <= set(names)
 
 
 @pytest.mark.parametrize("random", [0.0, 0.1], ids=["boundary", "inside"])
 def test_a_saved_calibrator_is_the_same_again(random, tmp_path):
-    fitted = EnsembleTemperature().fit(*drawn(random=random, sure=3 * random))
+    fitted = TemperatureMixture().fit(*drawn(random=random, sure=3 * random))
     fitted.save(tmp_path / "map.json")
     loaded = nishimori.load(tmp_path / "map.json")
-    assert type(loaded) is EnsembleTemperature
+    assert type(loaded) is TemperatureMixture
     np.testing.assert_array_equal(loaded.predict_proba(LOGITS), fitted.predict_proba(LOGITS))
     np.testing.assert_array_equal(loaded.weights_, fitted.weights_)
     assert loaded.why_no_se_ == fitted.why_no_se_
@@ -227,26 +227,26 @@ def test_a_saved_calibrator_is_the_same_again(random, tmp_path):
 
 def test_what_has_no_temperature_is_refused():
     with pytest.raises(nishimori.errors.NoTemperatureError, match=r"the true class has the largest logit in all 800 samples"):
-        EnsembleTemperature().fit(LOGITS, LOGITS.argmax(axis=1))
+        TemperatureMixture().fit(LOGITS, LOGITS.argmax(axis=1))
     with pytest.raises(nishimori.errors.NoTemperatureError):
-        EnsembleTemperature().fit(np.zeros((50, K)), np.arange(50) % K)
+        TemperatureMixture().fit(np.zeros((50, K)), np.arange(50) % K)
     with pytest.raises(InputError, match=r"^A Sketch keeps sums, and has no rows to read"):
-        EnsembleTemperature().fit(nishimori.Sketch().update(LOGITS, LABELS))
+        TemperatureMixture().fit(nishimori.Sketch().update(LOGITS, LABELS))
     with pytest.raises(InputError, match="X has 3 features"):
-        EnsembleTemperature().fit(LOGITS, LABELS).predict_proba(LOGITS[:, :3])
+        TemperatureMixture().fit(LOGITS, LABELS).predict_proba(LOGITS[:, :3])
     with pytest.raises(InputError, match="`counts` must be False where `clusters` is given"):
-        EnsembleTemperature().fit(LOGITS, LABELS, clusters=np.arange(len(LABELS)) // 2, counts=True)
+        TemperatureMixture().fit(LOGITS, LABELS, clusters=np.arange(len(LABELS)) // 2, counts=True)
 
 
 def test_a_search_that_is_stopped_says_what_to_do(monkeypatch):
     monkeypatch.setattr("nishimori._fit.mixture._MOST_STEPS", 1)
     with pytest.raises(NotConvergedError, match=r"mixture did not converge in \d+ passes: .*Use more data, or one"):
-        EnsembleTemperature().fit(LOGITS, LABELS)
+        TemperatureMixture().fit(LOGITS, LABELS)
 
 
 def test_a_loaded_calibrator_says_that_the_data_do_not_determine_the_weights(tmp_path):
     path = tmp_path / "map.json"
-    EnsembleTemperature().fit(*drawn(random=0.1, sure=0.3)).save(path)
+    TemperatureMixture().fit(*drawn(random=0.1, sure=0.3)).save(path)
     content = json.loads(path.read_text())
     content["provenance"]["estimates"] = {}  # as written where all weights are positive and there are no errors
     path.write_text(json.dumps(content))

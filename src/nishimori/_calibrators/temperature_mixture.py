@@ -1,4 +1,4 @@
-"""Ensemble temperature scaling: a mixture of calibrated, original and uniform probabilities."""
+"""Ensemble temperature scaling (ETS): a mixture of calibrated, original and uniform probabilities."""
 
 from typing import Any, ClassVar, Self
 
@@ -25,7 +25,7 @@ _SAME = (
 )
 
 
-class EnsembleTemperature(Calibrator):
+class TemperatureMixture(Calibrator):
     """Mix the probabilities at the temperature of temperature scaling with those of the model and with uniform ones.
 
     p = w₁·softmax(z/T) + w₂·softmax(z) + w₃/K for K classes (Zhang, Kailkhura and Han 2020). T is that of temperature scaling.
@@ -73,12 +73,12 @@ class EnsembleTemperature(Calibrator):
     Examples
     --------
     >>> import numpy as np
-    >>> from nishimori.calibrators import EnsembleTemperature
+    >>> from nishimori.calibrators import TemperatureMixture
     >>> rng = np.random.default_rng(0)
     >>> logits = 5 * rng.normal(size=(4000, 3))
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
     >>> labels[:400] = rng.integers(3, size=400)  # a tenth of the labels is random
-    >>> calibrator = EnsembleTemperature().fit(logits, labels)
+    >>> calibrator = TemperatureMixture().fit(logits, labels)
     >>> print(f"T = {calibrator.ts_:.2f}, weights {calibrator.weights_.round(2)}")
     T = 2.79, weights [0.7  0.24 0.05]
     """
