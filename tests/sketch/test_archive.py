@@ -209,3 +209,20 @@ def test_a_missing_file_and_a_folder_are_said_to_be_that(tmp_path):
         Sketch.load(tmp_path / "none.npz")
     with pytest.raises(IsADirectoryError, match="is a folder"):
         Sketch.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"observables": []}, "observables must be a list that is not empty, got []"),
+        ({"grid": [0.5, 18, 4]}, "grid[0] must be a whole number from -9999 to 9999, got 0.5"),
+        ({"input": "words"}, "input must be one of 'logits', 'probabilities', got 'words'"),
+        ({"floor": "low"}, "floor must be a finite number, got 'low'"),
+        ({"version": None}, "version must be a whole number of at least 1, got None"),
+    ],
+)
+def test_a_header_with_a_wrong_entry_is_an_error_that_names_the_entry(path, change, fault):
+    rewritten(path, change)
+    with pytest.raises(FormatError) as refused:
+        Sketch.load(path)
+    assert str(refused.value).startswith(f"{path} is a damaged sketch: {fault}. Make it again with")

@@ -1,14 +1,12 @@
 """Sketches as bytes, in memory or on disk: a .npz archive with the sums and a header that says what they are sums of."""
 
 import json
-import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, get_args
 
 import numpy as np
 
@@ -18,9 +16,8 @@ from nishimori._sketch.grid import Grid
 from nishimori._sketch.parts import Parts
 from nishimori._sketch.validity import ImpossibleSumsError
 from nishimori._support.arrays import HostArray
-from nishimori._support.disk import existing_file, new_file
-from nishimori._support.json import JsonError, parse_json
-from nishimori.errors import FormatError, InputError
+from nishimori._support.json import NUMBER, TEXT, JsonError, Kind, Maybe, check_shape, list_of, one_of, parse_json, whole
+from nishimori.errors import FormatError
 
 FORMAT = "nishimori-sketch"
 _PARTS, _FORGOTTEN = "parts", "n_forgotten_parts"
@@ -33,57 +30,23 @@ _WITH_CROSSED = 3
 # A sketch takes 36 kB, and at most 1.6 MB more for ids of parts; a hundred observables would take 28 MB.
 _LARGEST = 2**26
 
-
-@dataclass(frozen=True)
-class About:
-    """What the sums of an archive are sums of."""
-
-    observables: list[str]
-    grid: Grid
-    input: Input
-    classes: list[Any] | None
-    floor: float | None
-    score_range: list[Any] | None  # None also in files that were written before there was one
-    parts: Parts | None
-
-
-class SketchArchive(NamedTuple):
-    """Where the bytes of a sketch are, and what errors call them."""
-
-    content: Path | BytesIO
-    name: str
-    remedy: str
-
-    @classmethod
-    def in_file(cls, path: str | os.PathLike[str]) -> "SketchArchive":
-        """The archive in a file, which must exist."""
-        remedy = "Make it again with `Sketch.save`, or in the shell with `nishimori sketch`."
-        return cls(existing_file(path), os.fspath(path), remedy)
-
-    @classmethod
-    def in_memory(cls, data: Any) -> "SketchArchive":
-        """The archive in bytes, which some engines hand over as a bytearray or a view."""
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise InputError("data", "be bytes", got=type(data).__name__, remedy="Pass what `Sketch.to_bytes` returned.")
-        return cls(BytesIO(data), "`data`", "Make it again with `Sketch.to_bytes`.")
+_LIST = Kind("a list", lambda value: isinstance(value, list))
+_HEADER = {
+    "observables": list_of(TEXT, 1),
+    "grid": list_of(whole(-9999, 9999), 2, 3),  # whose limits `Grid` checks; without nodes per octave in the first format
+    "input": one_of(*get_args(Input)),
+    "classes": (_LIST, None),
+    "floor": (NUMBER, None),
+    "score_range": Maybe((_LIST, None)),  # of numbers, which `ScoreRange` checks; not in older files
+}
 
 
 def pack(about: Mapping[str, Any], state: Mapping[str, HostArray], parts: Parts) -> bytes:
     """The archive of some sums."""
-    grid: Grid = about["grid"]
-    numbers = [grid.first, grid.last, grid.per_octave]
-    header = json.dumps({"format": FORMAT, "version": VERSION, **about, "grid": numbers, _FORGOTTEN: parts.n_forgotten})
+    header = json.dumps({"format": FORMAT, "version": VERSION, **about, _FORGOTTEN: parts.n_forgotten})
     archive = BytesIO()
     np.savez(archive, **{FORMAT: np.array(header), _PARTS: parts.array}, **state)  # type: ignore[arg-type]
     return archive.getvalue()
-
-
-def write(path: str | os.PathLike[str], data: bytes, *, overwrite: bool) -> None:
-    """Write an archive to a new file."""
-    if Path(path).suffix.lower() != ".npz":
-        raise InputError("path", "end in .npz", got=repr(os.fspath(path)))
-    with new_file(path, overwrite=overwrite) as temporary:
-        temporary.write_bytes(data)
 
 
 def is_sketch_file(path: Path) -> bool:
@@ -97,46 +60,42 @@ def is_sketch_file(path: Path) -> bool:
         return False  # whoever reads the file says why
 
 
-def read(archive: SketchArchive) -> tuple[About, dict[str, HostArray]]:
-    """Header and arrays of an archive."""
-    content, name = archive.content, archive.name
-    with report_damage(archive):
-        with zipfile.ZipFile(content) as members:
-            n_bytes = sum(member.file_size for member in members.infolist())
-            if f"{FORMAT}.npy" not in members.namelist():
-                raise FormatError(f"{name} is not a sketch.")
-        if n_bytes > _LARGEST:
-            raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, and a sketch has a few million at most.")
-        with np.load(content, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-        header = parse_json(str(arrays.pop(FORMAT)[()]))
-        if header["version"] > VERSION:
-            raise FormatError(
-                f"{name} was written by a newer version of nishimori (format {header['version']}, and this one reads up to "
-                f"{VERSION}). Update nishimori."
-            )
-        parts = Parts.from_array(arrays.pop(_PARTS), header[_FORGOTTEN]) if _PARTS in arrays else None
-        of_rows = {name: header[name] for name in ("observables", "input", "classes", "floor")}
-        about = About(**of_rows, grid=Grid(*header["grid"]), score_range=header.get("score_range"), parts=parts)
-        if not about.grid.is_possible:
-            raise ValueError("grid")
-        names = about.observables
-        if not (names and isinstance(names, list) and all(isinstance(name, str) for name in names)):
-            raise ValueError("observables")
-        if header["version"] < _WITH_CROSSED:
-            shape = Contents.shapes(len(names), len(about.grid.betas))["crossed"]
-            arrays["crossed"] = np.full(int(np.prod(shape)), np.nan)
-        return about, arrays
+def read(content: Path | BytesIO, name: str) -> tuple[dict[str, Any], dict[str, HostArray], Parts | None]:
+    """Header, sums and parts of an archive; the first three formats have no ids of parts."""
+    with zipfile.ZipFile(content) as members:
+        n_bytes = sum(member.file_size for member in members.infolist())
+        if f"{FORMAT}.npy" not in members.namelist():
+            raise FormatError(f"{name} is not a sketch.")
+    if n_bytes > _LARGEST:
+        raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, and a sketch has a few million at most.")
+    with np.load(content, allow_pickle=False) as file:
+        arrays = {key: file[key] for key in file.files}
+    header = parse_json(str(arrays.pop(FORMAT)[()]))
+    check_shape(header["version"], whole(1), "version")
+    if header["version"] > VERSION:
+        raise FormatError(
+            f"{name} was written by a newer version of nishimori (format {header['version']}, and this one reads up to "
+            f"{VERSION}). Update nishimori."
+        )
+    check_shape(header, _HEADER)
+    header["grid"] = Grid(*header["grid"])
+    if not header["grid"].is_possible:
+        raise ValueError("grid")
+    parts = Parts.from_array(arrays.pop(_PARTS), header[_FORGOTTEN]) if _PARTS in arrays else None
+    if header["version"] < _WITH_CROSSED:
+        shape = Contents.shapes(len(header["observables"]), len(header["grid"].betas))["crossed"]
+        arrays["crossed"] = np.full(int(np.prod(shape)), np.nan)
+    return header, arrays, parts
 
 
 @contextmanager
-def report_damage(archive: SketchArchive) -> Iterator[None]:
+def report_damage(name: str, remedy: str) -> Iterator[None]:
     """A context manager that raises one error for damage of any kind."""
     try:
         yield
     except (FormatError, FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except (JsonError, ImpossibleSumsError) as error:
-        raise FormatError(f"{archive.name} is a damaged sketch: {error}. {archive.remedy}") from None
+        raise FormatError(f"{name} is a damaged sketch: {error}. {remedy}") from None
     except Exception:  # NumPy, zipfile and zlib each have their own
-        raise FormatError(f"{archive.name} is damaged, or not a sketch. {archive.remedy}") from None
+        raise FormatError(f"{name} is damaged, or not a sketch. {remedy}") from None

@@ -17,9 +17,7 @@ class Terms(NamedTuple):
     bins: HostArray  # (nodes, rows): the bin of each row at each node, counted over all nodes
     misses: HostArray  # (nodes, rows): confidence minus right or wrong, times the weights
     # Sums of squares that are known because all weights are 1: the weights in each bin, and both kinds of products of gaps.
-    in_bins: HostArray | None = None
-    products: HostArray | None = None
-    crossed: HostArray | None = None
+    squares: tuple[HostArray, HostArray, HostArray] | None = None
 
 
 class Squares(NamedTuple):
@@ -34,13 +32,12 @@ class Squares(NamedTuple):
 
 def squares_of_rows(terms: Terms) -> Squares:
     """Each row is a cluster of its own."""
-    squares, products, crossed, in_bins = terms.weights**2, terms.products, terms.crossed, terms.in_bins
-    if products is None:
-        products = np.array([np.einsum("nr,nr->n", terms.gaps[i], terms.gaps[j]) for i, j in pairs(len(terms.gaps))])
-    if crossed is None:
-        crossed = crossed_products(terms.gaps, terms.gaps)
-    if in_bins is None:
-        in_bins = sums_per_bin(terms.bins, squares)
+    squares = terms.weights**2
+    in_bins, products, crossed = terms.squares or (
+        sums_per_bin(terms.bins, squares),
+        np.array([np.einsum("nr,nr->n", terms.gaps[i], terms.gaps[j]) for i, j in pairs(len(terms.gaps))]),
+        crossed_products(terms.gaps, terms.gaps),
+    )
     return Squares(
         number=len(squares),
         weight=float(squares.sum()),
@@ -92,9 +89,11 @@ class SketchClusters:
         codes, self._codes = np.split(self._codes, [len(terms.weights)])
         (starts,) = np.nonzero(np.diff(codes, prepend=codes[0] - 1))
         sums = _sums_of(terms, starts)
-        if self._open is not None:
-            goes_on = self._code == codes[0]
-            sums = tuple(_join(old, new, goes_on=goes_on) for old, new in zip(self._open, sums, strict=True))
+        if self._open is not None and self._code == codes[0]:
+            for old, new in zip(self._open, sums, strict=True):
+                new[0] += old[0]
+        elif self._open is not None:
+            sums = tuple(np.concatenate(both) for both in zip(self._open, sums, strict=True))
         self._code, self._open = int(codes[-1]), tuple(values[-1:] for values in sums)
         return _squares(tuple(values[:-1] for values in sums))
 
@@ -102,13 +101,6 @@ class SketchClusters:
         """The squares of the cluster that was still open."""
         assert self._open is not None, "there were rows"
         return _squares(self._open)
-
-
-def _join(old: HostArray, new: HostArray, *, goes_on: bool) -> HostArray:
-    if goes_on:
-        new[0] += old[0]
-        return new
-    return np.concatenate([old, new])
 
 
 def _sums_of(terms: Terms, starts: HostArray) -> tuple[HostArray, ...]:

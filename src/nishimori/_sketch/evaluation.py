@@ -34,7 +34,7 @@ from nishimori._fit.temperatures import temperatures
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import counts_of_clusters
 from nishimori._sketch.grid import Grid
-from nishimori._sketch.interpolation import NodeScores
+from nishimori._sketch.interpolation import NodeScores, gap_at_node, gaps_at, scores_at
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.census import Census, warn_of_zeros
@@ -51,6 +51,14 @@ _NO_ERRORS = "A sketch does not tell the errors of NLL and Brier score, nor thos
 
 # The observables whose gaps are these numbers per row.
 _OBSERVABLES: dict[RowScore, Observable] = {confidence_gap: BUILT_IN["ec"], energy_gap: BUILT_IN["ts"]}
+
+
+def _single_temperature(map_: Map, purpose: str) -> float:
+    """The temperature of a map, which must do nothing but divide logits by it; ``purpose`` is what it is needed for."""
+    temperature = temperature_of(map_)
+    if temperature is None:
+        raise InputError("calibrator", f"divide logits by one temperature to be {purpose} on a sketch", remedy="Pass logits.")
+    return temperature
 
 
 # Metrics
@@ -75,18 +83,8 @@ def _(metric: WrongAnswers, scores: NodeScores, census: Census) -> Estimate:
 
 
 @_estimate.register
-def _(metric: MeanConfidence, scores: NodeScores, census: Census) -> Estimate:  # noqa: ARG001
-    return Estimate(metric, scores.confidence, None, _NOT_SQUARED)
-
-
-@_estimate.register
-def _(metric: Nll, scores: NodeScores, census: Census) -> Estimate:  # noqa: ARG001
-    return Estimate(metric, scores.nll, None, _NOT_SQUARED)
-
-
-@_estimate.register
-def _(metric: Brier, scores: NodeScores, census: Census) -> Estimate:  # noqa: ARG001
-    return Estimate(metric, scores.brier, None, _NOT_SQUARED)
+def _(metric: MeanConfidence | Brier | Nll, scores: NodeScores, census: Census) -> Estimate:  # noqa: ARG001
+    return Estimate(metric, getattr(scores, metric.name), None, _NOT_SQUARED)
 
 
 @_estimate.register
@@ -139,10 +137,8 @@ def _(
 
 
 def _card(data: Sketch, map_: Map, metrics: Sequence[Metric]) -> Scorecard:
-    temperature = temperature_of(map_)
-    if temperature is None:
-        raise InputError("calibrator", "divide logits by one temperature to be evaluated on a sketch", remedy="Pass logits.")
-    census, scores = data.census, data.score(temperature)
+    temperature = _single_temperature(map_, "evaluated")
+    census, scores = data.census, scores_at(data, temperature)
     warn_of_zeros(census.n_at_zeros, census.n_rows, "the loss")
     estimates = {}
     for metric in metrics:
@@ -200,20 +196,18 @@ def _(data: Sketch, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviat
         raise InputError(
             "statistic", "be 'confidence', 'energy' or 'temperatures' for a sketch", remedy="Pass logits and labels."
         )
-    temperature = temperature_of(map_)
-    if temperature is None:
-        raise InputError("calibrator", "divide logits by one temperature to be tested on a sketch", remedy="Pass logits.")
+    temperature = _single_temperature(map_, "tested")
     _refuse_one_cluster(data)
     if counts and data.n_clusters is not None:
         raise counts_of_clusters()
-    total, squares = data.gap_at(_OBSERVABLES[score], temperature, counts=counts)
+    total, squares = gap_at_node(data, _OBSERVABLES[score], temperature, counts=counts)
     return Deviation(total, squares, data.census.weight, "sample"), data.census
 
 
 @gaps_at_temperature.register(Sketch)
 def _(data: Sketch, observables: Sequence[Observable], log_beta: float, *, counts: bool) -> GapSums:
     _refuse_one_cluster(data)
-    return data.gaps_at(observables, log_beta, counts=counts)
+    return gaps_at(data, observables, log_beta, counts=counts)
 
 
 def _refuse_one_cluster(data: Sketch) -> None:

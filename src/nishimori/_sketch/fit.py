@@ -10,6 +10,7 @@ from nishimori._fit.search import find_roots, find_temperature, refusal, roundin
 from nishimori._fit.temperatures import temperatures_of
 from nishimori._rows.labels import check_number_of_clusters
 from nishimori._rows.rows import counts_of_clusters
+from nishimori._sketch.interpolation import gaps_of, moments_of, root_of
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
 from nishimori.errors import InputError, NishimoriError
@@ -32,8 +33,8 @@ def _(
     outcomes: list[Root | NishimoriError] = []
     for observable in observables:
         try:
-            moments = data.moments(observable)
-            outcomes.append(refusal(moments, data.census, label_name) or data.root(observable))
+            moments = moments_of(data, observable)
+            outcomes.append(refusal(moments, data.census, label_name) or root_of(data, observable))
         except InputError as error:
             outcomes.append(error.with_traceback(None))
     roots = [(observable, root) for observable, root in zip(observables, outcomes, strict=True) if isinstance(root, Root)]
@@ -41,7 +42,7 @@ def _(
     if roots and data.n_clusters != 1:  # there is no spread between clusters if there is one
         if data.n_clusters is not None:
             check_number_of_clusters(data.n_clusters)
-        gaps = data.gaps(roots, counts=counts)
+        gaps = gaps_of(data, roots, counts=counts)
     return Match(observables, tuple(outcomes), data.census, 1, gaps)
 
 

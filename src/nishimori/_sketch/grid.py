@@ -55,10 +55,8 @@ class Grid:
     @property
     def is_possible(self) -> bool:
         """Whether a grid from a file can be one that `over` gives."""
-        numbers = (self.first, self.last, self.per_octave)
-        if not all(type(number) is int for number in numbers) or not PER_OCTAVE <= self.per_octave <= _MOST_PER_OCTAVE:
-            return False
-        return -50 * self.per_octave < self.first < self.last < 50 * self.per_octave
+        density = self.per_octave
+        return PER_OCTAVE <= density <= _MOST_PER_OCTAVE and -50 * density < self.first < self.last < 50 * density
 
     @property
     def step(self) -> float:

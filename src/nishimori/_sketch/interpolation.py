@@ -1,7 +1,7 @@
 """What the sums at the nodes say about the temperatures between them: zeros of gaps, their spread there, and metrics."""
 
 from collections.abc import Sequence
-from math import exp, floor, inf, isqrt, log, nan, sqrt
+from math import exp, floor, inf, log, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,9 @@ import numpy as np
 from nishimori._fit.roots import Point, Root
 from nishimori._sketch.contents import N_BINS, OFFSETS, Contents, different_pairs, pairs
 from nishimori._sketch.grid import Grid, Polynomial
-from nishimori._sums.moments import Moments
+from nishimori._sketch.sketch import Sketch, names_of
+from nishimori._sums.moments import GapSums, Moments
+from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._sums.reliability import Bins, uniform_edges
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError, NishimoriError, NotConvergedError, setting
@@ -21,6 +23,9 @@ _CERTAIN = 0.2
 # Nodes that a polynomial goes through, and those of a coarser one, whose difference tells the error. Products of gaps have
 # no derivatives, so that it takes more nodes.
 _NODES, _FEWER, _OF_PRODUCTS = 6, 4, 12
+
+# Moments are kept at both ends, too.
+_NODES_ONLY = slice(1, -1)
 
 # Temperatures closer to a node than this part of the distance of two nodes are that node: rounding moves them as much.
 _AT_A_NODE = 1e-12
@@ -50,8 +55,26 @@ class NodeScores(NamedTuple):
     has_clusters: bool
 
 
-def root_of(inner: Moments, grid: Grid) -> Root | NishimoriError:
+def moments_of(data: Sketch, observable: Observable) -> Moments:
+    """The sums of one observable at both ends and at each node."""
+    if observable not in data.observables:
+        held, (name,) = names_of(data.observables), names_of([observable])
+        wanted = ", ".join(f'"{label}"' if label in BUILT_IN else label for label in (*held, name))
+        raise InputError(
+            "The sketch",
+            f"hold the observable {name} to fit it",
+            got=f"one that holds {', '.join(held)}",
+            remedy=f"Make the sketch with `observables=({wanted})`.",
+        )
+    i, contents, betas = data.observables.index(observable), data.contents, (0.0, *data.grid.betas, inf)
+    unknown = np.zeros(len(betas))  # the third and the fourth derivative, which no fit from a sketch needs
+    sums = (*contents.moments[i], unknown, unknown)
+    return Moments(observable, betas, float(contents.weights[0]), float(contents.observed[i]), *sums)
+
+
+def root_of(data: Sketch, observable: Observable) -> Root | NishimoriError:
     """The log β at which a gap that is known at all nodes is zero, if it is known to be zero somewhere."""
+    grid, inner = data.grid, moments_of(data, observable).at(_NODES_ONLY)
     below = np.flatnonzero(inner.gap < 0)
     if not len(below):
         return _out_of_range("above", grid.temperatures[1], (grid.temperatures[0], 10 * grid.temperatures[1]))
@@ -59,23 +82,53 @@ def root_of(inner: Moments, grid: Grid) -> Root | NishimoriError:
     if left == len(grid.betas) - 1:
         return _out_of_range("below", grid.temperatures[0], (grid.temperatures[0] / 10, grid.temperatures[1]))
     curve, coarser = (_curve(inner, grid, left, n) for n in (_NODES, _FEWER))
-    place = _zero(curve, left)
-    value, steepness = curve.with_slope(place)
-    noise = float(inner.noise[left : left + 2].max())
-    error = (abs(coarser(place)) + 2 * noise) / steepness * grid.step if steepness > 0 else inf
+    place, noise = _zero(curve, left), float(inner.noise[left : left + 2].max())
+    root = _root(curve, place, grid, noise)
+    error = (abs(coarser(place)) + 2 * noise) / root.point.slope if root.point.slope > 0 else inf
     if error > _PROMISED:
         return NotConvergedError(
-            f"No temperature can be determined from the sketch: around T = {exp(-grid.log_beta(place)):.4g} the mean of "
-            f"{type(inner.observable).__name__} may be off by so much between the nodes that T changes by {error:.1g} of its "
+            f"No temperature can be determined from the sketch: around T = {exp(-root.x):.4g} the mean of "
+            f"{type(observable).__name__} may be off by so much between the nodes that T changes by {error:.1g} of its "
             f"value. Make the sketch with `nodes_per_octave={2 * grid.per_octave}`, or fit to logits and labels."
         )
+    return root
+
+
+def _root(curve: Polynomial, place: float, grid: Grid, noise: float = 0.0) -> Root:
+    """The gap and its slope at a place between the nodes, as if it were a zero there."""
+    value, steepness = curve.with_slope(place)
     return Root(grid.log_beta(place), Point(value, steepness / grid.step, 0.0, noise), 1, value, is_measured=False)
 
 
-def at_place(place: float, inner: Moments, grid: Grid) -> Root:
-    """The gap and its slope at a place between the nodes, as if it were a zero there."""
-    value, steepness = _curve(inner, grid, place, _NODES).with_slope(place)
-    return Root(grid.log_beta(place), Point(value, steepness / grid.step, 0.0, 0.0), 1, value, is_measured=False)
+def gaps_of(data: Sketch, roots: Sequence[tuple[Observable, Root]], *, counts: bool = False) -> GapSums:
+    """What standard errors are made of: the sums of some observables where each is matched.
+
+    With ``counts``, a weight of w stands for w independent rows.
+    """
+    contents, grid = data.contents, data.grid
+    places = [grid.place(root.x) for _, root in roots]
+    which = [data.observables.index(observable) for observable, _ in roots]
+    plain, squared = (
+        NodeProducts(contents.products[:, i, _NODES_ONLY], contents.crossed[:, i], len(data.observables)).at(places, which)
+        for i in (0, 1)
+    )
+    items = tuple(_moments_at(contents, observable, i, root) for i, (observable, root) in zip(which, roots, strict=True))
+    return GapSums(items, plain, plain if counts else squared, float(contents.weights[1]))
+
+
+def gaps_at(data: Sketch, observables: Sequence[Observable], log_beta: float, *, counts: bool = False) -> GapSums:
+    """The sums of some observables, from which standard errors are made, all at one temperature of the range."""
+    grid, place = data.grid, data.grid.place(log_beta)
+    curves = [_curve(moments_of(data, observable).at(_NODES_ONLY), grid, place, _NODES) for observable in observables]
+    roots = [(observable, _root(curve, place, grid)) for observable, curve in zip(observables, curves, strict=True)]
+    return gaps_of(data, roots, counts=counts)
+
+
+def _moments_at(contents: Contents, observable: Observable, which: int, root: Root) -> Moments:
+    """The sums of one observable at one temperature; those that no error needs are zero."""
+    beta, unknown, weight, observed = exp(root.x), np.zeros(1), float(contents.weights[0]), float(contents.observed[which])
+    excess, slope = np.array([root.residual * weight]), np.array([root.point.slope * weight / beta])
+    return Moments(observable, (beta,), weight, observed, excess, unknown, slope, unknown, unknown, unknown)
 
 
 def _curve(inner: Moments, grid: Grid, place: float, number: int) -> Polynomial:
@@ -114,7 +167,7 @@ class NodeProducts(NamedTuple):
 
     sums: HostArray
     crossed: HostArray
-    grid: Grid
+    n_observables: int
 
     def at(self, places: Sequence[float], which: Sequence[int]) -> HostArray:
         """The products of gaps of some observables, by their positions, each at its own place between the nodes."""
@@ -129,7 +182,7 @@ class NodeProducts(NamedTuple):
 
     def _square(self, a: int, place: float) -> float:
         """The sum of the squares of the gaps of one observable; NaN where it is not known."""
-        values = self.sums[self._pairs.index((a, a))]
+        values = self.sums[pairs(self.n_observables).index((a, a))]
         square, rougher = _through(values, place, _OF_PRODUCTS), _through(values, place, _FEWER)
         # Where few rows or clusters decide, squares may change too fast between nodes for a polynomial.
         return square if square > 0 and abs(square - rougher) <= _CERTAIN * square else nan
@@ -141,8 +194,8 @@ class NodeProducts(NamedTuple):
         same middle. Beyond the offsets that are kept it is that at the farthest one; where none are, that in the middle.
         """
         middle, distance = (first + second) / 2, second - first
-        crossed = self.crossed[different_pairs(self._n_observables).index((a, b))]
-        inside = 2 * min(middle, self.grid.last - self.grid.first - middle)
+        crossed = self.crossed[different_pairs(self.n_observables).index((a, b))]
+        inside = 2 * min(middle, self.sums.shape[1] - 1 - middle)
         is_kept = distance != 0 and bool(np.isfinite(crossed).all())
         offsets = [0, *(offset for offset in OFFSETS if is_kept and abs(offset) <= inside)]
         values = [self._correlation_in_line(a, b, middle, offset, crossed) for offset in offsets]
@@ -153,17 +206,9 @@ class NodeProducts(NamedTuple):
         """That at two places ``offset`` nodes apart, the one as far below the middle as the other is above it."""
         n_nodes, first, second = self.sums.shape[1], middle - offset / 2, middle + offset / 2
         begin, end = max(0, -offset), n_nodes - max(0, offset)
-        line = crossed[OFFSETS.index(offset)] if offset else self.sums[self._pairs.index((a, b))]
+        line = crossed[OFFSETS.index(offset)] if offset else self.sums[pairs(self.n_observables).index((a, b))]
         product = _through(line[begin:end], first - begin, _OF_PRODUCTS)
         return product / sqrt(self._square(a, first) * self._square(b, second))
-
-    @property
-    def _n_observables(self) -> int:
-        return (isqrt(8 * len(self.sums) + 1) - 1) // 2
-
-    @property
-    def _pairs(self) -> list[tuple[int, int]]:
-        return pairs(self._n_observables)
 
 
 def _through(values: HostArray, place: float, number: int) -> float:
@@ -175,8 +220,9 @@ def _through(values: HostArray, place: float, number: int) -> float:
     return Polynomial.through(near.tolist(), values[near][:, None])(place)
 
 
-def scores_at(temperature: float, contents: Contents, grid: Grid) -> NodeScores:
+def scores_at(data: Sketch, temperature: float) -> NodeScores:
     """The metrics at a temperature of the range."""
+    contents, grid = data.contents, data.grid
     if not grid.holds(temperature):
         low, high = grid.temperatures
         raise InputError(
@@ -195,8 +241,8 @@ def scores_at(temperature: float, contents: Contents, grid: Grid) -> NodeScores:
     share = place - left
     weight, claimed, correct, squares, misses = (1 - share) * contents.bins[:, left] + share * contents.bins[:, left + 1]
     rows = (sums[None, :] for sums in (weight, claimed, correct, squares))
-    bins, (_, total, number) = Bins(uniform_edges(N_BINS), *rows), contents.weights.tolist()
-    return NodeScores(confidence, brier, nll, bins, misses, total, number < contents.n_rows)
+    bins = Bins(uniform_edges(N_BINS), *rows)
+    return NodeScores(confidence, brier, nll, bins, misses, float(contents.weights[1]), data.n_clusters is not None)
 
 
 def _between(jets: HostArray, near: Sequence[int], place: float) -> float:
@@ -204,21 +250,19 @@ def _between(jets: HostArray, near: Sequence[int], place: float) -> float:
     return Polynomial.through(near, jets)(place) if np.isfinite(jets).all() else inf
 
 
-def gap_at_node(
-    temperature: float, moments: Moments, which: int, contents: Contents, *, counts: bool, has_clusters: bool
-) -> tuple[float, float]:
-    """Σw·g of an observable, the ``which``-th, at a temperature of the grid, and what the variance of that sum is estimated by.
+def gap_at_node(data: Sketch, observable: Observable, temperature: float, *, counts: bool) -> tuple[float, float]:
+    """Σw·g of an observable at a temperature of the grid, and what the variance of that sum is estimated by.
 
     This is Σw²(g − m)² with the mean gap m, or Σw(g − m)² with ``counts``. The first needs Σw²·g, which follows from Σw·g
     if all weights are equal. If they are not, or there are clusters, it is Σw²·g².
     """
+    moments, contents, which = moments_of(data, observable), data.contents, data.observables.index(observable)
     nodes = moments.betas
     position = int(np.argmin(np.abs(np.log(np.array(nodes[1:-1]) * temperature)))) + 1
     if abs(nodes[position] * temperature - 1) > _SAME:
-        per_octave = round(log(2) / log(nodes[2] / nodes[1]))
         raise InputError(
             "temperature",
-            f"be one of the sketch's grid, 1 and factors of 2**(1/{per_octave})",
+            f"be one of the sketch's grid, 1 and factors of 2**(1/{data.grid.per_octave})",
             got=f"{temperature:g}",
             remedy=f"The nearest is {1 / nodes[position]:.17g}.",
         )
@@ -227,6 +271,6 @@ def gap_at_node(
     weight, square_weight, number = contents.weights.tolist()
     if counts:
         squares -= total**2 / weight
-    elif not has_clusters and abs(weight**2 / (number * square_weight) - 1) < _EQUAL_WEIGHTS:
+    elif data.n_clusters is None and abs(weight**2 / (number * square_weight) - 1) < _EQUAL_WEIGHTS:
         squares -= total**2 / number
     return total, max(0.0, squares)

@@ -1,37 +1,36 @@
 """A summary of rows that can be kept, sent and added in place of the rows."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import fields
-from math import exp
+from dataclasses import astuple, fields
+from io import BytesIO
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
-from nishimori._fit.roots import Root
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Classes, class_labels, cluster_codes
 from nishimori._rows.question import refusal_of
 from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import Floor, Input, ScoreRange, check_input, is_auto
-from nishimori._sketch.archive import SketchArchive, pack, read, report_damage, write
+from nishimori._sketch.archive import pack, read, report_damage
 from nishimori._sketch.clusters import SketchClusters
 from nishimori._sketch.contents import Contents
 from nishimori._sketch.grid import PER_OCTAVE, Grid
-from nishimori._sketch.interpolation import NodeProducts, NodeScores, at_place, gap_at_node, root_of, scores_at
 from nishimori._sketch.parts import Parts
 from nishimori._sketch.survey import Survey
 from nishimori._sketch.validity import ImpossibleSumsError, refuse_impossible
 from nishimori._sums.census import Census
-from nishimori._sums.moments import GapSums, Moments
 from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._support.arrays import HostArray
+from nishimori._support.disk import existing_file, new_file
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text, percent
 from nishimori._support.tables import Tabular
-from nishimori.errors import InputError, MergeError, NishimoriError, NoRowsError
+from nishimori.errors import InputError, MergeError, NoRowsError
 
 _MAKE_AGAIN = (
     "Make the sketch again: with `input='probabilities'` and a `floor` if these are probabilities, or with `input='logits'` if "
@@ -172,8 +171,13 @@ class Sketch(Displayed, Rows):
         return self._survey.observables
 
     @property
+    def grid(self) -> Grid:
+        """The temperatures at which it keeps sums."""
+        return self._survey.grid
+
+    @property
     def temperatures(self) -> tuple[float, float]:
-        return self._survey.grid.temperatures
+        return self.grid.temperatures
 
     @property
     def n_samples(self) -> int:
@@ -204,8 +208,7 @@ class Sketch(Displayed, Rows):
             Itself.
         """
         own_input = None if self._range is not None else self.input
-        meaning: dict[str, Any] = {"input": own_input, "classes": self.classes, "floor": self.floor}
-        meaning = {} if is_rows(logits) else meaning
+        meaning: Any = {} if is_rows(logits) else {"input": own_input, "classes": self.classes, "floor": self.floor}
         try:
             data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, guard="defer", **meaning)
             if self.n_samples and data.n_classes != self.n_classes:
@@ -301,7 +304,7 @@ class Sketch(Displayed, Rows):
         """Refuse what does not add."""
         if not isinstance(other, Sketch):
             raise MergeError(f"A sketch merges only with a sketch, got {other!r:.60}.")
-        for name, mine, theirs in zip(_MUST_AGREE, self._kind(), other._kind(), strict=True):
+        for (name, mine), theirs in zip(self._kind.items(), other._kind.values(), strict=True):
             if mine != theirs:
                 raise MergeError(
                     f"Sketches merge only if they have the same {name}, got {mine} and {theirs}. Make both in the same way."
@@ -309,10 +312,18 @@ class Sketch(Displayed, Rows):
         if self.n_samples and other.n_samples and self.n_classes != other.n_classes:
             raise MergeError(f"Sketches merge only if they have the same classes, got {self.n_classes} and {other.n_classes}.")
 
-    def _kind(self) -> tuple[Any, ...]:
+    @property
+    def _kind(self) -> dict[str, Any]:
+        """What sketches that add have in common."""
         low, high = self.temperatures
-        density = self._survey.grid.per_octave
-        return self.observables, f"{low:.4g} to {high:.4g}", density, self.input, self.classes, self.floor
+        return {
+            "observables": self.observables,
+            "range of temperatures": f"{low:.4g} to {high:.4g}",
+            "`nodes_per_octave`": self.grid.per_octave,
+            "`input`": self.input,
+            "`classes`": self.classes,
+            "`floor`": self.floor,
+        }
 
     def __add__(self, other: "Sketch") -> "Sketch":
         return copy(self).merge(other, allow_repeated=True) if isinstance(other, Sketch) else NotImplemented
@@ -338,7 +349,7 @@ class Sketch(Displayed, Rows):
 
     def _hold(self, arrays: Mapping[str, HostArray]) -> None:
         """Take over sums, as a single part."""
-        shapes = Contents.shapes(len(self.observables), len(self._survey.grid.betas))
+        shapes = Contents.shapes(len(self.observables), len(self.grid.betas))
         actual = {name: np.shape(array) for name, array in arrays.items()}
         wanted = {name: (int(np.prod(shape)),) for name, shape in shapes.items()}
         if actual != wanted:
@@ -353,7 +364,7 @@ class Sketch(Displayed, Rows):
         """The sketch as bytes, to send or to store; `Sketch.from_bytes` reads them. `save` writes the same bytes to a file."""
         about = {
             "observables": names_of(self.observables),
-            "grid": self._survey.grid,
+            "grid": astuple(self.grid),
             "input": self.input,
             "classes": self.classes,
             "floor": self.floor,
@@ -381,7 +392,9 @@ class Sketch(Displayed, Rows):
         >>> nishimori.Sketch.from_bytes(sketch.to_bytes())
         Sketch(n_samples=3, observables=('ec', 'ts'))
         """
-        return cls._from_archive(SketchArchive.in_memory(data), observables)
+        if not isinstance(data, bytes | bytearray | memoryview):  # some engines hand over one of the latter
+            raise InputError("data", "be bytes", got=type(data).__name__, remedy="Pass what `Sketch.to_bytes` returned.")
+        return cls._from_archive(BytesIO(data), "`data`", "Make it again with `Sketch.to_bytes`.", observables)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the sketch to a .npz file; `Sketch.load` reads it back.
@@ -393,7 +406,11 @@ class Sketch(Displayed, Rows):
         overwrite : bool
             Replace an existing file.
         """
-        write(path, self.to_bytes(), overwrite=overwrite)
+        data = self.to_bytes()
+        if Path(path).suffix.lower() != ".npz":
+            raise InputError("path", "end in .npz", got=repr(os.fspath(path)))
+        with new_file(path, overwrite=overwrite) as temporary:
+            temporary.write_bytes(data)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, observables: Iterable[str | Observable] | None = None) -> "Sketch":
@@ -406,25 +423,36 @@ class Sketch(Displayed, Rows):
         observables : sequence of str or Observable, optional
             Those that the sketch was made with, where some are your own: a file cannot hold code.
         """
-        return cls._from_archive(SketchArchive.in_file(path), observables)
+        remedy = "Make it again with `Sketch.save`, or in the shell with `nishimori sketch`."
+        return cls._from_archive(existing_file(path), os.fspath(path), remedy, observables)
 
     @classmethod
-    def _from_archive(cls, archive: SketchArchive, observables: Iterable[str | Observable] | None) -> "Sketch":
-        about, state = read(archive)
-        held = observables_from(about.observables if observables is None else observables, archive.name, about.observables)
-        with report_damage(archive):
-            sketch = cls(held, input=about.input, classes=about.classes, floor=about.floor)
-            sketch._survey = Survey(about.grid, held)
+    def _from_archive(
+        cls, content: Path | BytesIO, name: str, remedy: str, observables: Iterable[str | Observable] | None
+    ) -> "Sketch":
+        with report_damage(name, remedy):
+            header, state, parts = read(content, name)
+        names = header["observables"]
+        try:
+            held = observables_from(names if observables is None else observables)
+        except InputError:
+            held = ()
+        if names_of(held) != names:
+            raise InputError(f"{name} is a sketch of {', '.join(names)}. Pass these as `observables`, in this order.")
+        with report_damage(name, remedy):
+            sketch = cls(held, input=header["input"], classes=header["classes"], floor=header["floor"])
+            sketch._survey = Survey(header["grid"], held)
             sketch._hold(state)
-            sketch._parts = sketch._parts if about.parts is None else about.parts.checked(sketch.n_samples)
-            sketch._range = None if about.score_range is None else ScoreRange.from_numbers(about.score_range)
+            sketch._parts = sketch._parts if parts is None else parts.checked(sketch.n_samples)
+            score_range = header.get("score_range")  # None also in files that were written before there was one
+            sketch._range = None if score_range is None else ScoreRange.from_numbers(score_range)
         return sketch
 
     # What follows makes it a kind of rows, so that everything that takes rows takes it and `gather` says what it cannot do.
 
     @property
-    def _held(self) -> Contents:
-        """What is in the sketch, which must be something."""
+    def contents(self) -> Contents:
+        """The sums that the sketch keeps, which must be of some rows."""
         if not self.n_samples:
             raise InputError(
                 "The sketch", "hold at least one row of positive weight", got="none", remedy="Call its `update` first."
@@ -434,7 +462,7 @@ class Sketch(Displayed, Rows):
     @property
     def n_classes(self) -> int:
         """How many classes the rows have."""
-        return self._held.n_classes
+        return self.contents.n_classes
 
     @property
     def n_rows(self) -> int:
@@ -456,79 +484,13 @@ class Sketch(Displayed, Rows):
     @property
     def census(self) -> Census:
         """What is known of the rows."""
-        return self._held.census
-
-    def moments(self, observable: Observable) -> Moments:
-        """The sums of one observable at both ends and at each node."""
-        if observable not in self.observables:
-            held, (name,) = names_of(self.observables), names_of([observable])
-            wanted = ", ".join(f'"{label}"' if label in BUILT_IN else label for label in (*held, name))
-            raise InputError(
-                "The sketch",
-                f"hold the observable {name} to fit it",
-                got=f"one that holds {', '.join(held)}",
-                remedy=f"Make the sketch with `observables=({wanted})`.",
-            )
-        i, contents = self.observables.index(observable), self._held
-        betas = self._survey.judged
-        unknown = np.zeros(len(betas))  # the third and the fourth derivative, which no fit from a sketch needs
-        sums = (*contents.moments[i], unknown, unknown)
-        return Moments(observable, betas, float(contents.weights[0]), float(contents.observed[i]), *sums)
-
-    def root(self, observable: Observable) -> Root | NishimoriError:
-        """Where an observable is matched, if it is known to be matched somewhere; an error if that is not on the grid."""
-        return root_of(self.moments(observable).at(slice(1, -1)), self._survey.grid)
+        return self.contents.census
 
     @property
     def n_clusters(self) -> int | None:
         """How many clusters the rows belong to; None if each row is independent."""
         number = round(float(self._contents.weights[2]))
         return None if number == self.n_samples else number
-
-    def gaps(self, roots: Sequence[tuple[Observable, Root]], *, counts: bool = False) -> GapSums:
-        """What standard errors are made of: the sums of some observables where each is matched.
-
-        With ``counts``, a weight of w stands for w independent rows.
-        """
-        contents, grid = self._contents, self._survey.grid
-        places = [grid.place(root.x) for _, root in roots]
-        which = [self.observables.index(observable) for observable, _ in roots]
-        plain, squared = (
-            NodeProducts(contents.products[:, i, 1:-1], contents.crossed[:, i], grid).at(places, which) for i in (0, 1)
-        )
-        items = tuple(self._moments_at(observable, root) for observable, root in roots)
-        return GapSums(items, plain, plain if counts else squared, float(contents.weights[1]))
-
-    def gaps_at(self, observables: Sequence[Observable], log_beta: float, *, counts: bool = False) -> GapSums:
-        """The sums of some observables, from which standard errors are made, all at one temperature of the range."""
-        grid = self._survey.grid
-        return self.gaps(
-            [
-                (observable, at_place(grid.place(log_beta), self.moments(observable).at(slice(1, -1)), grid))
-                for observable in observables
-            ],
-            counts=counts,
-        )
-
-    def _moments_at(self, observable: Observable, root: Root) -> Moments:
-        """The sums of one observable at one temperature; those that no error needs are zero."""
-        contents, beta, unknown = self._contents, exp(root.x), np.zeros(1)
-        weight, observed = float(contents.weights[0]), float(contents.observed[self.observables.index(observable)])
-        excess, slope = np.array([root.residual * weight]), np.array([root.point.slope * weight / beta])
-        return Moments(observable, (beta,), weight, observed, excess, unknown, slope, unknown, unknown, unknown)
-
-    def gap_at(self, observable: Observable, temperature: float, *, counts: bool = False) -> tuple[float, float]:
-        """Σw·g of an observable at a temperature of the grid, and what the variance of that sum is estimated by."""
-        moments, has_clusters = self.moments(observable), self.n_clusters is not None
-        which = self.observables.index(observable)
-        return gap_at_node(temperature, moments, which, self._contents, counts=counts, has_clusters=has_clusters)
-
-    def score(self, temperature: float) -> NodeScores:
-        """The metrics at a temperature of the range."""
-        return scores_at(temperature, self._held, self._survey.grid)
-
-
-_MUST_AGREE = ("observables", "range of temperatures", "`nodes_per_octave`", "`input`", "`classes`", "`floor`")
 
 
 def names_of(observables: Iterable[Observable]) -> list[str]:
@@ -537,16 +499,14 @@ def names_of(observables: Iterable[Observable]) -> list[str]:
     return [names.get(observable) or repr(observable) for observable in observables]
 
 
-def observables_from(observables: Any, archive: str | None = None, wanted: list[str] | None = None) -> tuple[Observable, ...]:
-    """Observables by their names; those of an archive of that name must be the ``wanted`` ones."""
+def observables_from(observables: Any) -> tuple[Observable, ...]:
+    """Observables by their names."""
     must = f"be names from {', '.join(BUILT_IN)}, or instances of subclasses of nishimori.Observable"
     if isinstance(observables, str | Observable) or not isinstance(observables, Iterable):
         raise InputError("observables", f"{must}, in a tuple", got=repr(observables))
     instances = []
     for entry in observables:
         observable = BUILT_IN.get(entry) if isinstance(entry, str) else entry
-        if archive is not None and observable is None:
-            raise InputError(f"{archive} is a sketch of {', '.join(wanted or ())}. Pass these as `observables`, in this order.")
         if not isinstance(observable, Observable):
             raise InputError("observables", must, got=repr(entry))
         if observable in instances:
@@ -554,6 +514,4 @@ def observables_from(observables: Any, archive: str | None = None, wanted: list[
         instances.append(observable)
     if not instances:
         raise InputError("observables", must, got="none")
-    if wanted is not None and names_of(instances) != wanted:
-        raise InputError(f"{archive} is a sketch of {', '.join(wanted)}. Pass these as `observables`, in this order.")
     return tuple(instances)

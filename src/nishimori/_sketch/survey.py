@@ -48,11 +48,6 @@ class Survey:
         # Without what is cached: the sums of no rows are as large as a sketch.
         return Survey, (self.grid, self.observables)
 
-    @property
-    def judged(self) -> tuple[float, ...]:
-        """The β of both ends and of all nodes, in increasing order."""
-        return (0.0, *self.grid.betas, inf)
-
     def __call__(self, batch: Batch) -> Contents:
         contents = self.of_unchecked(batch)
         return self.with_clusters(batch, None) if contents is None else contents
@@ -111,7 +106,7 @@ class Survey:
     def _gaps(self, observable: Observable, batch: Batch) -> tuple[HostArray, HostArray]:
         """Gaps (4, ends and nodes, rows) of an observable that needs more than power sums, and its values at the labels."""
         ready = observable._on(batch)
-        distributions = [Predictions(batch, beta) for beta in (inf, *self.judged[:-1])]
+        distributions = [Predictions(batch, beta) for beta in (inf, 0.0, *self.grid.betas)]
         observed = ready.observed(distributions[0])
         gaps = [[arrays.on_host(values) for values in ready.gap(predictions, observed)[:4]] for predictions in distributions]
         return np.array(gaps).transpose(1, 0, 2), arrays.on_host(observed)
@@ -136,8 +131,8 @@ class Survey:
                 bins=np.concatenate([rows.claimed, np.zeros((2, len(bins), N_BINS))]),
             )
             misses = rows.weigh(rows.miss[ENDS:])
-        squares = (rows.claimed[0], plain, crossed) if rows.truth.is_even else (None, None, None)
-        return contents, Terms(w, weighted, bins, misses, *squares)
+        squares = (rows.claimed[0], plain, crossed) if rows.truth.is_even else None
+        return contents, Terms(w, weighted, bins, misses, squares)
 
 
 def _sort_by_beta(sums: HostArray) -> HostArray:

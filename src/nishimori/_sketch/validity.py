@@ -151,18 +151,15 @@ def _is_finite(observable: Observable, sums: Contents) -> bool:
     return not (isinstance(observable, Energy) and sums.census.n_at_masks)
 
 
-def _equal(one: Any, other: Any, scale: Any) -> HostArray:
-    holds: HostArray = np.abs(one - other) <= _ROUNDING * scale
-    return holds
+def _equal(one: Any, other: Any, scale: Any) -> Any:
+    return np.abs(one - other) <= _ROUNDING * scale
 
 
-def _at_most(one: Any, other: Any) -> HostArray:
-    holds: HostArray = one <= other * (1 + _ROUNDING)
-    return holds
+def _at_most(one: Any, other: Any) -> Any:
+    return one <= other * (1 + _ROUNDING)
 
 
-def _share(part: HostArray, whole: Any, scale: Any = None) -> HostArray:
+def _share(part: HostArray, whole: Any, scale: Any = None) -> Any:
     """Whether a part is from 0 to the whole, up to rounding in units of ``scale``."""
     slack = _ROUNDING * (whole if scale is None else scale)
-    holds: HostArray = (part >= -slack) & (part <= whole + slack)
-    return holds
+    return (part >= -slack) & (part <= whole + slack)

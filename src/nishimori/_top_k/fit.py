@@ -6,12 +6,10 @@ by the usual search. That of temperature scaling lies between the roots of the l
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from math import exp, inf, sqrt
 
-import numpy as np
-
-from nishimori._fit.match import FitInfo, Match, refuse_uncertain
+from nishimori._fit.match import Match, refuse_uncertain
 from nishimori._fit.roots import TOLERANCE, Root
 from nishimori._fit.search import TemperatureSolution, find_roots, find_temperature
 from nishimori._fit.temperatures import Temperatures, temperatures_of
@@ -19,9 +17,10 @@ from nishimori._kernels.kernel import sums_over_columns
 from nishimori._rows.batch import Batch
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy, Observable, TopN
-from nishimori._support.arrays import HostArray
+from nishimori._sums.passes import Mean, Sums
 from nishimori._support.intervals import Interval
-from nishimori._top_k.rows import CompletedBatch, TopKRows
+from nishimori._top_k.rows import TopKRows
+from nishimori._top_k.top_k import ListedBatch
 from nishimori.errors import InputError, NishimoriError
 
 # Temperatures beyond exp(±30) times the one of the even tail count as 0 or infinite.
@@ -56,7 +55,15 @@ def _(
         raise temperature.error
     assert temperature.value is not None
     matched.warn()
-    return TemperatureSolution(temperature.value, matched.fit_info(0), temperature.bounds)
+    gaps = data.even.gather(Measure(((observable, (1 / temperature.value,)),)))
+    info = replace(
+        matched.even.fit_info(0),
+        residual=float(gaps.items[0].gap[0]),  # that of the even completion, at the middle of the bounds
+        n_passes=matched.n_passes + 1,
+        is_measured=True,
+        temperature_se=temperature.se,
+    )
+    return TemperatureSolution(temperature.value, info, temperature.bounds)
 
 
 @temperatures_of.register(TopKRows)
@@ -93,18 +100,14 @@ class BoundedTemperature:
 
     ``bounds`` are the temperatures that the classes that are not listed leave possible; None if there is none. ``se`` is the
     standard error of the temperature: the larger of those of both completions, or the smaller one where the bounds are not
-    closer to each other than that. ``error`` says why there is no `value`.
+    closer to each other than that. ``value`` is the middle of the bounds, where they are closer to each other than the standard
+    error, and ``error`` says why there is none.
     """
 
-    observable: Observable
     bounds: Interval | None
     se: float | None
     error: NishimoriError | None
-
-    @property
-    def value(self) -> float | None:
-        """The middle of the bounds, where they are closer to each other than the standard error."""
-        return None if self.error is not None or self.bounds is None else (self.bounds.low + self.bounds.high) / 2
+    value: float | None = None
 
 
 class BoundedMatch:
@@ -123,13 +126,9 @@ class BoundedMatch:
         name = data.labels_name
         self.even: Match = find_roots(data.even, *searched, right=right, label_name=name, counts=counts)
         self.concentrated: Match = find_roots(data.concentrated, *searched, right=right, label_name=name, counts=counts)
+        self.n_passes: int = self.even.n_passes + self.concentrated.n_passes
 
     @property
-    def n_passes(self) -> int:
-        """How often the log-probabilities were read."""
-        return self.even.n_passes + self.concentrated.n_passes
-
-    @cached_property
     def temperatures(self) -> tuple[BoundedTemperature, ...]:
         """What is known about each observable."""
         return tuple(self._bounded_temperature(observable) for observable in self.observables)
@@ -139,43 +138,28 @@ class BoundedMatch:
         self.even.warn()
         self.data.warn_of_rounding()
 
-    def fit_info(self, position: int) -> FitInfo:
-        """How one temperature was found; its residual is that of the even completion, at the middle of the bounds."""
-        temperature = self.temperatures[position]
-        assert temperature.value is not None
-        own = self._measurable.index(temperature.observable)
-        gaps = self.data.even.gather(Measure(((temperature.observable, (1 / temperature.value,)),)))
-        residual = float(gaps.items[0].gap[0])
-        return replace(
-            self.even.fit_info(own),
-            residual=residual,
-            n_passes=self.n_passes + 1,
-            is_measured=True,
-            temperature_se=temperature.se,
-        )
-
     def _bounded_temperature(self, observable: Observable) -> BoundedTemperature:
         if observable not in self._measurable:
-            return BoundedTemperature(observable, None, None, self._unknown_labels())
+            return BoundedTemperature(None, None, self._unknown_labels())
         position = self._measurable.index(observable)
         root = self.even.roots[position]
         is_energy = isinstance(observable, Energy)
         if isinstance(root, NishimoriError):
             coldest = self._coldest() if is_energy and getattr(root, "end", None) != "cold" else inf
             if coldest == inf:  # then no tail has a temperature
-                return BoundedTemperature(observable, None, None, root)
+                return BoundedTemperature(None, None, root)
             bounds = Interval(coldest, inf)
-            return BoundedTemperature(observable, bounds, None, self._too_wide(bounds, None))
+            return BoundedTemperature(bounds, None, self._too_wide(bounds, None))
         bounds = self._widen(self._energy_bounds(root) if is_energy else _between(root, self.concentrated, position), root)
         errors = [error for one in (self.even, self.concentrated) if (error := one.standard_error(position)) is not None]
         # Where the two are far from each other, the error of the hotter one may exceed any width.
         is_close = bool(errors) and bounds.high - bounds.low < min(errors)
         se = max(errors) if is_close else min(errors, default=None)
         if not is_close:
-            return BoundedTemperature(observable, bounds, se, self._too_wide(bounds, se))
+            return BoundedTemperature(bounds, se, self._too_wide(bounds, se))
         middle = (bounds.low + bounds.high) / 2
         denied = refuse_uncertain(middle, se, self.even.census, by_loss=is_energy)
-        return BoundedTemperature(observable, bounds, se, denied)
+        return BoundedTemperature(bounds, se, denied, middle if denied is None else None)
 
     def _widen(self, bounds: Interval, root: Root) -> Interval:
         """The bounds, widened by the rounding of both ends and of the log-probabilities."""
@@ -202,7 +186,7 @@ class BoundedMatch:
 
     def _energy_gap(self, x: float, which: int) -> float:
         """The smallest or the largest mean energy minus that of the true classes, where log β is ``x``."""
-        return float(self.data.even.gather(EnergyGaps(exp(x))).gaps[which])
+        return float(self.data.even.gather(partial(energy_gaps, beta=exp(x))).items[which].value)
 
     def _unknown_labels(self) -> InputError:
         return InputError(
@@ -230,35 +214,13 @@ class BoundedMatch:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class EnergySums:
-    """Sums over rows of the smallest and of the largest mean energy minus that of the true class. Those of others add."""
-
-    totals: HostArray
-    weight: float
-
-    def __add__(self, other: "EnergySums") -> "EnergySums":
-        return EnergySums(self.totals + other.totals, self.weight + other.weight)
-
-    @property
-    def gaps(self) -> HostArray:
-        """The mean gaps of the energy."""
-        return self.totals / self.weight
-
-
-@dataclass(frozen=True)
-class EnergyGaps:
-    """The pass that bounds the mean energy at ``beta``."""
-
-    beta: float
-
-    def __call__(self, batch: Batch) -> EnergySums:
-        assert isinstance(batch, CompletedBatch)
-        assert batch.tails is not None
-        sums = sums_over_columns(batch, (self.beta,), 1)
-        rest, slopes = sums.at(self.beta)
-        bounds = batch.tails.energies(self.beta, 1 + rest, slopes, sums.peak)
-        return EnergySums(np.array([batch.total(energy - batch.label_drops) for energy in bounds]), batch.weight)
+def energy_gaps(batch: Batch, beta: float) -> Sums:
+    """The smallest and the largest mean energy at ``beta``, minus that of the true classes."""
+    assert isinstance(batch, ListedBatch)
+    sums = sums_over_columns(batch, (beta,), 1)
+    rest, slopes = sums.at(beta)
+    bounds = batch.tails.energies(beta, 1 + rest, slopes, sums.peak)
+    return Sums(tuple(Mean(batch.total(energy - batch.label_drops), batch.weight) for energy in bounds))
 
 
 def _between(even: Root, concentrated: Match, position: int) -> Interval:

@@ -4,23 +4,21 @@ The tail is taken as even, or as concentrated as it can be. Which of the two is 
 `TopKRows` itself cannot be read. It has rows for each completion, with which fits and error bars work as with any other.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from nishimori._kernels.array_api import boltzmann
 from nishimori._rows.array_rows import clusters_of
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._rows.entry import Passed
 from nishimori._rows.labels import checked_weights, class_indices
-from nishimori._rows.rows import Rows, T
+from nishimori._rows.rows import Rows
 from nishimori._support.arrays import HostArray
-from nishimori._support.progress import Report, silent
 from nishimori._support.warnings import notice
-from nishimori._top_k.top_k import ListedRows, TopK
+from nishimori._top_k.top_k import ListedBatch, TopK
 from nishimori._top_k.unlisted_mass import TailLevels, Tails
 from nishimori.errors import InputError, InputWarning
 
@@ -33,35 +31,6 @@ _LOOKED_AT, _ENOUGH_VALUES, _MOST_DECIMALS, _NEAR = 1000, 100, 5, 0.2
 
 # If the tail is smaller than the rounding in more than this share of the samples, bounds are not to be relied on.
 _MOST_SMALL = 0.1
-
-
-@dataclass(frozen=True)
-class CompletedBatch(Batch):
-    """Rows with a column per known class, and tails: their completions as ``levels``, and what is known of them."""
-
-    levels: TailLevels | None = None
-    tails: Tails | None = None
-    vocabulary_size: int = 0
-
-    @property
-    def n_classes(self) -> int:
-        return self.vocabulary_size
-
-    @property
-    def has_all_classes(self) -> bool:
-        return False
-
-    def other_sums(self, peaks: HostArray, betas: Sequence[float], order: int) -> HostArray:
-        """What the classes without a column add to the power sums."""
-        assert self.levels is not None
-        drops = self.levels.logs - peaks
-        sums = np.empty((len(betas), order + 1, self.n_rows))
-        for i, beta in enumerate(betas):
-            weights = self.levels.numbers * boltzmann(drops, beta, np)
-            for j in range(order + 1):
-                sums[i, j] = weights.sum(axis=0)
-                weights = weights * drops
-        return sums
 
 
 class TopKRows(Rows):
@@ -78,6 +47,8 @@ class TopKRows(Rows):
         self.labels_name = labels_name
         (self._kept,) = np.nonzero(weights)
         self._columns, self._weights = columns, weights
+        # What is not listed has equal probabilities, or is in as few classes as possible.
+        self.even, self.concentrated = Completed(self, Tails.even_levels), Completed(self, Tails.concentrated_levels)
 
     @property
     def n_classes(self) -> int:
@@ -87,7 +58,7 @@ class TopKRows(Rows):
     def n_rows(self) -> int:
         return len(self._kept)
 
-    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:  # noqa: ARG002
+    def gather(self, pass_: Any, report: Any = None) -> NoReturn:  # noqa: ARG002
         """Refuse: the answer depends on the tail."""
         raise InputError(
             "Top-k log-probabilities are for nishimori.temperatures, ExpectationConsistency, TemperatureScaling and "
@@ -95,45 +66,31 @@ class TopKRows(Rows):
             "classes that are not listed. Pass all logits."
         )
 
-    def __iter__(self) -> Iterator[Batch]:
-        self.gather(lambda batch: batch)  # type: ignore[type-var]
-        return iter(())
+    def __iter__(self) -> NoReturn:
+        """Refuse: the answer depends on the tail."""
+        self.gather(None)
 
     @cached_property
-    def even(self) -> "Completed":
-        """What is not listed has equal probabilities."""
-        return Completed(self, Tails.even_levels)
-
-    @cached_property
-    def concentrated(self) -> "Completed":
-        """What is not listed is in as few classes as possible."""
-        return Completed(self, Tails.concentrated_levels)
-
-    @cached_property
-    def blocks(self) -> list[tuple[slice, ListedRows]]:
+    def blocks(self) -> list[ListedBatch]:
         """The rows, checked, some at a time."""
-        blocks = []
-        for start in range(0, self.n_rows, _ROWS):
-            rows = slice(start, min(start + _ROWS, self.n_rows))
-            numbers = self._kept[rows]
-            blocks.append((rows, self.lists.rows(self._columns[numbers], numbers)))
-        return blocks
+        kept = (self._kept[start : start + _ROWS] for start in range(0, self.n_rows, _ROWS))
+        return [self.lists.batch(numbers, self._columns, self._weights, self.clusters) for numbers in kept]
 
     @cached_property
     def n_unknown(self) -> int:
         """How many true classes have a log-probability that is not known."""
-        return sum(int((~rows.is_known).sum()) for _, rows in self.blocks)
+        return sum(int((~batch.is_known).sum()) for batch in self.blocks)
 
     @cached_property
     def n_listed(self) -> int:
         """How many classes each row lists at least."""
-        return min(int(rows.n_listed.min()) for _, rows in self.blocks)
+        return min(int(batch.n_listed.min()) for batch in self.blocks)
 
     @cached_property
     def rounding(self) -> float:
         """By how much, relatively, the rounding of log-probabilities can change the weights of the classes, on average."""
         weights = self._weights[self._kept]
-        peaks = np.concatenate([np.exp(rows.logs.max(axis=1)) for _, rows in self.blocks])
+        peaks = np.concatenate([np.exp(batch.logits.max(axis=1)) for batch in self.blocks])
         return float(weights @ (self.lists.rounding(self._kept) / peaks) / weights.sum())
 
     def warn_of_rounding(self) -> None:
@@ -146,7 +103,7 @@ class TopKRows(Rows):
                 break
         else:
             return
-        small = sum(int((rows.tails.masses < 0.5 * 10.0**-decimals).sum()) for _, rows in self.blocks) / self.n_rows
+        small = sum(int((batch.tails.masses < 0.5 * 10.0**-decimals).sum()) for batch in self.blocks) / self.n_rows
         if small > _MOST_SMALL:
             notice(
                 f"`log_probabilities` are rounded to {decimals} decimals, and in {100 * small:.0f} % of the samples that is "
@@ -154,20 +111,6 @@ class TopKRows(Rows):
                 "bounds. Pass log-probabilities with more digits.",
                 InputWarning,
             )
-
-    def batch(self, rows: slice, listed: ListedRows, levels: TailLevels) -> CompletedBatch:
-        """Some rows with their completion."""
-        numbers = self._kept[rows]
-        return CompletedBatch(
-            listed.logs,
-            listed.columns,
-            np.ascontiguousarray(self._weights[numbers]),
-            masked=False,
-            clusters=None if self.clusters is None else self.clusters.at_rows(numbers),
-            levels=levels,
-            tails=listed.tails,
-            vocabulary_size=self.n_classes,
-        )
 
 
 class Completed(Rows):
@@ -187,8 +130,8 @@ class Completed(Rows):
         return self._rows.n_rows
 
     def __iter__(self) -> Iterator[Batch]:
-        for rows, listed in self._rows.blocks:
-            yield self._rows.batch(rows, listed, self._complete(listed.tails))
+        for batch in self._rows.blocks:
+            yield replace(batch, levels=self._complete(batch.tails))
 
 
 def open_top_k(passed: Passed) -> TopKRows:

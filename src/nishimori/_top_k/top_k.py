@@ -4,17 +4,20 @@ A `TopK` keeps the caller's arrays. Values are checked when it is made, except t
 padding, and which rows count is known only with the labels.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from nishimori._kernels.array_api import boltzmann
+from nishimori._rows.batch import Batch, Clusters
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric, whole
 from nishimori._support.numbers import temperature as checked_temperature
-from nishimori._top_k.unlisted_mass import Tails
+from nishimori._top_k.unlisted_mass import TailLevels, Tails
 from nishimori.errors import InputError, setting
 
 _SLACK = 1e-3
@@ -53,19 +56,39 @@ class ListedScores(Scores):
         return self.vocabulary_size
 
 
-@dataclass(frozen=True, eq=False)
-class ListedRows:
-    """Checked rows: sorted log-probabilities (n, k + 1), whose last column is that of a true class that is not listed.
+@dataclass(frozen=True, kw_only=True)
+class ListedBatch(Batch):
+    """Checked rows of a `TopK`: sorted log-probabilities (n, k + 1), whose last column is a true class that is not listed.
 
-    ``columns`` say where the true class of each row is, and ``is_known`` whether its log-probability is known; if it is not,
-    its column holds -inf. ``n_listed`` is the number of listed classes of each row.
+    ``labels`` say in which column the true class of each row is, and ``is_known`` whether its log-probability is known; if it
+    is not, its column holds -inf. ``n_listed`` is the number of listed classes of each row. ``tails`` is what is known of the
+    other classes, and ``levels`` a completion of them.
     """
 
-    logs: HostArray
-    columns: HostArray
     is_known: HostArray
     n_listed: HostArray
     tails: Tails
+    levels: TailLevels
+    vocabulary_size: int
+
+    @property
+    def n_classes(self) -> int:
+        return self.vocabulary_size
+
+    @property
+    def has_all_classes(self) -> bool:
+        return False
+
+    def other_sums(self, peaks: HostArray, betas: Sequence[float], order: int) -> HostArray:
+        """What the classes without a column add to the power sums."""
+        drops = self.levels.logs - peaks
+        sums = np.empty((len(betas), order + 1, self.n_rows))
+        for i, beta in enumerate(betas):
+            weights = self.levels.numbers * boltzmann(drops, beta, np)
+            for j in range(order + 1):
+                sums[i, j] = weights.sum(axis=0)
+                weights = weights * drops
+        return sums
 
 
 class TopK:
@@ -217,8 +240,8 @@ class TopK:
         rounding: HostArray = np.spacing(sizes.astype(logs.dtype)).astype(np.float64) / 2
         return rounding
 
-    def rows(self, labels: HostArray, numbers: HostArray) -> ListedRows:
-        """The rows with these ``numbers``, checked, for their true classes ``labels``."""
+    def batch(self, numbers: HostArray, labels: HostArray, weights: HostArray, clusters: Clusters | None) -> ListedBatch:
+        """The rows with these ``numbers``, checked, with the even tail; ``labels`` are the true classes of all rows."""
         logs = self._checked_logs(numbers)
         indices = self._indices[numbers]
         tails = self._tails(logs, numbers)
@@ -226,12 +249,10 @@ class TopK:
             # Of equal log-probabilities the first class counts as the prediction, as in an array of all logits.
             order = np.lexsort((indices, -logs), axis=1)
             logs, indices = np.take_along_axis(logs, order, axis=1), np.take_along_axis(indices, order, axis=1)
-        is_label = (indices == labels[:, None]) & (logs > -np.inf)
+        is_label = (indices == labels[numbers, None]) & (logs > -np.inf)
         listed = is_label.any(axis=1)
         columns = np.where(listed, is_label.argmax(axis=1), self.k)
-        n_listed = (logs > -np.inf).sum(axis=1)
-        label_logs = np.full(len(logs), -np.inf)
-        is_known = listed.copy()
+        label_logs, is_known = np.full(len(logs), -np.inf), listed
         if self._label_logs is not None:
             label_logs, is_known, tails = self._with_labels(numbers, listed, logs, columns, tails)
         only = ~is_known & (tails.numbers == 1) & (tails.masses > 0)  # the true class has all that is left
@@ -239,7 +260,18 @@ class TopK:
             label_logs, is_known = np.where(only, np.log(np.where(only, tails.masses, 1.0)), label_logs), is_known | only
             others, masses, slacks = (np.where(only, 0.0, values) for values in (tails.numbers, tails.masses, tails.slacks))
             tails = Tails(others, masses, tails.ceilings, slacks)
-        return ListedRows(np.column_stack([logs, label_logs]), columns, is_known, n_listed, tails)
+        return ListedBatch(
+            np.column_stack([logs, label_logs]),
+            columns,
+            np.ascontiguousarray(weights[numbers]),
+            masked=False,
+            clusters=None if clusters is None else clusters.at_rows(numbers),
+            is_known=is_known,
+            n_listed=(logs > -np.inf).sum(axis=1),
+            tails=tails,
+            levels=tails.even_levels(),
+            vocabulary_size=self.vocabulary_size,
+        )
 
     def _per_row(self, values: Any) -> HostArray | None:
         """The log-probabilities of the labels, one per row."""
@@ -265,43 +297,35 @@ class TopK:
         logs = self._checked_logs(numbers)
         listed = logs > -np.inf
         n_listed = listed.sum(axis=1)
-        self._refuse_extra_entries(n_listed, numbers)
+        # One entry more than in all other rows is the sampled or the true class, of any rank.
+        longer = n_listed == self.k
+        are_extra = self.k > 1 and 0 < longer.mean() < _MOST_EXTRA and bool((n_listed[~longer] == self.k - 1).all())
+        self._refuse(
+            longer & are_extra,
+            numbers,
+            "list the most probable classes only",
+            f"{self.k - 1} classes in {int((~longer).sum())} rows, and {self.k} in {int(longer.sum())}, first",
+            "Some services (vLLM) add the sampled or the true class to its list where it is not among the most probable. "
+            f"Replace the smallest log-probability of rows of {self.k} classes by -inf, and pass those of true classes as "
+            "`label_log_probabilities`.",
+        )
         masses = self._tails(logs, numbers).masses
         self._is_checked[numbers] = True
         least = np.exp(np.min(logs, axis=1, where=listed, initial=0.0))
         telling = (n_listed > 1) & (least > _TELLING * _RENORMALISED)
-        if (masses <= _RENORMALISED).all() and telling.any():
-            i = int(np.argmax(telling))
-            raise InputError(
-                "log_probabilities",
-                "be those of the softmax over the whole vocabulary",
-                got=(
-                    f"lists that sum to 1 in every row, although {self.vocabulary_size - n_listed[i]} classes are not listed, "
-                    f"such as {n_listed[i]} classes down to a probability of {least[i]:.3g}"
-                ),
-                row=self._row(numbers, telling),
-                remedy=(
-                    "They were probably normalised again after a top-k or top-p filter, and give wrong temperatures. "
-                    "Pass log-probabilities from before the filter. If the other classes have probability 0, pass logits "
-                    "of all classes with -inf for these."
-                ),
-            )
-
-    def _refuse_extra_entries(self, n_listed: HostArray, numbers: HostArray) -> None:
-        """Refuse lists of which some have one entry more than all others: the sampled or the true class, of any rank."""
-        longer = n_listed == self.k
-        if self.k > 1 and 0 < longer.mean() < _MOST_EXTRA and (n_listed[~longer] == self.k - 1).all():
-            raise InputError(
-                "log_probabilities",
-                "list the most probable classes only",
-                got=(f"{self.k - 1} classes in {int((~longer).sum())} rows, and {self.k} in {int(longer.sum())}, first"),
-                row=self._row(numbers, longer),
-                remedy=(
-                    "Some services (vLLM) add the sampled or the true class to its list where it is not among the most "
-                    f"probable. Replace the smallest log-probability of rows of {self.k} classes by -inf, and pass those "
-                    "of true classes as `label_log_probabilities`."
-                ),
-            )
+        self._refuse(
+            telling & bool((masses <= _RENORMALISED).all()),
+            numbers,
+            "be those of the softmax over the whole vocabulary",
+            "lists that sum to 1 in every row, although {others} classes are not listed, such as {listed} classes down to a "
+            "probability of {least:.3g}",
+            "They were probably normalised again after a top-k or top-p filter, and give wrong temperatures. Pass "
+            "log-probabilities from before the filter. If the other classes have probability 0, pass logits of all classes "
+            "with -inf for these.",
+            others=self.vocabulary_size - n_listed,
+            listed=n_listed,
+            least=least,
+        )
 
     def _checked_logs(self, numbers: HostArray) -> HostArray:
         """The log-probabilities of some rows, in float64, none of them above 0."""
@@ -309,89 +333,63 @@ class TopK:
         capped: HostArray = np.minimum(logs, 0.0)
         if self._is_checked[numbers].all():
             return capped
-        self._refuse(np.isnan(logs), logs, numbers, "not be NaN", "Fill up rows that list fewer classes with -inf.")
-        self._refuse(
-            (logs > _SLACK) | (logs == np.inf),
-            logs,
-            numbers,
-            "be at most 0",
-            "Pass natural logarithms of probabilities that sum to 1 over the whole vocabulary.",
-        )
-        self._refuse(
-            (logs <= _NOT_LISTED) & (logs > -np.inf),
-            logs,
-            numbers,
-            "be the log-probabilities of listed classes",
-            f"Some services return {_NOT_LISTED:.0f} for a class that they do not list: pass -inf there.",
-        )
         listed = logs > -np.inf
-        empty = np.logical_not(listed.any(axis=1))
-        if empty.any():
-            raise InputError(
-                "log_probabilities",
-                "list at least one class per sample",
-                got="only -inf",
-                row=self._row(numbers, empty),
-                remedy=f"Give such samples weight zero, or a label that {setting('ignore_index')} names.",
-            )
-        self._check_indices(self._indices[numbers], listed, numbers)
-        return capped
-
-    def _check_indices(self, indices: HostArray, listed: HostArray, numbers: HostArray) -> None:
-        outside = listed & ((indices < 0) | (indices >= self.vocabulary_size))
-        if outside.any():
-            index, row = int(indices[outside][0]), self._row(numbers, np.any(outside, axis=1))
-            raise InputError(
-                "indices",
-                f"be from 0 to {self.vocabulary_size - 1}",
-                got=index,
-                remedy="Check `vocabulary_size`.",
-                row=row,
-            )
+        not_listed = f"Some services return {_NOT_LISTED:.0f} for a class that they do not list: pass -inf there."
+        for bad, must, remedy in (
+            (np.isnan(logs), "not be NaN", "Fill up rows that list fewer classes with -inf."),
+            (
+                logs > _SLACK,
+                "be at most 0",
+                "Pass natural logarithms of probabilities that sum to 1 over the whole vocabulary.",
+            ),
+            (listed & (logs <= _NOT_LISTED), "be the log-probabilities of listed classes", not_listed),
+        ):
+            self._refuse(bad, numbers, must, "{logs:.6g}", remedy, logs=logs)
+        remedy = f"Give such samples weight zero, or a label that {setting('ignore_index')} names."
+        self._refuse(~listed.any(axis=1), numbers, "list at least one class per sample", "only -inf", remedy)
+        indices = self._indices[numbers]
+        is_outside = listed & ((indices < 0) | (indices >= self.vocabulary_size))
+        must = f"be from 0 to {self.vocabulary_size - 1}"
+        self._refuse(is_outside, numbers, must, "{index:.0f}", "Check `vocabulary_size`.", "indices", index=indices)
         # What is not listed gets a number of its own, which no class has.
         distinct = np.sort(np.where(listed, indices, -1 - np.arange(self.k)), axis=1)
-        repeated = distinct[:, 1:] == distinct[:, :-1]
-        if repeated.any():
-            index, row = int(distinct[:, 1:][repeated][0]), self._row(numbers, repeated.any(axis=1))
-            raise InputError("indices", "list each class at most once per sample", got=f"{index} twice", row=row)
+        is_repeated = distinct[:, 1:] == distinct[:, :-1]
+        must = "list each class at most once per sample"
+        self._refuse(is_repeated, numbers, must, "{index:.0f} twice", "", "indices", index=distinct[:, 1:])
+        return capped
 
     def _tails(self, logs: HostArray, numbers: HostArray) -> Tails:
         """What the listed classes leave."""
         listed = logs > -np.inf
         total = np.exp(logs).sum(axis=1)
-        above = total > 1 + _SLACK
-        if above.any():
-            raise InputError(
-                "log_probabilities",
-                "be of probabilities that sum to at most 1",
-                got=f"a sum of {total[above][0]:.6g}",
-                row=self._row(numbers, above),
-                remedy="If these are logits, subtract the logarithm of the sum of exponentials over the whole vocabulary.",
-            )
+        self._refuse(
+            total > 1 + _SLACK,
+            numbers,
+            "be of probabilities that sum to at most 1",
+            "a sum of {total:.6g}",
+            "If these are logits, subtract the logarithm of the sum of exponentials over the whole vocabulary.",
+            total=total,
+        )
         ceilings = np.min(logs, axis=1, where=listed, initial=0.0)
         slacks = self.rounding(numbers) * total + (self.k + 4) * _EPS
         return self._tail(1 - total, self.vocabulary_size - listed.sum(axis=1), ceilings, slacks, numbers)
 
     def _tail(self, masses: HostArray, others: HostArray, ceilings: HostArray, slacks: HostArray, numbers: HostArray) -> Tails:
         """Tails of ``others`` classes, none of them above exp(``ceilings``)."""
-        most = others * np.exp(ceilings)
-        impossible = masses > most + _SLACK
-        if impossible.any():
-            i = int(np.argmax(impossible))
-            raise InputError(
-                "log_probabilities",
-                "list the most probable classes",
-                got=(
-                    f"{others[i]:.0f} classes that are not listed and share {masses[i]:.3g}, although none of them can be more "
-                    f"probable than the last listed one, {np.exp(ceilings[i]):.3g},"
-                ),
-                row=self._row(numbers, impossible),
-                remedy=(
-                    "Check `vocabulary_size`, and that no listed class was dropped or has another temperature. Some "
-                    "services (vLLM) add the sampled or the true class to the list whatever its rank: replace its "
-                    "log-probability by -inf."
-                ),
-            )
+        largest = np.exp(ceilings)
+        most = others * largest
+        self._refuse(
+            masses > most + _SLACK,
+            numbers,
+            "list the most probable classes",
+            "{others:.0f} classes that are not listed and share {masses:.3g}, although none of them can be more probable than "
+            "the last listed one, {largest:.3g},",
+            "Check `vocabulary_size`, and that no listed class was dropped or has another temperature. Some services (vLLM) "
+            "add the sampled or the true class to the list whatever its rank: replace its log-probability by -inf.",
+            others=others,
+            masses=masses,
+            largest=largest,
+        )
         return Tails(others.astype(np.float64), np.clip(masses, 0.0, most), ceilings, slacks)
 
     def _with_labels(
@@ -399,47 +397,39 @@ class TopK:
     ) -> tuple[HostArray, HostArray, Tails]:
         """Log-probabilities of true classes that are not listed, which true classes are known, and the tails without them."""
         assert self._label_logs is not None
-        name, own_logs = "label_log_probabilities", self._label_logs[numbers]
-        is_known = ~np.isnan(own_logs)
-        self._refuse(is_known & ((own_logs > _SLACK) | (own_logs <= _NOT_LISTED)), own_logs, numbers, *_NO_LOG, name=name)
-        tolerance = _SLACK * np.maximum(1.0, np.abs(own_logs))
+        name, got, passed = "label_log_probabilities", "{passed:.6g}", self._label_logs[numbers]
+        is_known = ~np.isnan(passed)
+        remedy = "Pass NaN where the log-probability of the true class is not known."
+        bad = is_known & ((passed > _SLACK) | (passed <= _NOT_LISTED))
+        self._refuse(bad, numbers, "be between -9999 and 0", got, remedy, name, passed=passed)
+        tolerance = _SLACK * np.maximum(1.0, np.abs(passed))
         own = logs[np.arange(len(logs)), np.minimum(columns, self.k - 1)]
-        different = is_known & listed & ~(np.abs(own_logs - own) <= tolerance)
-        if different.any():
-            i = int(np.argmax(different))
-            raise InputError(
-                name,
-                f"be the log-probability that is listed for the true class, {own[i]:.6g}",
-                got=f"{own_logs[i]:.6g}",
-                row=self._row(numbers, different),
-                remedy="Check that labels and log-probabilities are of the same samples.",
-            )
+        remedy = "Check that labels and log-probabilities are of the same samples."
+        bad = is_known & listed & ~(np.abs(passed - own) <= tolerance)
+        must = "be the log-probability that is listed for the true class, {own:.6g}"
+        self._refuse(bad, numbers, must, got, remedy, name, own=own, passed=passed)
         added = is_known & ~listed
-        above = added & ~(own_logs <= tails.ceilings + tolerance)
-        if above.any():
-            i = int(np.argmax(above))
-            raise InputError(
-                name,
-                f"be at most the least listed log-probability, {tails.ceilings[i]:.6g}, where the true class is not listed",
-                got=f"{own_logs[i]:.6g}",
-                row=self._row(numbers, above),
-                remedy="Check that labels and log-probabilities are of the same samples.",
-            )
-        label_logs = np.where(added, np.minimum(own_logs, tails.ceilings), -np.inf)
+        bad = added & ~(passed <= tails.ceilings + tolerance)
+        must = "be at most the least listed log-probability, {least:.6g}, where the true class is not listed"
+        self._refuse(bad, numbers, must, got, remedy, name, least=tails.ceilings, passed=passed)
+        label_logs = np.where(added, np.minimum(passed, tails.ceilings), -np.inf)
         left = np.where(added, np.maximum(tails.masses - np.exp(label_logs), 0.0), tails.masses)
         reduced = self._tail(left, tails.numbers - added, tails.ceilings, tails.slacks, numbers)
         return label_logs, is_known | listed, reduced
 
     def _refuse(
-        self, bad: HostArray, values: HostArray, numbers: HostArray, wanted: str, remedy: str, name: str = "log_probabilities"
+        self,
+        bad: HostArray,
+        numbers: HostArray,
+        must: str,
+        got: str,
+        remedy: str,
+        name: str = "log_probabilities",
+        **values: HostArray,
     ) -> None:
+        """Refuse the first bad entry, or row; ``must`` and ``got`` can name its ``values``."""
         if bad.any():
-            row = self._row(numbers, np.any(bad.reshape(len(bad), -1), axis=1))
-            raise InputError(name, wanted, got=f"{values[bad][0]:.6g}", remedy=remedy, row=row)
-
-    def _row(self, numbers: HostArray, bad: HostArray) -> int | tuple[int, ...]:
-        """The index of the first bad row."""
-        return self.scores.row(int(numbers[int(np.argmax(bad))]))
-
-
-_NO_LOG = ("be between -9999 and 0", "Pass NaN where the log-probability of the true class is not known.")
+            place = tuple(np.argwhere(bad)[0])
+            words = {label: array[place] for label, array in values.items()}
+            row = self.scores.row(int(numbers[place[0]]))
+            raise InputError(name, must.format(**words), got=got.format(**words), remedy=remedy, row=row)
