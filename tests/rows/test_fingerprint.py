@@ -217,7 +217,16 @@ def test_a_long_search_on_logits_that_change_by_rounding_warns_before_it_gives_u
         r"^The logits of `X` change by about \de-0\d of their scale from one pass to the next, as rounding on a GPU does, and"
     )
     with pytest.warns(InputWarning, match=said), pytest.raises(nishimori.errors.NotConvergedError):
-        nishimori.calibrator("vector").fit(changing(rounded))
+        nishimori.calibrator("classwise").fit(changing(rounded))
+
+
+def test_a_search_that_ends_on_logits_that_change_by_rounding_ends_beside_the_minimum():
+    def rounded(logits, rng):
+        return logits * (1 + 1e-6 * rng.standard_normal(logits.shape))
+
+    clean = nishimori.calibrator("vector").fit(LOGITS, LABELS).predict_proba(LOGITS)
+    found = nishimori.calibrator("vector").fit(changing(rounded)).predict_proba(LOGITS)
+    np.testing.assert_allclose(found, clean, atol=1e-4)
 
 
 def test_stored_logits_have_no_fingerprint(tmp_path):

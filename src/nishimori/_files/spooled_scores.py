@@ -4,11 +4,14 @@ The file has no name, so that the system removes it however the program ends. It
 environment variable ``TMPDIR`` names.
 """
 
+import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from typing import IO, Any
 
 import numpy as np
 
@@ -79,5 +82,13 @@ class SpooledScores(Sliced):
     @contextmanager
     def open(self) -> Iterator[Callable[[int, int], HostArray]]:
         """A context manager that reads rows of the file."""
-        mapped = np.memmap(self._file, self.dtype, "r", shape=self.shape)
-        yield lambda start, stop: np.array(mapped[start:stop])
+        yield partial(rows_at, self._file, 0, self.dtype, self.shape[1:])
+
+
+def rows_at(file: IO[bytes], offset: int, dtype: "np.dtype[Any]", columns: tuple[int, ...], start: int, stop: int) -> HostArray:
+    """Read rows of a temporary file. Pages of a map would count as memory of the process, and threads share a position."""
+    rows: HostArray = np.empty((stop - start, *columns), dtype)
+    content = memoryview(rows.reshape(-1).view(np.uint8).data)
+    n_read = os.preadv(file.fileno(), [content], offset + start * (rows.nbytes // max(1, len(rows))))
+    assert n_read == rows.nbytes, "nobody else has the file, and blocks are far below the 2 GB that are read at once"
+    return rows

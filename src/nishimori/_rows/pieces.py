@@ -33,7 +33,7 @@ _SAME_WEIGHT = 1e-9
 
 # Sums of the same logits in another order differ by less than this part of their scale. A search for one or two parameters
 # takes fewer passes than the second number, and so does one for many parameters that converges soon.
-_EXACT, _LONG = 1e-9, 30
+_EXACT, _LONG = 1e-9, 20
 
 # Numbers in a piece: 2**20 take 4 MB in single precision, which a disk reads in one go and which takes long enough to compute
 # that handing it from one thread to another does not matter.

@@ -34,8 +34,8 @@ MOST_EXACT = 1000
 # strengths still change, at last with the whole curvature, and at last with an approximate one.
 _ROUGHLY_NEAR, _NEAR, _NEAR_OF_LARGE = 1e-2, 3e-6, 1e-3
 
-# Rounding of the loss ends L-BFGS where derivatives are this small, in units of the root of the loss. Where they are ten times
-# as large as they should be besides, no minimum was found: the logits change from pass to pass, or the loss falls for ever.
+# Rounding of the loss ends L-BFGS where derivatives are this small, in units of the root of the loss. Logits that are computed
+# again for each pass, and change by rounding, end it earlier: up to a hundredth of a standard deviation, that is a minimum.
 _ROUNDING = 1e-6
 
 # It reads the data at most so often: while strengths still change, and at last. It remembers so many steps.
@@ -217,7 +217,7 @@ class AffineSearch:
         )
         options = {"gtol": near * unit, "ftol": 0.0, "maxfun": most, "maxcor": _STEPS, "maxls": 5}
         lowest = minimize(loss, zeros, (unit,), jac=True, method="L-BFGS-B", options=options)
-        if not rough and np.abs(lowest.jac).max() > (10 * near + _ROUNDING * np.sqrt(abs(lowest.fun))) * unit:
+        if not rough and np.abs(lowest.jac).max() > (_ROUGHLY_NEAR + _ROUNDING * np.sqrt(abs(lowest.fun))) * unit:
             raise self.not_found()
         return start + curvature.step(unit * lowest.x)
 
