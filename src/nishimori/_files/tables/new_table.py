@@ -25,6 +25,9 @@ _END = "\r\n"
 # Bytes of a group of rows in a Parquet file: readers skip groups, and each takes a place in the footer for every column.
 GROUP = 2**26
 
+# Bytes of a page. Readers hold one per column: of 50 columns, pages of the usual megabyte would take 50 MB.
+_PAGE = 2**16
+
 
 class NewTable(ABC):
     """The rows of a table that is being written."""
@@ -198,7 +201,7 @@ class _NewColumnar(NewTable):
             # Probabilities hardly ever repeat, so a dictionary of them would only take space.
             repeated = [field.name for field in self._schema if not self._arrow.types.is_floating(field.type)]
             parquet = arrow(self._path, "Writing", "pyarrow.parquet")
-            return parquet.ParquetWriter(self._temporary, self._schema, use_dictionary=repeated)
+            return parquet.ParquetWriter(self._temporary, self._schema, use_dictionary=repeated, data_page_size=_PAGE)
         ipc = arrow(self._path, "Writing", "pyarrow.ipc")
         return ipc.new_file(str(self._temporary), self._schema, options=ipc.IpcWriteOptions(compression="lz4"))
 
