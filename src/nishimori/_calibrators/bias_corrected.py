@@ -140,7 +140,7 @@ class BiasCorrected(Calibrator):
     fit = fit_rows
 
     def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
-        """Choose temperature and biases from validation logits ``X`` and labels ``y``."""
+        """Choose temperature and biases from ``data``, which are the rows of ``X``."""
         if self.method not in ("ec", "ts"):
             raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
         refuse_counted_clusters(data, counts=counts)

@@ -63,7 +63,7 @@ class BinaryCalibrator(Calibrator):
     fit = fit_rows
 
     def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
-        """Choose the parameters from validation scores ``X`` of two classes and labels ``y``."""
+        """Choose the parameters from ``data`` of two classes, which are the rows of ``X``."""
         terms = self._terms
         self._refuse_other_data(data, counts=counts)
         functions = tuple(function for function in terms.values() if function != "1")

@@ -146,7 +146,7 @@ class Isotonic(Calibrator):
     fit = fit_rows
 
     def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
-        """Choose the curves from validation logits ``X`` and labels ``y``."""
+        """Choose the curves from ``data``, which are the rows of ``X``."""
         prior = between("prior", self.prior, 0, _MOST_ADDED)
         refuse_counted_clusters(data, counts=counts)
         samples = data.gather(sum_by_class)
@@ -283,7 +283,7 @@ class HistogramBinning(Calibrator):
     fit = fit_rows
 
     def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
-        """Choose the value of each bin from validation logits ``X`` and labels ``y``."""
+        """Choose the value of each bin from ``data``, which are the rows of ``X``."""
         prior = between("prior", self.prior, 0, _MOST_ADDED)
         check_bins(self.n_bins, self.strategy)
         refuse_counted_clusters(data, counts=counts)

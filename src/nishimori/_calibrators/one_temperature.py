@@ -51,7 +51,7 @@ class OneTemperature(Calibrator):
     fit = fit_rows
 
     def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
-        """Choose the temperature from validation logits ``X`` and labels ``y``."""
+        """Choose the temperature from ``data``, which are the rows of ``X``."""
         return self._adopt(X, data, self._method().fit(data, label_name=label_name(X), counts=counts))
 
     def _adopt(self, X: Any, data: Rows, fit: TemperatureFit) -> Self:

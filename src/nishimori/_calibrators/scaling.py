@@ -67,7 +67,7 @@ class AffineScaling(Calibrator):
     fit = fit_rows
 
     def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
-        """Choose the map from validation logits ``X`` and labels ``y``."""
+        """Choose the map from ``data``, which are the rows of ``X``."""
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)

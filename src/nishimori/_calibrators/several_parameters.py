@@ -133,7 +133,7 @@ class SeveralParameters(Calibrator):
     fit = fit_rows
 
     def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
-        """Choose the parameters from validation logits ``X`` and labels ``y``; arguments as for `ExpectationConsistency`."""
+        """Choose the parameters from ``data``, which are the rows of ``X``."""
         refuse_counted_clusters(data, counts=counts)
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)

@@ -94,7 +94,7 @@ class TemperatureMixture(Calibrator):
     fit = fit_rows
 
     def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
-        """Choose temperature and weights from validation logits ``X`` and labels ``y``."""
+        """Choose temperature and weights from ``data``, which are the rows of ``X``."""
         matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
         temperature, fit_info = matched.solution(0)
         mixture = best_weights(data, temperature)

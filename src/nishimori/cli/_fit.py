@@ -11,7 +11,14 @@ import typer
 
 import nishimori
 from nishimori._methods import table
-from nishimori._methods.fitted_method import BareCalibrator, FittedMethod, fit_checked, name_columns, own_parameters
+from nishimori._methods.fitted_method import (
+    BareCalibrator,
+    FittedMethod,
+    counts_option,
+    fit_checked,
+    name_columns,
+    own_parameters,
+)
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
 from nishimori._support.progress import show_progress
@@ -109,7 +116,7 @@ def _learn(calibrator: FittedMethod, data: Any, *, counts: bool) -> None:
     """Fit; not every method has a standard error."""
     if counts and "counts" not in signature(calibrator.fit).parameters:
         raise typer.BadParameter(f"the method {calibrator.method_name} has no standard error.", param_hint="--counts")
-    fit_checked(calibrator, data, **({"counts": True} if counts else {}))
+    fit_checked(calibrator, data, **counts_option(calibrator, counts=counts))
 
 
 @dataclass(frozen=True)
