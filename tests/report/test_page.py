@@ -39,6 +39,15 @@ def test_no_name_puts_a_control_character_on_the_page_or_turns_its_lines_around(
         assert "u202e3" in text
 
 
+def test_no_name_of_two_classes_is_read_as_an_expression_by_the_charts():
+    steering = "\0\x1b[31m\u202e"
+    names = [f'{steering}{k}"\\' for k in range(2)]
+    codes = (VALIDATION["codes"] > 1).astype(int)
+    html = Report(VALIDATION["logits"][:, :2], np.array(names)[codes], classes=names).to_html()
+    assert not {"\0", "\x1b", "\u202e"} & set(html)
+    assert "mean P(class \\x00\\x1b[31m\\u202e1&quot;\\)" in html
+
+
 class Parsed(HTMLParser):
     """All tags with their attributes, and the text outside scripts and styles."""
 

@@ -136,9 +136,11 @@ def _points(which: list[Spec], mark: Spec, x: Spec, width: float, names: tuple[s
     """Bars and points of the bins at one temperature; bins of few samples are faint. ``names`` are those of the axes."""
     y = {"type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": names[1], "format": "%"}}
     few = {"condition": {"test": f"datum.n < {FEW}", "value": 0.3}, "value": 1}
+    # Vega makes a text of an expression of these titles, and reads \x1b in it as one character.
+    of_x, of_y = (name.replace("\\", "\\\\") for name in names)
     tip = [
-        {"field": "confidence", "type": "quantitative", "format": ".1%", "title": f"mean {names[0]}"},
-        {"field": "accuracy", "type": "quantitative", "format": ".1%", "title": names[1]},
+        {"field": "confidence", "type": "quantitative", "format": ".1%", "title": f"mean {of_x}"},
+        {"field": "accuracy", "type": "quantitative", "format": ".1%", "title": of_y},
         {"field": "n", "type": "quantitative", "format": ",.0f", "title": "samples"},
         {"field": "share", "type": "quantitative", "format": ".1%", "title": "share of samples"},
     ]
