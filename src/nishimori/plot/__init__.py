@@ -5,9 +5,8 @@ Each function returns the axes and changes no global settings. `reliability_diag
 `ReliabilityDisplay` from a scikit-learn estimator or its predictions.
 """
 
-from nishimori.plot._calibration import calibration
 from nishimori.plot._group_gaps import group_gaps
-from nishimori.plot._reliability_diagram import reliability_diagram
+from nishimori.plot._reliability_diagram import calibration, reliability_diagram
 from nishimori.plot._reliability_display import ReliabilityDisplay
 from nishimori.plot._temperature_curve import temperature_curve
 

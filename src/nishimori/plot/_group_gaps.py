@@ -9,7 +9,7 @@ from nishimori._evaluation.group_gaps import GroupGap, GroupGaps
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import normal_quantile
 from nishimori.errors import InputError
-from nishimori.plot._style import COLORS, MARKERS, OTHER_COLORS, OTHER_MARKERS, axes_for
+from nishimori.plot._style import axes_for, looks, note_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,14 +59,14 @@ def group_gaps(gaps: GroupGaps | Mapping[str, GroupGaps], *, ax: "Axes | None" =
     are_named = len(places) <= _NAMED
     ax = axes_for("group_gaps", (5.2, 1.6 + (0.26 * len(places) if are_named else 4.4)), ax)
     shifts = np.linspace(_APART / 2, -_APART / 2, len(results)) if are_named and len(results) > 1 else np.zeros(len(results))
-    for (name, result), look, shift in zip(results.items(), _looks(list(results)), shifts, strict=True):
-        _draw(ax, result, places, name, look, float(shift), thin=not are_named)
+    look_of = looks(ax, list(results))
+    for (name, result), shift in zip(results.items(), shifts, strict=True):
+        _draw(ax, result, places, name, look_of[name], float(shift), thin=not are_named)
     ax.axvline(0, color="0.3", linewidth=0.7, zorder=0)
     _name_groups(ax, list(places), first.by, are_named=are_named)
     ax.set(xlabel="confidence − accuracy, points", ylim=(-0.7, len(places) - 0.3))
     ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, fontsize="small", borderaxespad=0.2)
-    below: Any = {"xycoords": ax.xaxis.label, "xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
-    ax.annotate("bars: 95 % intervals; filled: significant", (0.5, 0), fontsize="x-small", color="0.35", **below)
+    note_below(ax, ["bars: 95 % intervals; filled: significant"])
     return ax
 
 
@@ -88,16 +88,6 @@ def _by_name(gaps: Any) -> dict[str | None, GroupGaps]:
     if len({result.by for result in results.values()}) > 1:
         raise InputError("gaps", "hold results of the same `by`", got="'prediction' and 'groups'")
     return results
-
-
-def _looks(names: Sequence[str | None]) -> list[tuple[Any, str]]:
-    """The colour and marker of each name; other names get the next ones."""
-    others = iter(zip(OTHER_COLORS, OTHER_MARKERS, strict=False))
-    looks = []
-    for name in names:
-        meaning = "" if name is None else name.lower().removeprefix("after ")
-        looks.append((COLORS[meaning], MARKERS[meaning]) if meaning in MARKERS else next(others))
-    return looks
 
 
 def _draw(

@@ -1,17 +1,20 @@
-"""Accuracy against confidence, bin by bin."""
+"""Accuracy against confidence, bin by bin: of what was measured before, or of a data set before and after calibration."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 
-from nishimori._evaluation.scorecard import Scorecard
-from nishimori._sums.reliability import Reliability
+from nishimori._evaluation.scorecard import Scorecard, evaluate
+from nishimori._rows.options import ERROR_BARS_ONLY, RowOptions, takes_rows
+from nishimori._rows.rows import is_rows
+from nishimori._sums.reliability import Reliability, Strategy
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori._support.numbers import between
 from nishimori.errors import InputError
-from nishimori.plot._style import COLORS, HUES, MARKERS, OTHER_COLORS, OTHER_MARKERS, axes_for, meaning_of
+from nishimori.plot._style import HUES, MARKERS, axes_for, looks, note_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,11 +22,23 @@ if TYPE_CHECKING:
 Scale = Literal["linear", "logit"]
 Style = Literal["points", "classic"]
 
+
+class Drawing(TypedDict, total=False):
+    """How a diagram is drawn: parameters of `reliability_diagram`, which other functions pass on to it."""
+
+    ax: "Axes | None"
+    color: Any
+    marker: str | None
+    histogram: bool
+    min_count: float
+    scale: Scale
+
+
 # Half of the largest marker is less than this share of axes that are 45 mm high, so markers at 0 and 1 fit inside.
 _MARGIN = 0.04
 # A bin that reaches over the border of a logit axis is hardly visible, and must not look like a peak.
 _LEAST_LOGIT_WIDTH = 0.5
-_NOTE, _STRIP = "_notes on the bins", "confidence histogram"
+_STRIP = "confidence histogram"
 
 
 def reliability_diagram(
@@ -76,7 +91,7 @@ def reliability_diagram(
     _check_style(style, scale, len(curves))
     ax = axes_for("reliability_diagram", (4.2, 5.0), ax)
     border = _set_scale(ax, scale, list(curves.values()))
-    for name, (own_color, own_marker) in _looks(ax, list(curves)).items():
+    for name, (own_color, own_marker) in looks(ax, list(curves)).items():
         look = (own_color if color is None else color, own_marker if marker is None else marker)
         if style == "classic":
             _draw_bars(curves[name], ax, name, look[0])
@@ -87,6 +102,73 @@ def reliability_diagram(
     ax.plot(border, border, color="0.3", linestyle=(0, (4, 4)), linewidth=0.7, zorder=0)
     ax.legend(loc="best", frameon=False, fontsize="small")
     return ax
+
+
+@takes_rows(refuses={"counts": ERROR_BARS_ONLY, "clusters": ERROR_BARS_ONLY})
+def calibration(
+    logits: Any,
+    labels: Any = None,
+    calibrator: Any = None,
+    *,
+    temperature: float | None = None,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    ax: "Axes | None" = None,
+    histogram: bool = True,
+    min_count: float = 10,
+    **options: Unpack[RowOptions],
+) -> "Axes":
+    """Reliability diagram of a data set before and after calibration, with both calibration errors in the legend.
+
+    To compare several calibrators, pass their scorecards to `reliability_diagram`: ``{"EC": evaluate(..., calibrator=ec)}``.
+
+    Parameters
+    ----------
+    logits, labels, n_bins, strategy
+        As for `evaluate`. Use data that the calibrator was not fitted to.
+    calibrator : calibrator, optional
+        A fitted calibrator.
+    temperature : float, optional
+        What to divide the logits by, instead of a calibrator. If neither is given, only the curve before is drawn.
+    ax, histogram, min_count
+        As for `reliability_diagram`.
+    **options
+        What is said about the data, see `rows`: ``sample_weight``, ``groups``, ``input``, ``classes``, ``floor``,
+        ``ignore_index``, ``shift_labels``, ``class_axis``.
+
+    Returns
+    -------
+    matplotlib axes
+        ``ax``, or the new axes.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import nishimori
+    >>> from nishimori import plot
+    >>> network = nishimori.data.load("cifar10/resnet20")
+    >>> ec = nishimori.ExpectationConsistency().fit(network.validation.logits, network.validation.labels)
+    >>> ax = plot.calibration(network.test.logits, network.test.labels, ec)
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['before: ECE 6.99 %', 'after EC: ECE 1.04 %']
+    >>> plt.close()
+    """
+    measured = partial(evaluate, logits, labels, n_bins=n_bins, strategy=strategy)
+    if calibrator is None and temperature is None:
+        drawn: Any = measured(**options)
+    else:
+        after = measured(temperature=temperature, calibrator=calibrator, **options)
+        before = options.copy()
+        if calibrator is not None and not is_rows(logits):  # the same scores, read in the same way
+            before |= {"input": calibrator.input_, "classes": calibrator.classes, "floor": None}
+        drawn = {"before": measured(**before), _title(calibrator): after}
+    return reliability_diagram(drawn, ax=ax, histogram=histogram, min_count=min_count)
+
+
+def _title(calibrator: Any) -> str:
+    """What the curve after calibration is called."""
+    method = getattr(calibrator, "method_name", None)
+    return f"after {method.upper()}" if method in MARKERS else "after"
 
 
 def _check_style(style: Any, scale: Any, number: int) -> None:
@@ -160,24 +242,6 @@ def _as_reliability(curve: Any) -> Reliability:
     return curve
 
 
-def _looks(ax: "Axes", names: Sequence[str | None]) -> dict[str | None, tuple[str, str]]:
-    """Colour and marker of each name: those of its meaning, else the first that neither the axes nor other names have."""
-    looks: dict[str | None, tuple[str, str]] = {}
-    for name in names:
-        meaning = meaning_of(name or "")
-        if meaning in MARKERS and (COLORS[meaning], MARKERS[meaning]) not in looks.values():
-            looks[name] = (COLORS[meaning], MARKERS[meaning])
-    drawn = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
-    # A colour may be an array, which cannot be compared with a text.
-    used = [(str(line.get_color()), str(line.get_marker())) for line in drawn] + list(looks.values())
-    for name in names:
-        if name not in looks:
-            colors, markers = zip(*used, strict=True) if used else ((), ())
-            looks[name] = (min(OTHER_COLORS, key=colors.count), min(OTHER_MARKERS, key=markers.count))
-            used.append(looks[name])
-    return {name: looks[name] for name in names}
-
-
 def _draw_points(
     curve: Reliability, ax: "Axes", name: str | None, look: tuple[Any, str], min_count: float, border: tuple[float, float]
 ) -> None:
@@ -201,7 +265,7 @@ def _draw_points(
     if not enough.all():
         equal = np.allclose(curve.count, np.rint(curve.count))
         notes.append(f"hollow: bins with fewer than {min_count:g} {'samples' if equal else 'effective samples'}")
-    _note(ax, notes)
+    note_below(ax, notes)
 
 
 def _draw_bars(curve: Reliability, ax: "Axes", name: str | None, color: Any) -> None:
@@ -216,7 +280,7 @@ def _draw_bars(curve: Reliability, ax: "Axes", name: str | None, color: Any) -> 
     label = f"gap to confidence: ECE {100 * curve.error():.2f} %"
     ax.bar(curve.lower, curve.gap, bottom=curve.accuracy, label=label, **gap, **bars)
     ax.vlines((curve.lower + curve.upper) / 2, low, high, color="0.2", linewidth=1)
-    _note(ax, [f"{_kind_of_bins(curve)}; lines: 95 % intervals"])
+    note_below(ax, [f"{_kind_of_bins(curve)}; lines: 95 % intervals"])
 
 
 def wilson_interval(p: HostArray, n: HostArray) -> tuple[HostArray, HostArray]:
@@ -232,16 +296,6 @@ def _kind_of_bins(curve: Reliability) -> str:
         # Equal confidences share a bin, so that other bins may be empty and weights differ.
         return f"{curve.n_bins} quantile bins, {empty} empty" if empty else f"{curve.n_bins} bins of equal weight"
     return f"{len(curve.weight)} bins"
-
-
-def _note(ax: "Axes", lines: Sequence[str]) -> None:
-    """Add lines to the note below the label of the x axis, where they cover nothing; a line that is there is not repeated."""
-    note: Any = next((text for text in ax.texts if text.get_label() == _NOTE), None)
-    if note is None:
-        below: Any = {"xycoords": ax.xaxis.label, "xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
-        note = ax.annotate("", (0.5, 0), fontsize="x-small", color="0.35", label=_NOTE, **below)
-    lines_before = note.get_text().splitlines()
-    note.set_text("\n".join([*lines_before, *(line for line in lines if line not in lines_before)]))
 
 
 def _histogram(curve: Reliability, ax: "Axes", color: Any, border: tuple[float, float]) -> None:

@@ -1,6 +1,6 @@
 """A reliability diagram in the manner of scikit-learn's displays: from an estimator, or from its predictions."""
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from nishimori._sums.reliability import Of, Reliability, Strategy
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
-from nishimori.plot._reliability_diagram import Scale, reliability_diagram
+from nishimori.plot._reliability_diagram import Drawing, reliability_diagram
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,38 +97,31 @@ class ReliabilityDisplay:
     def plot(
         self,
         *,
-        ax: "Axes | None" = None,
         name: str | None = None,
-        color: Any = None,
-        marker: str | None = None,
-        histogram: bool = True,
-        min_count: float = 10,
-        scale: Scale = "linear",
+        **drawing: Unpack[Drawing],
     ) -> Self:
-        """Draw the diagram; ``name`` replaces that of the display, and the other parameters are those of `reliability_diagram`.
+        """Draw the diagram.
+
+        Parameters
+        ----------
+        name : str, optional
+            The name in the legend, in place of that of the display.
+        **drawing
+            ``ax``, ``color``, ``marker``, ``histogram``, ``min_count`` and ``scale``, as for `reliability_diagram`.
 
         Returns
         -------
         ReliabilityDisplay
             This display, with the attributes that end in an underscore.
         """
+        ax = drawing.get("ax")
         before = set() if ax is None else set(ax.get_lines())
-        label = self.name if name is None else name
-        self.ax_ = reliability_diagram(
-            self.curve,
-            ax=ax,
-            label=label,
-            color=color,
-            marker=marker,
-            histogram=histogram,
-            min_count=min_count,
-            scale=scale,
-        )
+        self.ax_ = reliability_diagram(self.curve, label=self.name if name is None else name, **drawing)
         if self.pos_label is not None:
             self.ax_.set(xlabel=f"probability of {self.pos_label}", ylabel=f"frequency of {self.pos_label}")
         self.figure_ = self.ax_.figure.get_figure(root=True)
         self.line_ = next(line for line in self.ax_.get_lines() if line not in before)
-        self.histogram_ax_ = next(iter(self.ax_.child_axes), None) if histogram else None
+        self.histogram_ax_ = next(iter(self.ax_.child_axes), None) if drawing.get("histogram", True) else None
         return self
 
     @classmethod
@@ -143,12 +136,7 @@ class ReliabilityDisplay:
         strategy: Strategy = "uniform",
         pos_label: Any = None,
         name: str | None = None,
-        ax: "Axes | None" = None,
-        color: Any = None,
-        marker: str | None = None,
-        histogram: bool = True,
-        min_count: float = 10,
-        scale: Scale = "linear",
+        **drawing: Unpack[Drawing],
     ) -> Self:
         """Draw the reliability diagram of a fitted classifier on data that it was not fitted to.
 
@@ -163,8 +151,10 @@ class ReliabilityDisplay:
             True classes, as in ``estimator.classes_``.
         name : str, optional
             The name in the legend; the class of the estimator by default.
-        sample_weight, n_bins, strategy, pos_label, ax, color, marker, histogram, min_count, scale
+        sample_weight, n_bins, strategy, pos_label
             As for `from_predictions`.
+        **drawing
+            ``ax``, ``color``, ``marker``, ``histogram``, ``min_count`` and ``scale``, as for `reliability_diagram`.
 
         Returns
         -------
@@ -175,7 +165,7 @@ class ReliabilityDisplay:
         classes = getattr(estimator, "classes_", None)
         curve, label = _curve_of(y, probabilities, _OF_ESTIMATOR, classes, pos_label, (sample_weight, n_bins, strategy))
         display = cls(curve, name=type(estimator).__name__ if name is None else name, pos_label=label)
-        return display.plot(ax=ax, color=color, marker=marker, histogram=histogram, min_count=min_count, scale=scale)
+        return display.plot(**drawing)
 
     @classmethod
     def from_predictions(
@@ -189,12 +179,7 @@ class ReliabilityDisplay:
         strategy: Strategy = "uniform",
         pos_label: Any = None,
         name: str | None = None,
-        ax: "Axes | None" = None,
-        color: Any = None,
-        marker: str | None = None,
-        histogram: bool = True,
-        min_count: float = 10,
-        scale: Scale = "linear",
+        **drawing: Unpack[Drawing],
     ) -> Self:
         """Draw the reliability diagram of predicted probabilities; true classes come first, as in scikit-learn.
 
@@ -213,12 +198,14 @@ class ReliabilityDisplay:
         pos_label : optional
             Show the probability of this class instead of that of the predicted class. For a flat ``y_prob`` it is 1 by
             default, if all labels are 0 and 1, or -1 and 1.
-        name, ax, color, marker, histogram, min_count, scale
-            As for `reliability_diagram`, whose ``label`` is ``name``.
+        name : str, optional
+            The name in the legend.
+        **drawing
+            ``ax``, ``color``, ``marker``, ``histogram``, ``min_count`` and ``scale``, as for `reliability_diagram`.
         """
         curve, label = _curve_of(y_true, y_prob, _OF_PREDICTIONS, classes, pos_label, (sample_weight, n_bins, strategy))
         display = cls(curve, name=name, pos_label=label)
-        return display.plot(ax=ax, color=color, marker=marker, histogram=histogram, min_count=min_count, scale=scale)
+        return display.plot(**drawing)
 
 
 def _probabilities_of(estimator: Any, X: Any) -> Any:

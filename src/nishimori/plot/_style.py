@@ -1,9 +1,10 @@
-"""The colours and markers of all pictures, by what they mean, and new axes where none are passed.
+"""What all pictures share: colours and markers by what they mean, notes, and new axes where none are passed.
 
 The colours are from the palettes of M. Okabe and K. Ito (jfly.uni-koeln.de/color, 2008) and P. Tol (SRON/EPS/TN/09-002, 2021).
 Every two of them differ clearly, also for readers with deuteranopia; a test measures by how much.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nishimori._support.optional import require
@@ -40,11 +41,7 @@ MARKERS = {"before": "^", "after": "D", "ec": "o", "ts": "s"}
 OTHER_COLORS = [HUES[name] for name in ("indigo", "purple", "sky", "green", "black", "grey", "blue", "vermilion")]
 OTHER_MARKERS = "oPvX*<>dph"
 
-
-def meaning_of(name: str) -> str:
-    """What a name of a curve means in the tables above; the method "adaptive" is what "after" is by default."""
-    plain = name.lower().removeprefix("after ")
-    return "after" if plain == "adaptive" else plain
+_NOTE = "_notes"
 
 
 def axes_for(picture: str, size: tuple[float, float], ax: "Axes | None") -> "Axes":
@@ -54,3 +51,35 @@ def axes_for(picture: str, size: tuple[float, float], ax: "Axes | None") -> "Axe
     figure: Any = require("matplotlib.pyplot", extra="plot", for_=picture).figure(figsize=size, layout="constrained")
     new: Axes = figure.add_subplot()
     return new
+
+
+def looks(ax: "Axes", names: Sequence[str | None]) -> dict[str | None, tuple[str, str]]:
+    """Colour and marker of each name: those of its meaning, else the first that neither the axes nor other names have.
+
+    The method "adaptive" is what "after" is by default.
+    """
+    chosen: dict[str | None, tuple[str, str]] = {}
+    for name in names:
+        plain = (name or "").lower().removeprefix("after ")
+        meaning = "after" if plain == "adaptive" else plain
+        if meaning in MARKERS and (COLORS[meaning], MARKERS[meaning]) not in chosen.values():
+            chosen[name] = (COLORS[meaning], MARKERS[meaning])
+    drawn = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
+    # A colour may be an array, which cannot be compared with a text.
+    used = [(str(line.get_color()), str(line.get_marker())) for line in drawn] + list(chosen.values())
+    for name in names:
+        if name not in chosen:
+            colors, markers = zip(*used, strict=True) if used else ((), ())
+            chosen[name] = (min(OTHER_COLORS, key=colors.count), min(OTHER_MARKERS, key=markers.count))
+            used.append(chosen[name])
+    return {name: chosen[name] for name in names}
+
+
+def note_below(ax: "Axes", lines: Sequence[str]) -> None:
+    """Add lines to the note below the label of the x axis, where they cover nothing; a line that is there is not repeated."""
+    note: Any = next((text for text in ax.texts if text.get_label() == _NOTE), None)
+    if note is None:
+        below: Any = {"xycoords": ax.xaxis.label, "xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
+        note = ax.annotate("", (0.5, 0), fontsize="x-small", color="0.35", label=_NOTE, **below)
+    lines_before = note.get_text().splitlines()
+    note.set_text("\n".join([*lines_before, *(line for line in lines if line not in lines_before)]))
