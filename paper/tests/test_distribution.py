@@ -12,7 +12,7 @@ import pytest
 import nishimori
 import nishimori_paper as paper
 from nishimori import data
-from nishimori.data._folders import IN_PAPER, names_in
+from nishimori.data import IN_PAPER, names_in
 from nishimori_paper import shipped
 from nishimori_paper.cli import _theory, app
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from readme import README, Runner, blocks
 
-from nishimori.data._folders import IN_PAPER
+from nishimori.data import IN_PAPER
 
 PAGES = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
 SHOWN = {page.stem: [block for block in blocks(page) if block.output is not None] for page in PAGES}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nishimori import data
-from nishimori.data import Labelled, Network, _folders
+from nishimori.data import Labelled, Network
 from nishimori.errors import FormatError, InputError
 
 BUNDLED = Path(data.__file__).parent
@@ -280,7 +280,7 @@ def test_the_recorded_error_of_a_bundled_network_is_that_of_its_logits(name, par
 
 
 def test_the_library_itself_has_one_network_and_says_where_its_images_come_from():
-    assert _folders.names_in(BUNDLED) == ["cifar10/resnet20"]
+    assert data.names_in(BUNDLED) == ["cifar10/resnet20"]
     assert "| `cifar10` | CIFAR-10 " in (BUNDLED / "LICENSES.md").read_text(encoding="utf-8")
     assert sum(path.stat().st_size for path in BUNDLED.rglob("*") if path.suffix != ".pyc") < 1e6
 
@@ -298,8 +298,8 @@ def added(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
 
     def use(*values):
-        points = [EntryPoint("more", value, _folders.GROUP) for value in values]
-        monkeypatch.setattr(_folders, "entry_points", lambda group: points if group == _folders.GROUP else [])
+        points = [EntryPoint("more", value, data.GROUP) for value in values]
+        monkeypatch.setattr(data, "entry_points", lambda group: points if group == data.GROUP else [])
 
     return use
 

@@ -3,7 +3,7 @@
 from optional import Absent, is_installed
 
 from nishimori import data
-from nishimori.data._folders import IN_PAPER
+from nishimori.data import IN_PAPER
 
 
 def network(name):

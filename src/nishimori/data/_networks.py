@@ -59,8 +59,22 @@ def check_ending(path: str | os.PathLike[str]) -> None:
         raise InputError("path", f"end in {ENDING}", got=repr(os.fspath(path)))
 
 
-def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Store a network as one .npz file."""
+def save(network: Network, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Store a network's logits in one file that `load` can read.
+
+    The file holds several sets of logits: on validation, test and possibly augmented validation images. A command of the shell
+    reads one set, by the names of its arrays: ``nishimori fit FILE --scores validation_logits --labels validation_labels``.
+
+    Parameters
+    ----------
+    network : Network
+        What to store.
+    path : path
+        A name that ends in ``.npz``.
+    overwrite : bool
+        Replace an existing file.
+    """
+    check_ending(path)
     arrays: dict[str, HostArray] = {}
     for part in _PARTS:
         labelled: Labelled | None = getattr(network, part)
@@ -80,7 +94,7 @@ def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) ->
 
 
 def read(path: Path) -> Network:
-    """What `write` stored."""
+    """What `save` stored."""
     try:
         arrays = npz_arrays(existing_file(path))
         name, provenance = _provenance(arrays["provenance"]())
