@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 import shlex
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -251,37 +250,35 @@ def test_the_command_line_on_the_page_can_be_typed_again(run, files):
     assert re.fullmatch(r"nishimori report val.npz --json --title a --level 0.9", command)
 
 
-def test_large_files_let_another_process_draw_the_page(run, files, monkeypatch):
-    from nishimori.cli import _report
-    from nishimori.report import _vega
+def test_where_memory_is_limited_another_process_draws_the_page(run, files, monkeypatch):
+    from nishimori.report import _page
 
     drawn = "import json, sys; print(json.dumps(['window.made = 1', ['<svg >another</svg>'] * len(json.load(sys.stdin))]))"
-    monkeypatch.setattr(_report, "_LARGE", 0)
-    monkeypatch.setattr(_vega, "_PROGRAM", drawn)
+    monkeypatch.setattr(_page, "_is_limited", lambda: True)
+    monkeypatch.setattr(_page, "_PROGRAM", drawn)
     assert run("report val.npz").code == 0
     page = (files / "report.html").read_text()
     assert "<script>window.made = 1</script>" in page
     assert page.count(">another</svg>") == 6
-    assert _vega._running.get() is None
 
 
-def test_the_page_is_drawn_here_if_the_other_process_fails(monkeypatch):
-    from nishimori.report import _vega
+def test_another_process_draws_what_this_one_would(monkeypatch):
+    from nishimori.report import _page
 
-    monkeypatch.setattr(_vega, "_PROGRAM", "raise SystemExit(1)")
-    with _vega.start_meanwhile():
-        found = _vega.draw([{"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"text": {"field": "a"}}}])
-    assert "vegaEmbed" in found.javascript
-    assert [each[:4] for each in found.pictures] == ["<svg"]
+    spec = {"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"text": {"field": "a"}}}
+    drawn = _page.draw([spec])
+    monkeypatch.setattr(_page, "_is_limited", lambda: True)
+    assert _page.draw([spec]) == drawn
+    assert "vegaEmbed" in drawn[0]
 
 
-def test_a_process_draws_only_for_the_thread_that_started_it(monkeypatch):
-    from nishimori.report import _vega
+def test_a_page_that_no_memory_is_left_for_says_what_to_do(monkeypatch):
+    from nishimori.report import _page
 
-    monkeypatch.setattr(_vega, "_PROGRAM", "import json, sys; json.load(sys.stdin); print(json.dumps(['another', []]))")
-    with _vega.start_meanwhile(), ThreadPoolExecutor(1) as thread:
-        assert "vegaEmbed" in thread.submit(_vega.draw, []).result().javascript
-        assert _vega.draw([]).javascript == "another"
+    monkeypatch.setattr(_page, "_is_limited", lambda: True)
+    monkeypatch.setattr(_page, "_PROGRAM", "import os; os.abort()")
+    with pytest.raises(MemoryError, match=r"ulimit -v"):
+        _page.draw([])
 
 
 def test_test_data_with_other_classes_are_refused_by_the_names_of_the_files(run, files):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nishimori.cli._wording import option_text
+from nishimori.cli._run import option_text
 
 OPTIONS = {
     "--force",

@@ -22,7 +22,6 @@ from nishimori._support.escape import printable
 from nishimori._support.optional import entry_points
 from nishimori.cli import interrupt_on_ctrl_c
 from nishimori.cli._help import FailOnWarningOption, OptionGroup, QuietOption, epilog, flag, option
-from nishimori.cli._modules import import_modules
 from nishimori.cli._terminal import note, output_options, print_version
 from nishimori.errors import InputError
 
@@ -239,6 +238,8 @@ def _version(
         print_version()
         raise typer.Exit
     if modules:
+        from nishimori.cli._options import import_modules  # noqa: PLC0415 - NumPy
+
         import_modules(modules)
     if context.invoked_subcommand is None:
         raise typer.BadParameter("name a command after it, such as apply.", param_hint="--import")

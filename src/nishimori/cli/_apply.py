@@ -30,7 +30,7 @@ from nishimori._support.arrays import HostArray, like
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import calibrator_in
-from nishimori.cli._file_kinds import SCORES, kind_of
+from nishimori.cli._files import SCORES, kind_of
 from nishimori.cli._help import ForceOption, JsonOption, argument, epilog, option
 from nishimori.cli._options import DataToApply
 from nishimori.cli._terminal import collect_warnings, note, print_json

@@ -10,8 +10,7 @@ from nishimori._rows.scores import check_input, is_auto
 from nishimori._support.progress import show_progress
 from nishimori.cli._files import data_set, data_sets
 from nishimori.cli._help import OUTPUT, JsonOption, MarkdownOption, epilog, flag, option
-from nishimori.cli._modules import method_names, metric_names
-from nishimori.cli._options import BinsOption, DataSets, DataToFit, MetricsOption, StrategyOption
+from nishimori.cli._options import BinsOption, DataSets, DataToFit, MetricsOption, StrategyOption, method_names
 from nishimori.cli._terminal import (
     collect_warnings,
     print_json,
@@ -64,7 +63,7 @@ def compare(
             test_logits=sets[1] if len(sets) > 1 else None,
             methods=None if methods is None else method_names(methods),
             classes=sets[-1].class_names if data.classes is None else data.classes,
-            metrics=None if metrics is None else metric_names(metrics),
+            metrics=metrics,
             floor="auto" if is_auto(data.floor_to_fit) else None,  # the data know a number
             level=level,
             n_bins=n_bins,

@@ -9,7 +9,7 @@ import nishimori
 from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.json import read_json
-from nishimori.cli._file_kinds import CALIBRATION, REPORT, SKETCH, kind_of
+from nishimori.cli._files import CALIBRATION, REPORT, SKETCH, kind_of
 from nishimori.cli._help import JsonOption, MarkdownOption, argument, epilog, flag, option
 from nishimori.cli._terminal import print_json, print_lines, print_tabular, print_text
 from nishimori.errors import InputError

@@ -27,10 +27,8 @@ from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
-from nishimori.cli._files import DataOptions
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, option
-from nishimori.cli._modules import metric_names
-from nishimori.cli._options import BinsOption, DataToMeasure, Files, LevelOption, MetricsOption, StrategyOption
+from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, LevelOption, MetricsOption, StrategyOption
 from nishimori.cli._terminal import (
     as_row,
     collect_warnings,
@@ -91,7 +89,7 @@ def evaluate(
     refuse_swapped("eval", files, calibration)
     normal_quantile(level)  # which checks it
     shown_by: By | None = "groups" if by is None and data.groups else by
-    measured = asked_metrics(None if metrics is None else metric_names(metrics))
+    measured = asked_metrics(metrics)
     request = _EvalRequest(files, calibration, measured, n_bins, strategy, level, data.counts, shown_by, plot, as_json, force)
     sums = _files.open_sketch(files, data, by)
     if sums is None:

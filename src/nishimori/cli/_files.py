@@ -1,7 +1,7 @@
-"""The files that commands are given and what options say about them: checked before any work is done, then opened."""
+"""The files that commands are given: what they are, checked before any work is done, and opened as the options say."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 from typing import Any, cast
@@ -9,18 +9,19 @@ from typing import Any, cast
 import numpy as np
 
 from nishimori._files.file_rows import SUFFIXES, FileRows, check_path
-from nishimori._files.tables.columns import Roles, is_pattern
+from nishimori._files.tables.columns import is_pattern
 from nishimori._methods.fitted_method import FittedMethod
+from nishimori._methods.record import FORMAT, MULTILABEL_FORMAT
 from nishimori._rows.array_rows import Guard
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import join_names
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import NotAClassError, group_text
-from nishimori._rows.scores import Floor, Input
 from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.disk import check_target
-from nishimori.cli._file_kinds import SCORES, refuse_other
+from nishimori._support.json import JsonError, read_json
+from nishimori.cli._options import DataOptions
 from nishimori.cli._terminal import note_columns
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import GroupTemperatures
@@ -31,78 +32,45 @@ _OF_ROWS = ("clusters", "groups", "classes", "ignore_index")
 _OF_FILE = ("columns", "ignore", "delimiter", "decimal", "ids", "more", "unused")
 _OF_CALIBRATION = ("fitted", "n_classes", "calibrated", "groups_remembered")
 
+CALIBRATION = "a calibration"
+MULTILABEL = "a multilabel calibration"
+SKETCH = "a sketch"
+REPORT = "a report"
+SCORES = "a file of scores"
+GATE = "the result of gate"
+UNKNOWN = "JSON that nishimori did not write"
+UNREADABLE = "JSON that cannot be read"
+
+# What the JSON of a command has, by which it is told from that of others; the first that fits.
+_RESULTS: dict[str, set[str]] = {
+    GATE: {"passed", "verdict", "checks"},
+    "the result of eval": {"before", "n_bins"},
+    "the result of compare": {"methods", "verdicts", "n_validation"},
+    "the result of diff": {"changes", "different"},
+    "the result of fit": {"method", "map", "file"},
+    "the result of apply": {"calibration", "probability_columns"},
+    "the result of sketch": {"temperatures", "n_samples", "file"},
+    "the result of methods": {"methods", "library_version"},
+}
+
+# How pages begin that the report writes.
+_HTML_PAGE = '<p class="kicker">Calibration report</p>'
+_PAGES = {".html": _HTML_PAGE, ".htm": _HTML_PAGE, ".md": "# Calibration report"}
+
+_MEANT = {
+    CALIBRATION: "Pass it with --calibration, or to nishimori apply; nishimori show says what it holds.",
+    MULTILABEL: "Use it in Python: nishimori.load.",
+    SKETCH: "fit, eval, gate, compare, report, diff and merge read it in place of scores.",
+    REPORT: "nishimori show and nishimori diff read it.",
+    SCORES: "",
+}
+
 
 FIT_AGAIN = "fit again with --input probabilities"
 """What to do if scores look like probabilities and the calibration is one of logits."""
 
 FITTED_TO_PROBABILITIES = "The calibration was fitted to probabilities. If these are logits, fit again to logits."
 """What to do if they are logits and the calibration is one of probabilities."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """What the options of a command say about the rows of its files; the default of each is what leaving it out means.
-
-    ``floor`` is a number, "auto", or "none", which is the text of no floor. The names of ``classes``, ``columns`` and
-    ``ignore`` are lists.
-    """
-
-    input: Input | None = None
-    floor: Any = None
-    scores: str | None = None
-    labels: str | None = None
-    classes: Any = None
-    weights: str | None = None
-    ignore_index: int | None = None
-    counts: bool = False
-    clusters: str | None = None
-    groups: str | None = None
-    ids: str | None = None
-    columns: Any = None
-    ignore: Any = None
-    delimiter: str | None = None
-    decimal: str = "."
-
-    @property
-    def floor_to_fit(self) -> Floor:
-        """The floor of what is fitted: auto where the option is left out."""
-        return "auto" if self.floor is None else None if self.floor == "none" else self.floor
-
-    def roles(self, calibrator: FittedMethod | None = None) -> Roles:
-        """Which array or column is what: as the options say, and as the calibration says where they do not."""
-        if self.scores is not None and self.columns is not None:
-            raise InputError("--scores names one column, and --columns several. Pass only one of them.")
-        fitted = getattr(calibrator, "feature_names_in_", None)
-        remembered = None if calibrator is None else calibrator.label_column_
-        one = None if calibrator is None or calibrator.score_column_ is None else (calibrator.score_column_,)
-        needed = None if self.groups else _remembered_groups(calibrator)
-        return Roles(
-            input=self.input or "logits",
-            labels=self.labels or remembered or "labels",
-            weights=self.weights,
-            clusters=self.clusters,
-            groups=self.groups or needed,
-            ids=self.ids,
-            columns=self.scores if self.columns is None else tuple(self.columns),
-            ignore=() if self.ignore is None else tuple(self.ignore),
-            classes=self.classes,
-            fitted=one if fitted is None else tuple(fitted.tolist()),
-            n_classes=getattr(calibrator, "n_features_in_", None),
-            calibrated=calibrator is not None,
-            groups_remembered=needed is not None,
-            ignore_index=self.ignore_index,
-            delimiter=self.delimiter,
-            decimal=self.decimal,
-        )
-
-
-def _remembered_groups(calibrator: FittedMethod | None) -> str | None:
-    """The array or column of groups that a calibration needs, by the name that it remembers."""
-    if calibrator is None or not calibrator.map_.needs_groups:
-        return None
-    if calibrator.group_column_ is None:
-        raise InputError("The calibration has a temperature per group. Name the array or column of groups with --groups.")
-    return calibrator.group_column_
 
 
 def check_output(
@@ -253,3 +221,44 @@ class GroupNames:
         """Say once which of all these groups have no temperature of their own."""
         if self._map is not None and self._seen:
             self._map.warn_of_others(Groups(np.arange(len(self._seen)), tuple(self._seen)))
+
+
+# What a file is, by its content, for errors about files in wrong places
+
+
+def kind_of(path: Path) -> str | None:
+    """What a file is, in words that follow "is"; None if that is not known, as of a file that does not exist."""
+    if not path.is_file():
+        return None
+    name = path.name.lower()
+    if is_sketch_file(path):
+        return SKETCH
+    if name.endswith(".json"):
+        try:
+            return kind_of_content(read_json(path))
+        except (JsonError, OSError):
+            return UNREADABLE
+    if (mark := _PAGES.get(path.suffix.lower())) is not None:
+        with path.open("rb") as file:
+            is_page = mark.encode() in file.read(2**16)
+        return f"{REPORT} as a page" if is_page else None
+    return SCORES if name.endswith(SUFFIXES) else None
+
+
+def kind_of_content(content: Any) -> str:
+    """What the content of a file of JSON is."""
+    if not isinstance(content, Mapping):
+        return UNKNOWN
+    if content.get("format") in (FORMAT, MULTILABEL_FORMAT):
+        return CALIBRATION if content["format"] == FORMAT else MULTILABEL
+    if {"format", "verdict", "slider", "methods"} <= set(content):
+        return REPORT
+    results = (name for name, keys in _RESULTS.items() if keys <= set(content))
+    return next(results, UNKNOWN)
+
+
+def refuse_other(path: Path, wanted: str, *kinds: str) -> None:
+    """Refuse a file that is known to be of another kind than these, and say what it is; ``wanted`` follows "not"."""
+    kind = kind_of(path)
+    if kind is not None and kind not in kinds:
+        raise InputError(f"{path} is {kind}, not {wanted}. {_MEANT.get(kind, '')}".rstrip())

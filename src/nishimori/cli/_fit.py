@@ -23,11 +23,9 @@ from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
-from nishimori.cli._description import description, verdict
-from nishimori.cli._files import DataOptions
+from nishimori.cli._calibration import description, verdict
 from nishimori.cli._help import ForceOption, JsonOption, epilog, flag, option
-from nishimori.cli._modules import add_cwd_to_path, check_method
-from nishimori.cli._options import DataToFit, Files
+from nishimori.cli._options import DataOptions, DataToFit, Files, add_cwd_to_path, check_method
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError
 

@@ -1,9 +1,9 @@
 """``nishimori gate``: stop a release whose model does not keep a bound."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -11,22 +11,20 @@ import nishimori
 from nishimori._evaluation.annotations import CheckOutcome, workflow_command
 from nishimori._evaluation.annotations import junit as junit_file
 from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
-from nishimori._evaluation.checks import GROUP_GAP, MetricBound, is_in_percent
+from nishimori._evaluation.checks import GROUP_GAP, MetricBound, Verdict, is_in_percent
 from nishimori._evaluation.gate import MIN_SAMPLES, NLL_CAP, SUITE, TABLE_HEADERS, Gate, Wanted, judge
 from nishimori._evaluation.metrics.table import find_metric
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported
 from nishimori._sums.groups import By
 from nishimori._support.disk import new_file
+from nishimori._support.json import FLAG, TEXT, JsonError, Shape, any_shape, check_shape, list_of, one_of, read_json
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
-from nishimori.cli._file_kinds import is_gate_result
-from nishimori.cli._files import DataOptions
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
-from nishimori.cli._modules import search_cwd
-from nishimori.cli._options import BinsOption, DataToMeasure, Files, StrategyOption
+from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, StrategyOption, search_cwd
 from nishimori.cli._run import error_text
 from nishimori.cli._terminal import (
     collect_warnings,
@@ -224,7 +222,7 @@ class _Outputs:
             raise InputError(f"{path} is named twice as a file to write. Choose another name for one of them.")
         ending = path.suffix.lower()
         # A pipeline must not publish the result of an earlier run because that was there already.
-        overwrite = force or (path.is_file() and is_gate_result(path, form or _ENDINGS.get(ending, "")))
+        overwrite = force or (path.is_file() and _is_gate_result(path, form or _ENDINGS.get(ending, "")))
         _files.check_output(path, [ending] if form else list(_ENDINGS), "gate.xml", overwrite=overwrite, read=read)
         return path, form or _ENDINGS[ending], overwrite
 
@@ -256,6 +254,34 @@ class _Outputs:
             note(error_text(failure))
         if failed:
             raise failed[0]
+
+
+def _is_gate_result(path: Path, form: str) -> bool:
+    """Whether a file is what the gate writes in this form, "json", "markdown" or "junit", and nothing else."""
+    if form == "json":
+        try:
+            check_shape(read_json(path), _gate_shape)
+        except (JsonError, OSError):
+            return False
+        return True
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return False
+    if form == "junit":  # where other suites were added, they would be lost
+        return text.count("<testsuite ") == text.count(f'<testsuite name="{SUITE}"') == 1
+    lines = text.splitlines()
+    is_table = all(line.startswith("|") for line in lines)
+    return is_table and lines[:1] == Tabular(TABLE_HEADERS, []).markdown().splitlines()[:1]
+
+
+def _gate_shape(content: Any) -> Shape:
+    """What the command gate writes as JSON: checks, or the error that kept them from being made."""
+    common = {"passed": FLAG, "library_version": TEXT, "files": list_of(any_shape)}
+    if isinstance(content, Mapping) and content.get("verdict") == "error":
+        return common | {"message": TEXT, "checks": list_of(any_shape, 0, 0)}
+    verdict = one_of(*get_args(Verdict))
+    return common | {"verdict": verdict, "checks": list_of({"verdict": verdict}, 1)}
 
 
 @contextmanager

@@ -1,14 +1,20 @@
-"""How the options are declared that several commands share; those about the data come as one object, `DataOptions`."""
+"""The options that several commands share: how they are declared and read; those about data are one object, `DataOptions`."""
 
+import re
+import sys
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from nishimori._rows.scores import Input
+from nishimori._files.tables.columns import Roles
+from nishimori._methods.fitted_method import FittedMethod
+from nishimori._rows.scores import Floor, Input
 from nishimori._sums.reliability import Strategy
-from nishimori.cli._files import DataOptions
 from nishimori.cli._help import DATA, MEASURES, TABLES, OptionGroup, argument, flag, option
+from nishimori.errors import InputError
 
 Files = Annotated[
     list[Path],
@@ -28,10 +34,6 @@ DataSets = Annotated[
 LevelOption = Annotated[float, option("Level of the intervals; 0.95 by default.", "SHARE")]
 BinsOption = Annotated[int, option("Bins of the ECE; 15 by default.", "NUMBER", panel=MEASURES)]
 StrategyOption = Annotated[Strategy, option("uniform (default) or quantile bins.", "KIND", panel=MEASURES)]
-MetricsOption = Annotated[
-    str | None,
-    option("Measure these too, comma-separated: ks, ..., or module:Name of your own.", "NAMES", panel=MEASURES),
-]
 
 
 def split(text: str) -> list[str]:
@@ -49,68 +51,185 @@ def _as_floor(text: str) -> float | str:
         raise typer.BadParameter(f"{text!r} is not a number.") from None
 
 
-def _input(help: str) -> Any:
-    return Annotated[Input | None, option(help, "KIND", panel=DATA)]
-
-
 def _floor(help: str) -> Any:
-    return Annotated[Any, option(f"Raise smaller probabilities to this{help}.", "P", panel=DATA, parser=_as_floor)]
+    """Declare the floor."""
+    return option(f"Raise smaller probabilities to this{help}.", "P", panel=DATA, parser=_as_floor)
 
 
 def _name(help: str, *names: str) -> Any:
-    return Annotated[str | None, option(help, "NAME", *names, panel=DATA)]
+    """Declare the name of an array or a column."""
+    return option(help, "NAME", *names, panel=DATA)
 
 
-def _names(help: str, panel: str) -> Any:
-    return Annotated[Any, option(help, "NAMES", panel=panel, parser=split)]
+def add_cwd_to_path() -> None:
+    """Let modules in the current folder be found, but never instead of an installed one."""
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
-_TO_FIT: dict[str, Any] = {
-    "input": _input("logits (default) or probabilities; needed if all lie between 0 and 1."),
-    "floor": _floor(": a number, auto (default) or none"),
-    "scores": _name("Array of scores, or their one column."),
-    "labels": _name("Array or column of labels; labels by default."),
-    "classes": _names("Labels of the columns, such as cat,dog,bird.", DATA),
-    "weights": _name("Array or column of sample weights."),
-    "ignore_index": Annotated[int | None, option("Ignore samples with this label, such as -100.", "LABEL", panel=DATA)],
-    "counts": Annotated[bool, flag("Weights are numbers of independent samples.", "--counts", panel=DATA)],
-    "clusters": _name("Array or column of what samples share, such as a document; changes standard errors, and T of adaptive."),
-    "groups": _name("Array or column of groups, such as sites; the method group fits one T for each."),
-    "columns": _names("Columns of scores, such as a,b or 'z_*'.", TABLES),
-    "ignore": _names("Columns that are not scores.", TABLES),
-    "delimiter": Annotated[str | None, option("Field separator of .csv files, such as ';' or tab.", "TEXT", panel=TABLES)],
-    "decimal": Annotated[Literal[".", ","], option("Decimal mark of .csv files: . (default) or ,", "MARK", panel=TABLES)],
-}
-_TO_MEASURE = _TO_FIT | {
-    "input": _input("logits or probabilities; default as fitted."),
-    "floor": _floor(""),
+def import_modules(names: list[str]) -> None:
+    """Import modules that register what is in them."""
+    add_cwd_to_path()
+    for name in names:
+        try:
+            import_module(name)
+        except Exception as error:  # whatever the module does when it is imported
+            raise InputError(f"--import must name a module, got {name}: {type(error).__name__}: {error}.") from None
+
+
+def method_names(text: str) -> list[str]:
+    """The methods in a list with commas; those that are written module:Name are looked for in the current folder, too."""
+    names = search_cwd(split(text))
+    for name in names:
+        check_method(name, "--methods")
+    return names
+
+
+def check_method(name: str, option: str) -> Any:
+    """The observable or class of a method; one that is not known is wrong usage, with how the shell learns of others."""
+    from nishimori._calibrators.methods import target_of  # noqa: PLC0415 - scikit-learn
+
+    try:
+        return target_of(name)
+    except InputError as error:
+        how = "" if ":" in name else " A module that registers others is named before the command: nishimori --import MODULE."
+        raise typer.BadParameter(f"{error}{how}", param_hint=option) from None
+
+
+def metric_names(text: str) -> list[str]:
+    """The metrics in a list with commas, likewise; commas between brackets do not count, as in top_n_accuracy(top_n=3)."""
+    return search_cwd([part.strip() for part in re.split(r",(?![^()]*\))", text)])
+
+
+def search_cwd(names: list[str]) -> list[str]:
+    """The names, of which those that are written module:Name are looked for in the current folder, too."""
+    if any(":" in name for name in names):
+        add_cwd_to_path()
+    return names
+
+
+MetricsOption = Annotated[
+    Any,
+    option(
+        "Measure these too, comma-separated: ks, ..., or module:Name of your own.",
+        "NAMES",
+        panel=MEASURES,
+        parser=metric_names,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """What the options of a command say about the rows of its files; the default of each is what leaving it out means.
+
+    Fields that are declared as options are options of the commands, of which each takes some.
+
+    ``floor`` is a number, "auto", or "none", which is the text of no floor. The names of ``classes``, ``columns`` and
+    ``ignore`` are lists.
+    """
+
+    input: Annotated[
+        Input | None, option("logits (default) or probabilities; needed if all lie between 0 and 1.", "KIND", panel=DATA)
+    ] = None
+    floor: Annotated[Any, _floor(": a number, auto (default) or none")] = None
+    scores: Annotated[str | None, _name("Array of scores, or their one column.")] = None
+    labels: Annotated[str | None, _name("Array or column of labels; labels by default.")] = None
+    classes: Annotated[Any, option("Labels of the columns, such as cat,dog,bird.", "NAMES", panel=DATA, parser=split)] = None
+    weights: Annotated[str | None, _name("Array or column of sample weights.")] = None
+    ignore_index: Annotated[int | None, option("Ignore samples with this label, such as -100.", "LABEL", panel=DATA)] = None
+    counts: Annotated[bool, flag("Weights are numbers of independent samples.", "--counts", panel=DATA)] = False
+    clusters: Annotated[
+        str | None,
+        _name("Array or column of what samples share, such as a document; changes standard errors, and T of adaptive."),
+    ] = None
+    groups: Annotated[str | None, _name("Array or column of groups, such as sites; the method group fits one T for each.")] = (
+        None
+    )
+    ids: str | None = None
+    columns: Annotated[Any, option("Columns of scores, such as a,b or 'z_*'.", "NAMES", panel=TABLES, parser=split)] = None
+    ignore: Annotated[Any, option("Columns that are not scores.", "NAMES", panel=TABLES, parser=split)] = None
+    delimiter: Annotated[str | None, option("Field separator of .csv files, such as ';' or tab.", "TEXT", panel=TABLES)] = None
+    decimal: Annotated[Literal[".", ","], option("Decimal mark of .csv files: . (default) or ,", "MARK", panel=TABLES)] = "."
+
+    @property
+    def floor_to_fit(self) -> Floor:
+        """The floor of what is fitted: auto where the option is left out."""
+        return "auto" if self.floor is None else None if self.floor == "none" else self.floor
+
+    def roles(self, calibrator: FittedMethod | None = None) -> Roles:
+        """Which array or column is what: as the options say, and as the calibration says where they do not."""
+        if self.scores is not None and self.columns is not None:
+            raise InputError("--scores names one column, and --columns several. Pass only one of them.")
+        fitted = getattr(calibrator, "feature_names_in_", None)
+        remembered = None if calibrator is None else calibrator.label_column_
+        one = None if calibrator is None or calibrator.score_column_ is None else (calibrator.score_column_,)
+        needed = None if self.groups else _remembered_groups(calibrator)
+        return Roles(
+            input=self.input or "logits",
+            labels=self.labels or remembered or "labels",
+            weights=self.weights,
+            clusters=self.clusters,
+            groups=self.groups or needed,
+            ids=self.ids,
+            columns=self.scores if self.columns is None else tuple(self.columns),
+            ignore=() if self.ignore is None else tuple(self.ignore),
+            classes=self.classes,
+            fitted=one if fitted is None else tuple(fitted.tolist()),
+            n_classes=getattr(calibrator, "n_features_in_", None),
+            calibrated=calibrator is not None,
+            groups_remembered=needed is not None,
+            ignore_index=self.ignore_index,
+            delimiter=self.delimiter,
+            decimal=self.decimal,
+        )
+
+
+def _remembered_groups(calibrator: FittedMethod | None) -> str | None:
+    """The array or column of groups that a calibration needs, by the name that it remembers."""
+    if calibrator is None or not calibrator.map_.needs_groups:
+        return None
+    if calibrator.group_column_ is None:
+        raise InputError("The calibration has a temperature per group. Name the array or column of groups with --groups.")
+    return calibrator.group_column_
+
+
+def _options(*names: str, **declared: Any) -> OptionGroup:
+    """Some of the options of `DataOptions` in this order, or all; those that are ``declared`` here have another help."""
+    own = {name: kind for name, kind in DataOptions.__annotations__.items() if hasattr(kind, "__metadata__")}
+    own |= {name: Annotated[get_args(own[name])[0], declaration] for name, declaration in declared.items()}
+    return OptionGroup(DataOptions, {name: own[name] for name in names or own})
+
+
+_DEFAULT_AS_FITTED: dict[str, Any] = {
     "labels": _name("Array or column of labels; default as fitted."),
     "groups": _name("Array or column of groups, such as sites."),
 }
-_TO_SKETCH = _TO_FIT | {
-    "floor": _floor(": a number or none; needed with --input probabilities"),
-    "labels": _name("Name of the array or column of labels; labels by default.", "--labels", "-l"),
-}
 
-
-def _data_options(options: dict[str, Any], *names: str) -> OptionGroup:
-    """Some of the options, in this order; all of them if none is named."""
-    return OptionGroup(DataOptions, {name: options[name] for name in names or options})
-
-
-DataToFit = Annotated[DataOptions, _data_options(_TO_FIT)]
-DataToMeasure = Annotated[DataOptions, _data_options(_TO_MEASURE)]
+DataToFit = Annotated[DataOptions, _options()]
+DataToMeasure = Annotated[
+    DataOptions,
+    _options(
+        input=option("logits or probabilities; default as fitted.", "KIND", panel=DATA), floor=_floor(""), **_DEFAULT_AS_FITTED
+    ),
+]
 DataToApply = Annotated[
     DataOptions,
-    _data_options(_TO_MEASURE, "scores", "labels", "weights", "groups", "columns", "ignore", "delimiter", "decimal"),
+    _options("scores", "labels", "weights", "groups", "columns", "ignore", "delimiter", "decimal", **_DEFAULT_AS_FITTED),
 ]
 DataToSketch = Annotated[
-    DataOptions, _data_options(_TO_SKETCH, *(name for name in _TO_SKETCH if name not in ("counts", "groups")))
+    DataOptions,
+    _options(
+        *("input", "floor", "scores", "labels", "classes", "weights", "ignore_index", "clusters"),
+        *("columns", "ignore", "delimiter", "decimal"),
+        floor=_floor(": a number or none; needed with --input probabilities"),
+        labels=_name("Name of the array or column of labels; labels by default.", "--labels", "-l"),
+    ),
 ]
 DataToReport = Annotated[
     DataOptions,
-    _data_options(
-        _TO_FIT,
+    _options(
         *("input", "floor", "scores", "labels", "weights", "ignore_index", "clusters", "groups", "counts"),
         *("columns", "ignore", "classes", "delimiter", "decimal"),
     ),

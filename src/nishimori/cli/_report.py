@@ -4,7 +4,6 @@ import hashlib
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -19,16 +18,12 @@ from nishimori._sketch.sketch import Sketch
 from nishimori._support.optional import require
 from nishimori._support.progress import begin_step, show_progress
 from nishimori.cli import _files
-from nishimori.cli._files import DataOptions, data_set, data_sets
+from nishimori.cli._files import data_set, data_sets
 from nishimori.cli._gate import BoundOption, typed_bounds
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
-from nishimori.cli._modules import method_names, metric_names
-from nishimori.cli._options import BinsOption, DataSets, DataToReport, MetricsOption
+from nishimori.cli._options import BinsOption, DataOptions, DataSets, DataToReport, MetricsOption, method_names
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_lines, print_text
 from nishimori.errors import InputError
-
-# Bytes of files that take a second to read and measure.
-_LARGE = 2**25
 
 # Arguments of `nishimori.rows` whose names are not those of the options.
 _IN_PYTHON = {"weights": "sample_weight", "scores": "columns"}
@@ -104,11 +99,11 @@ def report(
         "level": level,
         "n_bins": n_bins,
         "methods": () if methods is None else method_names(methods),
-        "metrics": None if metrics is None else metric_names(metrics),
+        "metrics": metrics,
         "bounds": typed_bounds(bound) if bound else None,
         "floor": "auto" if is_auto(data.floor_to_fit) else None,  # the data know a number
     }
-    with _preparing(target, files), show_progress(None):
+    with show_progress(None):
         page = _make_report(sets, replace(data, ids=ids), options)
         if target is not None:
             begin_step(f"Writing {target}")
@@ -128,23 +123,15 @@ def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[st
         options["classes"] = last.class_names if data.classes is None else data.classes
         options["test_logits"] = last if len(opened) > 1 else None
         measured = nishimori.Report(opened[0], ids=last.ids, **options)
-    from nishimori.report._report import method_of_code  # noqa: PLC0415 - with which scikit-learn comes
+    from nishimori.report._report import code_of  # noqa: PLC0415 - with which scikit-learn comes
 
     about = measured.to_dict()
-    about["provenance"] |= {"files": _hashes(sets), "command": _command()}
-    code = _python_lines(sets, opened, data, method_of_code(about["recommended"]))
+    about["provenance"] |= {"files": _hashes(sets), "command": shlex.join(["nishimori", *sys.argv[1:]])}
+    names = ("val", "test")[: len(sets)]
+    opening = (f"{name} = {_opening_call(paths, rows, data)}" for name, paths, rows in zip(names, sets, opened, strict=False))
+    floor = ", floor=None" if data.floor == "none" and data.input == "probabilities" else ""
+    code = code_of(about["recommended"], names[0], names[-1], *opening, options=floor)
     return nishimori.Report.from_dict(about | {"code": code, "warnings": warned})
-
-
-def _preparing(target: Path | None, files: Sequence[Path]) -> AbstractContextManager[None]:
-    """Start what draws the page while large files are read; for small ones another process would take longer."""
-    is_page = target is not None and target.suffix.lower() in (".html", ".htm")
-    large = sum(path.stat().st_size for path in files if path.is_file()) > _LARGE
-    if not (is_page and large):
-        return nullcontext()
-    from nishimori.report._vega import start_meanwhile  # noqa: PLC0415 - with which scikit-learn comes
-
-    return start_meanwhile()
 
 
 def _show(page: "nishimori.Report", target: Path | None, *, as_json: bool, as_markdown: bool) -> None:
@@ -180,30 +167,6 @@ def _hashes(sets: Sequence[Sequence[Path]]) -> list[dict[str, Any]]:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
                 rows.append({"role": role, "name": part.name, "bytes": part.stat().st_size, "sha256": digest})
     return rows
-
-
-def _command() -> str:
-    """The line that was typed."""
-    return shlex.join(["nishimori", *sys.argv[1:]])
-
-
-def _python_lines(sets: Sequence[Sequence[Path]], opened: Sequence[FileRows | Sketch], data: DataOptions, method: str) -> str:
-    """Lines of Python that give the same numbers: open the files, fit to the validation data, measure the test data."""
-    floor = ", floor=None" if data.floor == "none" and data.input == "probabilities" else ""
-    calls = [
-        f"{name} = {_opening_call(files, rows, data)}" for name, files, rows in zip(("val", "test"), sets, opened, strict=False)
-    ]
-    measured = "test" if len(calls) > 1 else "val"
-    return "\n".join(
-        [
-            "import nishimori",
-            "",
-            *calls,
-            f"calibrator = nishimori.calibrator({method!r}{floor}).fit(val)",
-            f"card = nishimori.evaluate({measured}, calibrator=calibrator)",
-            "print(calibrator.temperature_, card.ece, card.nll)",
-        ]
-    )
 
 
 def _opening_call(files: Sequence[Path], rows: FileRows | Sketch, data: DataOptions) -> str:

@@ -14,9 +14,8 @@ from nishimori._sketch.sketch import Sketch
 from nishimori._support.disk import existing_file
 from nishimori._support.formatting import value_with_error
 from nishimori._support.json import JsonError, read_json
-from nishimori.cli._calibration import calibrator_in
-from nishimori.cli._description import description
-from nishimori.cli._file_kinds import CALIBRATION, MULTILABEL, REPORT, SCORES, SKETCH, UNREADABLE, kind_of
+from nishimori.cli._calibration import calibrator_in, description
+from nishimori.cli._files import CALIBRATION, MULTILABEL, REPORT, SCORES, SKETCH, UNREADABLE, kind_of
 from nishimori.cli._help import JsonOption, argument, epilog
 from nishimori.cli._terminal import print_json, print_text
 from nishimori.errors import FormatError, InputError

@@ -15,10 +15,9 @@ from nishimori._rows.scores import check_input, is_auto
 from nishimori._sketch.archive import is_sketch_file
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
-from nishimori.cli._file_kinds import SKETCH, refuse_other
-from nishimori.cli._files import DataOptions
+from nishimori.cli._files import SKETCH, refuse_other
 from nishimori.cli._help import DATA, ForceOption, JsonOption, argument, epilog, flag, option
-from nishimori.cli._options import DataToSketch, split
+from nishimori.cli._options import DataOptions, DataToSketch, split
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError, MergeError
 

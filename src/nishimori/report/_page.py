@@ -3,7 +3,9 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
@@ -14,7 +16,21 @@ import nishimori.report._top as top
 from nishimori._support.escape import template_text
 from nishimori._support.optional import require
 from nishimori.report._text import FILTERS
-from nishimori.report._vega import draw
+
+VEGA_LITE = "6.1"
+"""Which Vega-Lite draws the charts: the newest one that vl-convert 1.8 has."""
+
+_PROGRAM = f"""
+import json, sys, vl_convert
+pictures = [vl_convert.vegalite_to_svg(chart, vl_version={VEGA_LITE!r}) for chart in json.load(sys.stdin)]
+json.dump([vl_convert.javascript_bundle(vl_version={VEGA_LITE!r}), pictures], sys.stdout)
+"""
+
+_NO_MEMORY = (
+    "There is not enough memory to draw the charts of the page: the JavaScript engine that draws them reserves tens of "
+    "gigabytes of address space, of which it uses few. Raise the limit of memory (ulimit -v), or write the report without "
+    "charts, to a file that ends in .md or .json."
+)
 
 
 def page(results: Mapping[str, Any]) -> str:
@@ -95,12 +111,43 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
         others[key] = None if table is None else charts.gaps(table, after, level)
         others[f"narrow_{key}"] = None if table is None else charts.gaps(table, after, level, narrow=True)
     drawn_specs = dict(specs) | {name: spec for name, spec in others.items() if spec is not None}
-    drawn = draw([{**spec, "datasets": rows} for spec in drawn_specs.values()])
+    javascript, drawn = draw([{**spec, "datasets": rows} for spec in drawn_specs.values()])
     pictures = dict.fromkeys(others, "")
-    for (name, spec), svg in zip(drawn_specs.items(), drawn.pictures, strict=True):
+    for (name, spec), svg in zip(drawn_specs.items(), drawn, strict=True):
         label = json.dumps(spec["description"])  # a sentence of ours, without anything to escape but its quotes
         pictures[name] = svg.replace("<svg ", f"<svg role='img' aria-label={label} ", 1)
-    return drawn.javascript, pictures
+    return javascript, pictures
+
+
+def draw(specs: Sequence[dict[str, Any]]) -> tuple[str, list[str]]:
+    """The JavaScript of Vega, and a picture of each chart as SVG; to start Vega takes a second.
+
+    Without enough memory the JavaScript engine ends its process and prints a trace. So where memory is limited, as by
+    ``ulimit -v``, that is another process than the caller's.
+    """
+    vl_convert = require("vl_convert", extra="report", for_="The report")
+    if not _is_limited():
+        return _javascript(), [str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)) for spec in specs]
+    made = subprocess.run([sys.executable, "-c", _PROGRAM], input=json.dumps(specs).encode(), capture_output=True, check=False)  # noqa: S603
+    if made.returncode:
+        raise MemoryError(_NO_MEMORY)
+    javascript, pictures = json.loads(made.stdout)
+    return javascript, pictures
+
+
+def _is_limited() -> bool:
+    """Whether the memory of this process is limited."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has none
+    except ModuleNotFoundError:
+        return False
+    limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return any(limit != resource.RLIM_INFINITY for limit in limits)
+
+
+@cache
+def _javascript() -> str:
+    return str(require("vl_convert", extra="report", for_="The report").javascript_bundle(vl_version=VEGA_LITE))
 
 
 def _payload(results: Mapping[str, Any], specs: Mapping[str, Any]) -> dict[str, Any]:

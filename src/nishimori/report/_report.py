@@ -28,12 +28,6 @@ from nishimori.report._top import lines
 # More bins than this are not readable in a diagram, and make the file large.
 _MOST_BINS = 100
 
-_CODE = """import nishimori
-
-calibrator = nishimori.calibrator({method!r}).fit({val})
-card = nishimori.evaluate({measured}, calibrator=calibrator)
-print(calibrator.temperature_, card.ece, card.nll)"""
-
 
 class Report:
     """Everything about the calibration of a model on one page: what to do, temperatures, a slider over T, classes, errors.
@@ -127,7 +121,7 @@ class Report:
                     "files": [],
                     "command": "",
                 },
-                "code": _CODE.format(val=names[0], measured=names[1], method=method_of_code(results["recommended"])),
+                "code": code_of(results["recommended"], *names),
             }
         )
 
@@ -206,9 +200,19 @@ class Report:
         )
 
 
-def method_of_code(recommended: str | None) -> str:
-    """The method of the lines of Python on the page: the one to use, if its name is all that is needed for it."""
-    return recommended if recommended in (*ONE_TEMPERATURE, *CHANGING) else "adaptive"
+def code_of(recommended: str | None, fitted: str, measured: str, *opening: str, options: str = "") -> str:
+    """Lines of Python that give the numbers of the method to use, or of adaptive if that needs more than its name.
+
+    ``fitted`` and ``measured`` are what they call the data, which ``opening`` lines open. ``options`` are of the calibrator.
+    """
+    method = recommended if recommended in (*ONE_TEMPERATURE, *CHANGING) else "adaptive"
+    lines = (
+        *("import nishimori", "", *opening),
+        f"calibrator = nishimori.calibrator({method!r}{options}).fit({fitted})",
+        f"card = nishimori.evaluate({measured}, calibrator=calibrator)",
+        "print(calibrator.temperature_, card.ece, card.nll)",
+    )
+    return "\n".join(lines)
 
 
 Report.__doc__ = with_options(Report.__doc__ or "", OPTIONS)
