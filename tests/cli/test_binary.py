@@ -7,7 +7,7 @@ import pytest
 import shell
 
 import nishimori
-from nishimori.cli._description import description
+from nishimori.cli._calibration import description
 
 SCORES = 2 * np.random.default_rng(0).normal(size=400)
 LABELS = (SCORES + 1 + np.random.default_rng(1).logistic(size=400) > 0).astype(int)

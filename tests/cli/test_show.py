@@ -8,7 +8,7 @@ import reference
 import shell
 
 import nishimori
-from nishimori.cli._file_kinds import kind_of
+from nishimori.cli._files import kind_of
 
 
 @pytest.fixture(scope="module")
