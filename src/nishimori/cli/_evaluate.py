@@ -18,7 +18,7 @@ from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported, Rows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.groups import By
-from nishimori._sums.reliability import Reliability, Strategy
+from nishimori._sums.reliability import Reliability
 from nishimori._support.disk import new_file
 from nishimori._support.formatting import points_with_error
 from nishimori._support.intervals import normal_quantile
@@ -89,8 +89,7 @@ def evaluate(
     refuse_swapped("eval", files, calibration)
     normal_quantile(level)  # which checks it
     shown_by: By | None = "groups" if by is None and data.groups else by
-    measured = asked_metrics(metrics)
-    request = _EvalRequest(files, calibration, measured, n_bins, strategy, level, data.counts, shown_by, plot, as_json, force)
+    measures: dict[str, Any] = {"metrics": asked_metrics(metrics), "n_bins": n_bins, "strategy": strategy}
     sums = _files.open_sketch(files, data, by)
     if sums is None:
         _files.check_inputs(files)
@@ -98,53 +97,45 @@ def evaluate(
     _check_plot(plot, overwrite=force)
     with collect_warnings() as warned:
         if sums is None:
-            results, about = _measure_rows(data, calibrator, request)
+            results, about = _measure_rows(files, data, calibrator, shown_by, level, measures)
         else:
-            results, about = _measure_sketch(sums, calibrator, request)
-    _show(results, about | {"warnings": warned}, request)
-
-
-@dataclass(frozen=True)
-class _EvalRequest:
-    """What to measure, and what to do with the result."""
-
-    files: Sequence[Path]
-    calibration: Path | None
-    metrics: tuple[Metric, ...]
-    n_bins: int
-    strategy: Strategy
-    level: float
-    counts: bool
-    by: By | None
-    plot: Path | None
-    as_json: bool
-    force: bool
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """What was asked for, as --json shows it."""
-        named = {"calibration": self.calibration, "plot": self.plot}
-        paths = {name: None if path is None else str(path) for name, path in named.items()}
-        about = {"n_bins": self.n_bins, "strategy": self.strategy, "level": self.level, "by": self.by}
-        return about | paths | {"files": [str(path) for path in self.files]}
+            results, about = _measure_sketch(sums, calibrator, measures)
+    if plot is not None:
+        _draw(results, plot, overwrite=force)
+    if as_json:
+        paths = {name: None if path is None else str(path) for name, path in (("calibration", calibration), ("plot", plot))}
+        asked: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "level": level, "by": shown_by, **paths}
+        asked["files"] = [str(path) for path in files]
+        about = {"n_samples": results.cards["before"].n_samples, **asked, **about, "warnings": warned}
+        print_json(results.content(level) | about | {"library_version": nishimori.__version__})
+    else:
+        _print(results, measures["metrics"], level)
+    if plot is not None:
+        note(f"Wrote {plot}")
 
 
 def _measure_rows(
-    data: DataOptions, calibrator: FittedMethod | None, request: _EvalRequest
+    files: Sequence[Path],
+    data: DataOptions,
+    calibrator: FittedMethod | None,
+    by: By | None,
+    level: float,
+    measures: dict[str, Any],
 ) -> "tuple[_Results, dict[str, Any]]":
     """Read the rows of the files, measure them, and say what they are."""
     data = agree_with(calibrator, data)
     groups = data.roles(calibrator).groups
-    if request.by == "groups" and groups is None:
+    if by == "groups" and groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
     with show_progress(None) as report:
         # The floor of a calibration is a part of it: the model as it is has none.
         own = data if calibrator is None else replace(data, floor=None)
-        rows = _files.open_files(request.files, own, calibrator)
+        rows = _files.open_files(files, own, calibrator)
         classes = rows.class_names if data.classes is None else data.classes
         if calibrator is not None:
             warn_of_same_rows(rows, {"The calibration": calibrator})
-        results = _measure(Reported(rows, "Measuring", report), calibrator, classes, request)
+        measures = measures | {"counts": data.counts}
+        results = _measure(Reported(rows, "Measuring", report), calibrator, classes, by, level, measures)
         if "after" in results.cards:
             warn_of_one_temperature({"calibration": results.cards["after"]})
     about = {"input": data.input or "logits", "floor": data.floor, "classes": classes, "columns": rows.contents.columns}
@@ -171,39 +162,33 @@ class _Results:
             rows["change"] = {f"{name}{end}": pair[i] for name, pair in named.items() for i, end in enumerate(("", "_se"))}
         return rows
 
-
-def _show(results: _Results, about: dict[str, Any], request: _EvalRequest) -> None:
-    """Draw the picture, if one is wanted, and print all numbers."""
-    cards, level = results.cards, request.level
-    if request.plot is not None:
-        _draw(results, request.plot, overwrite=request.force)
-    if request.as_json:
-        about = {"n_samples": cards["before"].n_samples, **request.about, **about, "library_version": nishimori.__version__}
-        content: dict[str, Any] = {name: _card_content(card, level) for name, card in cards.items()}
+    def content(self, level: float) -> dict[str, Any]:
+        """All numbers, for machines."""
+        content: dict[str, Any] = {name: _card_content(card, level) for name, card in self.cards.items()}
         if "after" in content:
-            content["after"]["temperature_se"] = results.temperature_se
-            content["change"] = _change_content(results.differences, level)
-        for name, gaps in results.by_group.items():
+            content["after"]["temperature_se"] = self.temperature_se
+            content["change"] = _change_content(self.differences, level)
+        for name, gaps in self.by_group.items():
             content[name]["by_group"] = gaps.to_dict()
-        print_json(content | about)
-    else:
-        if caveat := cards["before"].caveat:
-            print_text(caveat)
-        print_table(results.rows(), request.metrics)
-        print_text(_about_ece(cards, level))
-        if results.by_group:
-            print_text("")
-            _print_group_gaps(results.by_group)
-    if request.plot is not None:
-        note(f"Wrote {request.plot}")
+        return content
 
 
-def _measure_sketch(sums: Sketch, calibrator: FittedMethod | None, request: _EvalRequest) -> tuple[_Results, dict[str, Any]]:
+def _print(results: _Results, metrics: Sequence[Metric], level: float) -> None:
+    """Print the table for people, and what belongs to it."""
+    if caveat := results.cards["before"].caveat:
+        print_text(caveat)
+    print_table(results.rows(), metrics)
+    print_text(_about_ece(results.cards, level))
+    if results.by_group:
+        print_text("")
+        _print_group_gaps(results.by_group)
+
+
+def _measure_sketch(sums: Sketch, calibrator: FittedMethod | None, measures: dict[str, Any]) -> tuple[_Results, dict[str, Any]]:
     """Evaluate from the sums that the command sketch has written, and say what they are."""
     agree_with_sketch(calibrator, sums)
     maps = _maps(calibrator, None)  # a sketch has the floor
-    options: dict[str, Any] = {"n_bins": request.n_bins, "strategy": request.strategy, "metrics": request.metrics}
-    cards = scorecards(sums, list(maps.values()), **options)
+    cards = scorecards(sums, list(maps.values()), **measures)
     results = _Results(dict(zip(maps, cards, strict=True)), None, getattr(calibrator, "temperature_se_", None))
     about: dict[str, Any] = {"input": sums.input, "floor": sums.floor, "classes": sums.classes}
     return results, about | dict.fromkeys(("columns", "label_column", "group_column")) | {"data_digest": sums.digest}
@@ -217,26 +202,29 @@ def _maps(calibrator: FittedMethod | None, floor: float | None) -> dict[str, Map
     return maps
 
 
-def _measure(rows: Rows, calibrator: FittedMethod | None, classes: Sequence[str] | None, request: _EvalRequest) -> _Results:
+def _measure(
+    rows: Rows,
+    calibrator: FittedMethod | None,
+    classes: Sequence[str] | None,
+    by: By | None,
+    level: float,
+    measures: dict[str, Any],
+) -> _Results:
     """All cards, and what the second differs from the first by, from the same readings; groups take others."""
     floor = getattr(calibrator, "floor_", None)
-    maps, counts = _maps(calibrator, floor), request.counts
+    maps = _maps(calibrator, floor)
     chosen = list(maps.values())
     check_groups(rows, chosen)
-    options: dict[str, Any] = {"n_bins": request.n_bins, "strategy": request.strategy, "counts": counts}
-    options["metrics"] = request.metrics
     differences = None
-    if len(chosen) == 1 or request.n_bins > MOST_BINS:
-        cards = scorecards(rows, chosen, **options)
+    if len(chosen) == 1 or measures["n_bins"] > MOST_BINS:
+        cards = scorecards(rows, chosen, **measures)
     else:
-        cards, (differences,) = compare_maps(rows, chosen, **options, zero=floor)
+        cards, (differences,) = compare_maps(rows, chosen, **measures, zero=floor)
     by_group = {}
-    if request.by is not None:
-        names = names_of_groups(rows, request.by, classes)
-        gaps = gaps_after(rows, chosen, request.by, names, request.level, counts=counts)
+    if by is not None:
+        gaps = gaps_after(rows, chosen, by, names_of_groups(rows, by, classes), level, counts=measures["counts"])
         by_group = dict(zip(maps, gaps, strict=True))
-    error = getattr(calibrator, "temperature_se_", None)
-    return _Results(dict(zip(maps, cards, strict=True)), differences, error, by_group)
+    return _Results(dict(zip(maps, cards, strict=True)), differences, getattr(calibrator, "temperature_se_", None), by_group)
 
 
 def _card_content(card: Scorecard, level: float) -> dict[str, Any]:

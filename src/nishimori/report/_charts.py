@@ -12,7 +12,7 @@ from typing import Any
 from nishimori._support.escape import xml_text
 from nishimori._support.intervals import normal_quantile
 from nishimori.plot._style import COLORS
-from nishimori.report._content import all_places, as_is, slider_place
+from nishimori.report._content import SHORT_TITLES, all_places, as_is, slider_place
 from nishimori.report._text import short_name
 
 WIDTH = 380
@@ -63,7 +63,6 @@ _CONFIG: Spec = {
     "legend": {"labelColor": _INK, "titleColor": _INK, "labelFontSize": 12},
 }
 _TICKS = [float(f"{digit}e{power}") for power in range(-3, 4) for digit in (1, 2, 5)]
-_SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 
 
 def datasets(results: Mapping[str, Any], places: list[int] | None = None) -> dict[str, list[Spec]]:
@@ -110,15 +109,12 @@ def reliability(results: Mapping[str, Any]) -> Spec:
     names = ("confidence", "accuracy") if second is None else (f"P(class {second})", f"share of class {second}")
     # The largest of two probabilities is never below one half.
     scale = {"domain": [0.5 if results["data"]["n_classes"] == 2 and second is None else 0, 1]}
-    x = {"field": "confidence", "type": "quantitative", "scale": scale, "axis": {"title": None, "format": "%"}}
+    x = _number("confidence", scale=scale, axis={"title": None, "format": "%"})
     low = scale["domain"][0]
     diagonal = {
         "data": {"values": [{"x": low, "y": low}, {"x": 1, "y": 1}]},
         "mark": {"type": "line", "color": _INK, "strokeDash": [5, 4], "opacity": 0.55, "strokeWidth": 1},
-        "encoding": {
-            "x": {"field": "x", "type": "quantitative", "scale": scale},
-            "y": {"field": "y", "type": "quantitative"},
-        },
+        "encoding": {"x": _number("x", scale=scale), "y": _number("y")},
     }
     now, before = [{"filter": "datum.place === place"}], [{"filter": f"datum.place === {as_is(results)}"}]
     triangle = {"type": "point", "shape": "triangle-up", "filled": True, "color": COLORS["before"], "size": 65}
@@ -134,25 +130,21 @@ def reliability(results: Mapping[str, Any]) -> Spec:
 
 def _points(which: list[Spec], mark: Spec, x: Spec, width: float, names: tuple[str, str]) -> list[Spec]:
     """Bars and points of the bins at one temperature; bins of few samples are faint. ``names`` are those of the axes."""
-    y = {"type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": names[1], "format": "%"}}
+    y = _number("accuracy", scale={"domain": [0, 1]}, axis={"title": names[1], "format": "%"})
     few = {"condition": {"test": f"datum.n < {FEW}", "value": 0.3}, "value": 1}
     # Vega makes a text of an expression of these titles, and reads \x1b in it as one character.
     of_x, of_y = (name.replace("\\", "\\\\") for name in names)
     tip = [
-        {"field": "confidence", "type": "quantitative", "format": ".1%", "title": f"mean {of_x}"},
-        {"field": "accuracy", "type": "quantitative", "format": ".1%", "title": of_y},
-        {"field": "n", "type": "quantitative", "format": ",.0f", "title": "samples"},
-        {"field": "share", "type": "quantitative", "format": ".1%", "title": "share of samples"},
+        _number("confidence", format=".1%", title=f"mean {of_x}"),
+        _number("accuracy", format=".1%", title=of_y),
+        _number("n", format=",.0f", title="samples"),
+        _number("share", format=".1%", title="share of samples"),
     ]
     bar = {"type": "rule", "color": mark["color"], "strokeWidth": width}
     ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
     return [
         {"transform": which, "mark": bar, "encoding": {"x": x, **ends, "opacity": few}},
-        {
-            "transform": which,
-            "mark": mark,
-            "encoding": {"x": x, "y": {**y, "field": "accuracy"}, "opacity": few, "tooltip": tip},
-        },
+        {"transform": which, "mark": mark, "encoding": {"x": x, "y": y, "opacity": few, "tooltip": tip}},
     ]
 
 
@@ -160,10 +152,9 @@ def _histogram(now: list[Spec], before: list[Spec], scale: Spec, name: str) -> S
     """How many samples each bin has, on a logarithmic scale, so that bins of few samples can be seen."""
     low = scale["domain"][0]
     start = [{"calculate": f"max(datum.lower, {low})", "as": "start"}, {"calculate": f"{_BASE}", "as": "base"}]
-    bar_x: Spec = {"field": "start", "type": "quantitative", "scale": scale}
-    bar_x["axis"] = {"title": f"{name} (mean of each bin)", "format": "%"}
-    y: Spec = {"field": "n", "type": "quantitative", "scale": {"type": "log", "domainMin": _BASE, "nice": False}}
-    y["axis"] = {"title": "samples", "format": "~s", "values": [10**power for power in range(13)], "labelOverlap": True}
+    bar_x = _number("start", scale=scale, axis={"title": f"{name} (mean of each bin)", "format": "%"})
+    ticks = {"title": "samples", "format": "~s", "values": [10**power for power in range(13)], "labelOverlap": True}
+    y = _number("n", scale={"type": "log", "domainMin": _BASE, "nice": False}, axis=ticks)
     common = {"x": bar_x, "x2": {"field": "upper"}, "y": y, "y2": {"field": "base"}}
     shown = {"type": "bar", "color": COLORS["after"], "opacity": 0.75}
     outline = {"type": "bar", "filled": False, "stroke": COLORS["before"], "strokeWidth": 1.5}
@@ -194,13 +185,10 @@ def gaps(table: Mapping[str, Any], after: str, level: float, *, narrow: bool = F
     ]
     y = {"field": "name", "type": "nominal", "sort": names, "axis": {"title": None, "labelLimit": 230, "grid": True}}
     offset = {"field": "when", "type": "nominal", "sort": ["before", after], "scale": {"paddingOuter": 0.4}}
-    x: Spec = {"field": "gap", "type": "quantitative"}
-    x["axis"] = {"title": "confidence − accuracy, in points", "tickCount": 4 if narrow else 8}
-    x["axis"]["labelExpr"] = "datum.value === 0 ? '0' : format(datum.value, '+~g')"
-    scale = {"domain": ["before", after], "range": [COLORS["before"], COLORS["after"]]}
-    color = {"field": "when", "type": "nominal", "scale": scale, "legend": None}
-    shapes = {"domain": ["before", after], "range": ["triangle-up", "diamond"]}
-    places = {"y": y, "yOffset": offset, "color": color}
+    labels = "datum.value === 0 ? '0' : format(datum.value, '+~g')"
+    axis = {"title": "confidence − accuracy, in points", "tickCount": 4 if narrow else 8, "labelExpr": labels}
+    x = _number("gap", axis=axis)
+    places = {"y": y, "yOffset": offset, "color": _name("when", {"before": COLORS["before"], after: COLORS["after"]})}
     spec = {
         "width": _NARROW if narrow else _WIDE,
         "height": {"step": 11 if after else 20},
@@ -217,11 +205,7 @@ def gaps(table: Mapping[str, Any], after: str, level: float, *, narrow: bool = F
             },
             {
                 "mark": {"type": "point", "filled": True, "size": 65, "opacity": 1},
-                "encoding": {
-                    "x": x,
-                    "shape": {"field": "when", "type": "nominal", "scale": shapes, "legend": None},
-                    **places,
-                },
+                "encoding": {"x": x, "shape": _name("when", {"before": "triangle-up", after: "diamond"}), **places},
             },
         ],
     }
@@ -262,24 +246,17 @@ def risk_coverage(results: Mapping[str, Any], after: str) -> Spec | None:
         for key, when in (("before", "before"), *([("one", after)] if after else []))
         for coverage, error in curves_by_time[key]
     ]
-    x = {"field": "coverage", "type": "quantitative", "scale": {"domain": [0, 1]}}
-    y = {"field": "error", "type": "quantitative", "axis": {"title": "share of wrong answers", "format": "~%", "tickCount": 5}}
-    scale = {"domain": ["before", after], "range": [COLORS["before"], COLORS["after"]]}
+    axis = {"title": "coverage: share of samples answered", "format": "%"}
     spec = {
         "width": WIDTH,
         "height": 200,
         "data": {"values": values},
         "mark": {"type": "line", "strokeWidth": 2.5},
         "encoding": {
-            "x": {**x, "axis": {"title": "coverage: share of samples answered", "format": "%"}},
-            "y": y,
-            "color": {"field": "when", "type": "nominal", "scale": scale, "legend": None},
-            "strokeDash": {
-                "field": "when",
-                "type": "nominal",
-                "scale": {"domain": ["before", after], "range": [[5, 4], [1, 0]]},
-                "legend": None,
-            },
+            "x": _number("coverage", scale={"domain": [0, 1]}, axis=axis),
+            "y": _number("error", axis={"title": "share of wrong answers", "format": "~%", "tickCount": 5}),
+            "color": _name("when", {"before": COLORS["before"], after: COLORS["after"]}),
+            "strokeDash": _name("when", {"before": [5, 4], after: [1, 0]}),
         },
     }
     return _chart("Error of the most confident answers against their share of all samples.", 0, [spec])
@@ -289,7 +266,7 @@ def curves(results: Mapping[str, Any]) -> Spec:
     """Mean confidence with the accuracy that it has to meet, ECE and NLL, each against T, with the current T marked."""
     accuracy = results["data"]["accuracy"]
     marks = [
-        {"temperature": place["temperature"], "name": _SHORT[name]}
+        {"temperature": place["temperature"], "name": SHORT_TITLES[name]}
         for place in results["slider"]["places"]
         for name in place["names"]
         if name in ("ts", "ec")
@@ -297,7 +274,7 @@ def curves(results: Mapping[str, Any]) -> Spec:
     target = {
         "data": {"values": [{"accuracy": accuracy}]},
         "mark": {"type": "rule", "color": _INK, "strokeDash": [5, 4], "strokeWidth": 1.5},
-        "encoding": {"y": {"field": "accuracy", "type": "quantitative"}},
+        "encoding": {"y": _number("accuracy")},
     }
     panels = [
         _panel("confidence", "confidence", COLORS["confidence"], marks, percent=True, more=[target]),
@@ -314,22 +291,22 @@ def curves(results: Mapping[str, Any]) -> Spec:
 
 
 def _panel(field: str, title: str, color: str, marks: list[Spec], *, percent: bool, more: list[Spec] | None = None) -> Spec:
-    x: Spec = {"field": "temperature", "type": "quantitative", "scale": {"type": "log", "nice": False}}
-    y: Spec = {"field": field, "type": "quantitative", "scale": {"zero": field == "ece"}}
-    y["axis"] = {"title": title, "tickCount": 4, **({"format": "%"} if percent else {})}
+    x = _number("temperature", scale={"type": "log", "nice": False})
+    axis = {"title": title, "tickCount": 4, **({"format": "%"} if percent else {})}
+    y = _number(field, scale={"zero": field == "ece"}, axis=axis)
     line = {
         "data": {"name": "curve"},
         "mark": {"type": "line", "color": color, "strokeWidth": 2.5},
         "encoding": {"x": {**x, "axis": {"title": None, "values": _TICKS, "format": "~g"}}, "y": y},
     }
-    colors = {"domain": ["EC", "TS"], "range": [COLORS["ec"], COLORS["ts"]]}
     chosen = {
         "data": {"values": marks},
         "mark": {"type": "rule", "strokeWidth": 1.5, "strokeDash": [2, 2]},
-        "encoding": {"x": x, "color": {"field": "name", "type": "nominal", "scale": colors, "legend": None}},
+        "encoding": {"x": x, "color": _name("name", {"EC": COLORS["ec"], "TS": COLORS["ts"]})},
     }
-    now = [{"filter": "datum.place === place"}]
-    current = {"data": {"name": "curve"}, "transform": now, "encoding": {"x": x}}
+    current = {"data": {"name": "curve"}, "transform": [{"filter": "datum.place === place"}], "encoding": {"x": x}}
+    bar = {"type": "rule", "color": COLORS["after"], "strokeWidth": 2, "opacity": 0.8}
+    point = {"type": "point", "filled": True, "shape": "diamond", "size": 110, "color": COLORS["after"], "opacity": 1}
     return {
         "width": WIDTH,
         "height": _SMALL,
@@ -337,19 +314,8 @@ def _panel(field: str, title: str, color: str, marks: list[Spec], *, percent: bo
             line,
             *(more or []),
             chosen,
-            {**current, "mark": {"type": "rule", "color": COLORS["after"], "strokeWidth": 2, "opacity": 0.8}},
-            {
-                **current,
-                "mark": {
-                    "type": "point",
-                    "filled": True,
-                    "shape": "diamond",
-                    "size": 110,
-                    "color": COLORS["after"],
-                    "opacity": 1,
-                },
-                "encoding": {"x": x, "y": y},
-            },
+            {**current, "mark": bar},
+            {**current, "mark": point, "encoding": {"x": x, "y": y}},
         ],
     }
 
@@ -359,14 +325,13 @@ def temperatures(results: Mapping[str, Any]) -> Spec | None:
     fitted = [row for row in results["temperatures"] if row["temperature"] is not None]
     if not fitted:
         return None
-    values = [{**row, "name": _SHORT[row["method"]]} for row in fitted]
-    x: Spec = {"type": "quantitative", "scale": {"type": "log", "zero": False, "nice": False, "padding": 16}}
-    x["axis"] = {"title": "temperature T", "tickCount": 6, "format": "~g"}
+    values = [{**row, "name": SHORT_TITLES[row["method"]]} for row in fitted]
+    scale = {"type": "log", "zero": False, "nice": False, "padding": 16}
+    x = _number("temperature", scale=scale, axis={"title": "temperature T", "tickCount": 6, "format": "~g"})
     y = {"field": "name", "type": "nominal", "sort": None, "axis": {"title": None}}
-    scale = {"domain": ["TS", "EC", "adaptive"], "range": [COLORS["ts"], COLORS["ec"], COLORS["after"]]}
-    color = {"field": "name", "type": "nominal", "scale": scale, "legend": None}
+    color = _name("name", {"TS": COLORS["ts"], "EC": COLORS["ec"], "adaptive": COLORS["after"]})
     one = {"data": {"values": [{"one": 1}]}, "mark": {"type": "rule", "color": _INK, "strokeDash": [5, 4], "opacity": 0.6}}
-    low, high = {"field": "temperature_low"}, {"field": "temperature_high"}
+    ends = {"x": {**x, "field": "temperature_low"}, "x2": {"field": "temperature_high"}}
     spec = {
         "width": WIDTH,
         "height": 34 * len(values),
@@ -375,16 +340,26 @@ def temperatures(results: Mapping[str, Any]) -> Spec | None:
             {
                 "transform": [{"filter": "isValid(datum.temperature_low)"}],
                 "mark": {"type": "rule", "strokeWidth": 3},
-                "encoding": {"x": {**x, **low}, "x2": high, "y": y, "color": color},
+                "encoding": {**ends, "y": y, "color": color},
             },
             {
                 "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
-                "encoding": {"x": {**x, "field": "temperature"}, "y": y, "color": color},
+                "encoding": {"x": x, "y": y, "color": color},
             },
         ],
         "data": {"values": values},
     }
     return _chart("Temperature of each method with its confidence interval; the dashed line is T = 1.", 0, [spec])
+
+
+def _number(field: str, **more: Any) -> Spec:
+    """What shows a number, such as a position."""
+    return {"field": field, "type": "quantitative", **more}
+
+
+def _name(field: str, shown: Mapping[str, Any]) -> Spec:
+    """What shows a name, such as a colour, without a legend; ``shown`` has what shows each."""
+    return {"field": field, "type": "nominal", "scale": {"domain": [*shown], "range": [*shown.values()]}, "legend": None}
 
 
 def _chart(description: str, start: int, parts: list[Spec]) -> Spec:

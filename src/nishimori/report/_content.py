@@ -8,7 +8,8 @@ from nishimori._support.formatting import points_with_error
 from nishimori.report._text import digits, format_measurement, four, interval, percent, points, rounded, share, whole
 from nishimori.report._top import after_name, other_method
 
-_SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
+SHORT_TITLES = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
+"""What charts and buttons call methods."""
 
 # What reports show that were made before they listed their metrics.
 _FIRST = (
@@ -143,7 +144,7 @@ def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     for name in ("none", "ts", "ec", "adaptive"):
         for i, place in enumerate(places):
             if name in place["names"]:
-                text = _SHORT[name] if name == "none" else f"{_SHORT[name]}: {digits(place['temperature'])}"
+                text = SHORT_TITLES[name] if name == "none" else f"{SHORT_TITLES[name]}: {digits(place['temperature'])}"
                 named.append({"place": i, "name": text})
     others = enumerate(all_places(results)[len(places) :], len(places))
     return named + [{"place": i, "name": place["names"][0]} for i, place in others]

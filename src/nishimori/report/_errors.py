@@ -45,7 +45,7 @@ def errors_of(data: Rows, map_: Map, ids: Any, names: Sequence[Any]) -> dict[str
     mistakes, confusions, before, after = data.gather(FindErrors(map_, data.n_classes)).items
     return {
         "mistakes": mistakes.table(numbers, names, checked),
-        "confusions": confusions.table(names),
+        "confusions": confusions.confusions(names),
         "risk_coverage": {"before": risk_curve(*before), "one": risk_curve(*after)},
     }
 
@@ -62,7 +62,7 @@ def _checked_ids(ids: Any, n_rows: int | None) -> list[Any] | None:
 
 @dataclass(frozen=True)
 class FindErrors:
-    """The pass that finds `Mistakes`, `Confusions`, and risks before and after calibration."""
+    """The pass that finds `Mistakes`, `PairSums` of errors, and risks before and after calibration."""
 
     map: Map
     n_classes: int
@@ -136,26 +136,35 @@ def mistakes_of(before: Predictions, after: Predictions) -> Mistakes:
 
 
 @dataclass(frozen=True)
-class Confusions:
-    """Errors by true and predicted class; those of further rows add.
+class PairSums:
+    """Sums over the rows that share a pair of numbers, such as true and predicted class; those of further rows add.
 
     Attributes
     ----------
     pairs : integer array
-        Number of the true class × number of classes + number of the predicted class, each pair once, in order.
-    sums : array of shape (3, pairs)
-        Rows, their weight, and their confidence times weight.
+        The first number × how many second ones there can be + the second number, each pair once, in order.
+    sums : array of shape (n_sums, pairs)
+        The sums of each pair.
     """
 
     pairs: HostArray
     sums: HostArray
 
-    def __add__(self, other: "Confusions") -> "Confusions":
-        pairs, sums = np.concatenate([self.pairs, other.pairs]), np.concatenate([self.sums, other.sums], axis=1)
-        return sum_by_pair(pairs, sums)
+    @classmethod
+    def of_rows(cls, pairs: HostArray, values: HostArray) -> "PairSums":
+        """The sums of the values of rows, whose pairs may be there several times."""
+        different, places = np.unique(pairs, return_inverse=True)
+        return cls(different, np.stack([np.bincount(places, summed, len(different)) for summed in values]))
 
-    def table(self, names: Sequence[Any]) -> list[dict[str, Any]]:
-        """The pairs with the most errors, by weight, as plain dictionaries."""
+    def __add__(self, other: "PairSums") -> "PairSums":
+        pairs, sums = np.concatenate([self.pairs, other.pairs]), np.concatenate([self.sums, other.sums], axis=1)
+        return PairSums.of_rows(pairs, sums)
+
+    def confusions(self, names: Sequence[Any]) -> list[dict[str, Any]]:
+        """The pairs of classes with the most errors, by weight, as plain dictionaries.
+
+        Sums are of rows, of their weight, and of their confidence times weight.
+        """
         counts, weight, confidence = self.sums
         rows = []
         for place in np.argsort(-weight, kind="stable")[:_MOST_CONFUSIONS].tolist():
@@ -172,7 +181,7 @@ class Confusions:
         return rows
 
 
-def confusions_of(before: Predictions, n_classes: int) -> Confusions:
+def confusions_of(before: Predictions, n_classes: int) -> PairSums:
     """The errors of a batch by pairs of classes."""
     batch = before.batch
     (wrong,) = np.nonzero(~arrays.on_host(before.right))
@@ -180,14 +189,7 @@ def confusions_of(before: Predictions, n_classes: int) -> Confusions:
     confidence = arrays.on_host(before.top_probability)[wrong]
     weights = arrays.on_host(batch.weights)[wrong]
     totals = np.stack([np.ones_like(weights), weights, weights * confidence])
-    return sum_by_pair(labels * n_classes + predicted, totals)
-
-
-def sum_by_pair(pairs: HostArray, sums: HostArray) -> Confusions:
-    """The sums of each pair, of which each may be there several times."""
-    different, places = np.unique(pairs, return_inverse=True)
-    totals = [np.bincount(places, values, len(different)) for values in sums]
-    return Confusions(different, np.stack(totals))
+    return PairSums.of_rows(labels * n_classes + predicted, totals)
 
 
 def risk_curve(weight: HostArray, wrong: HostArray) -> list[list[float]]:

@@ -128,9 +128,8 @@ def draw(specs: Sequence[dict[str, Any]]) -> tuple[str, list[str]]:
     vl_convert = require("vl_convert", extra="report", for_="The report")
     if not _is_limited():
         return _javascript(), [str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)) for spec in specs]
-    process = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], input=json.dumps(specs).encode(), capture_output=True, check=False
-    )  # noqa: S603
+    program, text = [sys.executable, "-c", _PROGRAM], json.dumps(specs).encode()
+    process = subprocess.run(program, input=text, capture_output=True, check=False)  # noqa: S603
     if process.returncode:
         raise MemoryError(_NO_MEMORY)
     javascript, pictures = json.loads(process.stdout)

@@ -24,19 +24,21 @@ from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.curve import cards_around
 from nishimori._evaluation.differences import absent_parts
 from nishimori._evaluation.gate import Wanted, judge
+from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
+from nishimori._rows.batch import Batch
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows, without_chosen_floor
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability
+from nishimori._support import arrays
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
-from nishimori.report._errors import errors_of
-from nishimori.report._groups import class_table, group_table, worst_group
+from nishimori.report._errors import PairSums, errors_of
 from nishimori.report._verdict import TITLES, second_share, verdict_of
 
 FORMAT = 1
@@ -93,8 +95,8 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, request: Request) 
         ],
         "methods": methods,
         "slider": _slider(data, comparison, chosen, one, request),
-        "classes": None if absent else class_table(comparison, one.method, fitted.get("class temperatures")),
-        "groups": None if absent else group_table(data, comparison, one.method, fitted.get("group temperatures")),
+        "classes": None if absent else _class_table(comparison, one.method, fitted.get("class temperatures")),
+        "groups": None if absent else _group_table(data, comparison, one.method, fitted.get("group temperatures")),
         **(
             {"mistakes": None, "confusions": None, "risk_coverage": None}
             if absent
@@ -145,7 +147,7 @@ def _method_row(method: Compared, level: float) -> dict[str, Any]:
     card = method.scorecard
     numbers |= {"ece_corrected": None} if card is None else card.corrected
     numbers |= {"gap": None, "gap_se": None} if card is None else {"gap": card.gap, "gap_se": card.gap_se}
-    numbers |= {"worst_class": worst_group(method.by_class), "worst_group": worst_group(method.by_group)}
+    numbers |= {"worst_class": _worst_group(method.by_class), "worst_group": _worst_group(method.by_group)}
     return {"title": TITLES.get(method.method, method.method), **numbers}
 
 
@@ -232,3 +234,84 @@ def _bins(curve: Reliability, level: float) -> list[list[float]]:
     # Eight digits: what a picture shows, and a file that stays small.
     rounded: list[list[float]] = np.round(np.stack(columns, axis=1), 8).tolist()
     return rounded
+
+
+# The tables of predicted classes and of groups
+
+
+def _class_table(comparison: Comparison, one: str, fitted: GroupConsistency | None) -> dict[str, Any]:
+    """The table of predicted classes; ``one`` is the method to use, ``fitted`` has a temperature for each class."""
+    gaps = {row.method: row.by_class for row in comparison}
+    return _table(gaps["none"], gaps[one], gaps.get("class temperatures"), fitted)
+
+
+def _group_table(data: Rows, comparison: Comparison, one: str, fitted: GroupConsistency | None) -> dict[str, Any] | None:
+    """The table of groups; None if the data name no groups."""
+    if data.groups is None:
+        return None
+    gaps = {row.method: row.by_group for row in comparison}
+    table = _table(gaps["none"], gaps[one], gaps.get("group temperatures"), fitted)
+    return {**table, "of_one_class": _groups_of_one_class(data)}
+
+
+def _table(
+    before: GroupGaps | None, one: GroupGaps | None, several: GroupGaps | None, fitted: GroupConsistency | None
+) -> dict[str, Any]:
+    """One row per group, the worst of the model as it is first: as it is, after one method, and with one T per group."""
+    assert before is not None, "which the model as it is has"
+    shown = {"before": before, "one": one, "several": several}
+    measured = {name: gaps for name, gaps in shown.items() if gaps is not None}
+    temperatures = {} if fitted is None else _temperatures(fitted)
+    rows = []
+    for group in before.worst_first:
+        row: dict[str, Any] = {"name": str(group.name), "n": group.n, "accuracy": group.accuracy}
+        for name, gaps in measured.items():
+            own = gaps[group.name]
+            row[name] = {"confidence": own.confidence, "gap": own.gap, "se": own.se, "p_value": own.p_value, "off": own.is_off}
+        row["temperature"], row["temperature_se"] = temperatures.get(group.name, (None, None))
+        rows.append(row)
+    return {"rows": rows, **{name: _mean_gap(gaps) for name, gaps in measured.items()}}
+
+
+def _mean_gap(gaps: GroupGaps) -> dict[str, Any]:
+    low, high = gaps.interval()
+    return {
+        "mean_abs_gap": gaps.mean_abs_gap,
+        "mean_abs_gap_corrected": gaps.mean_abs_gap_corrected,
+        "low": low,
+        "high": high,
+        "n_off": len(gaps.off),
+        "n": len(gaps),
+    }
+
+
+def _temperatures(fitted: GroupConsistency) -> Mapping[Any, tuple[float, float | None]]:
+    """T and its error by the name of the group."""
+    names = fitted.groups_ if isinstance(fitted.groups_, tuple) else fitted.groups_.tolist()
+    values, errors = fitted.temperatures_.tolist(), fitted.temperatures_se_
+    listed: list[float | None] = [None] * len(values) if errors is None else errors.tolist()
+    return dict(zip(names, zip(values, listed, strict=True), strict=True))
+
+
+def _worst_group(gaps: GroupGaps | None) -> dict[str, Any] | None:
+    """The class or group with the largest gap, of those with significant gaps if there are any, and how many these are."""
+    if gaps is None:
+        return None
+    worst = gaps.worst_first[0]
+    names = ("n", "confidence", "accuracy", "gap", "se")
+    row = {"name": str(worst.name), **{name: getattr(worst, name) for name in names}, "off": worst.is_off}
+    return row | {"n_off": len(gaps.off), "n_all": len(gaps)}
+
+
+def _groups_of_one_class(data: Rows) -> list[str]:
+    """The groups that have one true class only: what their table says may not hold for other samples of the group."""
+    groups, n_classes = data.groups, data.n_classes
+    assert groups is not None
+
+    def pairs(batch: Batch) -> PairSums:
+        assert batch.groups is not None
+        labels = arrays.on_host(batch.labels).astype(np.int64)
+        return PairSums.of_rows(batch.groups.codes * n_classes + labels, np.ones((1, batch.n_rows)))
+
+    places, classes = np.unique(data.gather(pairs).pairs // n_classes, return_counts=True)
+    return [str(groups.names[place]) for place in places[classes == 1]]
