@@ -1,15 +1,12 @@
 """``nishimori compare``: several methods on the same data, with errors, differences and verdicts."""
 
-from typing import Annotated, Literal
-
-import typer
+from typing import Annotated
 
 import nishimori
-from nishimori._evaluation.comparison import Comparison
 from nishimori._rows.scores import check_input, is_auto
 from nishimori._support.progress import show_progress
 from nishimori.cli._files import data_set, data_sets
-from nishimori.cli._help import OUTPUT, JsonOption, MarkdownOption, epilog, flag, option
+from nishimori.cli._help import OUTPUT, JsonOption, MarkdownOption, epilog, flag, form_of, option
 from nishimori.cli._options import BinsOption, DataSets, DataToFit, MetricsOption, StrategyOption, method_names
 from nishimori.cli._terminal import (
     collect_warnings,
@@ -53,8 +50,7 @@ def compare(
 
     Methods are fitted to validation data and measured on test data, or on the same data where there are no others.
     """
-    if as_json + markdown + latex > 1:
-        raise typer.BadParameter("choose one of --json, --markdown and --latex.")
+    form = form_of(json=as_json, markdown=markdown, latex=latex)
     check_input(data.input, data.floor_to_fit, fits=True)
     with collect_warnings() as warned, show_progress(None):
         sets = [data_set(paths, data) for paths in data_sets(files)]
@@ -69,10 +65,6 @@ def compare(
             n_bins=n_bins,
             strategy=strategy,
         )
-    _show(comparison, warned, "json" if as_json else "markdown" if markdown else "latex" if latex else "text")
-
-
-def _show(comparison: Comparison, warned: list[str], form: Literal["json", "markdown", "latex", "text"]) -> None:
     if form == "json":
         print_json(comparison.to_dict() | {"warnings": warned, "library_version": nishimori.__version__})
     elif form != "text":

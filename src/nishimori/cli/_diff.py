@@ -10,7 +10,7 @@ from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.json import read_json
 from nishimori.cli._files import CALIBRATION, REPORT, SKETCH, kind_of
-from nishimori.cli._help import JsonOption, MarkdownOption, argument, epilog, flag, option
+from nishimori.cli._help import JsonOption, MarkdownOption, argument, epilog, flag, form_of, option
 from nishimori.cli._terminal import print_json, print_lines, print_tabular, print_text
 from nishimori.errors import InputError
 
@@ -48,13 +48,12 @@ def diff(
 
     The samples behind the two files must be independent. Differences have z-tests with Holm's correction.
     """
-    if as_json and markdown:
-        raise typer.BadParameter("choose one of --json and --markdown.")
+    form = form_of(json=as_json, markdown=markdown)
     difference = nishimori.diff(_content(old), _content(new), level=level)
-    if as_json:
+    if form == "json":
         files = {"old_file": str(old), "new_file": str(new)}
         print_json(difference.to_dict() | files | {"library_version": nishimori.__version__})
-    elif markdown:
+    elif form == "markdown":
         print_lines(difference.to_markdown())
     else:
         print_tabular(difference.table)

@@ -27,10 +27,8 @@ from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import GroupTemperatures
 from nishimori.maps.map import Map
 
-# What `open_rows` has arguments for, and what it takes besides.
-_OF_ROWS = ("clusters", "groups", "classes", "ignore_index")
-_OF_FILE = ("columns", "ignore", "delimiter", "decimal", "ids", "more", "unused")
-_OF_CALIBRATION = ("fitted", "n_classes", "calibrated", "groups_remembered")
+# Roles that `open_rows` has arguments for.
+_OF_ROWS = ("input", "labels", "weights", "clusters", "groups", "classes", "ignore_index", "label_argument")
 
 CALIBRATION = "a calibration"
 MULTILABEL = "a multilabel calibration"
@@ -175,10 +173,10 @@ def open_files(
         raise InputError("Pass two .npy files: scores first, labels second, and no others.")
     roles = replace(data.roles(calibrator), unused=unused, more=() if _are_npy(files) else tuple(files[1:]))
     labels = files[1] if _are_npy(files) else roles.labels
-    options: dict[str, Any] = {name: getattr(roles, name) for name in _OF_ROWS}
+    options: dict[str, Any] = {name: getattr(roles, name) for name in ("clusters", "groups", "classes", "ignore_index")}
     options |= {"input": data.input, "counts": data.counts, "names": ("scores", "labels"), "guard": guard}
     options["floor"] = None if data.floor in ("auto", "none") else data.floor
-    options["of_file"] = {name: getattr(roles, name) for name in (*_OF_FILE, *_OF_CALIBRATION)}
+    options["of_file"] = {name: role for name, role in vars(roles).items() if name not in _OF_ROWS}
     if calibrator is not None:
         takes_logits = calibrator.input_ == "logits"
         options |= {"guard": "warn", "probability_remedy": FIT_AGAIN if takes_logits else FITTED_TO_PROBABILITIES}

@@ -49,6 +49,16 @@ ForceOption = Annotated[bool, flag("Replace existing files.", "--force", panel=O
 QuietOption = Annotated[bool, flag("Print neither notes nor progress.", "--quiet", "-q", panel=OUTPUT)]
 FailOnWarningOption = Annotated[bool, flag("End with code 3 if there was a warning.", "--fail-on-warning", panel=OUTPUT)]
 
+
+def form_of(**forms: bool) -> str:
+    """The form of the result that was typed, such as json, or text if none was; two are wrong usage."""
+    typed = [name for name, is_typed in forms.items() if is_typed]
+    if len(typed) > 1:
+        *others, last = (f"--{name}" for name in forms)
+        raise typer.BadParameter(f"choose one of {', '.join(others)} and {last}.")
+    return typed[0] if typed else "text"
+
+
 _CODES = {0: "done", 1: "error (message on stderr)", 2: "wrong usage"}
 
 

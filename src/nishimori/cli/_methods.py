@@ -1,12 +1,10 @@
 """``nishimori methods``: what each method fits, one line each, to choose one for ``fit --method``."""
 
-import typer
-
 import nishimori
 from nishimori._methods import table
 from nishimori._methods.table import METHODS
 from nishimori._support.tables import Tabular
-from nishimori.cli._help import JsonOption, MarkdownOption, epilog
+from nishimori.cli._help import JsonOption, MarkdownOption, epilog, form_of
 from nishimori.cli._terminal import print_json, print_lines, print_tabular, print_text
 
 EPILOG = epilog("nishimori methods", "nishimori methods --markdown")
@@ -20,11 +18,10 @@ def methods(as_json: JsonOption = False, markdown: MarkdownOption = False) -> No
 
     Methods of installed packages are listed too; if a package cannot be imported, the reason is shown.
     """
-    if as_json and markdown:
-        raise typer.BadParameter("choose one of --json and --markdown.")
-    if as_json:
+    form = form_of(json=as_json, markdown=markdown)
+    if form == "json":
         print_json(nishimori.methods().to_dict() | {"library_version": nishimori.__version__})
-    elif markdown:
+    elif form == "markdown":
         print_lines(nishimori.methods().to_markdown())
     else:
         headers = ("method", "predictions", "classes", "what it fits")

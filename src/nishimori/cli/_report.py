@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import typer
-
 import nishimori
 from nishimori._files.file_rows import FileRows
 from nishimori._rows.scores import check_input, is_auto
@@ -20,7 +18,7 @@ from nishimori._support.progress import begin_step, show_progress
 from nishimori.cli import _files
 from nishimori.cli._files import data_set, data_sets
 from nishimori.cli._gate import BoundOption, typed_bounds
-from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
+from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, form_of, option
 from nishimori.cli._options import BinsOption, DataOptions, DataSets, DataToReport, MetricsOption, method_names
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_lines, print_text
 from nishimori.errors import InputError
@@ -88,10 +86,9 @@ def report(
 
     It has a verdict in words, the temperatures, a slider over T, the classes that are off, and the errors.
     """
-    if as_json and markdown:
-        raise typer.BadParameter("choose one of --json and --markdown.")
+    form = form_of(json=as_json, markdown=markdown)
     check_input(data.input, data.floor_to_fit, fits=True)
-    target = Path("report.html") if output is None and not (as_json or markdown) else output
+    target = Path("report.html") if output is None and form == "text" else output
     sets = data_sets(files)
     _check_output(target, overwrite=force)
     options: dict[str, Any] = {
@@ -108,7 +105,15 @@ def report(
         if target is not None:
             begin_step(f"Writing {target}")
             page.save(target, overwrite=force)
-    _show(page, target, as_json=as_json, as_markdown=markdown)
+    if form == "json":
+        print_json(page.to_dict())
+    elif form == "markdown":
+        print_lines(page.to_markdown())
+    else:
+        for line in page.verdict.splitlines():
+            print_text(line)
+    if target is not None:
+        note(f"Wrote {target}")
 
 
 def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[str, Any]) -> "nishimori.Report":
@@ -132,18 +137,6 @@ def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[st
     floor = ", floor=None" if data.floor == "none" and data.input == "probabilities" else ""
     code = code_of(about["recommended"], names[0], names[-1], *opening, options=floor)
     return nishimori.Report.from_dict(about | {"code": code, "warnings": warned})
-
-
-def _show(page: "nishimori.Report", target: Path | None, *, as_json: bool, as_markdown: bool) -> None:
-    if as_json:
-        print_json(page.to_dict())
-    elif as_markdown:
-        print_lines(page.to_markdown())
-    else:
-        for line in page.verdict.splitlines():
-            print_text(line)
-    if target is not None:
-        note(f"Wrote {target}")
 
 
 def _check_output(target: Path | None, *, overwrite: bool) -> None:

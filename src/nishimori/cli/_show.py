@@ -9,7 +9,7 @@ import nishimori
 from nishimori._files.arrays.files import open_arrays
 from nishimori._files.tables.files import is_table, open_table
 from nishimori._fit.temperatures import temperatures
-from nishimori._methods.record import MULTILABEL_FORMAT, Record, content_of
+from nishimori._methods.record import Record, content_of
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.disk import existing_file
 from nishimori._support.formatting import value_with_error
@@ -106,68 +106,55 @@ def _list_text(values: list[Any]) -> str:
 def _calibration(path: Path) -> dict[str, Any]:
     content = content_of(path)
     record, calibrator = Record.from_content(content, path), calibrator_in(path)
-    provenance = record.provenance
+    provenance = vars(record.provenance)
     return {
         "format_version": content["format_version"],
-        "method": provenance.method,
-        "parameters": provenance.params,
+        "method": provenance["method"],
+        "parameters": provenance["params"],
         "temperature": calibrator.temperature_,
-        "temperature_se": provenance.temperature_se,
+        "temperature_se": provenance["temperature_se"],
         "map": record.map.kind,
         "what_it_does": " ".join(line.strip() for line in description(calibrator)),
-        "n_samples": provenance.n_samples,
-        "n_classes": provenance.n_classes,
-        "classes": provenance.classes,
+        **{name: provenance[name] for name in ("n_samples", "n_classes", "classes")},
         "input": record.input,
         "floor": record.floor,
-        "columns": provenance.columns,
-        "label_column": provenance.label_column,
-        "score_column": provenance.score_column,
-        "group_column": provenance.group_column,
-        "library_version": provenance.library_version,
+        **{name: provenance[name] for name in ("columns", "label_column", "score_column", "group_column", "library_version")},
     }
 
 
 def _multilabel(path: Path) -> dict[str, Any]:
     calibrator: Any = nishimori.load(path)  # which checks it
     content = content_of(path)
-    assert content["format"] == MULTILABEL_FORMAT
     provenance = content["provenance"]
     return {
         "format_version": content["format_version"],
         "method": provenance["method"],
         "parameters": provenance["params"],
-        "temperature": provenance["temperature"],
-        "temperature_se": provenance["temperature_se"],
-        "n_samples": provenance["n_samples"],
+        **{name: provenance[name] for name in ("temperature", "temperature_se", "n_samples")},
         "n_labels": len(calibrator.classes_),
-        "labels": content["labels"],
-        "input": content["input"],
-        "floor": content["floor"],
+        **{name: content[name] for name in ("labels", "input", "floor")},
         "library_version": provenance["library_version"],
     }
 
 
 def _sketch(path: Path) -> dict[str, Any]:
     sums = Sketch.load(path)
+    about: dict[str, Any] = {"input": sums.input, "floor": sums.floor}
+    classes = None if sums.classes is None else list(sums.classes)
     if not sums.n_samples:
-        return {"n_samples": 0, "input": sums.input, "floor": sums.floor, "classes": sums.classes}
+        return {"n_samples": 0, **about, "classes": classes}
     matched = temperatures(sums)
     return {
-        "n_samples": sums.n_samples,
-        "n_parts": sums.n_parts,
+        **{name: getattr(sums, name) for name in ("n_samples", "n_parts", "n_forgotten_parts", "n_clusters", "n_classes")},
         "n_forgotten_parts": sums.n_forgotten_parts or None,
-        "n_clusters": sums.n_clusters,
-        "n_classes": sums.n_classes,
-        "classes": None if sums.classes is None else list(sums.classes),
+        "classes": classes,
         "accuracy": matched.accuracy,
         "temperature_ec": matched.ec,
         "temperature_ec_se": matched.ec_se,
         "temperature_ts": matched.ts,
         "temperature_ts_se": matched.ts_se,
         "temperatures": list(sums.temperatures),
-        "input": sums.input,
-        "floor": sums.floor,
+        **about,
     }
 
 

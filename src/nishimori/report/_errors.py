@@ -83,33 +83,22 @@ class Mistakes:
     ----------
     n_rows : int
         How many rows were looked at, all of positive weight.
-    places : integer array of shape (3, mistakes)
-        The number of each mistake among these rows, the column that was predicted, and that of the true class.
-    numbers : array of shape (4, mistakes)
-        One minus the confidence with all its digits, the confidence, the probability of the true class, and the confidence
-        after calibration.
+    worst : list of tuples
+        For each mistake one minus the confidence with all its digits, its number among these rows, the column that was
+        predicted, that of the true class, the confidence, that after calibration, and the probability of the true class.
     """
 
     n_rows: int
-    places: HostArray
-    numbers: HostArray
+    worst: Sequence[tuple[Any, ...]]
 
     def __add__(self, other: "Mistakes") -> "Mistakes":
-        shift = np.array([[self.n_rows], [0], [0]])
-        places = np.concatenate([self.places, other.places + shift], axis=1)
-        numbers = np.concatenate([self.numbers, other.numbers], axis=1)
-        return Mistakes(self.n_rows + other.n_rows, places, numbers).worst()
-
-    def worst(self) -> "Mistakes":
-        """As many of the most confident mistakes as are kept; of equal ones the first."""
-        order = np.lexsort((self.places[0], self.numbers[0]))[:_MOST_MISTAKES]
-        return Mistakes(self.n_rows, self.places[:, order], self.numbers[:, order])
+        later = [(doubt, self.n_rows + place, *rest) for doubt, place, *rest in other.worst]
+        return Mistakes(self.n_rows + other.n_rows, sorted([*self.worst, *later])[:_MOST_MISTAKES])
 
     def table(self, row_numbers: HostArray | None, names: Sequence[Any], ids: Sequence[Any] | None) -> list[dict[str, Any]]:
         """The mistakes as plain dictionaries; ``row_numbers`` are those of the rows among all rows of the data."""
         rows = []
-        columns = zip(self.places.T.tolist(), self.numbers.T.tolist(), strict=True)
-        for (place, predicted, label), (_, confidence, true, after) in columns:
+        for _, place, predicted, label, confidence, after, true in self.worst:
             row = place if row_numbers is None else int(row_numbers[place])
             rows.append(
                 {
@@ -127,12 +116,13 @@ class Mistakes:
 
 def mistakes_of(before: Predictions, after: Predictions) -> Mistakes:
     """The most confident mistakes of a batch, with their confidence after calibration beside them."""
-    batch = before.batch
-    true = batch.xp.exp(before.label_drops) * before.top_probability
-    numbers = arrays.on_host(batch.xp.stack([before.doubt, before.top_probability, true, after.top_probability]))
+    true = before.batch.xp.exp(before.label_drops) * before.top_probability
     (wrong,) = np.nonzero(~arrays.on_host(before.right))
-    places = [wrong, *(arrays.on_host(column)[wrong] for column in (before.top_class, batch.labels))]
-    return Mistakes(batch.n_rows, np.stack(places), numbers[:, wrong]).worst()
+    doubt = arrays.on_host(before.doubt)
+    worst = wrong[np.argsort(doubt[wrong], kind="stable")[:_MOST_MISTAKES]]
+    columns = (before.top_class, before.batch.labels, before.top_probability, after.top_probability, true)
+    listed = (column[worst].tolist() for column in (doubt, np.arange(len(doubt)), *map(arrays.on_host, columns)))
+    return Mistakes(before.batch.n_rows, list(zip(*listed, strict=True)))
 
 
 @dataclass(frozen=True)
