@@ -104,9 +104,9 @@ def evaluate(
         _draw(results, plot, overwrite=force)
     if as_json:
         paths = {name: None if path is None else str(path) for name, path in (("calibration", calibration), ("plot", plot))}
-        asked: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "level": level, "by": shown_by, **paths}
-        asked["files"] = [str(path) for path in files]
-        about = {"n_samples": results.cards["before"].n_samples, **asked, **about, "warnings": warned}
+        typed: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "level": level, "by": shown_by, **paths}
+        typed["files"] = [str(path) for path in files]
+        about = {"n_samples": results.cards["before"].n_samples, **typed, **about, "warnings": warned}
         print_json(results.content(level) | about | {"library_version": nishimori.__version__})
     else:
         _print(results, measures["metrics"], level)
