@@ -102,7 +102,8 @@ class Screen(StringIO):
 def test_rows_on_a_narrow_terminal_have_every_number_in_full(width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(sys, "stdout", Screen())
-    _terminal.print_rows(ROWS, "title of 12 words")
+    _terminal.print_text("title of 12 words")
+    _terminal.print_rows(ROWS)
     shown = sys.stdout.getvalue()
     assert numbers(shown) == Counter(["0.123456", "12345.6", "-0.0281868", "1e-12", "6.8", "12"])
     assert max(map(len, shown.splitlines())) <= width
@@ -118,7 +119,8 @@ def test_sentences_are_broken_before_a_table_is_given_up(monkeypatch):
 
 def test_where_there_is_no_terminal_a_table_has_the_width_that_it_needs(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
-    _terminal.print_rows(ROWS, "a title of more than twenty letters")
+    _terminal.print_text("a title of more than twenty letters")
+    _terminal.print_rows(ROWS)
     title, *table = capsys.readouterr().out.splitlines()
     assert (title, len(table)) == ("a title of more than twenty letters", 5)
 
@@ -146,12 +148,12 @@ def test_names_from_files_cannot_steer_the_terminal(capsys, monkeypatch):
     row = dict.fromkeys(("temperature", *nishimori.evaluate([[1.0, 0.0]] * 2, [0, 1]).estimates), 1.0)
     _terminal.note(STEERING)
     _terminal.print_text(STEERING)
-    _terminal.print_rows([{"name": STEERING, "number": 1}], STEERING)
-    _terminal.print_table({STEERING: row}, title=STEERING)
+    _terminal.print_rows([{"name": STEERING, "number": 1}])
+    _terminal.print_table({STEERING: row})
     with pytest.raises(SystemExit), _run.one_line_errors():
         warn_and_fail(f"{STEERING}x")
     told = capsys.readouterr()
-    assert told.out.count(SHOWN) == 5
+    assert told.out.count(SHOWN) == 3
     assert told.err == "".join(f"{start}{end}\n" for start, end in [
         ("", SHOWN),
         ("warning: warn", r"\x1b[31m\x07\x9b\u202e\udc80 x"),

@@ -20,7 +20,7 @@ from nishimori._support.progress import begin_step, show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli._help import ForceOption, JsonOption, epilog, option
 from nishimori.cli._terminal import as_row, note, print_json, print_tabular, print_text
-from nishimori.data import Labelled, Network
+from nishimori.data import Network
 from nishimori.errors import NishimoriError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
@@ -91,8 +91,9 @@ def demo(
         print_tabular(_table(result))
         for sentence in result.sentences():
             print_text(sentence)
-    save(result.network.validation, validation, overwrite=force)
-    save(result.network.test, test, overwrite=force)
+    for part, path in ((result.network.validation, validation), (result.network.test, test)):
+        with new_file(path, overwrite=force) as temporary:
+            np.savez(temporary, logits=part.logits, labels=part.labels)
     note(f"Wrote {validation} and {test}")
     try:
         draw(result, picture, overwrite=force)
@@ -149,12 +150,6 @@ def description(network: Network) -> str:
         f"data: {provenance['data']}" if "data" in provenance else "",
     ]
     return f"{network.name}: {'; '.join(filter(None, parts)) or 'its file says no more'}"
-
-
-def save(part: Labelled, path: Path, *, overwrite: bool) -> None:
-    """Store logits and labels as an .npz file that every command reads."""
-    with new_file(path, overwrite=overwrite) as temporary:
-        np.savez(temporary, logits=part.logits, labels=part.labels)
 
 
 def draw(result: Demo, path: Path, *, overwrite: bool) -> None:

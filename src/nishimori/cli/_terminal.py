@@ -129,9 +129,7 @@ def as_row(card: "Scorecard") -> dict[str, float | None]:
     return row | {f"{name}_se": estimate.se for name, estimate in shown.items()}
 
 
-def print_table(
-    rows: Mapping[str, Mapping[str, float | None]], metrics: "Sequence[Metric] | None" = None, title: str | None = None
-) -> None:
+def print_table(rows: Mapping[str, Mapping[str, float | None]], metrics: "Sequence[Metric] | None" = None) -> None:
     """Print the result for people: one row for each temperature, and one below it for standard errors, where some are known."""
     from nishimori._evaluation.metrics.table import default_metrics, in_tables  # noqa: PLC0415 - NumPy
 
@@ -145,7 +143,7 @@ def print_table(
         cells.append([name, *(value for value, _ in pairs)])
         if any(error for _, error in pairs):
             cells.append(["±", *(error for _, error in pairs)])
-    _print_titled(Tabular(["", *headers.values()], cells), title)
+    print_tabular(Tabular(["", *headers.values()], cells))
 
 
 def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[str, str]:
@@ -160,23 +158,17 @@ def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[s
     return f"{scale * value:.{decimals}f}{unit}".replace("-", "−"), f"{scale * error:.{decimals}f}{unit}"
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
+def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print any table: a column for each key that has a value somewhere; numbers to six digits."""
     shown = [name for name in max(rows, key=len) if any(row.get(name) is not None for row in rows)]
     cells = [[_cell(row.get(name)) for name in shown] for row in rows]
-    _print_titled(Tabular([name.replace("_", " ") for name in shown], cells), title)
+    print_tabular(Tabular([name.replace("_", " ") for name in shown], cells))
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _print_titled(table: Tabular, title: str | None) -> None:
-    if title is not None:
-        print_text(title)
-    print_tabular(table)
 
 
 def print_tabular(table: Tabular) -> None:

@@ -9,7 +9,7 @@ import typer
 
 import nishimori_paper as paper
 from nishimori.cli._help import FLAG, JsonOption, epilog
-from nishimori.cli._terminal import note, print_json, print_rows
+from nishimori.cli._terminal import note, print_json, print_rows, print_text
 from nishimori_paper.cli import _training
 from nishimori_paper.cli._training import DataOption, DeviceOption, ForceOption, SeedOption
 
@@ -122,7 +122,8 @@ def check(
         print_json({name: [_json_row(finding) for finding in findings] for name, findings in findings_by_name.items()})
     else:
         for name, findings in findings_by_name.items():
-            print_rows([_row(finding) for finding in findings], title=name)
+            print_text(name)
+            print_rows([_row(finding) for finding in findings])
     for name, findings in findings_by_name.items():
         note(f"{name}: {_counts(findings)}")
         for reason in dict.fromkeys(finding.explanation for finding in findings if finding.verdict == "explained"):

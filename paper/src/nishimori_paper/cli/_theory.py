@@ -6,7 +6,7 @@ import typer
 
 from nishimori.cli._app import app_of
 from nishimori.cli._help import JsonOption, epilog
-from nishimori.cli._terminal import print_json, print_table
+from nishimori.cli._terminal import print_json, print_table, print_text
 from nishimori.errors import InputError
 
 
@@ -51,7 +51,8 @@ def theory(
         print_json(settings | solution | {name.replace(" ", "_"): row for name, row in table.items()})
     else:
         who_is = f"{teacher} teacher, T* = {temperature:g}, ρ = {rho:g}, α = {alpha:g}, λ = {level:.6g}"
-        print_table(table, title=f"{who_is}: m = {result.m:.6g}, q = {result.q:.6g}")
+        print_text(f"{who_is}: m = {result.m:.6g}, q = {result.q:.6g}")
+        print_table(table)
 
 
 app = app_of(
