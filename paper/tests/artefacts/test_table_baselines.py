@@ -100,7 +100,7 @@ def test_the_table_of_the_documentation_has_the_means_over_networks(rows):
                 continue
             means = [np.mean([float(row[key]) for row in found]) for key in ("nll", "ece", "error")]
             assert shown[:2] == [f"{means[0]:.3f}", f"{100 * means[1]:.2f}"], title
-            # The threads of BLAS decide two of 40,000 images after matrix scaling, whose mean of 28.55 % may be rounded either way.
+            # Threads of BLAS decide two of 40,000 images after matrix scaling, whose mean of 28.55 % may be rounded either way.
             assert shown[2] in {f"{100 * error:.1f}" for error in (means[2] - 1e-4, means[2], means[2] + 1e-4)}, title
 
 
