@@ -77,6 +77,16 @@ def test_groups_of_a_source_of_ones_own_must_have_the_same_names_everywhere(one_
     )
 
 
+def test_what_cannot_be_read_row_by_row_is_refused_before_anything_is_measured(one_rank):
+    top_k = nishimori.TopK([[0, 1], [2, 0]], np.log([[0.6, 0.3], [0.5, 0.4]]), vocabulary_size=5)
+    with pytest.raises(InputError) as error:
+        across_ranks(top_k, [0, 2])
+    assert str(error.value) == (
+        "Rank 0: A TopK has no rows to add to those of other ranks; `nishimori.torch.reduced` adds the sketches of all ranks. "
+        "Pass logits and labels instead."
+    )
+
+
 @pytest.mark.parametrize("group", [None, "yes", 1])  # `torch.distributed.group.WORLD` is None before there is a process group
 def test_what_is_not_a_process_group_is_refused(group):
     with pytest.raises(InputError) as error:

@@ -249,7 +249,10 @@ ERRORS = {
         "Leave it out if samples are independent."
     ),
     "groups_mixed": "`groups` must be of one type on all ranks, such as numbers or text, got several.",
-    "sketch": "Rank 0: `logits` must not be a sketch. Add the sketches of all ranks with `nishimori.torch.reduced`.",
+    "sketch": (
+        "Rank 0: A Sketch has no rows to add to those of other ranks; `nishimori.torch.reduced` adds the sketches of all "
+        "ranks. Pass logits and labels instead."
+    ),
     "other_calls": (
         "Rank 1 has measured something else than rank 0. All ranks must call the same functions with the same arguments, in "
         "the same order."
