@@ -23,7 +23,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
 from nishimori.torch._batches import Returned
-from nishimori.torch._run import is_unit, structure
+from nishimori.torch._run import is_unit, refuse_number, structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,13 +115,7 @@ def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, 
 
 def _check_logits(logits: Tensor, before: tuple[int, ...] | None, number: int) -> None:
     """Refuse logits without rows, or with other columns, one per class, than in the batches before."""
-    if logits.ndim == 0:
-        raise InputError(
-            "model",
-            "return logits of shape (n, n_classes) or (n,)",
-            got=f"a single number in batch {number}",
-            remedy="Return one row per sample.",
-        )
+    refuse_number(logits, f" in batch {number}")
     shape = tuple(logits.shape)
     if before is not None and _n_columns(shape) != _n_columns(before):
         raise InputError(
