@@ -148,15 +148,6 @@ def test_copies_have_the_same_map(copied, map_, groups):
     assert other.mapping is not calibrated.mapping
 
 
-def test_a_pickle_of_an_earlier_version_has_one_temperature():
-    calibrated = Calibrated(Network(), 1.7)
-    for name in ("mapping", "calibrator"):
-        del calibrated.__dict__[name]
-    other = pickle.loads(pickle.dumps(calibrated))
-    assert torch.allclose(other(X), other.model(X) / 1.7)
-    assert other.calibrator is None
-
-
 @EACH
 def test_a_map_moves_with_the_network_and_back_from_meta(map_, groups):
     calibrated = Calibrated(Network(), map_)

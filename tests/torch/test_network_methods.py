@@ -78,7 +78,7 @@ def test_a_network_that_cannot_be_folded_is_not_saved():
         "and a probe, some inputs x, so that the result is checked: `calibrated.fold(name, probe=x)`; or keep the calibration "
         "in a `nishimori.torch.Calibrated`, which applies it to the logits themselves. Call `calibrated.fold(layer, probe=x)` "
         "with the layer that computes the logits and some inputs x, then `save_pretrained`; or save `calibrated.state_dict()`, "
-        "which contains T."
+        "which contains the map."
     )
     assert isinstance(error.value.__cause__, InputError)
     assert not calibrated.model.written

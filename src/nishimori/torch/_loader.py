@@ -38,8 +38,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, show_progress
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError
-from nishimori.torch._batch_rows import BatchRows, batch_rows, join_names
-from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule, batches
+from nishimori.torch._batches import IGNORED, LABELS, BatchRows, Forward, Rule, batch_rows, batches, join_names
 from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, evaluating, short, switch_to_eval
 
 if TYPE_CHECKING:
