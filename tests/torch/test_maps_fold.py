@@ -330,8 +330,8 @@ def test_saving_methods_write_a_copy_with_the_map_folded_in():
 SAVING = {
     "groups": (
         lambda: Calibrated(Saving(), GROUPED).save_pretrained("folder"),
-        "`save_pretrained` must write calibrated weights, but the temperatures of the groups could not be folded into a copy of "
-        "the network: " + FOLDING + f"the temperatures of the groups; weights alone cannot express that. Instead, {INSTEAD} "
+        "`save_pretrained` must write calibrated weights, but the temperatures of the groups could not be folded into a copy "
+        "of the network: " + FOLDING + f"the temperatures of the groups; weights alone cannot express that. Instead, {INSTEAD} "
         "Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, then "
         "`save_pretrained`; or save `calibrated.state_dict()`, which contains the map.",
     ),

@@ -113,7 +113,8 @@ REFUSED = {
     "no groups": (
         lambda: calibrate(nn.Identity(), (Z, Y), forward=lambda m, b: (m(b[0]), b[1]), method=ByGroup()),
         "`forward` must return the logits, labels and groups of each batch, got a tuple of length 2 in batch 0. Return a tuple "
-        "`(logits, labels, groups)`, or a dict with the keys 'logits', 'labels', 'groups' and, where you have them, 'clusters'.",
+        "`(logits, labels, groups)`, or a dict with the keys 'logits', 'labels', 'groups' and, where you have them, "
+        "'clusters'.",
     ),
     "an error inside": (
         lambda: calibrate(nn.Identity(), [(Z, Y)], forward=with_groups, method=ByGroup()),

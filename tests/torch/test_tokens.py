@@ -266,8 +266,8 @@ REFUSED = {
     "no groups from forward": (
         lambda: calibrate(Network(), BATCHES, forward=documents_by_forward, method=nishimori.GroupConsistency(by="groups")),
         "`forward` must return the logits, labels and groups of each batch, got a dict with the keys ['logits', 'labels', "
-        "'clusters'] in batch 0. Return a tuple `(logits, labels, groups)`, or a dict with the keys 'logits', 'labels', 'groups' "
-        "and, where you have them, 'clusters'.",
+        "'clusters'] in batch 0. Return a tuple `(logits, labels, groups)`, or a dict with the keys 'logits', 'labels', "
+        "'groups' and, where you have them, 'clusters'.",
     ),
 }
 

@@ -203,7 +203,7 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
     check_module(model_or_layer, "model_or_layer")
     temperature = number(T, "T")
     _check_uncalibrated(model_or_layer)
-    head = final_layer(model_or_layer, fold="Calibrated(model, T).fold")
+    head = final_layer(model_or_layer)
     _check_unfolded(head, temperature)
     change = Change.from_map(Temperature(temperature))
     fold_into(model_or_layer, head, change, probe)

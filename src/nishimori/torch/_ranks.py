@@ -94,7 +94,7 @@ def across_ranks(
 
 
 def reduced(sketch: Sketch, *, group: "dist.ProcessGroup | None" = None) -> Sketch:
-    """The sketch of the rows of all ranks, by one `all_reduce` of its sums.
+    """The sketch of the rows of all ranks, added in the order of the ranks.
 
     All ranks must call it, also those whose sketch is empty. The sketch that is passed stays as it is.
 
