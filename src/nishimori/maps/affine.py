@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Self
 
-from nishimori._support.arrays import Array, HostArray, in_double, namespace, on_device_of, row_max, row_sum
+from nishimori._support.arrays import Array, HostArray, in_double, namespace, on_device_of, row_max, row_mean
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
 from nishimori.maps.map import WideMap, log_softmax_of_drops, number_in, numbers
@@ -122,7 +122,7 @@ class Affine(WithBias):
 
     @staticmethod
     def linear_part(drops: Array, factors: Array) -> Array:
-        centred = drops - row_sum(drops) / drops.shape[1]
+        centred = drops - row_mean(drops)
         return centred @ factors.T if factors.ndim == 2 else centred * factors
 
 
