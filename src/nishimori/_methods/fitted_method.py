@@ -6,11 +6,11 @@ attributes after a fit or from a file, and make a record of them.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from inspect import Parameter, signature
 from numbers import Real
-from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Union, cast
 
 import numpy as np
 
@@ -34,46 +34,19 @@ from nishimori.maps.kinds import CHECKED_ROWS, check_claims, check_claims_on_ran
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import Temperature, temperature_of
 
+if TYPE_CHECKING:
+    from nishimori._calibrators.calibrator import Calibrator
+
+# Attributes, without their underscore, that a file keeps under the same names; the second are those of columns.
+_IN_RECORD = ("n_samples", "residual", "temperature_se", "data_digest")
+_COLUMNS = ("label_column", "score_column", "group_column")
+
 COMMON = ("input", "classes", "floor")
 """The parameters that every calibrator has besides those of its method."""
 
 
-class FittedMethod(Protocol):
-    """What `Calibrator` and `BareCalibrator` have in common: what was learned, in attributes that end with an underscore."""
-
-    is_fixed: ClassVar[bool]
-    input: Input | None
-    classes: Classes
-    floor: Floor
-    input_: Input
-    floor_: float | None
-    map_: Map
-    classes_: HostArray
-    feature_names_in_: HostArray
-    n_features_in_: int
-    label_column_: str | None
-    score_column_: str | None
-    group_column_: str | None
-    n_samples_: int | None
-    residual_: float | None
-    data_digest_: str | None
-    temperature_se_: float | None
-    _is_flat_: bool
-    _estimates_: dict[str, float] | None
-
-    @property
-    def fit(self) -> Callable[..., Any]: ...
-    @property
-    def method_name(self) -> str: ...
-    @property
-    def temperature_(self) -> float | None: ...
-    def method_params(self) -> dict[str, Any]:
-        """The parameters of the method."""
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write what was learned to a small JSON file."""
-
-    def _expected_passes(self, data: Rows) -> int | None: ...
+FittedMethod = Union["BareCalibrator", "Calibrator"]
+"""What keeps a fit: both have the same attributes, with an underscore at the end, for what was learned."""
 
 
 def open_to_fit(
@@ -150,10 +123,7 @@ def keep_record(calibrator: FittedMethod, record: Record) -> None:
     calibrator.floor_ = record.floor
     if record.input == "probabilities" and record.floor is None:
         calibrator.floor = None  # a new fit would choose one
-    calibrator.n_samples_ = origin.n_samples
-    calibrator.residual_ = origin.residual
-    calibrator.data_digest_ = origin.data_digest
-    calibrator.temperature_se_ = origin.temperature_se
+    vars(calibrator).update({f"{name}_": getattr(origin, name) for name in _IN_RECORD})
     if origin.n_classes is not None:
         calibrator.classes_ = class_labels(origin.classes, origin.n_classes)
         calibrator.n_features_in_ = origin.n_classes
@@ -199,16 +169,10 @@ def record_of(calibrator: FittedMethod, estimates: dict[str, float] | None) -> R
         params=calibrator.method_params(),
         classes=None if calibrator.classes is None else calibrator.classes_.tolist(),
         columns=None if names is None else names.tolist(),
-        label_column=calibrator.label_column_,
-        score_column=calibrator.score_column_,
-        group_column=calibrator.group_column_,
         n_classes=len(calibrator.classes_) if hasattr(calibrator, "classes_") else None,
-        n_samples=calibrator.n_samples_,
-        residual=calibrator.residual_,
-        temperature_se=getattr(calibrator, "temperature_se_", None),
         estimates=estimates,
         is_flat=getattr(calibrator, "_is_flat_", False),
-        data_digest=calibrator.data_digest_,
+        **{name: getattr(calibrator, f"{name}_") for name in (*_IN_RECORD, *_COLUMNS)},
         library_version=nishimori.__version__,
     )
     floor = None if calibrator.floor_ is None else float(calibrator.floor_)
@@ -282,9 +246,6 @@ class BareCalibrator:
         """Write what was learned to a small JSON file, as `Calibrator.save` does."""
         record_of(self, self._estimates_).write(path, overwrite=overwrite)
 
-    def _expected_passes(self, data: Rows) -> int:
-        return self.method.expected_passes(data)
-
 
 def own_parameters(target: Any) -> tuple[str, ...]:
     """The names of the parameters of a class of methods, without those that all have; an observable has its own already."""
@@ -292,7 +253,7 @@ def own_parameters(target: Any) -> tuple[str, ...]:
     return tuple(one.name for one in taken if one.name not in COMMON and one.kind is not Parameter.VAR_KEYWORD)
 
 
-M = TypeVar("M", bound=FittedMethod)
+M = TypeVar("M", bound="FittedMethod")
 
 
 def check_constructor(calibrator: FittedMethod) -> None:
