@@ -182,8 +182,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
             How often all logits were read.
         """
         check_map(map_, data.n_classes, data)
-        keep(self, X, data, map_, n_samples, residual, temperature_se)
-        self._estimates_ = estimates
+        keep(self, X, data, map_, n_samples, residual, temperature_se, estimates)
         self._show()
         if n_passes is not None:
             self.n_passes_ = n_passes
@@ -222,12 +221,11 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
 
     def _record(self) -> Record:
         """What a file keeps."""
-        return record_of(self, self._estimates_)
+        return record_of(self)
 
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use."""
         keep_record(self, record)
-        self._estimates_ = record.provenance.estimates
         self._show()
         return self
 

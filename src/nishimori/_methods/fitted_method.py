@@ -90,8 +90,12 @@ def keep(
     n_samples: int,
     residual: float | None = None,
     temperature_se: float | None = None,
+    estimates: dict[str, float] | None = None,
 ) -> None:
-    """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
+    """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was.
+
+    ``estimates`` are further numbers of the fit, which the method itself understands.
+    """
     classes = class_labels(calibrator.classes, data.n_classes)
     calibrator.map_ = map_
     calibrator.input_ = data.input if calibrator.input is None else calibrator.input
@@ -104,6 +108,7 @@ def keep(
     calibrator.residual_ = residual
     calibrator.data_digest_ = None if calibrator.is_fixed else data.digest
     calibrator.temperature_se_ = temperature_se
+    calibrator._estimates_ = estimates
     name_columns(calibrator, column_names(X) if hasattr(X, "columns") else None)
     calibrator._is_flat_ = is_flat(X)
 
@@ -128,7 +133,7 @@ def keep_record(calibrator: FittedMethod, record: Record) -> None:
         calibrator.classes_ = class_labels(origin.classes, origin.n_classes)
         calibrator.n_features_in_ = origin.n_classes
     check_map(record.map, origin.n_classes)
-    calibrator._is_flat_ = bool(origin.is_flat)
+    calibrator._is_flat_, calibrator._estimates_ = bool(origin.is_flat), origin.estimates
     name_columns(calibrator, origin.columns, origin.label_column, origin.score_column, origin.group_column)
 
 
@@ -161,8 +166,8 @@ def check_n_classes(calibrator: FittedMethod, data: Rows, name: str) -> None:
         raise InputError(name, f"have {fitted_to} classes, as the calibrator has", got=data.n_classes)
 
 
-def record_of(calibrator: FittedMethod, estimates: dict[str, float] | None) -> Record:
-    """What a file keeps; ``estimates`` are further numbers of the fit, which the method itself understands."""
+def record_of(calibrator: FittedMethod) -> Record:
+    """What a file keeps."""
     names = getattr(calibrator, "feature_names_in_", None)
     origin = Provenance(
         method=calibrator.method_name,
@@ -170,7 +175,7 @@ def record_of(calibrator: FittedMethod, estimates: dict[str, float] | None) -> R
         classes=None if calibrator.classes is None else calibrator.classes_.tolist(),
         columns=None if names is None else names.tolist(),
         n_classes=len(calibrator.classes_) if hasattr(calibrator, "classes_") else None,
-        estimates=estimates,
+        estimates=calibrator._estimates_,
         is_flat=getattr(calibrator, "_is_flat_", False),
         **{name: getattr(calibrator, f"{name}_") for name in (*_IN_RECORD, *_COLUMNS)},
         library_version=nishimori.__version__,
@@ -244,7 +249,7 @@ class BareCalibrator:
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write what was learned to a small JSON file, as `Calibrator.save` does."""
-        record_of(self, self._estimates_).write(path, overwrite=overwrite)
+        record_of(self).write(path, overwrite=overwrite)
 
 
 def own_parameters(target: Any) -> tuple[str, ...]:
