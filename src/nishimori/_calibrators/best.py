@@ -13,7 +13,7 @@ from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator, fit_group
 from nishimori._calibrators.collected_samples import CollectedSamples, collect_samples
 from nishimori._calibrators.consistent import Consistent
 from nishimori._calibrators.folds import Fold, check_folds, deal_folds, linked_units, out_of_fold, refuse_repeated, split_folds
-from nishimori._calibrators.methods import new_calibrator, refuse_common, set_common
+from nishimori._calibrators.methods import new_calibrator, refuse_common, refuse_two_classes, set_common
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
 from nishimori._methods.fitted_method import counts_option, fit_checked
@@ -226,8 +226,7 @@ class Best(Calibrator):
                 )
             if calibrator.method_name == "best":
                 raise InputError("candidates", "be other methods than 'best' itself")
-            if calibrator.traits is not None and calibrator.traits.n_classes == "two" and n_classes > 2:
-                raise InputError("candidates", f"work for {n_classes} classes", got=f"{name!r}, which is for two")
+            refuse_two_classes(calibrator, "candidates", n_classes)
             if self.keep_predictions and not _keeps_predictions(calibrator):
                 raise InputError(
                     "candidates",

@@ -112,6 +112,13 @@ def refuse_common(calibrator: Calibrator, name: str, owner: Any) -> None:
             raise InputError(name, f"leave out `{parameter}`", got=f"{value!r:.60}", remedy=remedy)
 
 
+def refuse_two_classes(calibrator: Calibrator, name: str, n_classes: int) -> None:
+    """Refuse a method for two classes where there are more; ``name`` is the parameter that held the calibrator."""
+    if calibrator.traits is not None and calibrator.traits.n_classes == "two" and n_classes > 2:
+        got = f"{calibrator.method_name!r}, which is for two"
+        raise InputError(name, f"work for {n_classes} classes", got=got, remedy="Use 'vector' or 'matrix', for example.")
+
+
 def set_common(calibrator: Calibrator, **common: Any) -> Calibrator:
     """The calibrator with other common parameters, such as ``input``, of which one of the user's own need not have all."""
     own = calibrator.get_params(deep=False)
