@@ -31,10 +31,6 @@ class BinaryCalibrator(Calibrator):
     traits: ClassVar[Traits | None] = Traits(
         keeps_predictions=False, streams=True, from_sketch=False, error_bars=False, n_classes="two"
     )
-    n_passes_: int
-    parameters_: dict[str, float]
-    parameters_se_: dict[str, float] | None
-    why_no_se_: str | None
 
     def __init__(
         self,
@@ -84,9 +80,9 @@ class BinaryCalibrator(Calibrator):
         estimates = flat_entries(parameters)
         if errors is not None:
             estimates |= flat_entries(self._values_by_name(coefficients.regression, errors), "_se")
-        self.learn(X, data, self._map_for(parameters), seen.n_rows, coefficients.residual, estimates=estimates)
-        self.n_passes_ = 1 + search.n_passes
-        return self
+        n_passes = 1 + search.n_passes
+        map_ = self._map_for(parameters)
+        return self.learn(X, data, map_, seen.n_rows, coefficients.residual, estimates=estimates, n_passes=n_passes)
 
     def _refuse_other_data(self, data: Rows, *, counts: bool) -> None:
         """Raise if these parameters cannot be fitted to such data."""

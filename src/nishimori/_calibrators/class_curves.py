@@ -132,10 +132,7 @@ class Isotonic(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
-    n_passes_: int
     curves_: list[tuple[HostArray, HostArray]]
-    parameters_se_: None
-    why_no_se_: str
 
     def __init__(
         self, *, prior: float = 1.0, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
@@ -157,9 +154,7 @@ class Isotonic(Calibrator):
             n_passes += 1
             curves += [_curve(levels, added) for levels in some.levels()]
         knots, values = zip(*curves, strict=True)
-        self.learn(X, data, ClassCurves(knots, values, "linear"), samples.n_rows)
-        self.n_passes_ = n_passes
-        return self
+        return self.learn(X, data, ClassCurves(knots, values, "linear"), samples.n_rows, n_passes=n_passes)
 
     def _show(self) -> None:
         assert isinstance(self.map_, ClassCurves)
@@ -259,11 +254,8 @@ class HistogramBinning(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=True)
-    n_passes_: int
     edges_: HostArray
     frequencies_: HostArray
-    parameters_se_: dict[str, HostArray] | None
-    why_no_se_: str | None
 
     def __init__(
         self,
@@ -301,8 +293,7 @@ class HistogramBinning(Calibrator):
         finite = {"frequencies": np.nan_to_num(errors, nan=-1)}
         estimates = None if too_many(values.size) else flat_entries(finite, "_se")
         map_ = ClassCurves(tuple(bins.edges), tuple(values), "constant")
-        self.learn(X, data, map_, samples.n_rows, estimates=estimates)
-        self.n_passes_ = n_passes + data.has_clusters
+        self.learn(X, data, map_, samples.n_rows, estimates=estimates, n_passes=n_passes + data.has_clusters)
         self.parameters_se_, self.why_no_se_ = {"frequencies": errors}, None
         return self
 

@@ -40,10 +40,6 @@ class AffineScaling(Calibrator):
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False)
     penalty: Penalty
     preserve_accuracy: bool
-    n_passes_: int
-    parameters_: dict[str, HostArray]
-    parameters_se_: dict[str, HostArray] | None
-    why_no_se_: str | None
     penalties_: dict[str, float] | None
     determined_: dict[str, float] | None
     ts_: float | None
@@ -86,10 +82,9 @@ class AffineScaling(Calibrator):
         map_ = kind(point.scale / point.temperature, point.bias, fallback)
         if errors is not None:
             estimates |= flat_entries(self._layout(map_).by_name(errors), "_se")
-        self.learn(X, data, map_, fit_info.n_samples, minimum.residual, estimates=estimates)
         clusters_read = not counts and data.has_clusters
-        self.n_passes_ = fit_info.n_passes + clusters_read + minimum.n_passes + (0 if errors is None else 2)
-        return self
+        n_passes = fit_info.n_passes + clusters_read + minimum.n_passes + (0 if errors is None else 2)
+        return self.learn(X, data, map_, fit_info.n_samples, minimum.residual, estimates=estimates, n_passes=n_passes)
 
     def _parameters(self, n_classes: int) -> Parameters:
         return Parameters(n_classes, self._is_matrix, self._has_bias, self._of_log)

@@ -79,12 +79,7 @@ class SeveralParameters(Calibrator):
     bias 1.06 ± 0.04
     """
 
-    n_passes_: int
-    parameters_: dict[str, Any]
-    parameters_se_: dict[str, Any] | None
     covariance_: HostArray | None
-    why_no_se_: str | None
-    residual_: float | None
 
     @abstractmethod
     def start(self, n_classes: int, temperature: float) -> Mapping[str, Any]:
@@ -150,8 +145,8 @@ class SeveralParameters(Calibrator):
         parameters = layout.by_name(solution.x)
         estimates = flat_entries(parameters) | ({} if errors is None else flat_entries(layout.by_name(errors), "_se"))
         map_ = self.map_for(parameters, data.n_classes)
-        self.learn(X, data, map_, fit_info.n_samples, solution.residual, estimates=estimates)
-        self.n_passes_ = fit_info.n_passes + 1 + solution.n_passes + (errors is not None)
+        n_passes = fit_info.n_passes + 1 + solution.n_passes + (errors is not None)
+        self.learn(X, data, map_, fit_info.n_samples, solution.residual, estimates=estimates, n_passes=n_passes)
         self.covariance_ = covariance
         return self
 

@@ -14,7 +14,6 @@ from typing import Any, cast
 from sklearn.base import clone
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.candidates import candidate
 from nishimori._calibrators.fixed import from_temperature
 from nishimori._calibrators.groups import GroupConsistency
 from nishimori._calibrators.methods import calibrator, set_common
@@ -22,6 +21,7 @@ from nishimori._calibrators.one_temperature import AdaptiveConsistency, Expectat
 from nishimori._fit.match import Match
 from nishimori._methods.fitted_method import check_constructor, counts_option, fit_checked
 from nishimori._methods.one_temperature import solution_of
+from nishimori._methods.table import CANDIDATES
 from nishimori._rows.options import RowOptions
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
@@ -72,11 +72,11 @@ def fit_usual(
             wanted[name] = GroupConsistency(by=by, **meaning)
         elif name in names_for(validation):
             left_out[name] = "the test data do not name the group of each sample"
-    wanted |= {name: calibrator(name, **meaning) for name in CHANGING if name in tried and candidate(name).is_for(n_classes)}
+    wanted |= {name: calibrator(name, **meaning) for name in CHANGING if name in tried and CANDIDATES[name].is_for(n_classes)}
     for name, method in wanted.items():
         if name in without:
             continue
-        seconds = candidate(method.method_name).seconds(n_samples, n_classes)
+        seconds = CANDIDATES[method.method_name].seconds(n_samples, n_classes)
         if seconds > MOST_SECONDS:
             left_out[name] = f"its fit would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f} s; name it to try it"
             continue
