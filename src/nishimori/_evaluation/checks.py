@@ -15,9 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nishimori._evaluation.betting import Losses
 from nishimori._evaluation.group_gaps import GroupGaps
-from nishimori._evaluation.limits import limits_of_gaps, shared
+from nishimori._evaluation.limits import Losses, limits_of_gaps, shared
 from nishimori._evaluation.metrics.accuracy import direction
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.resampling import KeptRows

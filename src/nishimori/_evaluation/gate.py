@@ -4,12 +4,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Unpack, get_args
+from typing import Any, Literal, NamedTuple, Unpack, get_args
+from xml.etree import ElementTree
 
 import numpy as np
 
-from nishimori._evaluation.annotations import CheckOutcome, State, junit, workflow_command
-from nishimori._evaluation.betting import LossOfSamples
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._evaluation.checks import (
     Check,
@@ -24,6 +23,8 @@ from nishimori._evaluation.checks import (
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.limits import shared
 from nishimori._evaluation.metrics.losses import Nll
+from nishimori._evaluation.metrics.metric import Metric
+from nishimori._evaluation.metrics.resampling import KeptRows
 from nishimori._evaluation.metrics.table import AskedMetrics, asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.batch import Batch
@@ -32,10 +33,11 @@ from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.groups import By
-from nishimori._sums.predictions import apply_map
+from nishimori._sums.predictions import Predictions, apply_map
 from nishimori._sums.reliability import Strategy
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.escape import workflow_text, xml_text
 from nishimori._support.numbers import between, positive, whole
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, setting
@@ -59,6 +61,22 @@ MOST_LEVEL = 1 - 1e-9
 
 # What float32 logits of one row and another differ by where a network gives the same answer to both.
 _ROUNDING = 1e-6
+
+State = Literal["passed", "doubtful", "failed", "error"]
+"""How a check ended; "error" where it could not be made."""
+
+_COMMANDS = {"passed": "notice", "doubtful": "warning", "failed": "error", "error": "error"}
+_ELEMENTS = {"failed": "failure", "error": "error"}
+
+
+class CheckOutcome(NamedTuple):
+    """One check: what was asked, how it ended, and a sentence with its numbers."""
+
+    title: str
+    state: State
+    kind: str
+    message: str
+
 
 _STATES: dict[Verdict, State] = {"pass": "passed", "inconclusive": "error", "cannot be judged": "error", "fail": "failed"}
 
@@ -358,6 +376,23 @@ def _why_not_judged(data: Rows, map_: Map, card: Scorecard, wanted: Wanted, *, c
     return ""
 
 
+class LossOfSamples(Metric):
+    """The NLL of each sample, which is kept: 16 bytes per sample, or 24 with clusters."""
+
+    name = "nll_of_samples"
+    needs = "label"
+    keeps_sums = True
+
+    def sums(self, predictions: Predictions) -> KeptRows:
+        """The losses of a batch."""
+        return KeptRows.from_predictions(predictions, -predictions.log_likelihood)
+
+    def of_sums(self, sums: KeptRows) -> tuple[float, None]:
+        """Their mean; its standard error is that of the NLL."""
+        values, weights = sums.columns
+        return float(weights @ values / weights.sum()), None
+
+
 # A model that always says the same cannot be judged. A constant answer can be calibrated by chance or by construction, as the
 # share of the most frequent class is, and its ECE is one gap of one bin.
 
@@ -390,3 +425,34 @@ def is_constant(data: Rows, map_: Map, confidence: float, confidence_se: float |
         return False
     outputs = data.gather(partial(_find_range, map_))
     return bool((outputs.high - outputs.low <= _ROUNDING * outputs.high).all())
+
+
+# The checks in the forms that continuous integration reads: JUnit's XML, and the workflow commands of GitHub
+
+
+def junit(suite: str, outcomes: Sequence[CheckOutcome]) -> str:
+    """A JUnit file: one test case per check; what is doubtful counts as skipped, so that it is seen and does not fail."""
+    states = [outcome.state for outcome in outcomes]
+    columns: dict[str, State] = {"failures": "failed", "errors": "error", "skipped": "doubtful"}
+    numbers = {"tests": str(len(states)), **{name: str(states.count(state)) for name, state in columns.items()}}
+    root = ElementTree.Element("testsuites", numbers)
+    inside = ElementTree.SubElement(root, "testsuite", {"name": xml_text(suite), **numbers, "time": "0"})
+    for outcome in outcomes:
+        case = ElementTree.SubElement(
+            inside, "testcase", {"classname": xml_text(suite), "name": xml_text(outcome.title), "time": "0"}
+        )
+        message = xml_text(outcome.message)
+        if outcome.state in _ELEMENTS:
+            ElementTree.SubElement(case, _ELEMENTS[outcome.state], {"message": message, "type": outcome.kind}).text = message
+        elif outcome.state == "doubtful":
+            ElementTree.SubElement(case, "skipped", {"message": f"{outcome.kind}: {message}"})
+        else:
+            ElementTree.SubElement(case, "system-out").text = message
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+
+
+def workflow_command(outcome: CheckOutcome) -> str:
+    """A line that GitHub Actions shows as an error, a warning or a notice of the run."""
+    title = workflow_text(f"{outcome.kind}: {outcome.title}").replace(":", "%3A").replace(",", "%2C")
+    return f"::{_COMMANDS[outcome.state]} title={title}::{workflow_text(outcome.message)}"
