@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.limits import Losses, limits_of_gaps, shared
-from nishimori._evaluation.metrics.accuracy import direction
+from nishimori._evaluation.metrics.ece import direction
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.resampling import KeptRows
 from nishimori._evaluation.metrics.table import as_metric, find_metric

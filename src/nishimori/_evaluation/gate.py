@@ -22,7 +22,7 @@ from nishimori._evaluation.checks import (
 )
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.limits import shared
-from nishimori._evaluation.metrics.losses import Nll
+from nishimori._evaluation.metrics.means import Nll
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.resampling import KeptRows
 from nishimori._evaluation.metrics.table import AskedMetrics, asked_metrics

@@ -510,11 +510,9 @@ class ScoreSums:
             why = "" if error is not None else metric.why_infinite if metric.is_mean else f"{metric.label} has none."
             if self.n_rows == 1:
                 error, why = None, ONE_SAMPLE
-            metric.check_value(float(value))
             gaps = sums.gaps if metric.of_bins is not None else None
-            estimates[metric.label] = Estimate(
-                metric, float(value), error, why, squares, gaps, sums if metric.keeps_sums else None
-            )
+            kept = sums if metric.keeps_sums else None
+            estimates[metric.label] = Estimate(metric, metric.in_bounds(float(value)), error, why, squares, gaps, kept)
         return estimates
 
 

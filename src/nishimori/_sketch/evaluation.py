@@ -24,9 +24,8 @@ from nishimori._evaluation.curve import REACH, cards_around
 from nishimori._evaluation.diff import Measured, measured_in, values_of_card, values_with_errors
 from nishimori._evaluation.differences import MeasuredMaps, absent_parts, measure_maps
 from nishimori._evaluation.gate import is_constant
-from nishimori._evaluation.metrics.accuracy import MeanConfidence, OverallGap, WrongAnswers
-from nishimori._evaluation.metrics.ece import Ece
-from nishimori._evaluation.metrics.losses import Brier, Nll
+from nishimori._evaluation.metrics.ece import Ece, OverallGap
+from nishimori._evaluation.metrics.means import Brier, MeanConfidence, Nll, WrongAnswers
 from nishimori._evaluation.metrics.metric import Estimate, Metric
 from nishimori._evaluation.metrics.table import can_measure, checked_metrics, default_metrics
 from nishimori._evaluation.scorecard import ONE_SAMPLE, Scorecard, scorecards

@@ -383,7 +383,7 @@ class Metric:
 
     def measure(self, data: Rows, beta: float) -> float:
         """The metric of rows at an inverse temperature."""
-        return self.from_sums(data.gather(partial(self.gather, beta)))[0]
+        return self.in_bounds(self.from_sums(data.gather(partial(self.gather, beta)))[0])
 
     def gather(self, beta: float, batch: Batch) -> Any:
         """Sum what the metric is made of over a batch, at an inverse temperature."""
@@ -399,12 +399,13 @@ class Metric:
             return self
         return type(self).of_rows, repr(astuple(self)) if is_dataclass(self) else id(self) if vars(self) else ""
 
-    def check_value(self, value: float) -> None:
-        """Refuse a value that the metric says it cannot have: intervals are cut at its bounds."""
+    def in_bounds(self, value: float) -> float:
+        """The value without rounding beyond the bounds; refuses one that the metric says it cannot have."""
         low, high = self.bounds
         room = _ROUNDING * max(1.0, abs(value))
         if not isnan(value) and not low - room <= value <= high + room:
             raise InputError(f"{type(self).__name__}.bounds", f"hold the metric of these data, {value:.6g}", got=self.bounds)
+        return value if isnan(value) else min(max(value, low), high)
 
     def summed(self, predictions: Predictions) -> Any:
         """What `sums` returns, which must add as numbers do; all outcomes where the metric is made of these."""
