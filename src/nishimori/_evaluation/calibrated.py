@@ -25,26 +25,28 @@ CALIBRATORS_WORD = {
 """What the row options mean where a calibrator may say them."""
 
 
-def calibrator_or_map(temperature: Any, calibrator: Any) -> Any:
-    """The calibrator, or the map of a temperature that is given in its place; T = 1 if neither is."""
-    if calibrator is None:
-        return Temperature(1.0 if temperature is None else checked_temperature(temperature))
-    if temperature is not None:
-        raise InputError("temperature", f"be left out where {setting('calibrator')} is given, which has its own")
-    return calibrator
+def open_calibrated(
+    logits: Any, labels: Any, options: RowOptions, *, temperature: Any, calibrator: Any
+) -> tuple[Rows, Map, bool]:
+    """What the user passed as rows, the map of a temperature or of a fitted calibrator, and whether weights are counts.
 
-
-def open_calibrated(used: Any, logits: Any, labels: Any, options: RowOptions) -> tuple[Rows, Map]:
-    """What the user passed as rows, and the map of ``used``: a map, or a fitted calibrator.
-
-    What the options leave open about the scores, the calibrator says.
+    T = 1 if neither is given. What the options leave open about the scores, the calibrator says.
     """
     refuse_auto(options.get("floor"))
-    if isinstance(used, Map):
-        data = open_rows(logits, labels, **options)
-        check_groups(data, [used])
-        return data, used
-    map_, is_array = _map_of(used), kind_of(logits, labels) == "array"
+    if calibrator is None:
+        calibrator = Temperature(1.0 if temperature is None else checked_temperature(temperature))
+    elif temperature is not None:
+        raise InputError("temperature", f"be left out where {setting('calibrator')} is given, which has its own")
+    is_map = isinstance(calibrator, Map)
+    map_ = calibrator if is_map else _map_of(calibrator)
+    data = open_rows(logits, labels, **options) if is_map else _open_for(calibrator, logits, labels, options)
+    check_groups(data, [map_])
+    return data, map_, data.counts or bool(options.get("counts"))
+
+
+def _open_for(used: Any, logits: Any, labels: Any, options: RowOptions) -> Rows:
+    """What the user passed as rows, of scores as a fitted calibrator was fitted to."""
+    is_array = kind_of(logits, labels) == "array"
     _refuse_contradictions(used, options)
     if is_array:  # whose columns can be looked at before it is opened
         used._check_columns(logits, "logits")
@@ -57,10 +59,9 @@ def open_calibrated(used: Any, logits: Any, labels: Any, options: RowOptions) ->
     remedy = FIT_AGAIN if guard == "warn" else FITTED_TO_PROBABILITIES
     data = open_rows(logits, labels, guard=guard, probability_remedy=remedy, **options)
     warn_of_same_rows(data, {"`calibrator`": used})
-    check_groups(data, [map_])
     if not is_array:
         used._check_columns(data, "logits")
-    return data, map_
+    return data
 
 
 def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:

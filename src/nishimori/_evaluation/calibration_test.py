@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._evaluation.scorecard import edges_for
 from nishimori._fit.match import Match, gaps_at
 from nishimori._fit.roots import Root
@@ -281,8 +281,7 @@ def calibration_test(
         matched = match(data, *BUILT_IN.values(), counts=counts)
         matched.warn()
         return temperatures_test(data, matched, counts=counts)
-    data, used = open_calibrated(calibrator_or_map(temperature, calibrator), logits, labels, options)
-    counts = data.counts or bool(options.get("counts"))
+    data, used, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
     if statistic == "ece":
         if data.clusters is not None:
             remedy = "Use 'spiegelhalter'."

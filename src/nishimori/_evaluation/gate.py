@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._evaluation.checks import (
     Check,
     MetricBound,
@@ -263,7 +263,12 @@ def gate(
       fail by chance.
     """
     wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
-    return gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
+    data, map_, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
+    classes = options.get("classes")
+    if by is None:  # the groups may take a pass, so they are asked for only where a bound is on them
+        has_group_gap = any(limit.metric is None for limit in wanted.limits)
+        by = "groups" if has_group_gap and data.groups is not None else "prediction"
+    return judge(data, map_, wanted, by, getattr(calibrator, "classes", None) if classes is None else classes, counts=counts)
 
 
 @dataclass(frozen=True)
@@ -299,16 +304,6 @@ class Wanted:
     def limits(self) -> tuple[MetricBound, ...]:
         """The bounds as numbers."""
         return checked_bounds(self.bounds)
-
-
-def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used: Any, by: By | None) -> Gate:
-    """The checks of data after a map or a fitted calibrator."""
-    data, map_ = open_calibrated(used, logits, labels, options)
-    classes = options.get("classes")
-    labels_of_classes = getattr(used, "classes", None) if classes is None else classes
-    has_group_gap = any(limit.metric is None for limit in wanted.limits)  # only then, because the groups may take a pass
-    by_default: By = "groups" if has_group_gap and data.groups is not None else "prediction"
-    return judge(data, map_, wanted, by or by_default, labels_of_classes, counts=(data.counts or bool(options.get("counts"))))
 
 
 def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:

@@ -8,7 +8,7 @@ from typing import Any, Unpack, get_args
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
@@ -243,17 +243,17 @@ def group_gaps(
     if by not in get_args(By):
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
     between("level", level, 0, 1)
-    used, groups, classes = calibrator_or_map(temperature, calibrator), options.get("groups"), options.get("classes")
-    data, map_ = open_calibrated(used, logits, labels, options)
-    if by == "prediction" and groups is not None and not map_.needs_groups:
+    data, map_, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
+    if by == "prediction" and options.get("groups") is not None and not map_.needs_groups:
         raise InputError(
             "groups",
             "be left out with by='prediction', unless the calibrator has a temperature for each group",
             got="some",
             remedy="Pass by='groups' to measure each of them.",
         )
-    names = names_of_groups(data, by, getattr(used, "classes", None) if classes is None else classes)
-    return gaps_after(data, [map_], by, names, level, counts=(data.counts or bool(options.get("counts"))))[0]
+    classes = options.get("classes")
+    names = names_of_groups(data, by, getattr(calibrator, "classes", None) if classes is None else classes)
+    return gaps_after(data, [map_], by, names, level, counts=counts)[0]
 
 
 @question("has no sums per group")

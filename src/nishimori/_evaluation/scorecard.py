@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._evaluation.metrics.metric import Estimate, MeanOfRows, Metric
 from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics, default_metrics
 from nishimori._kernels.kernel import score_totals, sums_blocks, sums_scores
@@ -346,11 +346,10 @@ def evaluate(
     >>> print(f"{card.nll:.3f} {card.nll_se:.3f}")
     0.538 0.013
     """
-    used, wanted = calibrator_or_map(temperature, calibrator), asked_metrics(metrics)
-    data, map_ = open_calibrated(used, logits, labels, options)
-    counts = data.counts or bool(options.get("counts"))
+    wanted = asked_metrics(metrics)
+    data, map_, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
     (card,) = scorecards(data, [map_], n_bins=n_bins, strategy=strategy, counts=counts, metrics=wanted)
-    if used is calibrator:
+    if calibrator is not None:
         warn_of_one_temperature({"`calibrator`": card})
     return replace(card, data_digest=data.digest)
 

@@ -30,7 +30,6 @@ from nishimori._evaluation.metrics.metric import Estimate, Metric
 from nishimori._evaluation.metrics.table import can_measure, checked_metrics, default_metrics
 from nishimori._evaluation.scorecard import ONE_SAMPLE, Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
-from nishimori._rows.labels import Classes
 from nishimori._rows.rows import counts_of_clusters
 from nishimori._sketch.grid import Grid
 from nishimori._sketch.interpolation import NodeScores, gap_at_node, gaps_at, scores_at
@@ -168,11 +167,10 @@ def _(data: Sketch, chosen: Sequence[float], *, n_bins: int, counts: bool) -> li
 @measure_maps.register(Sketch)
 def _(
     data: Sketch,
-    /,
     maps: Mapping[str, Map],
-    classes: Classes,  # noqa: ARG001 - there are no gaps of classes
-    level: float,  # noqa: ARG001
     *,
+    groups: Any = None,  # noqa: ARG001 - there are no gaps of classes
+    level: float = 0.95,  # noqa: ARG001
     zero: float | None = None,  # noqa: ARG001 - sums are made once, with their own floor
     **how: Any,
 ) -> MeasuredMaps:
