@@ -329,7 +329,7 @@ def test_a_gate_is_frozen_and_speaks_json():
     assert told["checks"][1]["message"] == found["error"].message
     assert found.to_markdown().splitlines()[2].startswith("| gap at most 10 % | ")
     assert found.to_github().splitlines()[1].startswith("::notice title=pass%3A error at most 50 %25::error is at most")
-    with pytest.raises(InputError, match=r"^The check must be one of 'gap', 'error', got 'ece'\.$"):
+    with pytest.raises(InputError, match=r"^`name` must be one of 'gap', 'error', got 'ece'\.$"):
         found["ece"]
 
 

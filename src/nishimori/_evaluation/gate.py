@@ -1,6 +1,5 @@
 """`gate`: bounds that a model must keep, and whether the data prove that it keeps them or does not."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -36,7 +35,7 @@ from nishimori._sums.groups import By
 from nishimori._sums.predictions import Predictions, apply_map
 from nishimori._sums.reliability import Strategy
 from nishimori._support.arrays import HostArray
-from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.display import Display, Listed, plural, short_repr
 from nishimori._support.escape import workflow_text, xml_text
 from nishimori._support.numbers import between, positive, whole
 from nishimori._support.tables import Tabular
@@ -82,7 +81,7 @@ _STATES: dict[Verdict, State] = {"pass": "passed", "inconclusive": "error", "can
 
 
 @dataclass(frozen=True, repr=False)
-class Gate(Displayed):
+class Gate(Listed[Check]):
     """The checks of a model, and whether it may pass. ``print`` shows one line per check.
 
     Attributes
@@ -125,11 +124,12 @@ class Gate(Displayed):
     def passed(self) -> bool:
         return not self.failed
 
-    def __getitem__(self, name: str) -> Check:
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise InputError("The check", f"be one of {', '.join(repr(check.name) for check in self.checks)}", got=repr(name))
+    @property
+    def _entries(self) -> list[tuple[str, Check]]:
+        return [(check.name, check) for check in self.checks]
+
+    def _record(self, check: Check) -> dict[str, Any]:
+        return check.to_dict()
 
     def __repr__(self) -> str:
         names = tuple(check.name for check in self.checks)
@@ -158,10 +158,6 @@ class Gate(Displayed):
         """Everything as plain numbers, texts, lists and dictionaries."""
         own = ("passed", "verdict", "level", "allow_inconclusive", "n_samples", "min_samples")
         return {name: getattr(self, name) for name in own} | {"checks": [check.to_dict() for check in self.checks]}
-
-    def to_json(self) -> str:
-        """The checks and the verdict as one line of JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_junit(self) -> str:
         """A JUnit file, which Jenkins, GitLab, Azure and others show as tests.

@@ -1,8 +1,7 @@
 """Which groups of samples are off: confidence minus accuracy of each predicted class, or of each group that is named."""
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Unpack, get_args
 
@@ -16,11 +15,10 @@ from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.groups import By, Grouping, GroupTally, TallyGroups
 from nishimori._support.arrays import HostArray
-from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
+from nishimori._support.display import PRINTED_ROWS, Display, Listed, plural, short_repr
 from nishimori._support.formatting import percent, points_with_error, two_decimals
 from nishimori._support.intervals import Interval, two_sided
 from nishimori._support.numbers import between
-from nishimori._support.optional import require
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -59,7 +57,7 @@ class GroupGap:
 
 
 @dataclass(frozen=True, repr=False)
-class GroupGaps(Displayed):
+class GroupGaps(Listed[GroupGap]):
     """The gaps of all groups that have samples. ``print`` shows them as a table, the worst first.
 
     Attributes
@@ -105,17 +103,9 @@ class GroupGaps(Displayed):
         """The groups whose gap is significant first, and larger gaps before smaller ones."""
         return tuple(sorted(self.groups, key=lambda group: (not group.is_off, -abs(group.gap))))
 
-    def __getitem__(self, name: Any) -> GroupGap:
-        for group in self.groups:
-            if group.name == name:
-                return group
-        raise InputError("The group", "be one of those with samples", got=repr(name))
-
-    def __iter__(self) -> Iterator[GroupGap]:
-        return iter(self.groups)
-
-    def __len__(self) -> int:
-        return len(self.groups)
+    @property
+    def _entries(self) -> list[tuple[Any, GroupGap]]:
+        return [(group.name, group) for group in self.groups]
 
     @property
     def table(self) -> Tabular:
@@ -172,17 +162,8 @@ class GroupGaps(Displayed):
             "mean_abs_gap_corrected": self.mean_abs_gap_corrected,
             "mean_abs_gap_low": low,
             "mean_abs_gap_high": high,
-            "groups": [asdict(group) for group in self.groups],
+            "groups": [self._record(group) for group in self.groups],
         }
-
-    def to_json(self) -> str:
-        """The gaps of all groups as one line of JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    def to_pandas(self) -> Any:
-        """A data frame with one row per group."""
-        pandas = require("pandas", extra="tables", for_="GroupGaps.to_pandas")
-        return pandas.DataFrame([asdict(group) for group in self.groups]).set_index("name")
 
 
 def _row(group: GroupGap) -> tuple[str, ...]:
