@@ -9,7 +9,7 @@ from scipy.stats import binom, binomtest, norm
 
 from nishimori._evaluation import limits
 from nishimori._evaluation.limits import LARGEST_RISK, Game, Losses, limits_of_gaps, limits_of_share
-from nishimori._evaluation.metrics.resampling import KeptRows
+from nishimori._evaluation.resampling import KeptRows
 
 
 def gap_limits(confidence, accuracy, error, number, level_low=0.95, level_high=0.95):

@@ -14,7 +14,6 @@ from nishimori._evaluation.calibration_test import CalibrationTest, calibration_
 from nishimori._evaluation.compared_methods import (
     ONE_TEMPERATURE,
     Methods,
-    UsualMethods,
     calibrators_by_name,
     fit_methods,
     fit_usual,
@@ -175,10 +174,10 @@ def _compare_methods(
     matched = match_both(validation, counts=counts)
     for data in (validation, test or validation):
         metrics = suited_metrics(metrics, data)
-    usual = UsualMethods({}, {})
+    left_out: dict[str, str] = {}
     if with_usual is not None:
-        usual = fit_usual(validation, test, with_usual, counts=counts)
-        methods = {**methods, **usual.fitted}
+        usual, left_out = fit_usual(validation, test, with_usual, counts=counts)
+        methods = {**methods, **usual}
     flatters = test is None and not all(is_fitted(method) or isinstance(method, Uncalibrated) for method in methods.values())
     fitted, why = fit_methods(methods, validation, matched, counts=counts)
     data = without_chosen_floor(test or validation)
@@ -213,7 +212,7 @@ def _compare_methods(
         floor=validation.floor,
         caveat=caveat,
         flatters=flatters,
-        left_out=usual.left_out,
+        left_out=left_out,
         same_rows=" ".join((*equal, *same)),
         recommendation=recommend(
             [row for row in rows if row.scorecard is not None],
@@ -243,7 +242,7 @@ def _compare_methods(
             *([*_about_scores(measured, level), *_about_error(rows, first, level)] if of_several else []),
             *(_about_test(result, level) for result in tests.values()),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
-            *(f"{name} was not compared: {text}." for name, text in usual.left_out.items()),
+            *(f"{name} was not compared: {text}." for name, text in left_out.items()),
         ),
     )
 

@@ -23,8 +23,8 @@ from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.limits import shared
 from nishimori._evaluation.metrics.means import Nll
 from nishimori._evaluation.metrics.metric import Metric
-from nishimori._evaluation.metrics.resampling import KeptRows
 from nishimori._evaluation.metrics.table import AskedMetrics, asked_metrics
+from nishimori._evaluation.resampling import KeptRows
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes

@@ -32,7 +32,7 @@ from math import inf, log
 
 import numpy as np
 
-from nishimori._evaluation.metrics.resampling import KeptRows
+from nishimori._evaluation.resampling import KeptRows
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, normal_quantile

@@ -247,10 +247,11 @@ def _scores_of(
     places = np.flatnonzero(losses[:, 0])
     weights, losses, misses = losses[places, :1], losses[places, 1:3], losses[places, 3:]
     means = np.column_stack([np.abs(misses).sum(axis=1), losses]) / weights
-    temperatures, errors = (
-        [None] * len(places) if known is None else known[places].tolist()
-        for known in ((None, None) if calibrator is None else (calibrator.temperatures_, calibrator.temperatures_se_))
-    )
+    temperatures = errors = [None] * len(places)
+    if calibrator is not None and calibrator.temperatures_ is not None:
+        temperatures = calibrator.temperatures_[places].tolist()
+    if calibrator is not None and calibrator.temperatures_se_ is not None:
+        errors = calibrator.temperatures_se_[places].tolist()
     return tuple(
         LabelScore(
             name=decision.name,

@@ -20,7 +20,7 @@ from nishimori._kernels.sums import SCORES, ScoreTotals
 from nishimori._rows.batch import Batch
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, Sum
 from nishimori._sums.census import at_zeros, verdict_on_zeros, warn_of_zeros
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import POSITIVE_EDGES, Predictions, apply_map, inverse_temperatures, predictions_after
@@ -434,7 +434,7 @@ class MetricPlan:
 
 
 @dataclass(frozen=True)
-class ScoreSums:
+class ScoreSums(Sum):
     """The sums of some rows after a map; those of other rows add."""
 
     n_rows: int
@@ -482,9 +482,6 @@ class ScoreSums:
             positive=Sums(tuple(positive)),
             own=Sums(()),
         )
-
-    def __add__(self, other: "ScoreSums") -> "ScoreSums":
-        return ScoreSums(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
     @property
     def means(self) -> HostArray:

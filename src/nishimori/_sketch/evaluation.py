@@ -13,10 +13,8 @@ import numpy as np
 
 from nishimori._evaluation.calibration_test import (
     Deviation,
-    RowScore,
-    confidence_gap,
+    Statistic,
     deviation,
-    energy_gap,
     gaps_at_temperature,
 )
 from nishimori._evaluation.compared_methods import names_for
@@ -47,8 +45,8 @@ _NOT_SQUARED = "a sketch does not keep its squares. Pass logits and labels."
 _ONE_CLUSTER = "the sketch holds one cluster, and standard errors are made of the spread between clusters."
 _NO_ERRORS = "A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods."
 
-# The observables whose gaps are these numbers per row.
-_OBSERVABLES: dict[RowScore, Observable] = {confidence_gap: BUILT_IN["ec"], energy_gap: BUILT_IN["ts"]}
+# The observables whose gaps these statistics are made of.
+_OBSERVABLES: dict[Statistic, Observable] = {"confidence": BUILT_IN["ec"], "energy": BUILT_IN["ts"]}
 
 
 def _single_temperature(map_: Map, purpose: str) -> float:
@@ -187,9 +185,9 @@ def _(data: Sketch, map_: Map, confidence: float, confidence_se: float | None) -
 
 
 @deviation.register(Sketch)
-def _(data: Sketch, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
+def _(data: Sketch, statistic: Statistic, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
     """The deviation of an observable at one temperature: its variance is the spread of the gaps."""
-    if score not in _OBSERVABLES:
+    if statistic not in _OBSERVABLES:
         raise InputError(
             "statistic", "be 'confidence', 'energy' or 'temperatures' for a sketch", remedy="Pass logits and labels."
         )
@@ -197,7 +195,7 @@ def _(data: Sketch, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviat
     _refuse_one_cluster(data)
     if counts and data.n_clusters is not None:
         raise counts_of_clusters()
-    total, squares = gap_at_node(data, _OBSERVABLES[score], temperature, counts=counts)
+    total, squares = gap_at_node(data, _OBSERVABLES[statistic], temperature, counts=counts)
     return Deviation(total, squares, data.census.weight, "sample"), data.census
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from nishimori._evaluation.limits import limits_of_ece, limits_of_gaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, Sum
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.predictions import Predictions, reliability_of
@@ -262,7 +262,7 @@ class PositiveEce(MeanAbsoluteGap, Metric):
 
 
 @dataclass(frozen=True)
-class PairedGaps:
+class PairedGaps(Sum):
     """Sums of products of the gaps of two calibrations per pair of bins; None where clusters tell."""
 
     products: HostArray | None
@@ -275,9 +275,6 @@ class PairedGaps:
         places = first.places[:, 0] * first.n_bins + second.places[:, 0]
         products = first.units * first.misses * second.misses
         return cls(np.bincount(places, products, first.n_bins**2).reshape(first.n_bins, first.n_bins))
-
-    def __add__(self, other: "PairedGaps") -> "PairedGaps":
-        return PairedGaps(None if self.products is None or other.products is None else self.products + other.products)
 
     def is_of_equals(self, first: BinSums, second: BinSums) -> bool:
         """Whether both calibrations gave each row the same confidence, as far as the sums tell."""

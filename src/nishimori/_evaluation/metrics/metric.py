@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from nishimori._evaluation.limits import FEW, limits_of_share, one_sided
-from nishimori._evaluation.metrics.resampling import KeptRows, Resampling
+from nishimori._evaluation.resampling import KeptRows, Resampling
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
 from nishimori._sums.outcomes import OneClaim
