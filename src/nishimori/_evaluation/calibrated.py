@@ -69,20 +69,16 @@ def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
 
     ``fitted`` holds calibrators by their names, perhaps some without a digest. What was said is in the list that is returned.
     """
+    digests = {name: getattr(calibrator, "data_digest_", None) for name, calibrator in fitted.items()}
     warned: list[str] = []
-    digests = {
-        name: own for name, calibrator in fitted.items() if (own := getattr(calibrator, "data_digest_", None)) is not None
-    }
-    if not digests:
-        return warned
 
     def compare_digest(digest: str) -> None:
-        same = [name for name, own in digests.items() if own == digest]
-        if same:
+        if same := [name for name, own in digests.items() if own == digest]:
             verb = "was" if len(same) == 1 else "were"
-            warn_first(warned, f"{' and '.join(same)} {verb} fitted to the rows that are measured here, {_FLATTERED}")
+            _warn_first(warned, f"{' and '.join(same)} {verb} fitted to the rows that are measured here")
 
-    data.on_digest(compare_digest)
+    if any(own is not None for own in digests.values()):
+        data.on_digest(compare_digest)
     return warned
 
 
@@ -93,7 +89,7 @@ def warn_of_equal_data(fitted: Any, measured: Any) -> list[str]:
 
     def compare_digest(digest: str) -> None:
         if digest in digests:
-            warn_first(warned, f"The test data are the rows of the validation data, {_FLATTERED}")
+            _warn_first(warned, "The test data are the rows of the validation data")
         digests.append(digest)
 
     for data in (fitted, measured):
@@ -101,13 +97,10 @@ def warn_of_equal_data(fitted: Any, measured: Any) -> list[str]:
     return warned
 
 
-def warn_first(warned: list[str], text: str) -> None:
+def _warn_first(warned: list[str], what: str) -> None:
     """Warn, and keep what was said."""
-    warned.append(text)
-    notice(text, SameRowsWarning)
-
-
-_FLATTERED = "which flatters every metric. Measure on rows that nothing was fitted to."
+    warned.append(f"{what}, which flatters every metric. Measure on rows that nothing was fitted to.")
+    notice(warned[-1], SameRowsWarning)
 
 
 def check_groups(data: Rows, maps: Sequence[Map]) -> None:

@@ -61,23 +61,24 @@ MOST_LEVEL = 1 - 1e-9
 # What float32 logits of one row and another differ by where a network gives the same answer to both.
 _ROUNDING = 1e-6
 
-State = Literal["passed", "doubtful", "failed", "error"]
-"""How a check ended; "error" where it could not be made."""
-
-_COMMANDS = {"passed": "notice", "doubtful": "warning", "failed": "error", "error": "error"}
-_ELEMENTS = {"failed": "failure", "error": "error"}
+# How JUnit's XML and GitHub show a check by how it ended; "error" where none could be made. What is allowed to be inconclusive
+# counts as skipped, so that it is seen and does not fail.
+_SHOWN = {"pass": ("system-out", "notice"), "fail": ("failure", "error"), "allowed": ("skipped", "warning")}
+_SHOWN |= dict.fromkeys(("inconclusive", "cannot be judged", "error"), ("error", "error"))
 
 
 class CheckOutcome(NamedTuple):
-    """One check: what was asked, how it ended, and a sentence with its numbers."""
+    """One check: what was asked, how it ended, and a sentence with its numbers; ``allowed`` if it stops nothing."""
 
     title: str
-    state: State
-    kind: str
+    verdict: Verdict | Literal["error"]
     message: str
+    allowed: bool = False
 
-
-_STATES: dict[Verdict, State] = {"pass": "passed", "inconclusive": "error", "cannot be judged": "error", "fail": "failed"}
+    @property
+    def shown_as(self) -> tuple[str, str]:
+        """The element of JUnit's XML, and the command of GitHub."""
+        return _SHOWN["allowed" if self.allowed else self.verdict]
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,8 +173,8 @@ class Gate(Listed[Check]):
 
     @property
     def _outcomes(self) -> list[CheckOutcome]:
-        states: dict[Verdict, State] = _STATES | ({"inconclusive": "doubtful"} if self.allow_inconclusive else {})
-        return [CheckOutcome(check.title, states[check.verdict], check.verdict, check.message) for check in self.checks]
+        allowed = "inconclusive" if self.allow_inconclusive else None
+        return [CheckOutcome(check.title, check.verdict, check.message, check.verdict == allowed) for check in self.checks]
 
 
 @takes_rows(words=CALIBRATORS_WORD)
@@ -422,28 +423,25 @@ def is_constant(data: Rows, map_: Map, confidence: float, confidence_se: float |
 
 
 def junit(suite: str, outcomes: Sequence[CheckOutcome]) -> str:
-    """A JUnit file: one test case per check; what is doubtful counts as skipped, so that it is seen and does not fail."""
-    states = [outcome.state for outcome in outcomes]
-    columns: dict[str, State] = {"failures": "failed", "errors": "error", "skipped": "doubtful"}
-    numbers = {"tests": str(len(states)), **{name: str(states.count(state)) for name, state in columns.items()}}
+    """A JUnit file: one test case per check."""
+    elements = [outcome.shown_as[0] for outcome in outcomes]
+    columns = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    numbers = {"tests": str(len(elements)), **{name: str(elements.count(element)) for name, element in columns.items()}}
     root = ElementTree.Element("testsuites", numbers)
     inside = ElementTree.SubElement(root, "testsuite", {"name": xml_text(suite), **numbers, "time": "0"})
-    for outcome in outcomes:
-        case = ElementTree.SubElement(
-            inside, "testcase", {"classname": xml_text(suite), "name": xml_text(outcome.title), "time": "0"}
-        )
-        message = xml_text(outcome.message)
-        if outcome.state in _ELEMENTS:
-            ElementTree.SubElement(case, _ELEMENTS[outcome.state], {"message": message, "type": outcome.kind}).text = message
-        elif outcome.state == "doubtful":
-            ElementTree.SubElement(case, "skipped", {"message": f"{outcome.kind}: {message}"})
+    for outcome, element in zip(outcomes, elements, strict=True):
+        title, message = xml_text(outcome.title), xml_text(outcome.message)
+        case = ElementTree.SubElement(inside, "testcase", {"classname": xml_text(suite), "name": title, "time": "0"})
+        if element == "skipped":
+            ElementTree.SubElement(case, element, {"message": f"{outcome.verdict}: {message}"})
         else:
-            ElementTree.SubElement(case, "system-out").text = message
+            about = {} if element == "system-out" else {"message": message, "type": outcome.verdict}
+            ElementTree.SubElement(case, element, about).text = message
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
 def workflow_command(outcome: CheckOutcome) -> str:
     """A line that GitHub Actions shows as an error, a warning or a notice of the run."""
-    title = workflow_text(f"{outcome.kind}: {outcome.title}").replace(":", "%3A").replace(",", "%2C")
-    return f"::{_COMMANDS[outcome.state]} title={title}::{workflow_text(outcome.message)}"
+    title = workflow_text(f"{outcome.verdict}: {outcome.title}").replace(":", "%3A").replace(",", "%2C")
+    return f"::{outcome.shown_as[1]} title={title}::{workflow_text(outcome.message)}"

@@ -101,7 +101,7 @@ class GroupGaps(Listed[GroupGap]):
     @cached_property
     def worst_first(self) -> tuple[GroupGap, ...]:
         """The groups whose gap is significant first, and larger gaps before smaller ones."""
-        return tuple(sorted(self.groups, key=lambda group: (not group.is_off, -abs(group.gap))))
+        return tuple(sorted(self, key=lambda group: (not group.is_off, -abs(group.gap))))
 
     @property
     def _entries(self) -> list[tuple[Any, GroupGap]]:

@@ -196,7 +196,7 @@ _ENDINGS = {".json": "json", ".md": "markdown", ".xml": "junit"}
 
 def _forms_of_error(message: str) -> dict[str, str]:
     """The error that kept the checks from being made, in the same forms."""
-    outcome = CheckOutcome("the checks can be made", "error", "error", message)
+    outcome = CheckOutcome("the checks can be made", "error", message)
     return {
         "text": "",
         "github": workflow_command(outcome),
