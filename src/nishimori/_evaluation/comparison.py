@@ -324,10 +324,6 @@ class Comparison(Listed[Compared]):
         names = tuple(row.method for row in self.methods)
         return short_repr(self, methods=names, n_validation=self.n_validation, n_test=self.n_test, is_test=self.is_test)
 
-    def to_latex(self) -> str:
-        """The tables as LaTeX, with the rules of the package booktabs."""
-        return "\n\n".join(table.latex() for table in self.tables.values())
-
 
 def _question(metric: Metric) -> str:
     """The table that a metric is in: calibration on average, calibration of single classes, and how good the scores are."""

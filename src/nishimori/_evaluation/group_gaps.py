@@ -147,10 +147,6 @@ class GroupGaps(Listed[GroupGap]):
             f"({level} interval {low} to {high})."
         )
 
-    def to_latex(self) -> str:
-        """The table of all groups as LaTeX, with the rules of the package booktabs."""
-        return self.table.latex()
-
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
         low, high = self.interval()

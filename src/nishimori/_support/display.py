@@ -138,6 +138,10 @@ class Listed(Displayed, Generic[E]):
         """Everything as one line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
+    def to_latex(self) -> str:
+        """The tables with all of their rows as LaTeX, with the rules of the package booktabs."""
+        return "\n\n".join(table.latex() for table in self._display.tables)
+
     def to_pandas(self) -> Any:
         """A data frame with one row per entry."""
         pandas = require("pandas", extra="tables", for_=f"{type(self).__name__}.to_pandas")

@@ -55,12 +55,9 @@ class Accuracy(WrongAnswers):
 
     name = "accuracy"
     direction = "higher"
+    is_complement = True
     in_tables = False
     order = 2
-
-    def of_mean(self, mean: float) -> float:
-        """One minus the share of wrong answers."""
-        return 1 - mean
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ class TopNAccuracy(Metric):
     title = "top-N accuracy"
     direction = "higher"
     bounds = (0.0, 1.0)
-    in_percent = is_share = True
+    in_percent = is_share = is_complement = True
 
     top_n: int = 5
 
@@ -94,10 +91,6 @@ class TopNAccuracy(Metric):
     def of_rows(self, predictions: Predictions) -> Array:
         """One where the true class is not among them: what is rare is summed with all its digits."""
         return -TopN(self.top_n).observed(predictions)
-
-    def of_mean(self, mean: float) -> float:
-        """One minus the share of samples that miss it."""
-        return 1 - mean
 
 
 class MeanConfidence(Metric):

@@ -260,6 +260,9 @@ class Metric:
     of_bins: ClassVar[OneClaim | None] = None  # of which claim `sums` are the sums per bin that every scorecard has
     n_classes: ClassVar[int | None] = None  # the only number of classes that it is for; None for any
     keeps_sums: ClassVar[bool] = False  # whether its `Estimate` has what it is made of
+    is_complement: ClassVar[bool] = (
+        False  # whether it is one minus the mean of `of_rows`: what is rare is summed with all digits
+    )
     score: ClassVar[str | None] = None  # which of the kernel's `SCORES` it is that `of_rows` returns
     bound_range: ClassVar[tuple[float, float] | None] = None  # what a bound can be, where that is not `bounds`
 
@@ -303,7 +306,7 @@ class Metric:
 
     def of_mean(self, mean: float) -> float:
         """The metric from the mean of `of_rows`: the mean itself, or its complement."""
-        return mean
+        return 1 - mean if self.is_complement else mean
 
     def sums(self, predictions: Predictions) -> Any:
         """Anything of some samples that adds (``+``) to the same of others, such as an array of numbers.
