@@ -24,7 +24,7 @@ from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.differences import MeasuredMaps, measure_maps
 from nishimori._evaluation.group_gaps import names_of_groups
 from nishimori._evaluation.metrics.metric import Metric
-from nishimori._evaluation.metrics.table import asked_metrics, suited_metrics
+from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics
 from nishimori._evaluation.recommendation import join_names, recommend
 from nishimori._evaluation.scorecard import BEYOND_ONE_TEMPERATURE, Scorecard, warn_of_one_temperature
 from nishimori._fit.adaptive import match_both
@@ -173,7 +173,7 @@ def _compare_methods(
     begin_step("Fitting ec and ts")
     matched = match_both(validation, counts=counts)
     for data in (validation, test or validation):
-        metrics = suited_metrics(metrics, data)
+        metrics = tuple(metric for metric in checked_metrics(metrics, data) if metric.suits(data.n_classes))
     left_out: dict[str, str] = {}
     if with_usual is not None:
         usual, left_out = fit_usual(validation, test, with_usual, counts=counts)

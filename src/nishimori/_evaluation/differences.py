@@ -14,7 +14,7 @@ import numpy as np
 
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, tally_of
 from nishimori._evaluation.metrics.metric import Difference, Metric
-from nishimori._evaluation.metrics.table import checked_metrics, default_metrics
+from nishimori._evaluation.metrics.table import checked_metrics
 from nishimori._evaluation.scorecard import MetricPlan, Scorecard, ScoreSums, cards_of, edges_for
 from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
@@ -105,7 +105,7 @@ def measure_maps(
     if n_bins > MOST_BINS:
         raise InputError("n_bins", f"be at most {MOST_BINS} for differences", got=n_bins)
     pairs, groups = list(permutations(maps, 2)) if pairs is None else pairs, groups or {}
-    plan = MetricPlan(checked_metrics(default_metrics() if metrics is None else metrics, data))
+    plan = MetricPlan(checked_metrics(metrics, data))
     applied, places = tuple(maps.values()), {name: place for place, name in enumerate(maps)}
     edges = edges_for(data, applied, n_bins, strategy)
     tallies = tuple(tally_of(data, by, names, counts=counts) for by, names in groups.items())

@@ -14,7 +14,7 @@ import numpy as np
 
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._evaluation.metrics.metric import Estimate, MeanOfRows, Metric
-from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics, default_metrics
+from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics
 from nishimori._kernels.kernel import score_totals, sums_blocks, sums_scores
 from nishimori._kernels.sums import SCORES, ScoreTotals
 from nishimori._rows.batch import Batch
@@ -576,7 +576,7 @@ def scorecards(
 ) -> list[Scorecard]:
     """A scorecard for each map, all from the same passes; ``metrics`` are the usual ones by default."""
     check_bins(n_bins, strategy)
-    wanted = checked_metrics(default_metrics() if metrics is None else metrics, data)
+    wanted = checked_metrics(metrics, data)
     plan, n_rows = MetricPlan(wanted), data.n_rows
     at_once = len(maps)
     if strategy == "quantile" and n_rows is not None:

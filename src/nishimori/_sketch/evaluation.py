@@ -25,7 +25,7 @@ from nishimori._evaluation.gate import is_constant
 from nishimori._evaluation.metrics.ece import Ece, OverallGap
 from nishimori._evaluation.metrics.means import Brier, MeanConfidence, Nll, WrongAnswers
 from nishimori._evaluation.metrics.metric import Estimate, Metric
-from nishimori._evaluation.metrics.table import can_measure, checked_metrics, default_metrics
+from nishimori._evaluation.metrics.table import can_measure, checked_metrics
 from nishimori._evaluation.scorecard import ONE_SAMPLE, Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
 from nishimori._rows.rows import counts_of_clusters
@@ -124,7 +124,7 @@ def _(
 ) -> list[Scorecard]:
     """A scorecard for each map, which must divide logits by one temperature."""
     check_bins(n_bins, strategy)
-    wanted = checked_metrics(default_metrics() if metrics is None else metrics, data)
+    wanted = checked_metrics(metrics, data)
     if counts:
         raise InputError("counts", "be False for a sketch, which keeps sums for independent samples")
     if (n_bins, strategy) != (15, "uniform"):

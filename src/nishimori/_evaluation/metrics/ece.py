@@ -23,7 +23,7 @@ import numpy as np
 
 from nishimori._evaluation.limits import limits_of_ece, limits_of_gaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
-from nishimori._rows.rows import Rows, Sum
+from nishimori._rows.rows import Rows
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.predictions import Predictions, reliability_of
@@ -157,9 +157,14 @@ class MeanAbsoluteGap(OfBins):
     in_percent: ClassVar = True
     by_default: ClassVar = True
 
-    def pair(self, first: Predictions, second: Predictions) -> "PairedGaps":
-        """Products of the gaps of both calibrations, per pair of bins."""
-        return PairedGaps.from_claims(self.claims(first), self.claims(second))
+    def pair(self, first: Predictions, second: Predictions) -> HostArray:
+        """Products of the gaps of both calibrations, per pair of bins; none of clusters, whose gaps are kept for both."""
+        before, after = self.claims(first), self.claims(second)
+        if before.clusters is not None:
+            return np.zeros((0, 0))
+        places = before.places[:, 0] * before.n_bins + after.places[:, 0]
+        products = before.units * before.misses * after.misses
+        return np.bincount(places, products, before.n_bins**2).reshape(before.n_bins, before.n_bins)
 
     def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
         """The mean of abs(gap) over bins, for bins with fixed edges."""
@@ -182,12 +187,12 @@ class MeanAbsoluteGap(OfBins):
         ends = limits_of_ece(estimate.gaps, limits_of_size(gap, card, level), true_share(gap, card), level)
         return Limits(*ends, f"{100 * estimate.value:.2f} % as measured")
 
-    def difference(self, first: BinSums, second: BinSums, pair: "PairedGaps", *, alone: bool) -> Difference:
+    def difference(self, first: BinSums, second: BinSums, pair: HostArray, *, alone: bool) -> Difference:
         """The difference, whose limits are not symmetric."""
-        difference = EceDifference(first.gaps, second.gaps, pair.covariance(first, second))
+        difference = EceDifference(first.gaps, second.gaps, _covariance(first, second, pair))
         if alone:
             return Difference(difference.value, None, None)
-        if np.array_equal(first.gaps.gaps, second.gaps.gaps) and pair.is_of_equals(first, second):  # the maps do the same
+        if np.array_equal(first.gaps.gaps, second.gaps.gaps) and _are_equal(first, second, pair):  # the maps do the same
             return Difference(0.0, 0.0, 1.0)
         return Difference(difference.value, difference.se, difference.p_value, difference)
 
@@ -261,40 +266,27 @@ class PositiveEce(MeanAbsoluteGap, Metric):
     order = 9
 
 
-@dataclass(frozen=True)
-class PairedGaps(Sum):
-    """Sums of products of the gaps of two calibrations per pair of bins; None where clusters tell."""
+def _gaps_of_clusters(*sums: BinSums) -> list[HostArray]:
+    """The gaps of the bins in each cluster; empty where rows are independent."""
+    return [own.spread.gaps.values for own in sums if isinstance(own.spread, ClusterGapSpread)]
 
-    products: HostArray | None
 
-    @classmethod
-    def from_claims(cls, first: BinnedClaims, second: BinnedClaims) -> "PairedGaps":
-        """The products of the gaps of one batch."""
-        if first.clusters is not None:
-            return cls(None)  # the gaps of each cluster, which are kept for both, tell
-        places = first.places[:, 0] * first.n_bins + second.places[:, 0]
-        products = first.units * first.misses * second.misses
-        return cls(np.bincount(places, products, first.n_bins**2).reshape(first.n_bins, first.n_bins))
+def _are_equal(first: BinSums, second: BinSums, products: HostArray) -> bool:
+    """Whether both calibrations gave each row the same confidence, as far as the sums tell."""
+    if clustered := _gaps_of_clusters(first, second):
+        return np.array_equal(clustered[0], clustered[1])
+    own = [np.diag(sums.spread.products) for sums in (first, second) if isinstance(sums.spread, GapSpread)]
+    return all(np.array_equal(diagonal, products) for diagonal in own)
 
-    def is_of_equals(self, first: BinSums, second: BinSums) -> bool:
-        """Whether both calibrations gave each row the same confidence, as far as the sums tell."""
-        if isinstance(first.spread, ClusterGapSpread) and isinstance(second.spread, ClusterGapSpread):
-            return np.array_equal(first.spread.gaps.values, second.spread.gaps.values)
-        assert self.products is not None, "which rows without clusters have"
-        own = [np.diag(sums.spread.products) for sums in (first, second) if isinstance(sums.spread, GapSpread)]
-        return all(np.array_equal(diagonal, self.products) for diagonal in own)
 
-    def covariance(self, first: BinSums, second: BinSums) -> HostArray:
-        """The covariance of the gaps of both."""
-        mine, theirs, products = first.gaps, second.gaps, self.products
-        weight = float(first.bins.weight.sum())
-        if products is None:
-            assert isinstance(first.spread, ClusterGapSpread), "which rows without clusters do not have"
-            assert isinstance(second.spread, ClusterGapSpread), "which rows without clusters do not have"
-            products = first.spread.gaps.values @ second.spread.gaps.values.T
-        mixed = np.outer(mine.gaps, theirs.crossed) + np.outer(mine.crossed, theirs.gaps)
-        covariance: HostArray = products / weight**2 - mixed + mine.squares * np.outer(mine.gaps, theirs.gaps)
-        return covariance
+def _covariance(first: BinSums, second: BinSums, products: HostArray) -> HostArray:
+    """The covariance of the gaps of both."""
+    mine, theirs, weight = first.gaps, second.gaps, float(first.bins.weight.sum())
+    if clustered := _gaps_of_clusters(first, second):
+        products = clustered[0] @ clustered[1].T
+    mixed = np.outer(mine.gaps, theirs.crossed) + np.outer(mine.crossed, theirs.gaps)
+    covariance: HostArray = products / weight**2 - mixed + mine.squares * np.outer(mine.gaps, theirs.gaps)
+    return covariance
 
 
 @dataclass(frozen=True, eq=False)
