@@ -27,7 +27,6 @@ from nishimori._fit.match import Match, gaps_at
 from nishimori._fit.roots import Root
 from nishimori._fit.search import match
 from nishimori._rows.batch import Batch
-from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, counts_of_clusters
@@ -276,12 +275,11 @@ def calibration_test(
         for name, value in (("temperature", temperature), ("calibrator", calibrator)):
             if value is not None:
                 raise InputError(name, "be left out for 'temperatures', which compares the temperatures of EC and TS")
-        data = open_rows(logits, labels, **options)
-        counts = data.counts or bool(options.get("counts"))
+    data, used, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
+    if statistic == "temperatures":
         matched = match(data, *BUILT_IN.values(), counts=counts)
         matched.warn()
         return temperatures_test(data, matched, counts=counts)
-    data, used, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
     if statistic == "ece":
         if data.clusters is not None:
             remedy = "Use 'spiegelhalter'."
