@@ -12,7 +12,7 @@ from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
 from nishimori._evaluation.metrics.table import in_tables
 from nishimori._evaluation.recommendation import Recommendation
 from nishimori._evaluation.scorecard import Scorecard
-from nishimori._support.display import Display, Listed, plural, short_repr
+from nishimori._support.display import Display, NamedEntries, plural, short_repr
 from nishimori._support.formatting import percent, percent_with_error, points_with_error, two_decimals, value_with_error
 from nishimori._support.intervals import Interval
 from nishimori._support.tables import Tabular
@@ -104,7 +104,7 @@ def _gap_numbers(name: str, gaps: GroupGaps | None) -> dict[str, float | None]:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Listed[Compared]):
+class Comparison(NamedEntries[Compared]):
     """Several methods on the same data. ``print`` shows tables and the verdicts.
 
     Attributes

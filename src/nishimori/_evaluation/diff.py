@@ -20,7 +20,7 @@ from nishimori._evaluation.group_gaps import holm
 from nishimori._evaluation.metrics.metric import Difference
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._rows.question import question
-from nishimori._support.display import Display, Listed, plural, short_repr
+from nishimori._support.display import Display, NamedEntries, plural, short_repr
 from nishimori._support.escape import markdown_text
 from nishimori._support.formatting import change_with_error, p_value_text, value_with_error
 from nishimori._support.intervals import normal_quantile
@@ -114,7 +114,7 @@ class MetricChange:
 
 
 @dataclass(frozen=True, repr=False)
-class MetricChanges(Listed[MetricChange]):
+class MetricChanges(NamedEntries[MetricChange]):
     """The metrics of two data sets. ``print`` shows a table and a summary.
 
     Attributes

@@ -35,7 +35,7 @@ from nishimori._sums.groups import By
 from nishimori._sums.predictions import Predictions, apply_map
 from nishimori._sums.reliability import Strategy
 from nishimori._support.arrays import HostArray
-from nishimori._support.display import Display, Listed, plural, short_repr
+from nishimori._support.display import Display, NamedEntries, plural, short_repr
 from nishimori._support.escape import workflow_text, xml_text
 from nishimori._support.numbers import between, positive, whole
 from nishimori._support.tables import Tabular
@@ -82,7 +82,7 @@ class CheckOutcome(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Gate(Listed[Check]):
+class Gate(NamedEntries[Check]):
     """The checks of a model, and whether it may pass. ``print`` shows one line per check.
 
     Attributes

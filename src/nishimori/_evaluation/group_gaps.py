@@ -15,7 +15,7 @@ from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.groups import By, Grouping, GroupTally, TallyGroups
 from nishimori._support.arrays import HostArray
-from nishimori._support.display import PRINTED_ROWS, Display, Listed, plural, short_repr
+from nishimori._support.display import PRINTED_ROWS, Display, NamedEntries, plural, short_repr
 from nishimori._support.formatting import percent, points_with_error, two_decimals
 from nishimori._support.intervals import Interval, two_sided
 from nishimori._support.numbers import between
@@ -57,7 +57,7 @@ class GroupGap:
 
 
 @dataclass(frozen=True, repr=False)
-class GroupGaps(Listed[GroupGap]):
+class GroupGaps(NamedEntries[GroupGap]):
     """The gaps of all groups that have samples. ``print`` shows them as a table, the worst first.
 
     Attributes

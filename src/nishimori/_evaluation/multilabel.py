@@ -20,7 +20,7 @@ from nishimori._sums.predictions import Predictions, apply_map, sums_for_scores
 from nishimori._sums.reliability import check_bins, uniform_edges
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.display import PRINTED_ROWS, Display, Listed, plural, short_repr
+from nishimori._support.display import PRINTED_ROWS, Display, NamedEntries, plural, short_repr
 from nishimori._support.formatting import number_text, percent, points_with_error, value_with_error
 from nishimori._support.intervals import two_sided
 from nishimori._support.tables import Tabular
@@ -82,7 +82,7 @@ class LabelScore:
 
 
 @dataclass(frozen=True, repr=False)
-class MultilabelScorecard(Listed[LabelScore]):
+class MultilabelScorecard(NamedEntries[LabelScore]):
     """The scores of a multilabel model. ``print`` shows them as a table, the worst label first.
 
     Attributes

@@ -104,7 +104,7 @@ class Displayed(ABC):
         return self._display.html()
 
 
-class Listed(Displayed, Generic[E]):
+class NamedEntries(Displayed, Generic[E]):
     """A result of several entries with names: ``result[name]`` is one of them, and iteration gives all in their order."""
 
     @property
