@@ -37,7 +37,7 @@ from calibrators_pictures import picture
 from calibrators_rows import Table, read
 from calibrators_splits import Rows, Split, splits
 from calibrators_tables import report
-from nishimori._evaluation.differences import Difference, compare_maps
+from nishimori._evaluation.differences import Difference, measure_maps
 from nishimori._rows.entry import open_rows
 
 ROOT = Path(__file__).parent.parent
@@ -164,10 +164,10 @@ def timed(name: str, options: dict[str, Any], rows: Rows) -> tuple[Any, float]:
 
 def scored(test: Rows, maps: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Difference]]]:
     """The scorecard of each map, and its paired differences from TS."""
-    names = ["ts", *(name for name in maps if name != "ts")]
-    cards, differences = compare_maps(open_rows(test.logits, test.labels), [maps[name] for name in names])
-    none = {name: Difference(0.0, 0.0, 1.0) for name in ("nll", "brier", "ece", "error")}
-    return dict(zip(names, cards, strict=True)), dict(zip(names, [none, *differences], strict=True))
+    others = [name for name in maps if name != "ts"]
+    measured = measure_maps(open_rows(test.logits, test.labels), maps, pairs=[("ts", name) for name in others])
+    differences = {"ts": {name: Difference(0.0, 0.0, 1.0) for name in ("nll", "brier", "ece", "error")}}
+    return dict(measured.cards), differences | {name: measured.differences("ts", name) for name in others}
 
 
 def paired_nll(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> tuple[float, float]:

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 import nishimori
-from nishimori._evaluation.betting import LARGEST_RISK, Game, Losses
 from nishimori._evaluation.gate import NLL_CAP
+from nishimori._evaluation.limits import LARGEST_RISK, Game, Losses
 
 CHECKS = ("ece", "gap", "error", "brier", "group_gap")
 LEVEL = 0.95

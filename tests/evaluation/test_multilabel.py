@@ -99,7 +99,7 @@ def test_unknown_labels_do_not_count_and_a_label_that_is_never_known_is_left_out
     card = evaluate_multilabel(X, labels, missing=float("nan"))
     assert [(each.name, each.n) for each in card] == [(0, 300), (2, 600)]
     assert card[0].nll == pytest.approx(log_loss(Y[300:, 0], sigmoid(X[300:, 0])))
-    with pytest.raises(InputError, match="those that are known for some sample, got 1"):
+    with pytest.raises(InputError, match="`name` must be one of 0, 2, got 1"):
         card[1]
 
 

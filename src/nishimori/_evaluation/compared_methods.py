@@ -6,7 +6,6 @@ unasked, so that the verdict can say what is best: they are left out where they 
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import signature
 from numbers import Real
 from typing import Any, cast
@@ -47,26 +46,20 @@ MOST_SECONDS = 5.0
 """What the fit of one of them may cost by the formulas, on one core of 2020."""
 
 
-@dataclass(frozen=True)
-class UsualMethods:
-    """The calibrators of several parameters that were fitted unasked, by name, and why others were left out."""
-
-    fitted: dict[str, Calibrator]
-    left_out: dict[str, str]
-
-
 def fit_usual(
     validation: Rows, test: Rows | None, meaning: Mapping[str, Any], *, counts: bool, without: Container[str] = ()
-) -> UsualMethods:
+) -> tuple[dict[str, Calibrator], dict[str, str]]:
     """Fit the usual methods of several parameters to the validation data; those in ``without`` are fitted elsewhere.
 
-    They need rows, and one that has a temperature for each group needs the groups of the test data too.
+    Gives the calibrators that were fitted, by name, and why others were left out. They need rows, and one that has a
+    temperature for each group needs the groups of the test data too.
     """
     tried = [name for name in names_for(validation) if test is None or name in names_for(test)]
     n_rows, n_classes = validation.n_rows, validation.n_classes
     n_samples = census(validation).n_rows if n_rows is None else n_rows  # of a stream that was not read yet
     wanted: dict[str, Calibrator] = {}
-    fitted, left_out = {}, {}
+    fitted: dict[str, Calibrator] = {}
+    left_out: dict[str, str] = {}
     for name, by in BY_GROUP.items():
         if name in tried:
             wanted[name] = GroupConsistency(by=by, **meaning)
@@ -85,7 +78,7 @@ def fit_usual(
             fitted[name] = _fit_quietly(method, validation, counts=counts)
         except NishimoriError as error:
             left_out[name] = str(error).removesuffix(".")
-    return UsualMethods(fitted, left_out)
+    return fitted, left_out
 
 
 @question("has no methods of several parameters")

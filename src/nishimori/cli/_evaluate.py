@@ -9,7 +9,7 @@ import typer
 
 import nishimori
 from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
-from nishimori._evaluation.differences import MOST_BINS, compare_maps
+from nishimori._evaluation.differences import MOST_BINS, measure_maps
 from nishimori._evaluation.group_gaps import GroupGap, GroupGaps, gaps_after, names_of_groups
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
@@ -231,7 +231,8 @@ def _measure(rows: Rows, calibrator: FittedMethod | None, classes: Sequence[str]
     if len(chosen) == 1 or request.n_bins > MOST_BINS:
         cards = scorecards(rows, chosen, **options)
     else:
-        cards, (differences,) = compare_maps(rows, chosen, **options, zero=floor)
+        measured = measure_maps(rows, maps, pairs=[("before", "after")], **options, zero=floor)
+        cards, differences = list(measured.cards.values()), measured.differences("before", "after")
     by_group = {}
     if request.by is not None:
         names = names_of_groups(rows, request.by, classes)

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from nishimori._support.arrays import Array, at_least
 from nishimori.maps.map import Map
-from nishimori.maps.temperature import temperature_of
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,3 @@ class Floored(Map):
     @property
     def parameters(self) -> Mapping[str, Any]:
         return {"floor": self.floor, **self.map.parameters}
-
-
-def temperature_after_floor(map_: Map) -> float | None:
-    """The temperature of a map that only divides by one, after a floor or not; None for a map that does more."""
-    return temperature_of(map_.map if isinstance(map_, Floored) else map_)
