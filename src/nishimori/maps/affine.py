@@ -81,12 +81,7 @@ class WithBias(WideMap):
         if int(logits.shape[1]) != self.n_classes:
             raise InputError("logits", f"have {self.n_classes} classes, as the map has", got=int(logits.shape[1]))
         wide = in_double(logits)
-        if bool(namespace(wide).any(wide == -inf)):
-            raise InputError(
-                "logits",
-                "not have masked classes (-inf) where a map adds up several classes",
-                remedy="Use a method with temperatures only, such as 'ec' or 'group'.",
-            )
+        refuse_masks(bool(namespace(wide).any(wide == -inf)), "logits")
         factors, bias = (on_device_of(values, wide) for values in (getattr(self, self.factors), self.bias))
         return self.formula(wide, bias=bias, fallback=self.fallback, **{self.factors: factors})
 
@@ -158,3 +153,13 @@ class LogAffine(WithBias):
     @staticmethod
     def linear_part(drops: Array, factors: Array) -> Array:
         return log_softmax_of_drops(drops) @ factors.T
+
+
+def refuse_masks(are_there: bool, argument: str = "X") -> None:
+    """Raise if some class of some row is masked."""
+    if are_there:
+        raise InputError(
+            argument,
+            "not have masked classes (-inf) where numbers are added to classes",
+            remedy="Use a method with temperatures only, such as 'ec' or 'group'.",
+        )
