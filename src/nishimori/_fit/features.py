@@ -12,14 +12,15 @@ is matched depends on the parameters, as ∂u/∂θ does for least cross-entropy
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from operator import or_
 from typing import Any
 
 import numpy as np
 
 from nishimori._fit.newton import NOISE, Equations
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import Sum
+from nishimori._rows.rows import Sum, combined_by
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric
@@ -260,7 +261,7 @@ def check_features(family: Family, x: HostArray, batch: Batch) -> "Checked":
     spread = np.einsum("nk,nkm->m", p, (features - _mean(p, features)[:, None, :]) ** 2)
     later = family.tables(logits, x + step)[1]
     changes = float(np.abs(later - observables).max()) > _CHANGES * float(np.abs(observables).max())
-    return Checked(len(logits), spread, int(changes))
+    return Checked(len(logits), spread, changes)
 
 
 def _refuse_other_derivatives(family: Family, x: HostArray, step: HostArray, logits: HostArray, features: HostArray) -> None:
@@ -280,15 +281,15 @@ def _refuse_other_derivatives(family: Family, x: HostArray, step: HostArray, log
 
 @dataclass(frozen=True)
 class Checked(Sum):
-    """What some rows say about a family: how many, the sums of Var(∂u/∂θ), and in how many pieces of them what is matched depends on θ."""
+    """What some rows say about a family: how many, the sums of Var(∂u/∂θ), and whether what is matched depends on θ."""
 
     n_rows: int
     spread: HostArray
-    n_changes: int
+    changes: bool = field(metadata=combined_by(or_))
 
     def family(self, before: Family) -> Family:
         """The family with what was found."""
-        return replace(before, steps=_REACH * _units(self.spread, self.n_rows), is_curved=self.n_changes > 0)
+        return replace(before, steps=_REACH * _units(self.spread, self.n_rows), is_curved=self.changes)
 
 
 def _units(information: HostArray, weight: float) -> HostArray:

@@ -1,4 +1,4 @@
-"""The parameters of an affine map as one flat array, one temperature and the departures from it, and how strongly these are penalised.
+"""The parameters of an affine map as a flat array, one temperature and the departures from it, and how these are penalised.
 
 Departures of a block are taken for draws from a normal distribution of mean 0 and precision λ, the strength of the penalty
 λ/2·Σθ². The marginal likelihood of the data is highest where λ = γ/Σθ², with γ = number of departures − λ·(sum of their
