@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import exp, sqrt
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from nishimori._fit.roots import Root
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import Census, reason_of_uncertainty, warn_if_few, warn_of_zeros
-from nishimori._sums.moments import ClusterGaps, GapSums, Measure, Moments
+from nishimori._sums.moments import GapSums, Measure, Moments, cluster_gaps
 from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
@@ -272,7 +273,7 @@ def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]], *, counts: b
     """The sums of some observables, each at one β, with the squares of what is independent in the data: rows or clusters."""
     measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
     if data.has_clusters:
-        gaps, sums = data.gather(together(measure, ClusterGaps(tuple(wanted)))).items
+        gaps, sums = data.gather(together(measure, partial(cluster_gaps, wanted))).items
         clustered: GapSums = replace(gaps, square_products=sums.products)
         return clustered
     gaps = data.gather(measure)

@@ -28,7 +28,7 @@ from nishimori._fit.match import FitInfo, Match
 from nishimori._fit.roots import Point, Root, Roots, drive, increasing_root
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, refuse_counted_clusters
-from nishimori._sums.census import Census, Count, MeasureEvenness
+from nishimori._sums.census import Census, Count, measure_evenness
 from nishimori._sums.moments import GapSums, Measure, Moments, log_scale
 from nishimori._sums.observables import Confidence, Observable, TopN
 from nishimori._sums.passes import together
@@ -109,10 +109,10 @@ def rounding_decides(data: Rows, temperature: float) -> bool:
     """Whether the rounding of most rows decides their probabilities at a temperature; a few rows tell where it does not."""
     part = data.sample(_GLANCE) if hasattr(data, "sample") else None  # which rows of somebody's own need not have
     if part is not None and part is not data:
-        glance = part.gather(MeasureEvenness())
+        glance = part.gather(measure_evenness)
         if _HARDLY * glance.even < glance.weight:
             return False
-    return data.gather(MeasureEvenness()).decides(temperature)
+    return data.gather(measure_evenness).decides(temperature)
 
 
 class TemperatureSolution(NamedTuple):

@@ -7,7 +7,7 @@ bars follow.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf
 from typing import Any, NamedTuple
@@ -17,8 +17,9 @@ import numpy as np
 from nishimori._kernels.kernel import block_sums, kernel_of, row_sums, takes_unchecked
 from nishimori._kernels.sums import BlockSums, PowerSums
 from nishimori._rows.batch import Batch
+from nishimori._rows.rows import Sum, combined_by
 from nishimori._sums.observables import Confidence, Energy, Observable
-from nishimori._sums.passes import Findings, KernelPass, Mean
+from nishimori._sums.passes import Findings, KernelPass, Mean, add_each
 from nishimori._sums.predictions import Predictions, derivatives
 from nishimori._sums.spread import ClusterSums, cluster_sums
 from nishimori._support import arrays
@@ -148,7 +149,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class GapSums:
+class GapSums(Sum):
     """The moments of several observables, and the products of their gaps, each at its own first β.
 
     Attributes
@@ -165,7 +166,7 @@ class GapSums:
         products to another β. None if the products are where they are wanted.
     """
 
-    items: tuple[Moments, ...]
+    items: tuple[Moments, ...] = field(metadata=combined_by(add_each))
     products: HostArray
     square_products: HostArray
     squares: float
@@ -205,15 +206,6 @@ class GapSums:
     def with_counts(self) -> "GapSums":
         """The sums, where a weight of w stands for w independent rows."""
         return replace(self, square_products=self.products)
-
-    def __add__(self, other: "GapSums") -> "GapSums":
-        return GapSums(
-            tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)),
-            self.products + other.products,
-            self.square_products + other.square_products,
-            self.squares + other.squares,
-            None if self.slope_products is None or other.slope_products is None else self.slope_products + other.slope_products,
-        )
 
 
 class CarriedSums(NamedTuple):
@@ -335,19 +327,14 @@ def _products(batch: Batch, values: Sequence[Any], slopes: Sequence[Any]) -> tup
     return both[0, :m, :m], both[1, :m, :m], squares, both[:, m:, :]
 
 
-@dataclass(frozen=True)
-class ClusterGaps:
+def cluster_gaps(wanted: Sequence[tuple[Observable, float]], batch: Batch) -> ClusterSums:
     """The pass that sums the gaps of several observables over each cluster, each at one β."""
-
-    wanted: tuple[tuple[Observable, float], ...]
-
-    def __call__(self, batch: Batch) -> ClusterSums:
-        values = []
-        for observable, beta in self.wanted:
-            rows = observable._on(batch)
-            predictions = Predictions(batch, beta, None if rows.uses_tables else row_sums(batch, (beta,), rows.powers))
-            values.append(rows.value(predictions, rows.observed(predictions)))
-        return cluster_sums(batch, values)
+    values = []
+    for observable, beta in wanted:
+        rows = observable._on(batch)
+        predictions = Predictions(batch, beta, None if rows.uses_tables else row_sums(batch, (beta,), rows.powers))
+        values.append(rows.value(predictions, rows.observed(predictions)))
+    return cluster_sums(batch, values)
 
 
 def log_scale(batch: Batch) -> Mean:
