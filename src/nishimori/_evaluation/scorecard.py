@@ -40,7 +40,7 @@ from nishimori._support.intervals import Interval
 from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
-from nishimori.maps.floored import temperature_after_floor
+from nishimori.maps.around import temperature_after_floor
 from nishimori.maps.map import Map
 
 ONE_SAMPLE = "there is only one sample."

@@ -35,7 +35,7 @@ from nishimori._sums.reliability import (
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
-from nishimori.maps.floored import Floored
+from nishimori.maps.around import Floored
 from nishimori.maps.kinds import check_claims, claims_to_check
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import temperature_of
@@ -345,7 +345,7 @@ def inverse_temperatures(maps: Sequence[Map]) -> list[float]:
 def apply_map(map_: Map, batch: Batch) -> tuple[Batch, float]:
     """A batch, and the β whose distribution of it is that after calibration."""
     if isinstance(map_, Floored):
-        batch, map_ = batch.raised_to(map_.floor), map_.map
+        batch, map_ = batch.raised_to(map_.floor), map_.inner
     temperature = temperature_of(map_)
     if temperature is not None:
         return batch, 1 / temperature

@@ -1,15 +1,14 @@
 """Affine maps: a number, a diagonal or a matrix times the logits or the log-probabilities, plus a bias per class."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from nishimori._support.arrays import Array, HostArray, in_double, namespace, on_device_of, row_max, row_sum
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
-from nishimori.maps.map import WideMap, log_softmax_of_drops, number_in, numbers
+from nishimori.maps.map import WideMap, log_softmax_of_drops, numbers
 
 
 class WithBias(WideMap):
@@ -62,19 +61,6 @@ class WithBias(WideMap):
     @property
     def n_classes(self) -> int:
         return len(self.bias)
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        values: HostArray = getattr(self, self.factors)
-        return {self.factors: values.tolist(), "bias": self.bias.tolist(), "fallback": self.fallback}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The map that a file describes."""
-        fallback = None if parameters["fallback"] is None else number_in(parameters, "fallback")
-        kind: Any = cls
-        map_: Self = kind(parameters[cls.factors], parameters["bias"], fallback)
-        return map_
 
     def apply_in_double(self, logits: Array) -> Array:
         """The `formula` in float64; refuses masks and another number of classes."""
