@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import reference
 
-from nishimori._fit.affine.sums import AffinePoint, measure_curve, measure_factors, measure_loss, row_gradients
+from nishimori._fit.affine.parameters import Parameters
+from nishimori._fit.affine.sums import AffinePoint, measure_curve, measure_loss, measure_seconds, row_gradients
 from nishimori._rows.entry import open_rows
 from nishimori.errors import InputError
 
@@ -87,13 +88,9 @@ def test_gradients_of_rows_sum_to_the_gradient(shape):
 def test_parts_of_the_rows_add_up_to_the_whole():
     point = somewhere((N_CLASSES, N_CLASSES))
     parts = [open_rows(LOGITS[rows], LABELS[rows], WEIGHTS[rows]) for rows in (slice(25), slice(25, None))]
-    for pass_, fields in (
-        (partial(measure_curve, point), ("hessian",)),
-        (partial(measure_factors, point), ("classes", "inputs", "information", "diagonal")),
-    ):
-        added = parts[0].gather(pass_) + parts[1].gather(pass_)
-        for name in fields:
-            np.testing.assert_allclose(getattr(added, name), getattr(DATA.gather(pass_), name), rtol=1e-12)
+    for pass_ in (partial(measure_curve, point), partial(measure_seconds, point)):
+        whole, added = (flat_sums(sums) for sums in (DATA.gather(pass_), parts[0].gather(pass_) + parts[1].gather(pass_)))
+        np.testing.assert_allclose(added, whole, rtol=1e-12)
 
 
 def test_small_pieces_change_nothing(monkeypatch):
@@ -103,29 +100,16 @@ def test_small_pieces_change_nothing(monkeypatch):
     np.testing.assert_allclose(DATA.gather(partial(measure_curve, point)).hessian, whole, rtol=1e-12, atol=1e-12)
 
 
-def test_one_row_has_the_curvature_of_its_factors():
+def test_second_derivatives_are_the_diagonal_of_the_curvature():
     point = somewhere((N_CLASSES, N_CLASSES))
-    one = open_rows(LOGITS[:1], LABELS[:1])
-    factors, exact = one.gather(partial(measure_factors, point)), one.gather(partial(measure_curve, point)).hessian
-    product = np.kron(factors.classes, factors.inputs / factors.information)
-    order = np.arange(N_CLASSES * (N_CLASSES + 1)).reshape(N_CLASSES, -1)
-    order = np.concatenate([order[:, :-1].ravel(), order[:, -1]])
-    np.testing.assert_allclose(exact, product[np.ix_(order, order)], atol=1e-10)
-
-
-def test_factors_know_the_exact_curvature_of_diagonal_and_biases():
-    point = somewhere((N_CLASSES, N_CLASSES))
-    factors, exact = DATA.gather(partial(measure_factors, point)), DATA.gather(partial(measure_curve, point)).hessian
-    places = np.concatenate([np.arange(N_CLASSES) * (N_CLASSES + 1), N_CLASSES**2 + np.arange(N_CLASSES)])
-    np.testing.assert_allclose(factors.diagonal, exact[np.ix_(places, places)], atol=1e-9)
-    off = np.diag(exact)[: N_CLASSES**2].reshape(N_CLASSES, -1)[~np.eye(N_CLASSES, dtype=bool)]
-    assert factors.off_diagonal == pytest.approx(off.sum())
+    seconds, exact = DATA.gather(partial(measure_seconds, point)), DATA.gather(partial(measure_curve, point)).hessian
+    np.testing.assert_allclose(seconds, np.diag(Parameters(N_CLASSES, is_matrix=True).hessian(exact)), rtol=1e-9)
 
 
 @SHAPES
 def test_sums_in_float32_are_those_in_float64_up_to_rounding(shape):
     point = somewhere(shape)
-    for pass_ in (measure_loss, measure_curve, measure_factors) if len(shape) == 2 else (measure_loss, measure_curve):
+    for pass_ in (measure_loss, measure_curve, measure_seconds) if len(shape) == 2 else (measure_loss, measure_curve):
         quick, exact = (flat_sums(DATA.gather(partial(pass_, point, single=single))) for single in (True, False))
         np.testing.assert_allclose(quick, exact, rtol=1e-5, atol=1e-4)
         assert (quick != exact).any()
@@ -133,13 +117,15 @@ def test_sums_in_float32_are_those_in_float64_up_to_rounding(shape):
 
 def flat_sums(sums):
     """All numbers of some sums in one array."""
+    if isinstance(sums, np.ndarray):
+        return sums
     return np.concatenate([np.ravel(each) for name, each in vars(sums).items() if name != "n_doubtful"])  # which has no unit
 
 
 def test_weights_that_float32_cannot_hold_are_no_reason_for_other_sums():
     point, huge = somewhere((N_CLASSES, N_CLASSES)), 1e50
     heavy = open_rows(LOGITS, LABELS, WEIGHTS * huge)
-    for pass_ in (measure_loss, measure_curve, measure_factors):
+    for pass_ in (measure_loss, measure_curve, measure_seconds):
         quick, exact = heavy.gather(partial(pass_, point, single=True)), DATA.gather(partial(pass_, point))
         np.testing.assert_allclose(flat_sums(quick) / huge, flat_sums(exact), rtol=1e-5, atol=1e-4)
 

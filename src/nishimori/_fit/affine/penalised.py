@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nishimori._fit.affine.curvature import Cholesky, Directions, Kronecker, curvature_error
+from nishimori._fit.affine.curvature import Cholesky, Diagonal, Directions, curvature_error
 from nishimori._fit.affine.parameters import Parameters, fitting_strengths, usual_strengths
-from nishimori._fit.affine.sums import CurvedSums, LossSums, measure_curve, measure_factors, measure_loss
+from nishimori._fit.affine.sums import CurvedSums, LossSums, measure_curve, measure_loss, measure_seconds
 from nishimori._fit.newton import Equations, Solution, solve
 from nishimori._rows.rows import Rows, Sum
 from nishimori._support.arrays import HostArray
@@ -134,8 +134,10 @@ class AffineSearch:
             curvature = self._curvature(theta, strengths)
             theta = self._least(theta, strengths, curvature, rough=True)
         else:
-            pass_: Any = measure_curve if self.is_exact else measure_factors
-            seconds = self._measure(pass_, theta, single=True).seconds
+            if self.is_exact:
+                seconds = self._measure(measure_curve, theta, single=True).seconds
+            else:
+                seconds = self._measure(measure_seconds, theta, single=True)[1:]
             strengths = usual = usual_strengths(self.parameters, self.unit * seconds)
             curvature = self._curvature(theta, strengths)
             for _ in range(_MOST_ROUNDS if self.is_exact else _MOST_ROUNDS_OF_LARGE):
@@ -160,11 +162,11 @@ class AffineSearch:
         if np.abs(curvature.step(curvature.gradient(gradient))).max() > _SHORT:
             raise self.not_found()
 
-    def _curvature(self, theta: HostArray, strengths: HostArray) -> Cholesky | Kronecker:
+    def _curvature(self, theta: HostArray, strengths: HostArray) -> Cholesky | Diagonal:
         """The curvature with these penalties, at a point or so near to it that it has hardly changed."""
-        if not self.is_exact:
-            return Kronecker(self.parameters, self._measure(measure_factors, theta, single=True) * self.unit, strengths)
         precisions = self.parameters.precisions(strengths)
+        if not self.is_exact:
+            return Diagonal.from_seconds(self.unit * self._measure(measure_seconds, theta, single=True), precisions)
         if measure_curve not in self._last or self._is_far(theta):
             self._measure(measure_curve, theta, single=True)
         _, single, sums = self._last[measure_curve]
@@ -197,7 +199,7 @@ class AffineSearch:
         loss = self.unit * sums.loss + float(precisions @ theta**2) / 2
         return loss, self.unit * self.parameters.gradient(sums) + precisions * theta
 
-    def _least(self, start: HostArray, strengths: HostArray, curvature: Cholesky | Kronecker, *, rough: bool) -> HostArray:
+    def _least(self, start: HostArray, strengths: HostArray, curvature: Cholesky | Diagonal, *, rough: bool) -> HostArray:
         """The minimum by L-BFGS in the units of a curvature nearby; with ``rough`` a point near it, from sums in float32."""
         from scipy.optimize import minimize  # noqa: PLC0415 - slow to import
 

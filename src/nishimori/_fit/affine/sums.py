@@ -92,45 +92,6 @@ class CurvedSums(LossSums):
         return np.diag(self.hessian)
 
 
-@dataclass(frozen=True, eq=False)
-class FactorSums(Sum):
-    """What an approximation of the curvature of a large matrix needs: that of a Kronecker product.
-
-    The curvature of a row is (diag p − ppᵀ) ⊗ ξξᵀ with ξ = (x, 1). Its sum is taken for the product of two sums, which is exact
-    if the two factors are independent.
-
-    Attributes
-    ----------
-    classes : array of shape (K, K)
-        Σw(diag p − ppᵀ), the curvature by the biases.
-    inputs : array of shape (K + 1, K + 1)
-        Σwvξξᵀ, where v = 1 − Σp² says how much a row has to tell.
-    information : float
-        Σwv.
-    diagonal : array of shape (2K, 2K)
-        The exact curvature by the diagonal of the scale and by the biases.
-    off_diagonal : float
-        The sum of the exact second derivatives by each factor off the diagonal.
-    """
-
-    classes: HostArray
-    inputs: HostArray
-    information: float
-    diagonal: HostArray
-    off_diagonal: float
-
-    def __mul__(self, unit: float) -> "FactorSums":
-        return FactorSums(*(values * unit for values in vars(self).values()))
-
-    @property
-    def seconds(self) -> HostArray:
-        """The second derivative by each factor and each bias; those by factors off the diagonal on average."""
-        n, exact = len(self.classes), np.diag(self.diagonal)
-        by_scale = np.full((n, n), self.off_diagonal / (n * (n - 1)))
-        np.fill_diagonal(by_scale, exact[:n])
-        return np.concatenate([by_scale.ravel(), exact[n:]])
-
-
 def measure_loss(point: AffinePoint, batch: Batch, *, single: bool = False) -> LossSums:
     """The pass that sums the loss and its gradient; with ``single`` from numbers in float32, on the way to a minimum."""
     return AffineRows(batch, point, single=single).loss_sums()
@@ -142,24 +103,14 @@ def measure_curve(point: AffinePoint, batch: Batch, *, single: bool = False) -> 
     return CurvedSums(**vars(rows.loss_sums()), hessian=rows.hessian())
 
 
-def measure_factors(point: AffinePoint, batch: Batch, *, single: bool = False) -> FactorSums:
-    """The pass that sums the two factors of an approximate curvature; with ``single`` from numbers in float32."""
+def measure_seconds(point: AffinePoint, batch: Batch, *, single: bool = False) -> HostArray:
+    """The pass that sums the second derivative by β, each factor of a matrix and each bias; ``single`` as for the loss."""
     rows = AffineRows(batch, point, single=single)
     xp, x, p, weights = batch.xp, rows.x, rows.p, rows.weights
-    inputs = xp.concat([x, xp.ones_like(x[:, :1])], axis=1)
-    information = (1 - xp.sum(p * p, axis=1)) * weights
-    heavy = inputs * xp.sqrt(information)[:, None]
-    diagonal = rows.diagonal_hessian()
-    n = point.bias.shape[0]
-    squares = x * x
-    varied = xp.sum((p * (1 - p) * weights[:, None]) * (row_sum(squares) - squares), axis=0)
-    return FactorSums(
-        classes=diagonal[n:, n:],
-        inputs=rows.sums(heavy.T @ heavy),
-        information=float(rows.sums(xp.sum(information))),
-        diagonal=diagonal,
-        off_diagonal=float(rows.sums(varied).sum()),
-    )
+    varied = p * (1 - p) * weights[:, None]
+    spread = xp.sum(p * (x - row_sum(p * x)) ** 2, axis=1)
+    sums = (xp.sum(weights * spread), varied.T @ (x * x), xp.sum(varied, axis=0))
+    return np.concatenate([np.ravel(rows.sums(values)) for values in sums])
 
 
 def row_gradients(point: AffinePoint, batch: Batch) -> HostArray:
