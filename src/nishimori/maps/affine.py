@@ -90,16 +90,13 @@ class Affine(WithBias):
     bias: HostArray
     fallback: float | None = None
     kind: ClassVar[str] = "affine"
+    in_words = "the affine map"
     factors: ClassVar[str] = "scale"
 
     def check_shape(self, shape: tuple[int, ...], n_classes: int) -> None:
         n = n_classes
         if shape not in ((), (n,), (n, n)):
             raise InputError("scale", f"be a number, or have shape ({n},) or ({n}, {n})", got=shape)
-
-    @property
-    def in_words(self) -> str:
-        return "the affine map"
 
     @staticmethod
     def linear_part(drops: Array, factors: Array) -> Array:
@@ -125,16 +122,13 @@ class LogAffine(WithBias):
     bias: HostArray
     fallback: float | None = None
     kind: ClassVar[str] = "log_affine"
+    in_words = "the affine map of log-probabilities"
     factors: ClassVar[str] = "matrix"
     format_version: ClassVar[int] = 4
 
     def check_shape(self, shape: tuple[int, ...], n_classes: int) -> None:
         if shape != (n_classes, n_classes):
             raise InputError("matrix", f"have shape {(n_classes, n_classes)}", got=shape)
-
-    @property
-    def in_words(self) -> str:
-        return "the affine map of log-probabilities"
 
     @staticmethod
     def linear_part(drops: Array, factors: Array) -> Array:

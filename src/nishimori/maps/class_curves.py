@@ -39,6 +39,7 @@ class ClassCurves(BuiltInMap):
     values: tuple[HostArray, ...]
     interpolation: Interpolation
     kind: ClassVar[str] = "class_curves"
+    in_words = "the curves of the classes"
     format_version: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
@@ -70,10 +71,6 @@ class ClassCurves(BuiltInMap):
     @property
     def n_classes(self) -> int:
         return max(2, len(self.knots))
-
-    @property
-    def in_words(self) -> str:
-        return "the curves of the classes"
 
     def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
         """The logarithms of the new probabilities."""

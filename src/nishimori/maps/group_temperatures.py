@@ -51,6 +51,7 @@ class ClassTemperatures(_PerRow):
 
     temperatures: HostArray
     kind: ClassVar[str] = "class_temperatures"
+    in_words = "the temperatures of the predicted classes"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "temperatures", temperatures(self.temperatures))
@@ -65,10 +66,6 @@ class ClassTemperatures(_PerRow):
     def formula(logits: Array, *, temperatures: Array) -> Array:
         """What `apply` does, where all are arrays of one library and dtype, so that PyTorch can record it in a graph."""
         return logits / _at_prediction(temperatures, logits)[:, None]
-
-    @property
-    def in_words(self) -> str:
-        return "the temperatures of the predicted classes"
 
     @property
     def n_classes(self) -> int:
@@ -98,6 +95,7 @@ class GroupTemperatures(_PerRow):
     temperatures: HostArray
     common: float
     kind: ClassVar[str] = "group_temperatures"
+    in_words = "the temperatures of the groups"
     needs_groups = True
     _places: dict[Any, int] = field(init=False, repr=False)
 
@@ -125,10 +123,6 @@ class GroupTemperatures(_PerRow):
             notice(
                 f"{which} not seen when the temperatures were fitted: the common T = {self.common:.4g} is used.", InputWarning
             )
-
-    @property
-    def in_words(self) -> str:
-        return "the temperatures of the groups"
 
 
 def checked_groups(map_: Map, groups: Any, n_rows: int) -> Groups:

@@ -32,6 +32,8 @@ class LogOdds(WideMap):
     c: float
     square: float = 0.0
     kind: ClassVar[str] = "log_odds"
+    n_classes = 2
+    in_words = "the function of the log-odds"
     format_version: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
@@ -39,14 +41,6 @@ class LogOdds(WideMap):
             if np.ndim(value):
                 raise InputError(name, "be a number", got=f"{value!r:.60}")
             object.__setattr__(self, name, float(numbers(value, name)))
-
-    @property
-    def n_classes(self) -> int:
-        return 2
-
-    @property
-    def in_words(self) -> str:
-        return "the function of the log-odds"
 
     def apply_in_double(self, logits: Array) -> Array:
         """The `formula` in float64; refuses masks and another number of classes."""

@@ -30,6 +30,7 @@ class Mixture(WideMap):
     temperature: float
     weights: HostArray
     kind: ClassVar[str] = "mixture"
+    in_words = "the mixture of probabilities"
     format_version: ClassVar[int] = 4
     keeps_predictions = True
 
@@ -42,10 +43,6 @@ class Mixture(WideMap):
             weights = weights / weights.sum()
             weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
-
-    @property
-    def in_words(self) -> str:
-        return "the mixture of probabilities"
 
     def apply_in_double(self, logits: Array) -> Array:
         """The logarithms of the mixed probabilities; exact also where the probabilities are too small."""
