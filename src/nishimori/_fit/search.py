@@ -245,9 +245,8 @@ class Search:
     def _answer(self, moments: Moments, judged: bool) -> Point | NishimoriError:
         """The point of a search, or why there will be no temperature."""
         assert self._census is not None, "counted in the first pass"
-        if moments.observed == -inf:
-            return masked_labels_error(self._census, self.label_name)
-        refused = _refusal(moments.at(slice(1, None)), self._census) if judged else None
+        is_due = judged or moments.observed == -inf
+        refused = refusal(moments.at(slice(1, None)), self._census, self.label_name) if is_due else None
         return refused or in_log_beta(moments if len(moments.betas) == 1 else moments.at(slice(1)))
 
     def _gaps_at(self, roots: Mapping[int, Root]) -> tuple[GapSums | None, bool]:
@@ -335,11 +334,8 @@ def masked_labels_error(census: Census, label_name: str) -> InputError:
 
 def refusal(moments: Moments, census: Census, label_name: str) -> NishimoriError | None:
     """Why no temperature can be found by moments at both ends and perhaps between them, or None if one can."""
-    return masked_labels_error(census, label_name) if moments.observed == -inf else _refusal(moments, census)
-
-
-def _refusal(moments: Moments, census: Census) -> NishimoriError | None:
-    """Why no temperature can be found, or None if one can."""
+    if moments.observed == -inf:
+        return masked_labels_error(census, label_name)
     observable = moments.observable
     if not observable._is_monotone and (falling := _falling(moments)):
         return falling

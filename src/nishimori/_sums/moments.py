@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -185,8 +185,11 @@ class GapSums(Sum):
             None if slopes is None else slopes[:, places[:, None], np.append(places, m + places)],
         )
 
-    def extrapolate_to(self, betas: Sequence[float]) -> "CarriedSums":
-        """The products of gaps at other β, one per observable: the gap of each row is continued by its slope."""
+    def extrapolate_to(self, betas: Sequence[float]) -> tuple["GapSums", HostArray]:
+        """The products of gaps at other β, one per observable: the gap of each row is continued by its slope.
+
+        Beside them, for each observable, Σ w²·(step·slope)² relative to Σ w²·g² at the new β, or that with w if larger.
+        """
         assert self.slope_products is not None, "these are where they are wanted"
         m = len(self.items)
         steps = np.array(betas) - [moments.betas[0] for moments in self.items]
@@ -199,23 +202,12 @@ class GapSums(Sum):
         shares = np.full(squares.shape, np.inf)
         np.divide(added, squares, out=shares, where=squares > 0)
         shares[added == 0] = 0.0
-        return CarriedSums(
-            replace(self, products=products[0], square_products=products[1], slope_products=None), shares.max(axis=0)
-        )
+        carried = replace(self, products=products[0], square_products=products[1], slope_products=None)
+        return carried, shares.max(axis=0)
 
     def with_counts(self) -> "GapSums":
         """The sums, where a weight of w stands for w independent rows."""
         return replace(self, square_products=self.products)
-
-
-class CarriedSums(NamedTuple):
-    """Products of gaps at other β than those at which rows were measured.
-
-    ``shares`` has, for each observable, Σ w²·(step·slope)² relative to Σ w²·g² at the new β, or that with w if larger.
-    """
-
-    sums: GapSums
-    shares: HostArray
 
 
 # Where their sums are among those of a pair, and where the products of gaps are, and those of slopes with gaps and with slopes;
