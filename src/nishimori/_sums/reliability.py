@@ -151,7 +151,7 @@ class Reliability(Displayed):
 
 @dataclass(frozen=True, eq=False)
 class BinnedClaims:
-    """The claims of one batch and the bin of each, all on the host: arrays of shape (n, groups), weights of shape (n, 1).
+    """The claims of one batch and the bin of each, all on the host: arrays of shape (n, groups), or (n, 1) for weights.
 
     ``places`` count bins through all groups. With ``counts`` a weight of w stands for w independent rows.
     """
@@ -178,9 +178,12 @@ class BinnedClaims:
     @property
     def bins(self) -> Bins:
         """What a reliability curve is made of."""
-        w = self.weights
-        sums = (self.sums_per_bin(values) for values in (w, w * self.claimed, w * self.true, w**2))
-        return Bins(self.edges, *sums)
+        w, true = self.weights, np.flatnonzero(self.true)
+        weight, claimed, squares = (self.sums_per_bin(values) for values in (w, w * self.claimed, w**2))
+        # Most claims of a table of classes are false.
+        of_true = w.ravel()[true // (self.places.shape[1] // w.shape[1])]
+        correct = np.bincount(self.places.ravel()[true], of_true, weight.size).reshape(weight.shape)
+        return Bins(self.edges, weight, claimed, correct, squares)
 
     @cached_property
     def misses(self) -> HostArray:
