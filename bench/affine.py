@@ -30,7 +30,7 @@ import numpy as np
 
 import nishimori
 from nishimori import MatrixScaling, TemperatureScaling, VectorScaling, data
-from nishimori._fit.affine import strengths as strengths_module
+from nishimori._fit.affine import parameters as strengths_module
 
 ROOT = Path(__file__).parent.parent
 SIZES = (500, 1000, 5000)

@@ -8,7 +8,6 @@ import numpy as np
 from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
 from nishimori._fit.biases import Biases, BiasPoint, BiasSearch, standard_errors
-from nishimori._fit.conditions import refuse_masks
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
@@ -21,7 +20,7 @@ from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import notice
 from nishimori.errors import DegenerateDataError, InputError, InputWarning, NishimoriError, NotConvergedError, setting
-from nishimori.maps.affine import Affine
+from nishimori.maps.affine import Affine, refuse_masks
 
 # The sums have a table of this many rows and columns: 800 MB.
 _MOST_CLASSES = 10_000

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from math import log
 from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
-from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, OverviewPass, Regression
+from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, Regression, overview
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
@@ -63,7 +64,7 @@ class BinaryCalibrator(Calibrator):
         terms = self._terms
         self._refuse_other_data(data, counts=counts)
         functions = tuple(function for function in terms.values() if function != "1")
-        zeros, seen = data.gather(together(count_zeros, OverviewPass(functions))).items
+        zeros, seen = data.gather(together(count_zeros, partial(overview, functions))).items
         self._refuse(seen, label_name(X))
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
         has_constant = len(functions) < len(terms)

@@ -1,5 +1,6 @@
 """A curve per class from its probability to a calibrated one: isotonic regression and histogram binning."""
 
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,12 +14,12 @@ from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_claims import (
     ClassWeights,
-    TallyClasses,
     claims_by_class,
     cluster_squares,
     curve_columns,
     quantile_edges,
     sum_by_class,
+    tally_classes,
 )
 from nishimori._sums.outcomes import Levels
 from nishimori._sums.passes import together
@@ -301,11 +302,11 @@ class HistogramBinning(Calibrator):
         """Sums per class and per bin, and how many passes they took: one for bins of equal width."""
         if self.strategy == "uniform":
             edges = np.repeat(uniform_edges(self.n_bins), len(curve_columns(data.n_classes)), axis=0)
-            samples, bins = data.gather(together(sum_by_class, TallyClasses(edges))).items
+            samples, bins = data.gather(together(sum_by_class, partial(tally_classes, edges))).items
             return samples, bins, 1
         samples = data.gather(sum_by_class)
         edges, n_passes = quantile_edges(data, self.n_bins, samples.n_rows)
-        return samples, data.gather(TallyClasses(edges)), 2 + n_passes
+        return samples, data.gather(partial(tally_classes, edges)), 2 + n_passes
 
     def _show(self) -> None:
         assert isinstance(self.map_, ClassCurves)

@@ -25,8 +25,8 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import whole
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import DegenerateDataError, InputError
+from nishimori.maps.around import temper
 from nishimori.maps.map import Map
-from nishimori.maps.tempered import temper
 
 FOLDS = 10
 """The default number of folds: with fewer, the standard error of the temperature would be too uncertain."""

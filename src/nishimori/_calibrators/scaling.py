@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,8 +12,7 @@ from nishimori._calibrators.parameters import Layout, flat_entries, read_errors,
 from nishimori._fit.affine.curvature import Directions
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch, Minimum
-from nishimori._fit.affine.sums import AffinePoint, Curve, RowGradients
-from nishimori._fit.conditions import gap_products
+from nishimori._fit.affine.sums import AffinePoint, measure_curve, row_gradients
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
@@ -22,6 +22,7 @@ from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Energy
+from nishimori._sums.spread import gap_products
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError, setting
 from nishimori.maps.affine import Affine, LogAffine
@@ -108,11 +109,11 @@ class AffineScaling(Calibrator):
         number = point.scale.size + point.bias.size * self._has_bias
         if minimum.strengths.any() or too_many(number):
             return None
-        products = gap_products(data, RowGradients(point), counts=counts)[:number, :number]
+        products = gap_products(data, partial(row_gradients, point), counts=counts)[:number, :number]
         assert minimum.equal is not None, "nothing is penalised"
         # Some changes have no effect, such as that of all biases by the same number: the errors are those without them.
         directions = Directions.from_curvature(minimum.equal[:number, :number])
-        inverse = directions.inverse(data.gather(Curve(point)).hessian[:number, :number])
+        inverse = directions.inverse(data.gather(partial(measure_curve, point)).hessian[:number, :number])
         errors: HostArray = np.sqrt(np.maximum(np.diag(inverse @ products @ inverse), 0))
         errors[: point.scale.size] /= point.temperature
         return errors

@@ -42,7 +42,7 @@ from nishimori._support.formatting import format_p_value
 from nishimori._support.numbers import between
 from nishimori._support.progress import begin_step
 from nishimori.errors import InputError, NishimoriError
-from nishimori.maps.floored import Floored
+from nishimori.maps.around import Floored
 from nishimori.maps.map import Map
 
 FLATTERS = "All methods were measured on the data that they were fitted to, which flatters them."

@@ -40,7 +40,7 @@ from nishimori._support.intervals import Interval
 from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
-from nishimori.maps.floored import Floored
+from nishimori.maps.around import Floored
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import temperature_of
 
@@ -609,7 +609,7 @@ def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], plan: MetricPlan) -
     return [
         Scorecard(
             n_samples=own.n_rows,
-            temperature=temperature_of(map_.map if isinstance(map_, Floored) else map_),
+            temperature=temperature_of(map_.inner if isinstance(map_, Floored) else map_),
             estimates=own.estimates(plan),
             reliability=own.binned.curve,
             n_at_zeros=own.n_at_zeros,

@@ -21,9 +21,9 @@ from nishimori._support.disk import new_file
 from nishimori._support.escape import printable
 from nishimori._support.json import JsonError, read_json
 from nishimori.errors import FormatError, InputError
+from nishimori.maps.around import Tempered
 from nishimori.maps.kinds import described, find_kind, from_parameters
 from nishimori.maps.map import Map
-from nishimori.maps.tempered import Tempered
 
 FORMAT = "nishimori-calibration"
 VERSION = 5

@@ -40,7 +40,7 @@ from nishimori.cli._terminal import (
     print_tabular,
     print_text,
 )
-from nishimori.maps.floored import Floored
+from nishimori.maps.around import Floored
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 

@@ -1,8 +1,7 @@
 """One temperature for all rows."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,20 +9,23 @@ from nishimori._kernels.kernel import softmax
 from nishimori._rows.scores import Scores
 from nishimori._support.arrays import Array, in_double, is_half, like, numpy_view, on_device_of, row_max, to_compute
 from nishimori._support.numbers import temperature as checked_temperature
-from nishimori.maps.map import Map, number_in
+from nishimori.maps.map import BuiltInMap, Map
 
 # Float32 holds this temperature and its inverse with all their digits.
 _LEAST = 1e-30
 
 
 @dataclass(frozen=True)
-class Temperature(Map):
+class Temperature(BuiltInMap):
     """Division by one temperature."""
 
     temperature: float
     kind: ClassVar[str] = "temperature"
     format_version: ClassVar[int] = 2
     keeps_predictions = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "temperature", checked_temperature(self.temperature))
 
     def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
         """``logits / temperature``."""
@@ -34,15 +36,6 @@ class Temperature(Map):
     @property
     def in_words(self) -> str:
         return f"T = {self.temperature:.4g}"
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {"temperature": self.temperature}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The map that a file describes."""
-        return cls(checked_temperature(number_in(parameters, "temperature")))
 
     def probabilities(self, logits: Array, groups: Any = None) -> Array:
         """The softmax of the divided logits, by a kernel where one has it."""

@@ -1,24 +1,65 @@
-"""A map, and one more temperature after it."""
+"""Maps around another map: a floor of probabilities before it, or one more temperature after it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isclose
-from typing import Any, ClassVar, Self
+from math import isclose, log
+from typing import Any, ClassVar
 
 import numpy as np
 
-from nishimori._support.arrays import Array, like, to_compute
+from nishimori._support.arrays import Array, at_least, like, to_compute
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.log_odds import LogOdds
-from nishimori.maps.map import Map, apply_checked, number_in
+from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import Temperature, divide
 
 
+class _Around(Map):
+    """A map around another one, whose predictions, groups and classes are its own."""
+
+    inner: Map
+
+    @property
+    def keeps_predictions(self) -> bool:  # type: ignore[override]
+        """Whether the map inside does."""
+        return self.inner.keeps_predictions
+
+    @property
+    def needs_groups(self) -> bool:  # type: ignore[override]
+        """Whether the map inside does."""
+        return self.inner.needs_groups
+
+    @property
+    def n_classes(self) -> int | None:
+        return self.inner.n_classes
+
+
+@dataclass(frozen=True)
+class Floored(_Around):
+    """What a calibrator with a floor makes of the model's own probabilities, whose logarithms are the logits.
+
+    Calibrators keep their floor beside their map. Where one is measured beside the model as it is, which has no floor, the two
+    need the same rows.
+    """
+
+    inner: Map
+    floor: float
+    kind: ClassVar[str] = "floored"
+
+    def apply(self, logits: Array, groups: Any = None) -> Array:
+        """What the other map makes of log-probabilities that are raised to that of the floor."""
+        return self.inner.apply(at_least(logits, log(self.floor)), groups)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"floor": self.floor, **self.inner.parameters}
+
+
 @dataclass(frozen=True, eq=False)
-class Tempered(Map):
+class Tempered(_Around):
     """The logits of another map, divided by one temperature; `temper` makes it where no simpler map does the same.
 
     Attributes
@@ -40,20 +81,6 @@ class Tempered(Map):
         object.__setattr__(self, "temperature", checked_temperature(self.temperature))
 
     @property
-    def keeps_predictions(self) -> bool:  # type: ignore[override]
-        """Whether the map inside does."""
-        return self.inner.keeps_predictions
-
-    @property
-    def needs_groups(self) -> bool:  # type: ignore[override]
-        """Whether the map inside does."""
-        return self.inner.needs_groups
-
-    @property
-    def n_classes(self) -> int | None:
-        return self.inner.n_classes
-
-    @property
     def in_words(self) -> str:
         return f"{self.inner.in_words} and T = {self.temperature:.4g} after it"
 
@@ -61,11 +88,6 @@ class Tempered(Map):
     def parameters(self) -> Mapping[str, Any]:
         inner = {"kind": self.inner.kind, "parameters": dict(self.inner.parameters)}
         return {"inner": inner, "temperature": self.temperature}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The map that a file describes, whose ``inner`` has been made a map."""
-        return cls(parameters["inner"], number_in(parameters, "temperature"))
 
     def apply(self, logits: Array, groups: Any = None) -> Array:
         """The logits of the map inside, divided by the temperature."""

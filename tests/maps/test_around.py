@@ -22,8 +22,8 @@ from nishimori.maps import (
     Temperature,
     Tempered,
 )
+from nishimori.maps.around import temper
 from nishimori.maps.kinds import claims_to_check, described, from_parameters
-from nishimori.maps.tempered import temper
 
 K = 3
 LOGITS, LABELS = reference.drawn(200, K, seed=1)
