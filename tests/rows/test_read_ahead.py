@@ -13,7 +13,7 @@ from nishimori._rows.read_ahead import ahead
 
 
 def threads():
-    return [each for each in threading.enumerate() if each.name == "nishimori reads ahead"]
+    return [each for each in threading.enumerate() if each.name.startswith("nishimori reads ahead")]
 
 
 class Numbers:
@@ -65,7 +65,7 @@ def test_no_more_is_read_than_the_caller_will_soon_need():
     for _ in range(3):
         next(found)
     found.close()
-    assert numbers.asked <= 3 + 3
+    assert numbers.asked <= 3 + 1
 
 
 def test_an_error_comes_after_the_items_before_it_and_with_its_own_traceback():

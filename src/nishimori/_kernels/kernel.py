@@ -219,7 +219,7 @@ def gives_node_sums(batch: Batch) -> bool:
     kernel = kernel_of(batch)
     if kernel.node_sums is None or not is_plain(batch):
         return False
-    # On the host, half precision is counted; see `half`.
+    # On the host, half precision is counted; see `native.takes_half`.
     return kernel.name == "triton" or (computes_in_c(batch.logits) and not reads_stored(batch))
 
 

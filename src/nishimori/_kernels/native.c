@@ -605,7 +605,7 @@ enum { ONCE, FIRST, AGAIN };
 
 /* --- half precision ----------------------------------------------------------------------------------------------------------
 A number of 16 bits has one of 65,536 values, and a long row has far fewer. So a row is read once, to count how often each
-occurs, and all sums follow from these values in double; see `_kernels/half.py`. `values` says what each pattern stands for. */
+occurs, and all sums follow from these values in double; see `MANY` in `native.py`. `values` says what each pattern stands for. */
 
 #define N_PATTERNS 65536
 #define RUN 64 /* patterns that are looked at together: most of such runs do not occur in a row */
