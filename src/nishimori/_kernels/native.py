@@ -30,9 +30,9 @@ from nishimori.errors import InputError
 MAX_ORDER = 5
 
 # A number of 16 bits has one of 65,536 values, and the logits of a language model take about 3,000 of them in bfloat16 and
-# 20,000 in float16. So a row of 151,936 classes is read once, to count how often each value occurs. All sums, at any number of β,
-# then follow from these few values in float64, with one exponential for each of them. To look for the values that occur in a row
-# takes as long as the arithmetic of about this many classes.
+# 20,000 in float16. So a row of 151,936 classes is read once, to count how often each value occurs. All sums, at any number of
+# β, then follow from these few values in float64, with one exponential for each of them. To look for the values that occur in
+# a row takes as long as the arithmetic of about this many classes.
 MANY = 2**13
 """Rows of half precision with fewer classes are not counted."""
 
