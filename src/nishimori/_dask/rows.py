@@ -95,18 +95,9 @@ class DaskRows(Rows):
         part = self.cut.sum_over_chunks(reading, names=dask.delayed(self._names, pure=False, traverse=False))
         for message, category in part.notices:
             notice(message, category)
-        if self._totals is not None and not self._totals.agrees(part.totals):
-            raise InputError(
-                self.meaning.names[0],
-                "give the same rows in every pass",
-                got=(
-                    f"{part.totals.n_counted} rows of weight {part.totals.weight:.10g} after {self._totals.n_counted} of "
-                    f"weight {self._totals.weight:.10g}, or other labels"
-                ),
-                remedy="If chunks are drawn at random, call `persist()` first.",
-            )
-        if self._totals is not None and not self._totals.logits.agrees(part.totals.logits):
-            raise self._totals.logits.other_logits(part.totals.logits, self.meaning.names[0], _PERSIST)
+        if self._totals is not None:
+            remedy = "If chunks are drawn at random, call `persist()` first."
+            self._totals.refuse_change(part.totals, self.meaning.names[0], rows_remedy=remedy, logits_remedy=_PERSIST)
         if part.sums is None:
             raise _nothing_counts(self.meaning)
         if self._totals is None and not self._is_kept:  # those of a sample do not tell

@@ -239,25 +239,15 @@ def factory(batches: Any, name: str) -> Callable[[], Iterable[Any]]:
             got=f"a {type(batches).__name__}",
             remedy=f"Each batch is {WHAT_A_BATCH_IS}.",
         )
-    _refuse_arguments(batches, name)
-    return lambda: _iterable(batches(), name)
-
-
-def _refuse_arguments(make: Callable[..., Any], name: str) -> None:
     try:
-        needed = [
-            parameter.name
-            for parameter in signature(make).parameters.values()
-            if parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        ]
-    except (TypeError, ValueError):  # some callables written in C have no signature
-        return
-    if needed:
-        raise InputError(
-            name,
-            "be an array of scores or a function without arguments that returns batches",
-            got=f"{getattr(make, '__name__', type(make).__name__)!r}, which needs {', '.join(needed)}",
-        )
+        signature(batches).bind()
+    except TypeError as error:
+        must = "be an array of scores or a function without arguments that returns batches"
+        called = getattr(batches, "__name__", type(batches).__name__)
+        raise InputError(name, must, got=f"{called!r}: {error}") from None
+    except ValueError:  # some callables written in C have no signature
+        pass
+    return lambda: _iterable(batches(), name)
 
 
 def _iterable(returned: Any, name: str) -> Iterable[Any]:
