@@ -14,7 +14,7 @@ import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions
 from nishimori._rows.column_names import column_names, refuse_permuted
-from nishimori._rows.device_rows import can_stay_on_device, on_device
+from nishimori._rows.device_rows import DeviceRows, can_stay_on_device
 from nishimori._rows.labels import Classes, Labelling, class_indices, refuse_name
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, is_rows, raise_to_floor, refuse_counted_clusters, with_all_attributes
@@ -199,7 +199,7 @@ def open_rows(
         table = meaning.scores(logits)
         labels, weights, together, grouped = meaning.parts(table, labels, sample_weight, clusters, groups)
         if arrays.is_on_cuda(table.array) and can_stay_on_device(table):
-            data = on_device(table, labels, weights, classes, names[1], together, grouped)
+            data = DeviceRows(table, labels, weights, classes, names[1], together, grouped)
         else:
             columns = class_indices(labels, classes, table, names[1], weights)
             data = ArrayRows(table, columns, weights, clusters=together, groups=grouped)

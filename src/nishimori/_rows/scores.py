@@ -177,7 +177,7 @@ class Scores:
         """Some rows as they are stored; values that cannot be scores are refused."""
         stored = self._stored(rows)
         # Of usual logits a check would find nothing to say; that is known without a copy of them in float64.
-        may_be_usual = self.input == "logits" and arrays.kind(stored) == "float" and arrays.fits_double(stored)
+        may_be_usual = self.input == "logits" and arrays.kind(stored) == "float"
         if not (may_be_usual and arrays.is_within(stored, LARGEST)):
             self.check(arrays.in_double(stored), range(first_row + rows.start, first_row + rows.stop))
         return stored
@@ -217,9 +217,6 @@ class Scores:
 
 SLACK = 1e-3
 """By how much a probability may exceed 1, and the sum of a row differ from it, by rounding."""
-
-# Larger whole numbers are not exact in float64.
-_WHOLE = 2.0**53
 
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
 
@@ -303,8 +300,6 @@ def check_input(input: Any, floor: Any = None, *, fits: bool = False) -> None:
 def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> bool:
     """Refuse NaN, +inf and rows without a class; whether -inf masks some class."""
     name = scores.name
-    if not arrays.fits_double(scores.array):
-        _refuse_rounded(scores, values, numbers)
     if arrays.is_within(values, LARGEST):
         return False
     values = arrays.in_double(values)
@@ -344,19 +339,6 @@ def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostAr
             row=scores.row(row),
         )
     return True
-
-
-def _refuse_rounded(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> None:
-    """Refuse integers and long doubles so large that float64 rounds away the differences between classes."""
-    xp = namespace(values)
-    rounded = (xp.abs(values) > _WHOLE) & (values != -inf)
-    if bool(xp.any(rounded)):
-        raise InputError(
-            f"`{scores.name}` of type {arrays.dtype_name(scores.array)}",
-            "lie between -2**53 and 2**53, where float64 is exact",
-            **_first(scores, values, rounded, numbers),
-            remedy="Subtract the largest score of each row first.",
-        )
 
 
 def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> None:

@@ -39,9 +39,6 @@ _FEW_COLUMNS, _MANY_ROWS = 64, 64
 
 _HALF = {"float16", "bfloat16"}
 
-# Types with more digits than float64.
-_WIDER = {"int64", "uint64", "longdouble", "float96", "float128"}
-
 # NumPy has no bfloat16 of its own. Tensors of PyTorch are seen as numbers of 16 bits under this name.
 _BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 
@@ -117,11 +114,6 @@ def _has_double(x: Array) -> bool:
     if array_api_compat.is_jax_array(x):
         return bool(sys.modules["jax"].config.jax_enable_x64)
     return True
-
-
-def fits_double(x: Array) -> bool:
-    """Whether float64 holds every value that the dtype of ``x`` has."""
-    return dtype_name(x) not in _WIDER
 
 
 def flushes(x: Array) -> bool:

@@ -6,6 +6,7 @@ argument.
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from math import inf, isfinite, nan
 from numbers import Real
 from typing import Any
@@ -96,14 +97,13 @@ def numeric(x: Any, name: str) -> Array:
 
 
 def _refuse_no_array(x: Any, name: str) -> None:
+    refused = partial(InputError, name, "be an array of scores")
     if x is None:
-        raise InputError(name, "be an array of scores", got="None")
+        raise refused("None")
     if isinstance(x, str | os.PathLike):
-        raise InputError(name, "be an array of scores", got=repr(os.fspath(x)), remedy="If that is a file, load it first.")
+        raise refused(repr(os.fspath(x)), "If that is a file, load it first.")
     if isinstance(x, Mapping):
-        raise InputError(
-            name, "be an array of scores", got=f"a {type(x).__name__} of {list(x)}", remedy="Pass one of its arrays."
-        )
+        raise refused(f"a {type(x).__name__} of {list(x)}", "Pass one of its arrays.")
     refuse_hidden(x, name)
 
 
