@@ -132,3 +132,24 @@ except KeyboardInterrupt:
 def test_an_interrupt_ends_the_thread():
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "['MainThread']\n"
+
+
+ABANDONED = """
+import nishimori
+from nishimori._rows.read_ahead import ahead
+
+def items():
+    try:
+        while True:
+            yield 0
+    finally:
+        print("closed")
+
+for _ in (found := ahead(items())):
+    break
+"""
+
+
+def test_a_pass_that_is_left_behind_ends_quietly_with_the_program():
+    done = subprocess.run([sys.executable, "-c", ABANDONED], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("closed\n", "")

@@ -22,7 +22,7 @@ from nishimori._rows.entry import Passed
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
 from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.rows import R, Rows, T, most_copied, without_rows
-from nishimori._rows.scores import Input, scores_of
+from nishimori._rows.scores import scores_of
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric
 from nishimori._support.progress import Report, silent
@@ -45,6 +45,7 @@ class DaskRows(Rows):
     def __init__(self, cut: Cut, meaning: ReadOptions, names: Mapping[str, HostArray], *, is_kept: bool = False) -> None:
         self.cut = cut
         self.meaning = meaning
+        self.floor, self.input = meaning.floor, meaning.input
         self._names = names
         self._is_kept = is_kept
         self._totals: ReadingTotals | None = None  # by the first pass
@@ -61,14 +62,6 @@ class DaskRows(Rows):
     @property
     def n_rows(self) -> int | None:
         return self.cut.n_rows if self._totals is None else self._totals.n_rows
-
-    @property
-    def floor(self) -> float | None:  # type: ignore[override]
-        return self.meaning.floor
-
-    @property
-    def input(self) -> Input:  # type: ignore[override]
-        return self.meaning.input
 
     def __iter__(self) -> Iterator[Batch]:
         raise InputError(

@@ -324,20 +324,11 @@ def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None, ignored: 
 
 
 def _numeric(labels: HostArray) -> HostArray:
-    """Texts as the numbers that they spell; what spells none stays text, so that an error names it."""
+    """Texts as the numbers that they spell; where one spells none, all stay as they are, and an error names it."""
     try:
         return labels.astype(np.float64)
     except (TypeError, ValueError):
-        kept = np.empty(len(labels), dtype=object)
-        kept[:] = [_number(value) for value in labels.tolist()]
-        return kept
-
-
-def _number(value: Any) -> Any:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return value
+        return labels
 
 
 def _spelling(value: Any, spellings: set[str]) -> str:

@@ -19,7 +19,7 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.fingerprint import Fingerprint, RowDigest
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.rows import Rows, Sum, without_rows
-from nishimori._rows.scores import Input, ScoreRange
+from nishimori._rows.scores import ScoreRange
 from nishimori._support import arrays
 from nishimori._support.progress import Report, show_progress, silent
 from nishimori._support.warnings import notice
@@ -100,6 +100,7 @@ class Pieces(Rows, Generic[P]):
 
     def __init__(self, meaning: ReadOptions, *, progress: bool | None, read_ahead: bool) -> None:
         self.meaning = meaning
+        self.floor, self.input = meaning.floor, meaning.input
         self._progress = progress
         self._read_ahead = read_ahead
         self._first_totals: ReadingTotals | None = None  # by the first complete pass
@@ -127,13 +128,13 @@ class Pieces(Rows, Generic[P]):
     def rows(self, piece: P) -> ArrayRows | None:
         """The rows of a piece, with checked labels and weights, or None if it has none."""
 
-    @abstractmethod
-    def place(self, error: InputError, piece: P) -> InputError:
-        """An error about the rows of a piece, with the place of the piece."""
+    def place(self, error: InputError, piece: P | None) -> InputError:  # noqa: ARG002 - for those that have places
+        """An error about the rows of a piece, or of all if it is None, with their place."""
+        return error
 
-    @abstractmethod
     def no_rows_error(self) -> InputError:
         """The error if there are no rows at all."""
+        return without_rows()
 
     @property
     def name(self) -> str:
@@ -151,14 +152,6 @@ class Pieces(Rows, Generic[P]):
         return None if self._first_totals is None else self._first_totals.n_rows
 
     @property
-    def floor(self) -> float | None:  # type: ignore[override]
-        return self.meaning.floor
-
-    @property
-    def input(self) -> Input:  # type: ignore[override]
-        return self.meaning.input
-
-    @property
     def digest(self) -> str | None:
         return self._digest
 
@@ -172,7 +165,7 @@ class Pieces(Rows, Generic[P]):
     def with_floor(self, floor: float | None) -> Rows:
         """A copy of these rows in which probabilities below ``floor`` are raised to it; None for as they were passed."""
         duplicate = copy(self)
-        duplicate.meaning = replace(self.meaning, floor=floor)
+        duplicate.meaning, duplicate.floor = replace(self.meaning, floor=floor), floor
         duplicate._first_totals = None  # what a pass found is that of other logits
         return duplicate
 
@@ -229,12 +222,8 @@ class Pieces(Rows, Generic[P]):
         try:
             self.meaning.check_range(score_range)
         except InputError as error:
-            raise self.place_all(error) from None
+            raise self.place(error, None) from None
         self._judged = True
-
-    def place_all(self, error: InputError) -> InputError:
-        """An error about all rows, with their place where they have one."""
-        return error
 
     def _warn_of_rounding(self, change: float) -> None:
         """Warn if a long search reads logits that change a little."""

@@ -22,4 +22,7 @@ def ahead(items: Generator[T, None, None]) -> Iterator[T]:
                 following = thread.submit(next, items, _END)
                 yield item
         finally:
-            thread.submit(items.close)
+            try:
+                thread.submit(items.close)
+            except RuntimeError:  # the interpreter is ending, and the thread has ended before
+                items.close()

@@ -140,9 +140,9 @@ class StreamRows(Pieces[_Numbered]):
                 rows.groups = Groups(codes, tuple(names.places))
         return rows
 
-    def place(self, error: InputError, piece: _Numbered) -> InputError:
+    def place(self, error: InputError, piece: _Numbered | None) -> InputError:
         """The error with the number of the batch; both batches and the rows of each count from 0."""
-        return in_batch(piece[0], error)
+        return error if piece is None else in_batch(piece[0], error)
 
     def no_rows_error(self) -> InputError:
         """There was no batch, or only empty ones."""
