@@ -281,7 +281,7 @@ def _half(logits: HostArray) -> tuple[HostArray, HostArray]:
 def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSums:
     """Power sums for finite positive ``betas``, outside the largest class."""
     assert 0 <= order <= MAX_ORDER
-    is_half = logits.dtype not in _OFFSET and takes_half(logits)
+    is_half = takes_half(logits)
     plan = _exp_plan(tuple(betas), _DOUBLE if is_half else _dtype(logits), True)
 
     def work(rows: slice) -> PowerSums:
@@ -309,7 +309,7 @@ def block_sums(
     betas = (beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts)
     labels = _contiguous(labels, np.int64)
     heavy = None if arrays.are_ones(weights) else _contiguous(weights, np.float64)
-    is_half = logits.dtype not in _OFFSET and takes_half(logits)
+    is_half = takes_half(logits)
     plan = _exp_plan(betas, _DOUBLE if exact or is_half else _dtype(logits), False)
 
     def work(rows: slice) -> tuple[HostArray, bool]:

@@ -205,8 +205,12 @@ def open_rows(
             data = ArrayRows(table, columns, weights, clusters=together, groups=grouped)
         data.score_range = meaning.range_of(table, weights)
         meaning.check_range(data.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
+    elif kind == "stored":
+        data = _open_stored(passed)
+    elif kind == "batches":
+        data = _open_batches(passed)
     else:
-        data = (import_object(ANNEXES[kind]) if kind in ANNEXES else _OPENERS[kind])(passed)
+        data = import_object(ANNEXES[kind])(passed)
     if counts and kind != "rows":
         refuse_counted_clusters(data, counts=True)
         data.counts = True
@@ -279,10 +283,6 @@ def _open_batches(passed: Passed) -> Rows:
             remedy = f"{_AS_DICTIONARIES} Or add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`."
             raise InputError(name, f"be left out {batches}", remedy=remedy if name == "clusters" else _AS_DICTIONARIES)
     return StreamRows(passed.logits, meaning, progress=passed.progress, read_ahead=passed.read_ahead)
-
-
-_OPENERS: dict[Kind, Callable[[Passed], Rows]] = {"stored": _open_stored, "batches": _open_batches}
-"""What opens the kinds of data that need no annex."""
 
 
 def _as_they_are(data: Rows, options: Mapping[str, Any], name: str) -> Rows:
