@@ -751,17 +751,17 @@ they are computed. */
 
 enum { FLOAT = 0, WIDENED = 1, DOUBLE = 2 };
 
+#define BY_KIND(name, ...)                                                                                                     \
+    (n_classes < 1     ? n > 0                                                                                                 \
+     : kind == FLOAT   ? name##_float(__VA_ARGS__)                                                                             \
+     : kind == WIDENED ? name##_widened(__VA_ARGS__)                                                                           \
+                       : name##_double(__VA_ARGS__))
+
 /* The largest logit of each row, its first column, and the sums (betas, powers, n). */
 EXPORT int EXPORTED(nishimori_power_sums)(int kind, const void *z, int64_t n, int64_t n_classes, const nishimori_plan *plan,
                                           int n_powers, void *peak, int64_t *top, double *sums)
 {
-    if (n_classes < 1)
-        return n > 0;
-    if (kind == FLOAT)
-        return power_sums_float(z, n, n_classes, plan, n_powers, peak, top, sums);
-    if (kind == WIDENED)
-        return power_sums_widened(z, n, n_classes, plan, n_powers, peak, top, sums);
-    return power_sums_double(z, n, n_classes, plan, n_powers, peak, top, sums);
+    return BY_KIND(power_sums, z, n, n_classes, plan, n_powers, peak, top, sums);
 }
 
 /* Add the sums of a pair of observables over all rows to `total` (42). Rows begin `apart` numbers after each other.
@@ -769,13 +769,7 @@ EXPORT int EXPORTED(nishimori_power_sums)(int kind, const void *z, int64_t n, in
 EXPORT int EXPORTED(nishimori_block_sums)(int kind, const void *z, int64_t apart, const int64_t *labels, const double *weights,
                                           int64_t n, int64_t n_classes, const nishimori_plan *plan, double *total)
 {
-    if (n_classes < 1)
-        return n > 0;
-    if (kind == FLOAT)
-        return block_sums_float(z, apart, labels, weights, n, n_classes, plan, total);
-    if (kind == WIDENED)
-        return block_sums_widened(z, apart, labels, weights, n, n_classes, plan, total);
-    return block_sums_double(z, apart, labels, weights, n, n_classes, plan, total);
+    return BY_KIND(block_sums, z, apart, labels, weights, n, n_classes, plan, total);
 }
 
 EXPORT int EXPORTED(nishimori_half_power_sums)(const uint16_t *z, const double *values, int64_t n, int64_t n_classes,
