@@ -58,10 +58,10 @@ temperatures({"logits": X}, y)
 temperatures(X)
     `labels` must be the true class of each sample, got None: pass it.
 EC().fit(X.reshape(5, 12, 3), y[:59])
-    `y` must have shape (5, 12), as `X` before the classes, got (59,). Pass one label per position of `X`, whose last
+    `y` must be one label per sample, shape (5, 12), got shape (59,). Pass one label per position of `X`, whose last
     dimension is that of the classes.
 EC().fit(X.reshape(5, 3, 12), y.reshape(5, 12))
-    `y` must have shape (5, 3), as `X` before the classes, got (5, 12). Put the classes last: pass `X` with its dimension
+    `y` must be one label per sample, shape (5, 3), got shape (5, 12). Put the classes last: pass `X` with its dimension
     1 moved to the end, as `movedim(1, -1)` does.
 EC().fit(X.reshape(5, 36, 1), y)
     `X` must have shape (n_samples, n_classes), or (..., n_classes), one column per class, got 1 feature(s) (shape=(5, 36,
@@ -145,10 +145,10 @@ EC().fit(np.ma.masked_array(X, X > 5), y)
 
 # labels
 EC().fit(y, X)
-    `y` must be one label per sample, got a table of shape (60, 3) after a flat array of scores. Swap the two arguments:
+    `y` must be one label per sample, shape (60,), got shape (60, 3). Swap the two arguments:
     scores come first.
 temperatures(y, X)
-    `labels` must be one label per sample, got a table of shape (60, 3) after a flat array of scores. Swap the two
+    `labels` must be one label per sample, shape (60,), got shape (60, 3). Swap the two
     arguments: scores come first.
 EC().fit(y > 0, X[:, 0])
     `y` must be integers from 0 to 1, got 0.377191: labels are classes, not continuous values. Check that scores and
@@ -156,7 +156,7 @@ EC().fit(y > 0, X[:, 0])
 EC().fit(X, None)
     `y` must be the true class of each sample, got None: this requires y to be passed, but the target y is None.
 EC().fit(X, np.eye(3)[y])
-    `y` must be one label per sample, got shape (60, 3), which looks one-hot. Pass `y.argmax(axis=1)`.
+    `y` must be one label per sample, shape (60,), got shape (60, 3), which looks one-hot. Pass `y.argmax(axis=1)`.
 EC().fit(X, y[:, None])
     `y` must be one label per sample, shape (60,), got shape (60, 1). Pass `y.ravel()`.
 EC().fit(X, np.zeros((60, 7)))
@@ -164,9 +164,9 @@ EC().fit(X, np.zeros((60, 7)))
 EC().fit(X[:2], [[1], [1, 2]])
     `y` must be a flat list of labels, got rows of different lengths.
 EC().fit(X, y[:59])
-    `y` must have as many entries as there are rows of scores, 60, got 59.
+    `y` must be one label per sample, shape (60,), got shape (59,).
 EC().fit(X.T, y)
-    `y` must have as many entries as there are rows of scores, 3, got 60. Pass the transpose of the scores: rows are samples.
+    `y` must be one label per sample, shape (3,), got shape (60,). Pass the transpose of the scores: rows are samples.
 EC().fit(X, put(y, 5, 3))
     `y` must be from 0 to 2, got 3 in row 5. Check that every class has its column.
 EC().fit(X, put(y, 5, -100))

@@ -130,8 +130,8 @@ REFUSED = {
     ),
     "the other function": (
         lambda: nishimori.evaluate(X, Y),
-        "`labels` must be one label per sample, got shape (600, 3), with several true classes, or none, in some rows. "
-        "For labels that do not exclude each other use nishimori.multilabel, in Python.",
+        "`labels` must be one label per sample, shape (600,), got shape (600, 3), with several true classes, or none, in some "
+        "rows. For labels that do not exclude each other use nishimori.multilabel, in Python.",
     ),
     "the other function with this calibrator": (
         lambda: nishimori.evaluate(X, Y.argmax(axis=1), calibrator=FITTED),

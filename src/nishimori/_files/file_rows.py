@@ -137,10 +137,6 @@ class FileRows(StoredRows):
         where = f"{path} and {len(file.files) - 1} more" if several else str(path)
         return with_line(error, lines, file.columns).changed(where=where)
 
-    def place_all(self, error: InputError) -> InputError:
-        """The error with the file."""
-        return self.place(error)
-
 
 def with_line(error: InputError, lines: HostArray | None, columns: Sequence[str] | None, first_row: int = 0) -> InputError:
     """An error about a row with its line, or with how rows are counted, and the name of its column, where that has one.

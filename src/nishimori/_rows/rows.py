@@ -223,19 +223,7 @@ def _inside(name: str) -> Any:
 class RowsInside(Rows):
     """Rows that are read through others. A user's own rows need not have all attributes; these have."""
 
-    n_classes = _inside("n_classes")
-    n_rows = _inside("n_rows")
-    clusters = _inside("clusters")
-    groups = _inside("groups")
-    floor = _inside("floor")
-    input = _inside("input")
-    score_range = _inside("score_range")
-    kind = _inside("kind")
-    class_names = _inside("class_names")
-    column_names = _inside("column_names")
-    ids = _inside("ids")
-    counts = _inside("counts")
-    digest = _inside("digest")
+    n_classes, n_rows = _inside("n_classes"), _inside("n_rows")
 
     def __init__(self, inside: Rows) -> None:
         self.inside = inside
@@ -258,6 +246,13 @@ class RowsInside(Rows):
             self.inside.on_digest(callback)
         else:
             super().on_digest(callback)
+
+
+for _name in (
+    *("clusters", "groups", "floor", "input", "score_range", "kind"),
+    *("class_names", "column_names", "ids", "counts", "digest"),
+):
+    setattr(RowsInside, _name, _inside(_name))
 
 
 def with_all_attributes(data: Any) -> Any:

@@ -21,7 +21,7 @@ from nishimori._support.escape import PLAIN
 from nishimori._support.progress import print_line
 from nishimori.cli import NO_MEMORY, causes_of, is_out_of_memory
 from nishimori.cli._terminal import brief, print_version, show_warning, writing_results
-from nishimori.cli._wording import option_text
+from nishimori.cli._wording import typed_options
 from nishimori.errors import InputError, NishimoriError, arguments_written
 
 _PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit")
@@ -29,7 +29,7 @@ _PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit
 
 def run() -> None:
     """Run the command that was typed and end the program with its exit code."""
-    with arguments_written(partial(option_text, cache(_options))), one_line_errors(), _cleaning_up_when_stopped():
+    with arguments_written(partial(typed_options, cache(_options))), one_line_errors(), _cleaning_up_when_stopped():
         code = _answer(sys.argv[1:])
     if code:
         sys.exit(code)

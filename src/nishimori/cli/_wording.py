@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nishimori.errors import A_NAME, NAMES, in_python
+from nishimori.errors import A_NAME, ABSENT, NAMES, in_python
 
 # Options whose names are not those of their arguments; a value is added to those that take one.
 _NAMES = {
@@ -29,19 +29,24 @@ _IN_FILES = {"X": "the file", "y": "the labels", "scores": "the scores", "labels
 _ELSEWHERE = {"--temperatures"}
 
 
-def option_text(options: Callable[[], set[str]], name: str, *value: Any) -> str:
+def typed_options(options: Callable[[], set[str]], values: Mapping[str, object]) -> str:
+    """Arguments as options, as they are typed together; see `option_text`."""
+    return " ".join(option_text(options, name, value) for name, value in values.items())
+
+
+def option_text(options: Callable[[], set[str]], name: str, value: Any = ABSENT) -> str:
     """An argument as an option, with a value if there is one; as in Python if the command does not have it in ``options``."""
-    if name in _IN_FILES and not value:
+    if name in _IN_FILES and value is ABSENT:
         return _IN_FILES[name]
     typed = options()
     if name in _PARAMETERS and "--param" in typed:
-        return f"--param {name}" if not value else f"--param {name}={_json(value[0])}"
+        return f"--param {name}" if value is ABSENT else f"--param {name}={_json(value)}"
     option = _NAMES.get(name, f"--{name.replace('_', '-')}")
-    if name == "columns" and value and (value[0] is A_NAME or isinstance(value[0], str)):
+    if name == "columns" and (value is A_NAME or isinstance(value, str)):
         option = "--scores"  # the option for one name
     if option not in typed | _ELSEWHERE:
-        return in_python(name, *value)
-    return option if not value or value[0] is True or value[0] is A_NAME else _option_with_value(option, value[0])
+        return in_python({name: value})
+    return option if value is ABSENT or value is True or value is A_NAME else _option_with_value(option, value)
 
 
 def _option_with_value(option: str, value: Any) -> str:

@@ -41,9 +41,9 @@ class Temperature(BuiltInMap):
         """The softmax of the divided logits, by a kernel where one has it."""
         softmaxed = softmax(logits, 1 / self.temperature)
         # Kernels do not carry NaN through, as arithmetic does; masked classes are all right.
-        if softmaxed is None or (softmaxed.is_unusual and not np.isfinite(row_max(logits)).all()):
+        if softmaxed is None or (softmaxed[1] and not np.isfinite(row_max(logits)).all()):
             return super().probabilities(logits, groups)
-        return softmaxed.probabilities
+        return softmaxed[0]
 
     def probabilities_at_once(self, scores: Scores) -> Array | None:
         """The probabilities of all rows, which are checked on the way; None where no kernel computes them."""
@@ -52,9 +52,10 @@ class Temperature(BuiltInMap):
         softmaxed = softmax(numpy_view(scores.array), 1 / self.temperature)
         if softmaxed is None:
             return None
-        if softmaxed.is_unusual:
+        probabilities, is_unusual = softmaxed
+        if is_unusual:
             scores.check_all()
-        return on_device_of(softmaxed.probabilities, scores.array)
+        return on_device_of(probabilities, scores.array)
 
     def exponents(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
         """The difference first: a quotient of large logits would lose its digits."""

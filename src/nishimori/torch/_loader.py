@@ -303,13 +303,9 @@ class LoaderRows(Pieces[BatchRows]):
             clusters = Clusters(codes, self.clusters.number)
         return piece.rows(clusters, groups)
 
-    def place(self, error: InputError, piece: BatchRows) -> InputError:
+    def place(self, error: InputError, piece: BatchRows | None) -> InputError:
         """The number of the batch, from 0, before the message."""
-        return in_batch(piece.number, error)
-
-    def no_rows_error(self) -> InputError:
-        """Never raised, because a pass without rows is refused by itself."""
-        raise AssertionError
+        return error if piece is None else in_batch(piece.number, error)
 
 
 def _encode_names(names: HostArray, counted: HostArray, numbered: Sequence[Any], what: str) -> HostArray:
