@@ -145,13 +145,6 @@ def test_columns_that_the_classes_name_are_proposed_in_their_order(tmp_path):
     assert told.code == 0
 
 
-def test_a_class_without_spread_is_proposed_if_labels_name_it(tmp_path):
-    frame = PLAIN.set_axis(NAMES, axis=1).assign(cat=0.0, id=range(200), labels=WORDS)
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
-    assert ended.err.endswith("The labels are the names of columns: pass --ignore id --classes cat,dog,fish.\n")
-
-
 def test_the_label_to_ignore_is_no_class(tmp_path):
     frame = PLAIN.assign(id=range(200), labels=np.where(np.arange(200) % 9, LABELS, 255))
     frame.to_csv(tmp_path / "t.csv", index=False)

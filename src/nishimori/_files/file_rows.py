@@ -18,13 +18,20 @@ import numpy as np
 from nishimori._files.arrays.files import SUFFIXES as ARRAYS
 from nishimori._files.arrays.files import ArrayFile, open_arrays
 from nishimori._files.arrays.numpy_files import npy_array
-from nishimori._files.arrays.selection import array_name, refuse_table_options, without_groups
 from nishimori._files.arrays.stored_array import StoredArray
+from nishimori._files.selection import (
+    Selection,
+    array_name,
+    as_objects,
+    refuse_table_options,
+    select_columns,
+    undecided_error,
+    without_groups,
+)
 from nishimori._files.spooled_scores import ScoreKeeper
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
 from nishimori._files.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
-from nishimori._files.tables.selection import Selection, as_objects, select_columns, undecided_error
 from nishimori._rows.array_rows import ReadOptions
 from nishimori._rows.column_names import class_parts, join_names, refuse_permuted
 from nishimori._rows.entry import Passed, load_array

@@ -1,4 +1,4 @@
-"""Which columns of a table are the scores, by what the caller says of it, and what to type where that is not clear.
+"""Which columns of a table, or which arrays of a file, are what, and what to type where that is not clear.
 
 `propose` is the only place where arguments are put into an error: it tries them on the file before they are printed. Where its
 first rows do not prove which columns are meant, the error says what is needed and lists no columns to type.
@@ -8,11 +8,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nishimori._files.arrays.files import ArrayFile
 from nishimori._files.tables.block import Table
 from nishimori._files.tables.columns import (
     Roles,
@@ -24,7 +27,7 @@ from nishimori._files.tables.columns import (
     match_columns,
     score_columns,
 )
-from nishimori._rows.column_names import join_names, refuse_permuted
+from nishimori._rows.column_names import class_parts, join_names, refuse_permuted, without_prefix
 from nishimori._rows.labels import differ, spell_as_classes
 from nishimori._support.arrays import HostArray
 from nishimori.errors import A_NAME, NAMES, FormatError, InputError, setting, settings
@@ -34,6 +37,9 @@ _SHOWN = 12
 
 # A message is cut after 4,000 characters, and half of it may be the names of the columns.
 _LONGEST_OPTIONS = 2000
+
+# Rows that say whether an array can be what an argument would make of it.
+_LOOKED_AT = 100
 
 # What people call a column of labels.
 _LABELS = {"label", "labels", "y", "y_true", "target", "truth", "class"}
@@ -59,7 +65,7 @@ def select_columns(table: Table, roles: Roles) -> Selection:
         if name not in table.names:
             raise InputError(
                 f"{table.path} has no column {name!r}, only {join_names(table.names)}. "
-                f"{remedy_for(role, roles, table.names, lambda new: _labels_are_read(table, new))}"
+                f"{remedy_for(role, roles, table.names, partial(_column_can_be_labels, table))}"
             )
     selection = _selection(table, roles)
     if selection is None:
@@ -137,7 +143,7 @@ def remedy_for(role: str, roles: Roles, present: Sequence[str], works: Callable[
     return f"Name yours with {setting(roles.argument(role), A_NAME)}."
 
 
-def _labels_are_read(table: Table, roles: Roles) -> bool:
+def _column_can_be_labels(table: Table, roles: Roles) -> bool:
     """Whether the first rows of a table have labels where the options say so."""
     others = [name for role, name in roles.by_role.items() if role != "labels"]
     if table.is_list(roles.labels) or roles.labels in (*others, *(roles.fitted or ())):
@@ -193,150 +199,166 @@ def undecided_error(table: Table, candidates: Sequence[str], roles: Roles) -> In
     """An error that lists the columns that may hold scores, and says what to type, or what is needed."""
     if not candidates:
         return InputError(f"{table.path} has no column of scores, only {join_names(table.names)}.")
-    numbers = next((name for name in candidates if looks_like_row_numbers(name)), None)
-    looks = "" if numbers is None else f" The column {numbers!r} looks like row numbers."
-    if numbers == "":
+    row_numbers = next((name for name in candidates if looks_like_row_numbers(name)), None)
+    looks = "" if row_numbers is None else f" The column {row_numbers!r} looks like row numbers."
+    if row_numbers == "":
         looks = " The first column has no name and looks like row numbers."
-    rows = _first_rows(table, candidates, roles)
-    remedy = _what_is_needed(rows, roles)
-    for sentence, chosen, options in _ways(candidates, roles, rows):
+    numbers, labels = _first_rows(table, candidates, roles)
+    truth = [] if labels is None or not can_be_labels(labels.tolist(), None) else spell_as_classes(labels, None).tolist()
 
-        def works(changed: Roles, wanted: Sequence[str] = chosen) -> bool:
-            selection = _selection(table, changed)
-            return selection is not None and selection.scores == wanted and rows.agree(selection, changed)
+    def works(changed: Roles) -> bool:
+        selection = _selection(table, changed)
+        if selection is None or not numbers.keys() >= set(selection.scores):
+            return False
+        scores, classes = np.column_stack([numbers[name] for name in selection.scores]), changed.classes
+        if len(selection.scores) > 1:
+            refuse_permuted(selection.scores, classes)
+        if selection.by_values:
+            return labels is not None and by_values(scores, labels)
+        if classes is not None and labels is not None and not set(spell_as_classes(labels, classes)) <= set(map(str, classes)):
+            return False
+        wanted = _n_classes(truth, changed)
+        return wanted == max(2, scores.shape[1]) if wanted or labels is not None else _say_so(selection.scores, table)
 
-        if (typed := propose(roles, works, **options)) is not None:
-            remedy = f"{sentence} {typed}."
-            break
+    ways = _ways(candidates, roles, numbers, truth)
+    tried = (f"{sentence} {typed}." for sentence, options in ways if (typed := propose(roles, works, **options)))
+    remedy = next(tried, None) or _what_is_needed(truth, len(numbers), roles)
     return InputError(f"{table.path} does not say which columns are scores: {join_names(candidates)}.{looks} {remedy}")
 
 
-@dataclass(frozen=True)
-class _FirstRows:
-    """What the first rows that count hold: columns of numbers, the lengths of lists, and labels, if the file must have them."""
-
-    numbers: dict[str, HostArray]
-    lengths: dict[str, int]
-    labels: HostArray | None
-
-    @property
-    def truth(self) -> list[Any]:
-        """The labels, as numbers where they are; none if they cannot be labels."""
-        if self.labels is None or any(isinstance(label, list | dict | bytes | None) for label in self.labels):
-            return []
-        spelled: list[Any] = np.asarray(spell_as_classes(self.labels, None), dtype=object).tolist()
-        return spelled
-
-    def n_classes(self, roles: Roles) -> set[int]:
-        """How many classes there are, as the calibration, the classes or else the labels say; empty if nothing does."""
-        stated = {count for count in (roles.n_classes, roles.classes and len(roles.classes)) if count}
-        truth = () if stated else self.truth
-        whole = bool(truth) and all(isinstance(label, int | float) and label % 1 == 0 <= label for label in truth)
-        return {int(max(truth)) + 1} if whole else stated
-
-    def agree(self, chosen: Selection, roles: Roles) -> bool:
-        """Whether the number of these columns and their values are those of scores."""
-        scores, classes, n_classes = chosen.scores, roles.classes, self.n_classes(roles)
-        if not all(name in self.numbers or name in self.lengths for name in scores):
-            return False
-        if len(scores) > 1:
-            refuse_permuted(scores, classes)
-        if classes is not None and self.labels is not None:
-            return n_classes == {len(scores)} and set(spell_as_classes(self.labels, classes)) <= set(map(str, classes))
-        if chosen.by_values:
-            return self.labels is not None and by_values(np.stack([self.numbers[name] for name in scores], 1), self.labels)
-        if not n_classes:
-            return self.labels is None and (scores[0] in self.lengths or names_say_so(scores, None))
-        return n_classes == {len(scores) if len(scores) > 1 else self.lengths.get(scores[0], 2)}
-
-
-def _first_rows(table: Table, candidates: Sequence[str], roles: Roles) -> _FirstRows:
-    """The first rows that count: those of positive weight whose label is not the one to ignore."""
-    place, rows = {name: index for index, name in enumerate(table.names)}, _FirstRows({}, {}, None)
+def _first_rows(table: Table, candidates: Sequence[str], roles: Roles) -> tuple[dict[str, HostArray], HostArray | None]:
+    """The columns of numbers, or of lists, in the first rows that count, and their labels, if the file must have them."""
+    place, numbers, labels = {name: index for index, name in enumerate(table.names)}, dict[str, HostArray](), None
     with suppress(FormatError):  # which is raised again once the columns are known
         block = next(table.blocks())
         counted = np.ones(block.n_rows, dtype=bool)
         if roles.labelled:
+            labels = as_objects(block.values(place[roles.labels]))
             if roles.weights is not None:
                 counted &= block.numbers([place[roles.weights]])[:, 0] != 0
-            labels = as_objects(block.values(place[roles.labels]))
             if roles.ignore_index is not None:
                 counted &= differ(labels, roles.ignore_index)
-            rows = replace(rows, labels=labels[counted])
+            labels = labels[counted]
         for name in candidates if counted.any() else ():
             with suppress(FormatError):  # text
-                column = block.numbers([place[name]])[counted].astype(np.float64)
-                if table.is_list(name):
-                    rows.lengths[name] = column.shape[1]
-                else:
-                    rows.numbers[name] = column[:, 0]
-    return rows
+                numbers[name] = block.numbers([place[name]])[counted].astype(np.float64)
+    return numbers, labels
 
 
-_Way = tuple[str, list[str], dict[str, str | Sequence[str]]]
+def _n_classes(truth: Sequence[Any], roles: Roles) -> int | None:
+    """How many classes there are, as the calibration, the classes or else the labels say."""
+    if roles.n_classes or roles.classes is not None:
+        return roles.n_classes or len(roles.classes or ())
+    is_whole = bool(truth) and all(isinstance(label, int | float) and label % 1 == 0 <= label for label in truth)
+    return int(max(truth)) + 1 if is_whole else None
 
 
-def _ways(candidates: Sequence[str], roles: Roles, rows: _FirstRows) -> Iterator[_Way]:
-    """What may be proposed: sentences that end in options, the columns that these choose, and the options."""
+def _say_so(names: Sequence[str], table: Table) -> bool:
+    """Whether columns say by themselves that they hold one score per class."""
+    return table.is_list(names[0]) or by_names(names, None)
 
-    def all_but(others: Sequence[str]) -> dict[str, str | Sequence[str]]:
-        return {"ignore": [*roles.ignore, *others]} if others else {}
 
+def _ways(
+    candidates: Sequence[str], roles: Roles, numbers: dict[str, HostArray], truth: Sequence[Any]
+) -> Iterator[tuple[str, dict[str, str | Sequence[str]]]]:
+    """What may be proposed: sentences that end in options, and these."""
     # Row numbers, splits and flags are constant or whole numbers. But a constant may also be the score of a class to which the
     # others are compared, and then one of the others may be no score.
-    usual = [name for name in rows.numbers if not looks_like_row_numbers(name)]
-    likely = [name for name in usual if not constant_or_whole(rows.numbers[name][:, None]).any()]
-    constant = any((column == column[0]).all() for column in rows.numbers.values())
-    lists = list(rows.lengths)
-    if len(lists) == 1 or (not lists and len(likely) == 1 and not constant):
-        name = (lists or likely)[0]
-        yield f"If {name!r} holds the scores, pass", [name], {"columns": name}
-
-    stated = roles.classes is not None
-    classes = [str(label) for label in roles.classes or dict.fromkeys(rows.truth) if stated or isinstance(label, str)]
-    starts = [name.removesuffix(classes[0]) for name in rows.numbers if classes and name.endswith(classes[0])]
-    starts = [start for start in starts if all(start + label in rows.numbers for label in classes)]
-    if len(starts) == 1 and len(classes) > 1:
-        named = [starts[0] + label for label in classes]
-        in_file, others = ([name for name in candidates if (name in set(named)) is kept] for kept in (True, False))
-        if stated:
-            yield (
-                "The classes are the names of columns: pass",
-                named,
-                all_but(others) if named == in_file else {"columns": named},
-            )
-        elif set(likely) <= set(named):  # another one may be that of a class without samples
-            more = {"classes": [name.removeprefix(starts[0]) for name in in_file]}
-            yield "The labels are the names of columns: pass", in_file, all_but(others) | more
-
-    others = [name for name in candidates if name not in set(likely)]
-    if likely and 0 < len(others) <= _SHOWN and (not constant or names_say_so(likely, roles.classes)):
-        yield f"If the scores are all columns except {join_names(others)}, pass", likely, all_but(others)
-
-    prefixes = {re.sub(r"[^\W_]+\Z", "", name) or name.rstrip("0123456789") for name in rows.numbers} - {""}
-    sets = {prefix: [name for name in candidates if name.startswith(prefix)] for prefix in prefixes if not is_pattern(prefix)}
-    sets = {prefix: names for prefix, names in sets.items() if {len(names)} == rows.n_classes(roles)}
-    if len(sets) == 1:
-        ((prefix, names),) = sets.items()
-        yield f"If the scores are the columns that begin with {prefix!r}, pass", names, {"columns": [f"{prefix}*"]}
+    lists = [name for name, column in numbers.items() if column.shape[1] > 1]
+    usual = [name for name in numbers if name not in lists and not looks_like_row_numbers(name)]
+    likely = [name for name in usual if not constant_or_whole(numbers[name]).any()]
+    no_constant = not any((column == column[0]).all() for column in numbers.values())
+    if len(lists or likely) == 1 and (lists or no_constant):
+        (name,) = lists or likely
+        yield f"If {name!r} holds the scores, pass", {"columns": name}
+    others = [name for name in candidates if name not in likely]
+    words = [str(label) for label in roles.classes or dict.fromkeys(truth) if roles.classes or isinstance(label, str)]
+    classes = class_parts(likely) if words else []
+    if roles.classes is not None and set(words) <= set(numbers):
+        yield "The classes are the names of columns: pass", {"columns": words}
+    elif words and set(words) == set(classes):  # another column may be that of a class without samples
+        yield "The labels are the names of columns: pass", {"ignore": [*roles.ignore, *others], "classes": classes}
+    if likely and 0 < len(others) <= _SHOWN and (no_constant or without_prefix(likely) is not None):
+        yield f"If the scores are all columns except {join_names(others)}, pass", {"ignore": [*roles.ignore, *others]}
+    prefixes = dict.fromkeys(re.sub(r"[^\W_]+\Z", "", name) or name.rstrip("0123456789") for name in numbers)
+    sets = {prefix: sum(name.startswith(prefix) for name in candidates) for prefix in prefixes if prefix}
+    fitting = [prefix for prefix, number in sets.items() if number == _n_classes(truth, roles) and not is_pattern(prefix)]
+    if len(fitting) == 1:
+        yield f"If the scores are the columns that begin with {fitting[0]!r}, pass", {"columns": [f"{fitting[0]}*"]}
 
 
-def names_say_so(names: Sequence[str], classes: Sequence[Any] | None) -> bool:
-    """Whether names say that columns hold one score per class, in the order of the classes."""
-    try:
-        return by_names(names, classes)
-    except InputError:
-        return False
-
-
-def _what_is_needed(rows: _FirstRows, roles: Roles) -> str:
+def _what_is_needed(truth: Sequence[Any], n_columns: int, roles: Roles) -> str:
     """What to type, without names: nothing proves which ones they are."""
     columns, classes = setting("columns", NAMES), setting("classes", NAMES)
-    if roles.classes is None and any(isinstance(label, str) for label in rows.truth):
+    if roles.classes is None and any(isinstance(label, str) for label in truth):
         return f"Name the columns of scores with {columns}, and the label of each of them, in the same order, with {classes}."
-    n_classes = rows.n_classes(roles) if rows.truth and roles.classes is None else set()
-    largest = max(n_classes, default=1) - 1
-    if 0 < largest < len(rows.numbers):
+    largest = (_n_classes(truth, roles) or 1) - 1 if truth and roles.classes is None else 0
+    if 0 < largest < n_columns:
         one = f", or the one score of label 1 with {setting('columns', A_NAME)}" if largest == 1 else ""
         return f"The labels are 0 to {largest}: name one column of scores per class, in this order, with {columns}{one}."
     return f"Name the columns of scores with {columns}, or the others with {setting('ignore', NAMES)}."
+
+
+def refuse_table_options(path: Path, roles: Roles) -> None:
+    """Refuse what can be said of tables only, for files of arrays."""
+    options = {"columns": _array(roles) is None, "ignore": roles.ignore, "delimiter": roles.delimiter}
+    for argument, value in (options | {"decimal": roles.decimal != "."}).items():
+        if value:
+            named = argument == "columns" and path.suffix.lower() != ".npy"
+            remedy = f"Name the array with {setting('columns', A_NAME)}." if named else "Leave it out."
+            raise InputError(f"{setting(argument)} is for tables such as .csv, and {path} has arrays. {remedy}")
+
+
+def _array(roles: Roles) -> str | None:
+    """The name of the array of scores; None if the caller names several."""
+    if roles.columns is None or isinstance(roles.columns, str):
+        return roles.columns or roles.input
+    return roles.columns[0] if len(roles.columns) == 1 else None
+
+
+def array_name(file: ArrayFile, role: str, roles: Roles) -> str:
+    """The name of an array that is there; ``role`` is scores, labels, weights, clusters, groups or ids."""
+    if file.names == [""]:  # a .npy file
+        if role == "groups":
+            raise without_groups(file.path)
+        return ""
+    wanted = _array(roles) if role == "scores" else roles.find(role)
+    if role == "scores" and roles.columns is None and roles.fitted is not None and len(roles.fitted) == 1:
+        wanted = next((name for name in roles.fitted if name in file.names), wanted)
+    elif role == "scores" and roles.columns is None:
+        wanted = next((name for name in roles.usual_names if name in file.names), wanted)
+    assert wanted is not None
+    if wanted in file.names:
+        return wanted
+    remedy = remedy_for(role, roles, file.names, partial(_array_can_be_labels, file))
+    if role == "scores" and (options := propose(roles, partial(_probabilities_are_read, file), input="probabilities")):
+        remedy = f"Name yours with {setting('columns', A_NAME)}, or pass {options}."
+        if roles.calibrated:
+            remedy = "The calibration was fitted to logits: pass a file of logits, or fit again to probabilities."
+    raise InputError(f"{file.path} has no array {wanted!r}, only {join_names(file.names)}. {remedy}")
+
+
+def without_groups(path: Path) -> InputError:
+    """The error where a calibration needs groups, and a .npy file has none."""
+    return InputError(
+        f"{path} holds scores only, and the calibration has a temperature per group. Pass a file of scores and groups, such as "
+        ".npz."
+    )
+
+
+def _array_can_be_labels(file: ArrayFile, roles: Roles) -> bool:
+    """Whether an array that arguments name can be the labels of the scores."""
+    scores, labels = file.array(array_name(file, "scores", roles)), file.labels(roles.labels)
+    if roles.labels in [name for role, name in roles.by_role.items() if role != "labels"]:
+        return False
+    fits = labels.shape in (scores.shape, scores.shape[:-1])  # one score per row, or one per class
+    return fits and can_be_labels(next(labels.blocks(_LOOKED_AT)).ravel().tolist(), roles.classes)
+
+
+def _probabilities_are_read(file: ArrayFile, roles: Roles) -> bool:
+    """Whether the array that has the usual name holds probabilities."""
+    if roles.columns is not None or roles.input not in file.names:
+        return False
+    rows = next(file.array(roles.input).blocks(_LOOKED_AT))
+    binary = rows.ndim == 1 or rows.shape[1:] == (1,)
+    return bool(((rows >= 0) & (rows <= 1)).all() and (binary or np.allclose(rows.sum(axis=-1, dtype=float), 1, atol=1e-3)))
