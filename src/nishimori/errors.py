@@ -43,7 +43,7 @@ A_NAME, NAMES = _ToChoose("..."), _ToChoose("[...]")
 """In place of a value that the reader has to choose: one name, or several."""
 
 # Arguments of `nishimori.rows` alone: other functions are given the rows that it makes.
-_OF_ROWS = {"columns", "ignore", "delimiter", "decimal"}
+_OF_ROWS = {"columns", "ignore", "delimiter", "decimal", "max_rows"}
 
 Writer = Callable[..., str]
 """How arguments are typed: a function of the name of one and, where a value is meant, of that."""

@@ -42,14 +42,15 @@ from nishimori._rows.scores import check_input
 from nishimori._rows.stored_rows import Sliced, Stored, StoredRows
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
-from nishimori._support.numbers import is_whole
+from nishimori._support.numbers import is_whole, whole
 from nishimori._support.progress import Report, show_progress
 from nishimori.errors import A_NAME, FormatError, InputError, setting
 
 SUFFIXES = (*ARRAYS, *ENDINGS)
 
 # Labels and weights of a table are in memory, some 30 bytes per row. In Parquet files, real scores have less than a row per
-# byte, and two random columns of three different values 1.8. Far more is a bomb, if there are also many rows.
+# byte, and two random columns of three different values 1.8. Far more is a bomb, if there are also many rows and the caller
+# does not say otherwise.
 _ROWS_PER_BYTE, _HARMLESS_ROWS = 20, 10**7
 
 
@@ -178,6 +179,8 @@ def open_path(passed: Passed) -> FileRows:
         if not isinstance(roles.get(name), str | None):
             roles[name] = tuple(roles[name])
     roles |= {"input": meaning.input, "classes": meaning.classes, "ignore_index": meaning.labelling.ignore_index}
+    if roles.get("max_rows") is not None:
+        roles["max_rows"] = whole("max_rows", roles["max_rows"], 1)
     roles["label_argument"] = meaning.names[1]
     parts = {"weights": passed.sample_weight, "clusters": passed.clusters, "groups": passed.groups}
     if path.suffix.lower() == ".npy" and not path.is_dir():
@@ -428,11 +431,9 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
                 files.append((n_rows, block.path))
                 n_bytes += block.path.stat().st_size
             n_rows += block.n_rows
-            if n_rows > max(_HARMLESS_ROWS, _ROWS_PER_BYTE * n_bytes):
-                raise FormatError(
-                    f"{block.path} has more than {_ROWS_PER_BYTE} rows for each of its bytes, more than real scores do. If it "
-                    "is right, write each different row once, with the number of such rows as its weight."
-                )
+            claimed, most = max(n_rows, table.n_rows or 0), max(_HARMLESS_ROWS, _ROWS_PER_BYTE * n_bytes)
+            if claimed > (roles.max_rows or most):
+                raise FormatError(_too_many_rows(block.path, roles.max_rows, claimed))
             keeper.add(flat(scores))
             report("Reading", n_rows, table.n_rows)
         assert shape is not None, "a table without rows is refused"
@@ -459,6 +460,15 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         column=None if several else chosen.scores[0],
         lines=lines,
         files=files,
+    )
+
+
+def _too_many_rows(path: Path, most: int | None, claimed: int) -> str:
+    if most is not None:
+        return f"{path} has more than {most} rows. Raise {setting('max_rows', A_NAME)} if it is right."
+    return (
+        f"{path} has more than {_ROWS_PER_BYTE} rows for each of its bytes, more than real scores do. If it is right, pass "
+        f"{setting('max_rows', 2 * claimed)}, or write each different row once, with the number of such rows as its weight."
     )
 
 

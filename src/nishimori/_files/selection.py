@@ -302,7 +302,8 @@ def _what_is_needed(truth: Sequence[Any], n_columns: int, roles: Roles) -> str:
 def refuse_table_options(path: Path, roles: Roles) -> None:
     """Refuse what can be said of tables only, for files of arrays."""
     options = {"columns": _array(roles) is None, "ignore": roles.ignore, "delimiter": roles.delimiter}
-    for argument, value in (options | {"decimal": roles.decimal != "."}).items():
+    options |= {"decimal": roles.decimal != ".", "max_rows": roles.max_rows is not None}
+    for argument, value in options.items():
         if value:
             named = argument == "columns" and path.suffix.lower() != ".npy"
             remedy = f"Name the array with {setting('columns', A_NAME)}." if named else "Leave it out."
