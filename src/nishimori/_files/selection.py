@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +36,6 @@ _SHOWN = 12
 # A message is cut after 4,000 characters, and half of it may be the names of the columns.
 _LONGEST_OPTIONS = 2000
 
-# Rows that say whether an array can be what an argument would make of it.
-_LOOKED_AT = 100
-
 # What people call a column of labels.
 _LABELS = {"label", "labels", "y", "y_true", "target", "truth", "class"}
 
@@ -64,8 +59,7 @@ def select_columns(table: Table, roles: Roles) -> Selection:
             raise InputError(f"{table.path} has lists in column {name!r}, and a {must}. Pass another {other}.")
         if name not in table.names:
             raise InputError(
-                f"{table.path} has no column {name!r}, only {join_names(table.names)}. "
-                f"{remedy_for(role, roles, table.names, partial(_column_can_be_labels, table))}"
+                f"{table.path} has no column {name!r}, only {join_names(table.names)}. {remedy_for(role, roles, table.names)}"
             )
     selection = _selection(table, roles)
     if selection is None:
@@ -105,61 +99,31 @@ def _selection(table: Table, roles: Roles) -> Selection | None:
 
 
 def propose(roles: Roles, works: Callable[[Roles], bool], **options: str | Sequence[str]) -> str | None:
-    """Arguments as they are typed, if ``works`` says that the file is read with them; else None.
+    """Arguments (names, or lists of names) as they are typed; None unless the file is read with them.
 
-    Parameters
-    ----------
-    roles : Roles
-        What the caller says.
-    works : callable
-        Takes the same with the new arguments, tries that on the file, and says whether the file can be read so. Errors in the
-        input count as no.
-    **options : str or sequence of str
-        The values to propose, each a name or several names.
+    ``works`` takes the roles with the new arguments, tries them on the file, and says so. Errors in the input count as no.
     """
-    typed: dict[str, Any] = {}
-    changed: dict[str, Any] = {}
-    for option, value in options.items():
-        values = [value] if isinstance(value, str) else list(value)
-        # Commas separate names, and a message shows neither several blanks in a row nor control characters as they are.
-        if any("," in name or name != " ".join(name.split()) or not name.isprintable() for name in values):
-            return None
-        typed[roles.argument(option)] = value if isinstance(value, str) else values
-        changed[option] = value if isinstance(value, str) else tuple(values)
-    text = settings(typed)
+    names = [name for value in options.values() for name in ([value] if isinstance(value, str) else value)]
+    # Commas separate names, and a message shows neither several blanks in a row nor control characters as they are.
+    if any("," in name or name != " ".join(name.split()) or not name.isprintable() for name in names):
+        return None
+    text = settings({roles.argument(option): value for option, value in options.items()})
+    changed: dict[str, Any] = {option: v if isinstance(v, str) else tuple(v) for option, v in options.items()}
     try:
         return text if len(text) <= _LONGEST_OPTIONS and works(replace(roles, **changed)) else None
     except (InputError, FormatError):
         return None
 
 
-def remedy_for(role: str, roles: Roles, present: Sequence[str], works: Callable[[Roles], bool]) -> str:
+def remedy_for(role: str, roles: Roles, present: Sequence[str]) -> str:
     """What to do where no column or array has the name of ``role``: scores, labels, weights, clusters, groups or ids."""
+    others = {*(name for other, name in roles.by_role.items() if other != "labels"), *(roles.fitted or ())}
     likely = [name for name in present if name.lower() in _LABELS] if role == "labels" else []
-    if len(likely) == 1 and (options := propose(roles, works, labels=likely[0])) is not None:
+    if len(likely) == 1 and (options := propose(roles, lambda new: new.labels not in others, labels=likely[0])):
         return f"If its labels are {likely[0]!r}, pass {options}."
     if role == "groups" and roles.groups_remembered:
         return f"The calibration has a temperature per group: name the groups of this file with {setting('groups')}."
     return f"Name yours with {setting(roles.argument(role), A_NAME)}."
-
-
-def _column_can_be_labels(table: Table, roles: Roles) -> bool:
-    """Whether the first rows of a table have labels where the options say so."""
-    others = [name for role, name in roles.by_role.items() if role != "labels"]
-    if table.is_list(roles.labels) or roles.labels in (*others, *(roles.fitted or ())):
-        return False
-    block = next(table.blocks())
-    return can_be_labels(block.values(table.names.index(roles.labels)), roles.classes)
-
-
-def can_be_labels(values: Sequence[Any], classes: Sequence[Any] | None) -> bool:
-    """Whether values are text or whole numbers, and among the classes where those are known."""
-    truth = as_objects([value for value in values if not (value in (None, "") or (isinstance(value, float) and isnan(value)))])
-    if not len(truth) or any(isinstance(value, list | dict | bytes) for value in truth):
-        return False
-    if classes is not None:
-        return set(spell_as_classes(truth, classes)) <= {str(label) for label in classes}
-    return all(isinstance(value, str) or value % 1 == 0 for value in spell_as_classes(truth, None).tolist())
 
 
 def as_objects(values: Sequence[Any]) -> HostArray:
@@ -204,7 +168,9 @@ def undecided_error(table: Table, candidates: Sequence[str], roles: Roles) -> In
     if row_numbers == "":
         looks = " The first column has no name and looks like row numbers."
     numbers, labels = _first_rows(table, candidates, roles)
-    truth = [] if labels is None or not can_be_labels(labels.tolist(), None) else spell_as_classes(labels, None).tolist()
+    truth: list[Any] = []  # as numbers where labels are
+    if labels is not None and not any(isinstance(label, list | dict | bytes | None) for label in labels):
+        truth = spell_as_classes(labels, None).tolist()
 
     def works(changed: Roles) -> bool:
         selection = _selection(table, changed)
@@ -217,8 +183,9 @@ def undecided_error(table: Table, candidates: Sequence[str], roles: Roles) -> In
             return labels is not None and by_values(scores, labels)
         if classes is not None and labels is not None and not set(spell_as_classes(labels, classes)) <= set(map(str, classes)):
             return False
-        wanted = _n_classes(truth, changed)
-        return wanted == max(2, scores.shape[1]) if wanted or labels is not None else _say_so(selection.scores, table)
+        if (wanted := _n_classes(truth, changed)) or labels is not None:
+            return wanted == max(2, scores.shape[1])
+        return table.is_list(selection.scores[0]) or by_names(selection.scores, None)
 
     ways = _ways(candidates, roles, numbers, truth)
     tried = (f"{sentence} {typed}." for sentence, options in ways if (typed := propose(roles, works, **options)))
@@ -251,11 +218,6 @@ def _n_classes(truth: Sequence[Any], roles: Roles) -> int | None:
         return roles.n_classes or len(roles.classes or ())
     is_whole = bool(truth) and all(isinstance(label, int | float) and label % 1 == 0 <= label for label in truth)
     return int(max(truth)) + 1 if is_whole else None
-
-
-def _say_so(names: Sequence[str], table: Table) -> bool:
-    """Whether columns say by themselves that they hold one score per class."""
-    return table.is_list(names[0]) or by_names(names, None)
 
 
 def _ways(
@@ -331,9 +293,9 @@ def array_name(file: ArrayFile, role: str, roles: Roles) -> str:
     assert wanted is not None
     if wanted in file.names:
         return wanted
-    remedy = remedy_for(role, roles, file.names, partial(_array_can_be_labels, file))
-    if role == "scores" and (options := propose(roles, partial(_probabilities_are_read, file), input="probabilities")):
-        remedy = f"Name yours with {setting('columns', A_NAME)}, or pass {options}."
+    remedy = remedy_for(role, roles, file.names)
+    if role == "scores" and roles.columns is None and "probabilities" in file.names:
+        remedy = f"Name yours with {setting('columns', A_NAME)}, or pass {setting('input', 'probabilities')}."
         if roles.calibrated:
             remedy = "The calibration was fitted to logits: pass a file of logits, or fit again to probabilities."
     raise InputError(f"{file.path} has no array {wanted!r}, only {join_names(file.names)}. {remedy}")
@@ -345,21 +307,3 @@ def without_groups(path: Path) -> InputError:
         f"{path} holds scores only, and the calibration has a temperature per group. Pass a file of scores and groups, such as "
         ".npz."
     )
-
-
-def _array_can_be_labels(file: ArrayFile, roles: Roles) -> bool:
-    """Whether an array that arguments name can be the labels of the scores."""
-    scores, labels = file.array(array_name(file, "scores", roles)), file.labels(roles.labels)
-    if roles.labels in [name for role, name in roles.by_role.items() if role != "labels"]:
-        return False
-    fits = labels.shape in (scores.shape, scores.shape[:-1])  # one score per row, or one per class
-    return fits and can_be_labels(next(labels.blocks(_LOOKED_AT)).ravel().tolist(), roles.classes)
-
-
-def _probabilities_are_read(file: ArrayFile, roles: Roles) -> bool:
-    """Whether the array that has the usual name holds probabilities."""
-    if roles.columns is not None or roles.input not in file.names:
-        return False
-    rows = next(file.array(roles.input).blocks(_LOOKED_AT))
-    binary = rows.ndim == 1 or rows.shape[1:] == (1,)
-    return bool(((rows >= 0) & (rows <= 1)).all() and (binary or np.allclose(rows.sum(axis=-1, dtype=float), 1, atol=1e-3)))
