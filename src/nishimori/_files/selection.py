@@ -184,7 +184,7 @@ def undecided_error(table: Table, candidates: Sequence[str], roles: Roles) -> In
         if classes is not None and labels is not None and not set(spell_as_classes(labels, classes)) <= set(map(str, classes)):
             return False
         if (wanted := _n_classes(truth, changed)) or labels is not None:
-            return wanted == max(2, scores.shape[1])
+            return bool(wanted == max(2, scores.shape[1]))
         return table.is_list(selection.scores[0]) or by_names(selection.scores, None)
 
     ways = _ways(candidates, roles, numbers, truth)
