@@ -94,6 +94,10 @@ UNPROVEN = {
         PLAIN.set_axis(NAMES, axis=1).assign(ox=PLAIN["a"] - 1, labels=WORDS),
         "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
     ),
+    "no numbers": (
+        pd.DataFrame({"note": ["x"] * 200, "more": ["y"] * 200, "labels": WORDS}),
+        "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
+    ),
     "too many labels": (PLAIN.assign(labels=LABELS + 7), GENERAL.strip()),
 }
 

@@ -235,7 +235,7 @@ def _ways(
         yield f"If {name!r} holds the scores, pass", {"columns": name}
     others = [name for name in candidates if name not in likely]
     words = [str(label) for label in roles.classes or dict.fromkeys(truth) if roles.classes or isinstance(label, str)]
-    classes = class_parts(likely) if words else []
+    classes = class_parts(likely) if words and likely else []
     if roles.classes is not None and set(words) <= set(numbers):
         yield "The classes are the names of columns: pass", {"columns": words}
     elif words and set(words) == set(classes):  # another column may be that of a class without samples
