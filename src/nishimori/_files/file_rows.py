@@ -425,7 +425,10 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
                 extremes = witnesses(scores[counted] if extremes is None else np.concatenate([extremes, scores[counted]]))
             # Equal texts are one object, which takes a fraction of the memory.
             labels = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels]
-            codes = [_codes(block, place[roles.by_role[role]], role, numbers) for role, numbers in numberings.items()]
+            codes = []
+            for role, numbers in numberings.items():  # equal values have the same number in all blocks
+                values = row_values(block, place[roles.by_role[role]], role.removesuffix("s"))
+                codes.append(np.array([numbers.setdefault(value, len(numbers)) for value in values]))
             parts.append((_as_array(labels), weights, counted, block.lines, *codes))
             if not files or files[-1][1] != block.path:
                 files.append((n_rows, block.path))
@@ -452,8 +455,9 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         truth,
         weight,
         **{
-            role: _names_of_rows(role, list(numberings[role]), row_codes)
-            for role, row_codes in zip(numberings, numbered, strict=True)
+            # Clusters need no names.
+            role: codes if role == "clusters" else np.array(group_names(list(numberings[role])))[codes]
+            for role, codes in zip(numberings, numbered, strict=True)
         },
         label_column=roles.labels,
         columns=chosen.scores if several else None,
@@ -507,17 +511,6 @@ def _refuse_value(value: Any, block: Block, row: int, index: int, what: str) -> 
         raise FormatError(f"{block.where(row, index)}: a {what} is missing. Fill it in, or drop the row.")
     if isinstance(value, list | dict | bytes):
         raise FormatError(f"{block.where(row, index)}: a {what} must be text or a number, got {value!r:.60}.")
-
-
-def _codes(block: Block, index: int, role: str, codes: dict[Any, int]) -> HostArray:
-    """A number for the cluster, the group or the name of each row; equal values have the same number in all blocks."""
-    values = row_values(block, index, role.removesuffix("s"))
-    return np.array([codes.setdefault(value, len(codes)) for value in values])
-
-
-def _names_of_rows(role: str, names: list[Any], codes: HostArray) -> HostArray:
-    """The group or the name of each row; clusters need no names."""
-    return codes if role == "clusters" else np.array(group_names(names))[codes]
 
 
 def witnesses(rows: HostArray) -> HostArray:
