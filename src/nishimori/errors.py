@@ -44,7 +44,7 @@ A_NAME, NAMES = _ToChoose("..."), _ToChoose("[...]")
 """In place of a value that the reader has to choose: one name, or several."""
 
 # Arguments of `nishimori.rows` alone: other functions are given the rows that it makes.
-_OF_ROWS = {"columns", "ignore", "delimiter", "decimal"}
+_OF_ROWS = {"columns", "ignore", "delimiter", "decimal", "max_rows"}
 
 Writer = Callable[[Mapping[str, object]], str]
 """How arguments are typed together: a function of their names and, where a value is meant, of that; else of `ABSENT`."""

@@ -63,6 +63,7 @@ def rows(
     ignore: Sequence[str] = (),
     delimiter: str | None = None,
     decimal: str = ".",
+    max_rows: int | None = None,
     read_ahead: bool = False,
     progress: bool | None = None,
     **options: Unpack[RowOptions],
@@ -96,6 +97,9 @@ def rows(
         For .csv and .tsv files: what separates the fields; by default a comma, and a tab in .tsv files.
     decimal : {".", ","}
         For .csv and .tsv files: the decimal mark.
+    max_rows : int, optional
+        For a table: refuse more rows. By default a file of more than ten million rows is refused if it has more than 20 for
+        each of its bytes, because a few bytes can claim to be any number of rows.
     read_ahead : bool
         For batches: ask for the next one in a thread while the one before is worked on. By default batches are made in the
         thread of the caller, because much cannot move to another one: database connections, PyTorch's modes, CUDA streams.
@@ -126,7 +130,7 @@ def rows(
     """
     if is_rows(logits) and options.get("counts"):
         _as_they_are(logits, {"counts": True}, "logits")  # raises
-    file_options = {"columns": columns, "ignore": ignore, "delimiter": delimiter, "decimal": decimal}
+    file_options = {"columns": columns, "ignore": ignore, "delimiter": delimiter, "decimal": decimal, "max_rows": max_rows}
     of_file = {name: value for name, value in file_options.items() if value not in (None, (), ".")}
     return open_rows(logits, labels, of_file=of_file, read_ahead=read_ahead, progress=progress, **options)
 

@@ -28,7 +28,7 @@ from nishimori.maps.map import Map
 
 # What `open_rows` has arguments for, and what it takes besides.
 _OF_ROWS = ("clusters", "groups", "classes", "ignore_index")
-_OF_FILE = ("columns", "ignore", "delimiter", "decimal", "ids", "more", "unused")
+_OF_FILE = ("columns", "ignore", "delimiter", "decimal", "max_rows", "ids", "more", "unused")
 _OF_CALIBRATION = ("fitted", "n_classes", "calibrated", "groups_remembered")
 
 
@@ -62,6 +62,7 @@ class DataOptions:
     ignore: Any = None
     delimiter: str | None = None
     decimal: str = "."
+    max_rows: int | None = None
 
     @property
     def floor_to_fit(self) -> Floor:
@@ -93,6 +94,7 @@ class DataOptions:
             ignore_index=self.ignore_index,
             delimiter=self.delimiter,
             decimal=self.decimal,
+            max_rows=self.max_rows,
         )
 
 

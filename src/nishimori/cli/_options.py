@@ -80,6 +80,7 @@ _TO_FIT: dict[str, Any] = {
     "ignore": _names("Columns that are not scores.", TABLES),
     "delimiter": Annotated[str | None, option("Field separator of .csv files, such as ';' or tab.", "TEXT", panel=TABLES)],
     "decimal": Annotated[Literal[".", ","], option("Decimal mark of .csv files: . (default) or ,", "MARK", panel=TABLES)],
+    "max_rows": Annotated[int | None, option("Most rows that a table may have.", "NUMBER", panel=TABLES)],
 }
 _TO_MEASURE = _TO_FIT | {
     "input": _input("logits or probabilities; default as fitted."),
