@@ -2,8 +2,6 @@
 
     python bench/studies/best.py --cache FOLDER          # everything; an hour or two on one core
     python bench/studies/best.py --cache FOLDER --quick  # four cells, one split, few draws; in seconds
-    python bench/studies/best.py --cache FOLDER --again  # our methods again, with the classifiers and the peers of the last run
-    python bench/studies/best.py --cache FOLDER --nested-only  # scikit-learn's variants chosen by folds: one section
     python bench/studies/best.py --cache FOLDER --tables-only  # the page, from what FOLDER has
 
 `best_cells.py` has the data and the classifiers, whose scores are kept in FOLDER, `best_contestants.py` what is measured,
@@ -13,7 +11,6 @@ The bundled networks and a simulation of a rare class come last. Writes best.md 
 """
 
 import argparse
-import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -73,14 +70,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True, help="folder of scores and measured values")
     parser.add_argument("--quick", action="store_true", help="a few cells, splits and draws")
-    parser.add_argument("--again", action="store_true", help="measure our methods again")
-    parser.add_argument(
-        "--peers-only", action="store_true", help="fit classifiers and peers, for later runs, and write nothing"
-    )
     parser.add_argument("--tables-only", action="store_true", help="from what the cache has")
     parser.add_argument("--splits", type=int, default=20, help="at most so many per cell")
     parser.add_argument("--nested", type=int, default=1, help="splits per cell in which scikit-learn's variants are chosen")
-    parser.add_argument("--nested-only", action="store_true", help="these splits only, and their section of the page")
     parser.add_argument("--draws", type=int, default=150, help="of the simulation of a rare class")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results", help="folder of the page")
     options = parser.parse_args()
@@ -89,19 +81,6 @@ def main() -> None:
         cells, n_splits, names, draws = list(QUICK_CELLS), 1, QUICK, 2
     n_nested = min(n_splits, options.nested)
     kinds = ("peers", "ours", "nested")
-    if options.nested_only:
-        if not options.tables_only:
-            measure(cells, n_nested, options.cache, kinds)
-        by_folds = collect(cells, n_nested, options.cache, fit=not options.tables_only, nested=True)
-        page = options.out / "best.md"
-        page.write_text(renew_choice(page.read_text(encoding="utf-8"), by_folds), encoding="utf-8")
-        return
-    if options.peers_only:
-        measure(cells, n_splits, options.cache, ("peers",))
-        return
-    if options.again:
-        for kind in ("ours", "networks", "imbalance"):
-            shutil.rmtree(options.cache / kind, ignore_errors=True)
     if not options.tables_only:
         measure(cells, n_nested, options.cache, kinds)
         measure(cells, n_splits, options.cache)
@@ -150,17 +129,6 @@ def report(results: Results, by_folds: Results, networks: dict[str, Measures], d
     lines += ["## Networks", "", *_networks(networks)] if networks else []
     lines += ["## All cells", "", *_all_cells(results)]
     return "\n".join(lines)
-
-
-def renew_choice(page: str, by_folds: Results) -> str:
-    """The page with a new section about the six variants that are chosen by folds; all others stay."""
-    before, _, rest = page.partition(TITLE_BY_FOLDS)
-    if rest:
-        _, mark, after = rest.partition("\n## ")
-    else:
-        before, mark, after = page.partition("## Other numbers")
-    section = "\n".join([TITLE_BY_FOLDS, "", *_against_choice(by_folds)])
-    return f"{before}{section}\n{mark.lstrip()}{after}"
 
 
 def _halves(cells: Iterable[Cell]) -> dict[str, list[Cell]]:

@@ -1,7 +1,6 @@
 """Train the population of networks that paper/population.toml declares, and keep their logits.
 
-    python bench/studies/population.py train cifar10 --images IMAGES --folder build/cifar10 --pack PACKS
-    python bench/studies/population.py probe      # seconds per epoch, with more and more networks at a time; random images
+    python bench/studies/population.py cifar10 --images IMAGES --folder build/cifar10 --pack PACKS
 
 IMAGES is a folder as `nishimori paper train` reads it. Several networks are trained at a time, on one GPU. Networks whose files
 are in the folder already are left out, so that a run that was stopped can be repeated; after `--minutes` no more are begun.
@@ -22,8 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from nishimori_paper.training._image_formats import Images
-from nishimori_paper.training._image_sets import ImageSet, image_set
+from nishimori_paper.training._image_sets import image_set
 from nishimori_paper.training._pixels import Pixels, Views
 from nishimori_paper.training._recipes import Recipe
 from nishimori_paper.training._side_by_side import train_side_by_side
@@ -187,65 +185,21 @@ def train(options):
     log(f"{len(pending)} networks left")
 
 
-def coloured(n, seed):
-    """Noise with a colour that hints at the label, so that there is something to learn."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 10, n)
-    pixels = rng.integers(0, 200, (n, 32, 32, 3), dtype=np.uint8)
-    pixels[..., 0] += (5 * labels).astype(np.uint8)[:, None, None]
-    return Images(pixels, labels)
-
-
-def probe(options):
-    """Seconds per epoch and network, for several numbers of networks at a time; the first loss should not depend on it."""
-    splits = [coloured(n, seed) for seed, n in enumerate((options.images_to_probe, 1000, 1000))]
-    images = ImageSet("cifar10", 10, *splits, "generated")
-    settings = Settings.best(options.device)
-    print(f"{'at a time':>9} {'first epoch':>12} {'s per epoch':>12} {'per network':>12}   losses of seed 1 by epoch")
-    for n in options.at_a_time:
-        recipe = Recipe("cifar10", "resnet20", epochs=3, width=options.width)
-        trainings = [Training(recipe, images, seed=1 + i, settings=settings) for i in range(n)]
-        ends, losses = [time.perf_counter()], []
-
-        def after(training, _, loss, __, trainings=trainings, ends=ends, losses=losses):
-            if training is trainings[0]:
-                losses.append(loss)
-            if training is trainings[-1]:
-                ends.append(time.perf_counter())
-
-        train_side_by_side(trainings, after)
-        first, *later = np.diff(ends)
-        shown = " ".join(f"{each:.4f}" for each in losses)
-        print(f"{n:9} {first:10.1f} s {min(later):10.2f} s {min(later) / n:10.3f} s   {shown}", flush=True)
-        del trainings
-        gc.collect()
-
-
 def main():
-    """Read the options and train, or probe."""
+    """Read the options and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    verbs = parser.add_subparsers(required=True)
-    training = verbs.add_parser("train", help="train the networks of a data set")
-    training.add_argument("dataset", choices=["cifar10", "cifar100"])
-    training.add_argument("--images", type=Path, required=True, help="folder with the images")
-    training.add_argument("--folder", type=Path, required=True, help="where a file per network is written")
-    training.add_argument("--pack", type=Path, help="where archives of them are written")
-    training.add_argument("--side-by-side", type=int, default=8, help="networks at a time")
-    training.add_argument("--minutes", type=float, default=1e9, help="when to begin no more networks")
-    training.add_argument("--round", type=int, default=2, help="the last round to train")
-    training.add_argument("--skip", nargs="*", default=[], help="names of networks to leave out")
-    training.add_argument("--epochs", type=int, help="fewer epochs, for a trial")
-    training.add_argument("--declaration", type=Path, default=DECLARATION)
-    training.set_defaults(run=train)
-    probing = verbs.add_parser("probe", help="time networks side by side")
-    probing.add_argument("--at-a-time", type=int, nargs="+", default=[1, 4, 8, 12])
-    probing.add_argument("--width", type=int, default=1)
-    probing.add_argument("--images-to-probe", type=int, default=45_000, help="number of generated training images")
-    probing.set_defaults(run=probe)
-    for each in (training, probing):
-        each.add_argument("--device", help="a PyTorch device; by default the GPU if there is one")
-    chosen = parser.parse_args()
-    chosen.run(chosen)
+    parser.add_argument("dataset", choices=["cifar10", "cifar100"])
+    parser.add_argument("--images", type=Path, required=True, help="folder with the images")
+    parser.add_argument("--folder", type=Path, required=True, help="where a file per network is written")
+    parser.add_argument("--pack", type=Path, help="where archives of them are written")
+    parser.add_argument("--side-by-side", type=int, default=8, help="networks at a time")
+    parser.add_argument("--minutes", type=float, default=1e9, help="when to begin no more networks")
+    parser.add_argument("--round", type=int, default=2, help="the last round to train")
+    parser.add_argument("--skip", nargs="*", default=[], help="names of networks to leave out")
+    parser.add_argument("--epochs", type=int, help="fewer epochs, for a trial")
+    parser.add_argument("--declaration", type=Path, default=DECLARATION)
+    parser.add_argument("--device", help="a PyTorch device; by default the GPU if there is one")
+    train(parser.parse_args())
 
 
 if __name__ == "__main__":

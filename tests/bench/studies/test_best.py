@@ -48,12 +48,6 @@ def test_the_quick_study_writes_its_page_and_reads_the_cache_again(bench, monkey
     monkeypatch.setattr(sys, "argv", [*line, "--tables-only"])
     study.main()
     assert (tmp_path / "best.md").read_text(encoding="utf-8") == page
-    before, after = page.split(by_folds)
-    for old in (page, page.replace("1 split per cell", "no split"), before + after[after.index("## Other numbers") :]):
-        (tmp_path / "best.md").write_text(old, encoding="utf-8")
-        monkeypatch.setattr(sys, "argv", [*line, "--nested-only"])
-        study.main()
-        assert (tmp_path / "best.md").read_text(encoding="utf-8") == page  # the section is renewed, and nothing else
 
 
 def test_the_page_about_choosing_a_method_has_the_numbers_of_the_benchmark():

@@ -70,7 +70,7 @@ def arrays_of_images(folder, n_classes):
 
 
 def trained(study, monkeypatch, tmp_path, dataset, *more):
-    line = ["population", "train", dataset, "--images", str(tmp_path), "--folder", str(tmp_path / "found" / dataset)]
+    line = ["population", dataset, "--images", str(tmp_path), "--folder", str(tmp_path / "found" / dataset)]
     line += ["--declaration", str(tmp_path / "tiny.toml"), "--device", "cpu", "--side-by-side", "2"]
     monkeypatch.setattr(sys, "argv", [*line, *more])
     study.main()
