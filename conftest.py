@@ -45,6 +45,7 @@ NEEDED = {
     "paper/tests/test_models.py": "torch",
     "paper/tests/training/*.py": "torch",
     "tests/bench/studies/test_population.py": "torch",
+    "tests/bench/studies/test_population_results.py": "nishimori_paper",
     "tests/plot/*.py": "matplotlib",
     "tests/dask/test_*.py": "distributed",
     "tests/torch/*.py": "torch",

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from scipy.special import softmax
 from scipy.stats import norm
 
 import nishimori
@@ -33,12 +34,6 @@ TESTS = ("confidence", "energy", "spiegelhalter", "ece, uniform", "ece, quantile
 OTHERS = ("confidence, sample variance", "energy, sample variance", "ece, normal bins")
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities of each row."""
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
 class Population:
     """The test logits of a network, whose labels are drawn at its temperature."""
 
@@ -47,7 +42,7 @@ class Population:
         found = temperatures(test.logits, test.labels)
         assert found.ts is not None
         self.logits, self.temperature = test.logits.astype(float), found.ts
-        p = softmax(self.logits / found.ts)
+        p = softmax(self.logits / found.ts, axis=1)
         self.cumulated, self.accuracy = p.cumsum(axis=1), float(p.max(axis=1).mean())
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -70,7 +65,7 @@ def p_values(logits: np.ndarray, labels: np.ndarray, temperature: float, seed: i
 
 def other_p_values(logits: np.ndarray, labels: np.ndarray, temperature: float, seed: int) -> list[float]:
     """With the variance of the gaps in the sample, and with normal sums in all bins."""
-    p, rows, top = softmax(logits / temperature), np.arange(len(labels)), logits.argmax(axis=1)
+    p, rows, top = softmax(logits / temperature, axis=1), np.arange(len(labels)), logits.argmax(axis=1)
     found = []
     for gap in (p[rows, top] - (top == labels), (p * logits).sum(axis=1) - logits[rows, labels]):
         found.append(2 * float(norm.sf(abs(gap.sum()) / np.sqrt((gap**2).sum()))))

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 import nishimori
 from nishimori._evaluation.betting import LARGEST_RISK, Game, Losses
@@ -38,12 +39,6 @@ REACH = 1.6448536269514722
 
 # Losses that are played with at once.
 _AT_ONCE = 400_000
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities."""
-    e = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True)
 
 
 def losses_of(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -149,7 +144,7 @@ class Rare:
 
     def ece(self, n_bins: int = 15) -> float:
         """That of infinitely many samples."""
-        claimed = softmax(self.draw(1_000_000, np.random.default_rng(0))[0]).max(axis=1)
+        claimed = softmax(self.draw(1_000_000, np.random.default_rng(0))[0], axis=1).max(axis=1)
         misses = np.bincount(np.ceil(claimed * n_bins).astype(int), claimed - (1 - self.errors))
         return float(np.abs(misses).sum() / len(claimed))
 
@@ -206,7 +201,7 @@ class Population:
     @classmethod
     def of(cls, setting: Setting, size: int, rng: np.random.Generator) -> "Population":
         logits = setting.scale * rng.normal(size=(size, setting.n_classes))
-        return cls(logits, softmax(logits / setting.true_temperature))
+        return cls(logits, softmax(logits / setting.true_temperature, axis=1))
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """A data set of n samples."""
@@ -216,7 +211,7 @@ class Population:
 
     def metrics(self, n_bins: int = 15) -> dict[str, float]:
         """Those of infinitely many samples."""
-        claimed = softmax(self.logits)
+        claimed = softmax(self.logits, axis=1)
         top, rows = claimed.argmax(axis=1), np.arange(len(claimed))
         misses = claimed[rows, top] - self.truth[rows, top]
         bins = np.ceil(claimed[rows, top] * n_bins).astype(int)

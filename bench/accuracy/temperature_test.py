@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.optimize import minimize
+from scipy.special import softmax
 from scipy.stats import chi2
 
 import nishimori
@@ -54,12 +55,6 @@ class Situation(NamedTuple):
     test: Callable[[np.random.Generator, int, bool], Statistics]
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities of each row."""
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
 class Pool:
     """Test images of a network, with confidence and expected drop of each as a polynomial in log T."""
 
@@ -77,7 +72,7 @@ class Pool:
         self.tables = [np.stack(each, axis=1) @ to_coefficients for each in zip(*values, strict=True)]
 
     def _values(self, temperature: float) -> tuple[np.ndarray, np.ndarray]:
-        p = softmax(self.drops / temperature)
+        p = softmax(self.drops / temperature, axis=1)
         return p.max(axis=1), (p * self.drops).sum(axis=1)
 
     def test(self, rows: np.ndarray, labels: np.ndarray, check: bool) -> Statistics:
@@ -147,7 +142,7 @@ def of_network(name: str) -> Iterator[Situation]:
     """Labels redrawn from the model; real labels reweighted to T_EC = T_TS; real labels; Table 2's label noise."""
     pool = Pool(name)
     labels, number, k = pool.labels, len(pool.labels), pool.n_classes
-    cumulated = softmax(pool.logits / pool.ts).cumsum(axis=1)
+    cumulated = softmax(pool.logits / pool.ts, axis=1).cumsum(axis=1)
     share = tilted(pool.logits, labels, pool.ts)
 
     def redrawn(rng: np.random.Generator, n: int, check: bool) -> Statistics:

@@ -14,18 +14,13 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
 Fit = Callable[[np.ndarray, np.ndarray], Callable[[np.ndarray], np.ndarray]]
 """Logits and labels to a function from logits to probabilities."""
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities of each row."""
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def both_columns(p: np.ndarray) -> np.ndarray:
@@ -60,7 +55,7 @@ class Probabilities(Logits):
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
         """The softmax."""
-        return softmax(X)
+        return softmax(X, axis=1)
 
 
 def of_sklearn(method: str, kind: type[Logits] = Logits) -> Fit:
@@ -78,8 +73,8 @@ def of_probmetrics(made: Callable[[], object]) -> Fit:
 
     def fit(logits: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         calibrator = made()
-        calibrator.fit(softmax(logits), labels)
-        return lambda rows: both_columns(np.asarray(calibrator.predict_proba(softmax(rows))))
+        calibrator.fit(softmax(logits, axis=1), labels)
+        return lambda rows: both_columns(np.asarray(calibrator.predict_proba(softmax(rows, axis=1))))
 
     return fit
 
@@ -100,7 +95,11 @@ def of_probmetrics_torch(made: Callable[[], object], form: str) -> Fit:
 
         def predict(rows: np.ndarray) -> np.ndarray:
             found = calibrator.predict_proba_torch(given(rows))
-            return softmax(found.get_logits().numpy()) if isinstance(found, CategoricalLogits) else found.get_probs().numpy()
+            return (
+                softmax(found.get_logits().numpy(), axis=1)
+                if isinstance(found, CategoricalLogits)
+                else found.get_probs().numpy()
+            )
 
         return predict
 
@@ -111,7 +110,7 @@ def of_netcal(made: Callable[[], object]) -> Fit:
     """One that takes probabilities: for two classes, those of the second one."""
 
     def scores(logits: np.ndarray) -> np.ndarray:
-        p = softmax(logits)
+        p = softmax(logits, axis=1)
         return p[:, 1] if p.shape[1] == 2 else p
 
     def fit(logits: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -202,8 +201,8 @@ def dirichletcal_fits() -> dict[str, Fit]:
     jax.config.update("jax_enable_x64", True)
 
     def fit(logits: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        calibrator = FullDirichletCalibrator(reg_lambda=1e-3, reg_mu=1e-3, ref_row=False).fit(softmax(logits), labels)
-        return lambda rows: np.asarray(calibrator.predict_proba(softmax(rows)))
+        calibrator = FullDirichletCalibrator(reg_lambda=1e-3, reg_mu=1e-3, ref_row=False).fit(softmax(logits, axis=1), labels)
+        return lambda rows: np.asarray(calibrator.predict_proba(softmax(rows, axis=1)))
 
     return {"ODIR, ref_row=False": fit}
 
