@@ -7,7 +7,7 @@ moved with the weights of the network, and are no constants in a graph. Masked c
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, KeysView, Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple, Self, cast
 
@@ -351,9 +351,9 @@ def _module(kind: type[Map], tensors: Mapping[str, Tensor]) -> MapModule:
     return (GroupTemperaturesModule if kind is GroupTemperatures else MapModule)(kind, tensors)
 
 
-def _names(kind: type[Map]) -> set[str]:
-    """The parameters of a kind of map; only a fallback may be left out."""
-    return {parameter.name for parameter in fields(cast("Any", kind)) if parameter.init}
+def _names(kind: type[Map]) -> KeysView[str]:
+    """The parameters of a kind of map, always in its own order; only a fallback may be left out."""
+    return {parameter.name: None for parameter in fields(cast("Any", kind)) if parameter.init}.keys()
 
 
 def _tensor(name: str, values: Any, device: torch.device | None) -> Tensor:
