@@ -6,8 +6,8 @@
 
 `best_cells.py` has the data and the classifiers, whose scores are kept in FOLDER, `best_contestants.py` what is measured,
 `best_rules.py` the rules and the tests. Rules are chosen on one half of the cells, and reported on the other. Choosing among
-the variants of scikit-learn takes 25 classifiers more per split, so that few splits have it (--nested). The bundled networks and
-a simulation of a rare class come last. Writes best.md to the folder of results.
+the variants of scikit-learn takes 25 classifiers more per split, so that few splits have it (--nested). The bundled networks
+and a simulation of a rare class come last. Writes best.md to the folder of results.
 """
 
 import argparse
