@@ -11,7 +11,7 @@ one temperature: λ = curvature·(I₀/I)³. I is the mean curvature by a bias, 
 rows that each class has. At I₀ = `INFORMATION` the prior and the data count alike. With fewer data it would cost more to trust
 a departure that is not there than to miss one. With many data λ is at least `LEAST`: departures of networks are seldom much
 larger than 1/√λ. Off-diagonal departures are penalised ten times as much as others, because there are many of them. All
-constants were chosen on networks of ten and a hundred classes; bench/affine.py shows what they do.
+constants were chosen on networks of ten and a hundred classes; bench/studies/affine.py shows what they do.
 """
 
 from dataclasses import dataclass
