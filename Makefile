@@ -71,7 +71,7 @@ fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
 	$(BIN)/python tests/helpers/fuzz/run.py --minutes 60
 
 bench: $(VENV)/installed  ## Time fitting against SciPy and scikit-learn
-	$(BIN)/python bench/fit.py
+	$(BIN)/python bench/speed/fit.py
 
 picture: $(VENV)/installed  ## Draw the README's picture again
 	$(BIN)/nishimori demo -o build/picture --force

@@ -44,6 +44,8 @@ NEEDED = {
     "paper/tests/test_fold.py": "torch",
     "paper/tests/test_models.py": "torch",
     "paper/tests/training/*.py": "torch",
+    "tests/bench/studies/test_population.py": "torch",
+    "tests/bench/studies/test_population_results.py": "nishimori_paper",
     "tests/plot/*.py": "matplotlib",
     "tests/dask/test_*.py": "distributed",
     "tests/torch/*.py": "torch",
@@ -51,7 +53,7 @@ NEEDED = {
 
 # Files whose tests are slow, for which `make quick` has no time; others are marked one by one.
 SLOW = [
-    "tests/calibrators/test_adaptive_study.py",
+    "tests/bench/*/*.py",
     "tests/calibrators/test_floor.py",
     "tests/calibrators/test_prediction.py",
     "tests/cli/test_apply.py",
@@ -62,7 +64,6 @@ SLOW = [
     "tests/cli/test_terminal.py",
     "tests/contract/*.py",
     "tests/evaluation/test_*_test.py",
-    "tests/evaluation/test_interval_coverage.py",
     "tests/evaluation/test_required_samples.py",
     "tests/fit/test_search_in_single_precision.py",
     "tests/fuzz/*.py",

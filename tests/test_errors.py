@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from nishimori.errors import InputError, NoRowsError, NoTemperatureError, arguments_written, in_python, setting
+from nishimori.errors import ABSENT, InputError, NoRowsError, NoTemperatureError, arguments_written, in_python, setting
 
 BAD = partial(InputError, "logits", "be finite", got="nan", remedy="Drop that row.")
 
@@ -49,14 +49,16 @@ def test_a_change_leaves_the_error_itself_as_it_is():
 def test_arguments_are_written_as_the_reader_types_them():
     error = BAD(remedy=f"Pass {setting('input', 'probabilities')}.")
     assert str(error).endswith("Pass `input='probabilities'`.")
-    with arguments_written(lambda name, *value: "".join([f"the {name}", *(f" {each}" for each in value)])):
+    with arguments_written(
+        lambda values: "".join(f"the {name}{'' if value is ABSENT else f' {value}'}" for name, value in values.items())
+    ):
         assert str(BAD()) == "The logits must be finite, got nan. Drop that row."
         assert setting("floor", 0.1) == "the floor 0.1"
     assert (setting("floor"), setting("floor", None)) == ("`floor`", "`floor=None`")
-    assert setting("floor", 0.1) == in_python("floor", 0.1)
+    assert setting("floor", 0.1) == in_python({"floor": 0.1})
 
 
 def test_arguments_are_written_in_python_again_after_an_error():
-    with pytest.raises(NoTemperatureError), arguments_written(lambda name, *value: "other"):
+    with pytest.raises(NoTemperatureError), arguments_written(lambda values: "other"):
         raise NoTemperatureError("none", end="hot")
     assert setting("floor") == "`floor`"

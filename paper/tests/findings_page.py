@@ -11,7 +11,7 @@ from numbers_in_text import filled
 
 PAPER = Path(__file__).resolve().parents[1]
 PAGE = PAPER.parent / "docs" / "findings.md"
-NOT_PLAIN = ("smoothing", "mixup")  # kinds whose labels are not plain, as in bench/population_results.py
+NOT_PLAIN = ("smoothing", "mixup")  # kinds whose labels are not plain, as in bench/studies/population_results.py
 
 
 def results():

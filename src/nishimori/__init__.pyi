@@ -22,8 +22,8 @@ from nishimori._calibrators.class_curves import Isotonic as Isotonic
 from nishimori._calibrators.classifier.calibrated_classifier import CalibratedClassifier as CalibratedClassifier
 from nishimori._calibrators.fixed import from_temperature as from_temperature
 from nishimori._calibrators.groups import GroupConsistency as GroupConsistency
-from nishimori._calibrators.loading import load as load
 from nishimori._calibrators.methods import calibrator as calibrator
+from nishimori._calibrators.methods import load as load
 from nishimori._calibrators.methods import methods as methods
 from nishimori._calibrators.one_temperature import AdaptiveConsistency as AdaptiveConsistency
 from nishimori._calibrators.one_temperature import ExpectationConsistency as ExpectationConsistency

@@ -26,7 +26,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
-_ABSENT: Any = object()
+ABSENT: Any = object()
+"""In place of a value that is not meant."""
 
 
 class _ToChoose:
@@ -43,37 +44,32 @@ A_NAME, NAMES = _ToChoose("..."), _ToChoose("[...]")
 """In place of a value that the reader has to choose: one name, or several."""
 
 # Arguments of `nishimori.rows` alone: other functions are given the rows that it makes.
-_OF_ROWS = {"columns", "ignore", "delimiter", "decimal"}
+_OF_ROWS = {"columns", "ignore", "delimiter", "decimal", "max_rows"}
 
-Writer = Callable[..., str]
-"""How arguments are typed: a function of the name of one and, where a value is meant, of that."""
-
-
-def in_python(name: str, value: object = _ABSENT) -> str:
-    """An argument as it is typed in Python, such as `floor` or `input='probabilities'`."""
-    if value is A_NAME and name not in _OF_ROWS:
-        value = _ABSENT
-    return f"`{name}`" if value is _ABSENT else _call({name: value})
+Writer = Callable[[Mapping[str, object]], str]
+"""How arguments are typed together: a function of their names and, where a value is meant, of that; else of `ABSENT`."""
 
 
-def _call(values: Mapping[str, object]) -> str:
-    """Arguments with their values as they are typed in one call."""
-    typed = ", ".join(f"{name}={value!r}" for name, value in values.items())
-    return f"`nishimori.rows(..., {typed})`" if _OF_ROWS & values.keys() else f"`{typed}`"
+def in_python(values: Mapping[str, object]) -> str:
+    """Arguments as they are typed in Python, such as `floor` or `input='probabilities'`."""
+    in_rows = any(name in _OF_ROWS and value is not ABSENT for name, value in values.items())
+    named = {name for name, value in values.items() if value is ABSENT or (value is A_NAME and not in_rows)}
+    typed = ", ".join(name if name in named else f"{name}={value!r}" for name, value in values.items())
+    return f"`nishimori.rows(..., {typed})`" if in_rows else f"`{typed}`"
 
 
 # For the whole process, and not in a context variable, because files are read in threads, whose errors count too.
 _writer: Writer = in_python
 
 
-def setting(name: str, value: object = _ABSENT) -> str:
+def setting(name: str, value: object = ABSENT) -> str:
     """An argument, for a message, as its reader types it: `input='probabilities'`, or --input probabilities in the shell."""
-    return _writer(name) if value is _ABSENT else _writer(name, value)
+    return _writer({name: value})
 
 
 def settings(values: Mapping[str, object]) -> str:
     """Several arguments with their values, as they are typed together."""
-    return _call(values) if _writer is in_python else " ".join(setting(name, value) for name, value in values.items())
+    return _writer(values)
 
 
 @contextmanager
@@ -121,7 +117,7 @@ class InputError(NishimoriError):
         self,
         argument: str,
         must: str = "",
-        got: object = _ABSENT,
+        got: object = ABSENT,
         remedy: str = "",
         *,
         row: int | tuple[int, ...] | None = None,
@@ -132,7 +128,7 @@ class InputError(NishimoriError):
         super().__init__(argument, must)
         self.argument = argument
         self.must = must
-        self.got: str | None = None if got is _ABSENT else str(got)
+        self.got: str | None = None if got is ABSENT else str(got)
         self.remedy = remedy
         self.row = row
         self.column = column

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map
-from nishimori._evaluation.gate import MIN_SAMPLES, NLL_CAP, Wanted, gate_of
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD
+from nishimori._evaluation.gate import MIN_SAMPLES, NLL_CAP, gate
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
@@ -66,8 +66,21 @@ def assert_calibrated(
     >>> assert_calibrated(test.logits, test.labels, calibrator=calibrator, bounds={"ece": 0.02, "gap": 0.01})
     """
     __tracebackhide__ = True  # pytest then shows the line of the test
-    wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
-    gate = gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
-    if not gate.passed:
-        number = f"{len(gate.failed)} of {len(gate.checks)} checks"
-        raise AssertionError("\n".join([f"{number} did not pass on {gate.n_samples} samples.", *map(str, gate.failed)]))
+    judged = gate(
+        logits,
+        labels,
+        bounds=bounds,
+        level=level,
+        allow_inconclusive=allow_inconclusive,
+        min_samples=min_samples,
+        nll_cap=nll_cap,
+        temperature=temperature,
+        calibrator=calibrator,
+        by=by,
+        n_bins=n_bins,
+        strategy=strategy,
+        **options,
+    )
+    if not judged.passed:
+        number = f"{len(judged.failed)} of {len(judged.checks)} checks"
+        raise AssertionError("\n".join([f"{number} did not pass on {judged.n_samples} samples.", *map(str, judged.failed)]))

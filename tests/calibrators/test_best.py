@@ -13,9 +13,9 @@ from sklearn.naive_bayes import GaussianNB
 
 import nishimori
 from nishimori import Best
-from nishimori._calibrators import candidates
-from nishimori._calibrators.candidates import TABLE
+from nishimori._calibrators import best as module
 from nishimori._calibrators.selection import RowScores, Units, _binned, select
+from nishimori._methods.table import CANDIDATES
 from nishimori.errors import DegenerateDataError, InputError
 
 N, K = 400, 4
@@ -273,10 +273,10 @@ def test_two_and_more_classes_have_their_own_candidates():
 
 
 def test_what_would_take_long_is_left_out_by_a_formula_and_named(monkeypatch):
-    matrix = next(each for each in TABLE if each.name == "matrix")
-    assert 6 * matrix.seconds(5000, 100) < candidates.MOST_SECONDS < 6 * matrix.seconds(20_000, 1000)
+    matrix = CANDIDATES["matrix"]
+    assert 6 * matrix.seconds(5000, 100) < module._MOST_SECONDS < 6 * matrix.seconds(20_000, 1000)
     assert "matrix" not in Best().fit(LOGITS, LABELS).selection_.left_out
-    monkeypatch.setattr(candidates, "MOST_SECONDS", 6 * matrix.seconds(N, K) * 0.99)
+    monkeypatch.setattr(module, "_MOST_SECONDS", 6 * matrix.seconds(N, K) * 0.99)
     left_out = Best().fit(LOGITS, LABELS).selection_.left_out
     assert list(left_out) == ["isotonic", "matrix"]
     assert left_out["isotonic"].startswith("it needs 1000 samples; name it")
@@ -378,7 +378,7 @@ def test_the_table_shows_what_was_chosen_and_what_it_is_worth():
 def test_the_page_about_choosing_a_method_names_all_candidates_in_their_order():
     page = (Path(__file__).parents[2] / "docs" / "which_calibrator.md").read_text(encoding="utf-8")
     table = page.partition("## What")[2].partition("## ")[0]
-    places = [table.index(f'`"{each.name}"`') for each in TABLE]
+    places = [table.index(f'`"{name}"`') for name in CANDIDATES]
     assert places == sorted(places)
 
 

@@ -129,7 +129,7 @@ def test_parameters_per_group_are_fitted_in_each_fold():
     np.testing.assert_allclose(
         finished.transform(logits, groups), finished.calibrator_.transform(logits, groups) / finished.ec_temperature_
     )
-    with pytest.raises(InputError, match="`groups` must be left out: the method 'vector' treats all groups alike"):
+    with pytest.raises(InputError, match="`groups` must be left out: this calibrator treats all groups alike"):
         Consistent("vector").fit(logits, LABELS, groups=groups)
 
 

@@ -1,6 +1,7 @@
 """Mixtures of calibrated, original and uniform probabilities: their minimum by SciPy, their errors, what is refused."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from optional import torch
 from scipy.optimize import brentq, minimize
 
 import nishimori
-from nishimori._fit.mixture import MixtureConditions, best_weights
+from nishimori._fit.mixture import best_weights, condition_slopes, row_conditions
 from nishimori._rows.entry import open_rows
 from nishimori.calibrators import TemperatureMixture
 from nishimori.errors import InputError, NotConvergedError
@@ -144,11 +145,11 @@ def test_the_derivatives_of_the_conditions_are_those_of_the_plain_formula():
         tilts = (at_label[2] - at_label[:2]) / (np.array([x[1], x[2], 1 - x[1] - x[2]]) @ at_label)
         return np.concatenate([[len(LABELS) * reference.ts_gap(LOGITS, LABELS, 1 / x[0])], tilts.sum(axis=1)])
 
-    conditions = MixtureConditions(1 / x[0], np.array([0.5, 0.3, 0.2]))
-    np.testing.assert_allclose(conditions.gaps_of(next(iter(data))).sum(axis=0), gaps(x), rtol=1e-10)
+    point = 1 / x[0], np.array([0.5, 0.3, 0.2])
+    np.testing.assert_allclose(row_conditions(*point, next(iter(data))).sum(axis=0), gaps(x), rtol=1e-10)
     steps = 1e-5 * np.eye(3)
     expected = np.array([(gaps(x + step) - gaps(x - step)) / 2e-5 for step in steps]).T
-    np.testing.assert_allclose(data.gather(conditions), expected, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(data.gather(partial(condition_slopes, *point)), expected, rtol=1e-6, atol=1e-5)
 
 
 def test_clusters_and_counts_change_the_errors_as_copies_do():

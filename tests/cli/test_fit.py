@@ -144,9 +144,9 @@ def test_numbers_with_a_decimal_comma_are_not_read_as_more_columns(tmp_path):
         ("fit t.txt -o c.json", "t.txt has an unknown ending. Use one of "),
         (
             "fit long.npz -o c.json",
-            "The labels in 'labels' (--labels) must have as many entries as there are rows of scores, 200, got 201.",
+            "The labels in 'labels' (--labels) must be one label per sample, shape (200,), got shape (201,).",
         ),
-        ("fit z.npy y.npy -o c.json", "The labels must have as many entries as there are rows of scores, 200, got 199."),
+        ("fit z.npy y.npy -o c.json", "The labels must be one label per sample, shape (200,), got shape (199,)."),
         ("fit z.npy -o c.json", "Pass two .npy files: scores first, labels second, got 1."),
         ("fit nan.npz -o c.json", "got nan in row 7, column 2 (counted from 0)."),
     ],

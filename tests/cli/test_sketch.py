@@ -165,7 +165,7 @@ def bad(place, name, row):
         ("sketch t.npz three.npz -o s.npz", "three.npz: The scores must have 4 classes, as all rows before, got 3."),
         (
             "sketch short.npz -o s.npz",
-            "short.npz: The labels in 'labels' (--labels) must have as many entries as there are rows of scores, 900, got 10.",
+            "short.npz: The labels in 'labels' (--labels) must be one label per sample, shape (900,), got shape (10,).",
         ),
         ("sketch t.npz -o s.csv", "-o must be a file that ends in .npz, got s.csv."),
         ("sketch t.npz -o t.npz --force", "t.npz is a file that is read itself. Choose another name."),

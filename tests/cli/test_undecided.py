@@ -94,6 +94,10 @@ UNPROVEN = {
         PLAIN.set_axis(NAMES, axis=1).assign(ox=PLAIN["a"] - 1, labels=WORDS),
         "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
     ),
+    "no numbers": (
+        pd.DataFrame({"note": ["x"] * 200, "more": ["y"] * 200, "labels": WORDS}),
+        "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
+    ),
     "too many labels": (PLAIN.assign(labels=LABELS + 7), GENERAL.strip()),
 }
 
@@ -145,13 +149,6 @@ def test_columns_that_the_classes_name_are_proposed_in_their_order(tmp_path):
     assert told.code == 0
 
 
-def test_a_class_without_spread_is_proposed_if_labels_name_it(tmp_path):
-    frame = PLAIN.set_axis(NAMES, axis=1).assign(cat=0.0, id=range(200), labels=WORDS)
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
-    assert ended.err.endswith("The labels are the names of columns: pass --ignore id --classes cat,dog,fish.\n")
-
-
 def test_the_label_to_ignore_is_no_class(tmp_path):
     frame = PLAIN.assign(id=range(200), labels=np.where(np.arange(200) % 9, LABELS, 255))
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -169,33 +166,22 @@ def test_apply_proposes_nothing_where_the_number_of_classes_is_not_known(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("frame", "remedy"),
+    ("frame", "options", "remedy"),
     [
-        (SCORES.assign(y=LABELS, target=LABELS), "Name yours with --labels."),  # two columns could be meant
-        (SCORES.assign(target=PLAIN["a"]), "Name yours with --labels."),  # not whole numbers
-        (SCORES.assign(target=LABELS), "If its labels are 'target', pass --labels target."),
+        (SCORES.assign(y=LABELS, target=LABELS), "", "Name yours with --labels."),  # two columns could be meant
+        (SCORES.assign(target=LABELS), "--groups target", "Name yours with --labels."),  # it is something else
+        (SCORES.assign(target=LABELS), "", "If its labels are 'target', pass --labels target."),
     ],
 )
-def test_labels_are_proposed_only_if_one_column_can_be_labels(frame, remedy, tmp_path):
+def test_labels_are_proposed_only_if_one_column_has_such_a_name(frame, options, remedy, tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
-    assert shell.nishimori("eval t.csv", place=tmp_path).err.endswith(f" {remedy}\n")
+    assert shell.nishimori(f"eval t.csv {options}", place=tmp_path).err.endswith(f" {remedy}\n")
 
 
-@pytest.mark.parametrize(
-    ("arrays", "remedy"),
-    [
-        ({"probabilities": LOGITS}, "Name yours with --scores."),
-        ({"probabilities": np.full((200, 3), 1 / 3)}, "Name yours with --scores, or pass --input probabilities."),
-    ],
-)
-def test_input_probabilities_is_proposed_only_for_probabilities(arrays, remedy, tmp_path):
-    np.savez(tmp_path / "t.npz", **arrays, labels=LABELS)
+def test_input_probabilities_is_proposed_where_an_array_has_that_name(tmp_path):
+    np.savez(tmp_path / "t.npz", probabilities=np.full((200, 3), 1 / 3), labels=LABELS)
+    remedy = "Name yours with --scores, or pass --input probabilities."
     assert shell.nishimori("eval t.npz", place=tmp_path).err.endswith(f" {remedy}\n")
-
-
-def test_an_array_of_another_length_is_not_proposed_as_labels(tmp_path):
-    np.savez(tmp_path / "t.npz", logits=LOGITS, y=LABELS[:7])
-    assert shell.nishimori("eval t.npz", place=tmp_path).err.endswith(" Name yours with --labels.\n")
 
 
 def test_a_column_of_lists_is_proposed_by_name(tmp_path):

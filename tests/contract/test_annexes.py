@@ -13,9 +13,6 @@ from nishimori._rows.entry import ANNEXES
 ROOT = Path(nishimori.__file__).parent
 FOLDERS = ("_files", "_dask", "_top_k", "_sketch")
 
-# Faces whose functions take or return a sketch, or the rows of a file, and nothing else.
-FACES = {"torch/_ranks.py"}
-
 
 def tree_of(path):
     return ast.parse(path.read_text(encoding="utf-8"))
@@ -75,7 +72,7 @@ def test_the_classes_of_the_annexes_are_those_that_people_meet():
 
 def test_nothing_outside_an_annex_asks_about_its_kind():
     asking = {name: lines for name, tree in modules(inside=False) if (lines := [*questions_about_kinds(tree, CLASSES, KINDS)])}
-    assert {name: lines for name, lines in asking.items() if name not in FACES} == {}
+    assert asking == {}
 
 
 @pytest.mark.parametrize(

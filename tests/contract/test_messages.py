@@ -41,12 +41,12 @@ REFUSED = [
     ),
     (
         lambda: EC().fit(X.reshape(5, 12, 3), y[:59]),
-        "`y` must have shape (5, 12), as `X` before the classes, got (59,). Pass one label per position of `X`, "
+        "`y` must be one label per sample, shape (5, 12), got shape (59,). Pass one label per position of `X`, "
         "whose last dimension is that of the classes.",
     ),
     (
         lambda: EC().fit(X.reshape(5, 3, 12), y.reshape(5, 12)),
-        "`y` must have shape (5, 3), as `X` before the classes, got (5, 12). Put the classes last: pass `X` with "
+        "`y` must be one label per sample, shape (5, 3), got shape (5, 12). Put the classes last: pass `X` with "
         "its dimension 1 moved to the end, as `movedim(1, -1)` does.",
     ),
     (
@@ -189,13 +189,11 @@ REFUSED = [
     # labels
     (
         lambda: EC().fit(y, X),
-        "`y` must be one label per sample, got a table of shape (60, 3) after a flat array of scores. Swap the "
-        "two arguments: scores come first.",
+        "`y` must be one label per sample, shape (60,), got shape (60, 3). Swap the two arguments: scores come first.",
     ),
     (
         lambda: temperatures(y, X),
-        "`labels` must be one label per sample, got a table of shape (60, 3) after a flat array of scores. Swap "
-        "the two arguments: scores come first.",
+        "`labels` must be one label per sample, shape (60,), got shape (60, 3). Swap the two arguments: scores come first.",
     ),
     (
         lambda: EC().fit(y > 0, X[:, 0]),
@@ -208,7 +206,7 @@ REFUSED = [
     ),
     (
         lambda: EC().fit(X, np.eye(3)[y]),
-        "`y` must be one label per sample, got shape (60, 3), which looks one-hot. Pass `y.argmax(axis=1)`.",
+        "`y` must be one label per sample, shape (60,), got shape (60, 3), which looks one-hot. Pass `y.argmax(axis=1)`.",
     ),
     (
         lambda: EC().fit(X, y[:, None]),
@@ -224,12 +222,11 @@ REFUSED = [
     ),
     (
         lambda: EC().fit(X, y[:59]),
-        "`y` must have as many entries as there are rows of scores, 60, got 59.",
+        "`y` must be one label per sample, shape (60,), got shape (59,).",
     ),
     (
         lambda: EC().fit(X.T, y),
-        "`y` must have as many entries as there are rows of scores, 3, got 60. Pass the transpose of the scores: "
-        "rows are samples.",
+        "`y` must be one label per sample, shape (3,), got shape (60,). Pass the transpose of the scores: rows are samples.",
     ),
     (
         lambda: EC().fit(X, put(y, 5, 3)),

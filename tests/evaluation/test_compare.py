@@ -277,7 +277,7 @@ def test_bad_arguments_are_named(arguments, options, message):
 
 
 def test_an_unknown_row_is_refused(found):
-    with pytest.raises(InputError, match="The method must be one of adaptive, none, ts, ec, got 'isotonic'"):
+    with pytest.raises(InputError, match="`name` must be one of 'adaptive', 'none', 'ts', 'ec', got 'isotonic'"):
         found["isotonic"]
 
 

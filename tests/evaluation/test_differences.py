@@ -10,7 +10,7 @@ from small_calibrators import Bias
 
 import nishimori
 from nishimori import compare
-from nishimori._evaluation.differences import compare_maps
+from nishimori._evaluation.differences import measure_maps
 from nishimori.errors import InputError
 from nishimori.maps import Temperature
 
@@ -28,9 +28,10 @@ UNITS = {
 
 def paired(logits, labels, *temperatures, n_bins=15, strategy="uniform", counts=False, **options):
     """The scorecards at two temperatures, and what the second one differs by from the first."""
-    data, maps = nishimori.rows(logits, labels, **options), [Temperature(float(T)) for T in temperatures]
-    (first, second), (found,) = compare_maps(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
-    return SimpleNamespace(first=first, second=second, **found)
+    maps = {name: Temperature(float(T)) for name, T in zip(("first", "second"), temperatures, strict=True)}
+    data = nishimori.rows(logits, labels, **options)
+    found = measure_maps(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
+    return SimpleNamespace(**found.cards, **found.differences("first", "second"))
 
 
 def changes(logits, labels, first, second, **options):
@@ -208,11 +209,15 @@ def test_what_cannot_be_compared_is_refused(maps, given, message):
         changes(LOGITS, LABELS, *maps, **given)
 
 
-def test_a_sketch_is_refused():
-    with pytest.raises(
-        InputError, match=r"^A Sketch does not tell how two calibrations vary together\. Pass logits and labels instead\.$"
-    ):
-        paired(nishimori.Sketch().update(LOGITS, LABELS), None, 1.0, 2.0)
+def test_a_sketch_has_scorecards_and_a_reason_in_place_of_differences():
+    maps = {"first": Temperature(1.0), "second": Temperature(2.0)}
+    sketch = nishimori.Sketch().update(LOGITS, LABELS)
+    found, exact = (measure_maps(data, maps) for data in (sketch, nishimori.rows(LOGITS, LABELS)))
+    assert found.cards["second"].error == exact.cards["second"].error
+    assert found.differences("first", "second") == {}
+    assert found.difference("first", "second", "nll") is None
+    assert exact.difference("first", "second", "nll").se > 0
+    assert found.caveat == "A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods."
 
 
 def test_levels_nest_and_the_p_value_is_where_an_interval_reaches_zero():

@@ -9,7 +9,7 @@ from scipy.special import softmax as row_softmax
 
 import nishimori
 from nishimori.maps import Affine, Temperature
-from nishimori.maps.floored import Floored
+from nishimori.maps.around import Floored
 
 
 def sharp_probabilities(zeros):

@@ -13,6 +13,7 @@ from scipy.stats import binomtest, norm
 
 import nishimori
 from nishimori import Sketch, gate
+from nishimori._evaluation.gate import CheckOutcome, junit, workflow_command
 from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(3000, 4)  # drawn at T = 2, so the model is overconfident
@@ -328,7 +329,7 @@ def test_a_gate_is_frozen_and_speaks_json():
     assert told["checks"][1]["message"] == found["error"].message
     assert found.to_markdown().splitlines()[2].startswith("| gap at most 10 % | ")
     assert found.to_github().splitlines()[1].startswith("::notice title=pass%3A error at most 50 %25::error is at most")
-    with pytest.raises(InputError, match=r"^The check must be one of 'gap', 'error', got 'ece'\.$"):
+    with pytest.raises(InputError, match=r"^`name` must be one of 'gap', 'error', got 'ece'\.$"):
         found["ece"]
 
 
@@ -591,3 +592,62 @@ def test_every_bundled_network_is_judged(name):
     nll = reference.scores(np.asarray(test.logits, dtype=float), np.asarray(test.labels), fitted.temperature_)["nll"].mean()
     found = gate(test.logits, test.labels, calibrator=fitted, bounds={"ece": 0.05, "nll": 1.2 * nll, "error": 1.2 * error})
     assert {each.name: each.verdict for each in found.checks} == {"ece": "pass", "nll": "pass", "error": "pass"}
+
+
+# What continuous integration reads: valid XML, and commands that a name from the data cannot change
+
+NASTY = 'a<b> & "c" \x1b[31m\n::error::x \ud800 \ufffe ü'
+OUTCOMES = [
+    CheckOutcome("ECE at most 2 %", "pass", "ECE is fine"),
+    CheckOutcome("gap at most 1 %", "inconclusive", "gap may exceed 1 %", allowed=True),
+    CheckOutcome("error at most 3 %", "fail", NASTY),
+]
+
+
+@pytest.fixture
+def suite():
+    root = ElementTree.fromstring(junit("nishimori gate", OUTCOMES).encode())
+    assert root.tag == "testsuites"
+    (found,) = root
+    return found
+
+
+def test_a_junit_file_counts_its_cases(suite):
+    assert suite.tag == "testsuite"
+    assert suite.attrib == {
+        "name": "nishimori gate",
+        "tests": "3",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "1",
+        "time": "0",
+    }
+    assert [case.get("name") for case in suite] == [each.title for each in OUTCOMES]
+    assert {(case.tag, case.get("classname")) for case in suite} == {("testcase", "nishimori gate")}
+
+
+def test_a_failed_check_is_a_failure_and_a_doubtful_one_is_skipped(suite):
+    passed, doubtful, failed = suite
+    assert [child.tag for child in passed] == ["system-out"]
+    assert [(child.tag, child.get("message")) for child in doubtful] == [("skipped", "inconclusive: gap may exceed 1 %")]
+    assert [(child.tag, child.get("type")) for child in failed] == [("failure", "fail")]
+
+
+def test_names_from_the_data_are_text_in_a_junit_file(suite):
+    (failure,) = suite[2]
+    assert failure.get("message") == failure.text == 'a<b> & "c" \\x1b[31m\\n::error::x \\ud800 \N{REPLACEMENT CHARACTER} ü'
+
+
+@pytest.mark.parametrize(
+    ("outcome", "line"),
+    [
+        (OUTCOMES[0], "::notice title=pass%3A ECE at most 2 %25::ECE is fine"),
+        (OUTCOMES[1], "::warning title=inconclusive%3A gap at most 1 %25::gap may exceed 1 %25"),
+        (
+            CheckOutcome("a, b: c", "fail", "100 %\r\n::set-env name=x::y"),
+            "::error title=fail%3A a%2C b%3A c::100 %25\\r\\n::set-env name=x::y",
+        ),
+    ],
+)
+def test_a_workflow_command_is_one_line_with_escaped_characters(outcome, line):
+    assert workflow_command(outcome) == line

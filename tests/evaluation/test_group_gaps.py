@@ -118,7 +118,7 @@ def test_groups_without_samples_are_left_out():
     logits[:, 3] = logits.min(axis=1) - 1
     found = group_gaps(logits, np.where(LABELS == 3, 0, LABELS))
     assert [each.name for each in found] == [0, 1, 2]
-    with pytest.raises(InputError, match=r"^The group must be one of those with samples, got 3\.$"):
+    with pytest.raises(InputError, match=r"^`name` must be one of 0, 1, 2, got 3\.$"):
         found[3]
 
 

@@ -99,7 +99,7 @@ def test_unknown_labels_do_not_count_and_a_label_that_is_never_known_is_left_out
     card = evaluate_multilabel(X, labels, missing=float("nan"))
     assert [(each.name, each.n) for each in card] == [(0, 300), (2, 600)]
     assert card[0].nll == pytest.approx(log_loss(Y[300:, 0], sigmoid(X[300:, 0])))
-    with pytest.raises(InputError, match="those that are known for some sample, got 1"):
+    with pytest.raises(InputError, match="`name` must be one of 0, 2, got 1"):
         card[1]
 
 
@@ -130,8 +130,8 @@ REFUSED = {
     ),
     "the other function": (
         lambda: nishimori.evaluate(X, Y),
-        "`labels` must be one label per sample, got shape (600, 3), with several true classes, or none, in some rows. "
-        "For labels that do not exclude each other use nishimori.multilabel, in Python.",
+        "`labels` must be one label per sample, shape (600,), got shape (600, 3), with several true classes, or none, in some "
+        "rows. For labels that do not exclude each other use nishimori.multilabel, in Python.",
     ),
     "the other function with this calibrator": (
         lambda: nishimori.evaluate(X, Y.argmax(axis=1), calibrator=FITTED),

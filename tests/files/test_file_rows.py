@@ -296,8 +296,22 @@ def test_a_small_table_of_very_many_rows_is_refused_before_all_are_read(tmp_path
         FormatError, match=r"has more than 20 rows for each of its bytes, more than real scores do\. If it is right"
     ):
         nishimori.rows(path)
+    assert nishimori.rows(path, max_rows=200_000).n_rows == 200_000
+    with pytest.raises(
+        FormatError, match=r"has more than 199999 rows\. Raise `nishimori\.rows\(\.\.\., max_rows=\.\.\.\)` if it is"
+    ):
+        nishimori.rows(path, max_rows=199_999)
     monkeypatch.setattr(file_rows, "_HARMLESS_ROWS", 200_000)
     assert nishimori.rows(path).n_rows == 200_000
+    with pytest.raises(InputError, match="`max_rows` must be a whole number of at least 1, got 0"):
+        nishimori.rows(path, max_rows=0)
+
+
+def test_the_shell_reads_as_many_rows_as_it_is_told(tmp_path):
+    path, options = saved(tmp_path, name="t.csv"), "-o c.json --max-rows"
+    assert shell.nishimori(f"fit {path.name} {options} 900", place=tmp_path).code == 0
+    ended = shell.nishimori(f"fit {path.name} {options} 899 --force", place=tmp_path)
+    assert ended.err == "error: t.csv has more than 899 rows. Raise --max-rows if it is right.\n"
 
 
 @pytest.mark.parametrize("suffix", file_rows.SUFFIXES)

@@ -1,10 +1,12 @@
 """Sums of a logistic regression on functions of a score: the loss and its derivatives are those of the formulas."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.special import log_expit
 
-from nishimori._fit.logistic import MeasureLoss, OverviewPass, Regression
+from nishimori._fit.logistic import Regression, measure_loss, overview
 from nishimori._rows.entry import open_rows
 
 RNG = np.random.default_rng(0)
@@ -14,12 +16,12 @@ WEIGHTS = RNG.uniform(0.5, 2, size=50)
 DATA = open_rows(SCORES, LABELS, WEIGHTS)
 TERMS = ("ln p", "-ln(1-p)")
 SMOOTHING = (0.1, 0.03)
-REGRESSION = Regression.from_overview(TERMS, DATA.gather(OverviewPass(TERMS)), has_constant=True, smoothing=SMOOTHING)
+REGRESSION = Regression.from_overview(TERMS, DATA.gather(partial(overview, TERMS)), has_constant=True, smoothing=SMOOTHING)
 X = np.array([1.7, 0.4, -0.6])
 
 
 def sums(x=X):
-    return DATA.gather(MeasureLoss(REGRESSION, np.asarray(x)))
+    return DATA.gather(partial(measure_loss, REGRESSION, np.asarray(x)))
 
 
 def test_the_loss_is_the_cross_entropy_of_smoothed_labels():
@@ -41,8 +43,10 @@ def test_gradient_and_curvature_are_the_derivatives_of_the_loss():
 
 
 def test_an_overview_adds_up():
-    whole = DATA.gather(OverviewPass(TERMS))
-    parts = [open_rows(SCORES[r], LABELS[r], WEIGHTS[r]).gather(OverviewPass(TERMS)) for r in (slice(0, 20), slice(20, None))]
+    whole = DATA.gather(partial(overview, TERMS))
+    parts = [
+        open_rows(SCORES[r], LABELS[r], WEIGHTS[r]).gather(partial(overview, TERMS)) for r in (slice(0, 20), slice(20, None))
+    ]
     found = parts[0] + parts[1]
     positive = LABELS == 1
     assert (found.positive.n_rows, found.n_rows) == (positive.sum(), 50)

@@ -286,15 +286,16 @@ def test_a_sketch_knows_how_both_temperatures_vary_together(noise):
     logits, labels = reference.drawn(3000, 8)
     random = np.random.default_rng(5).random(3000) < noise
     labels[random] = np.arange(random.sum()) % 8
-    joint = match(nishimori.Sketch().update(logits, labels), Confidence(), Energy()).joint()
+    matched = match(nishimori.Sketch().update(logits, labels), Confidence(), Energy())
+    covariance = matched.covariance()
     moves = []
-    for method, log_T in zip(("ec", "ts"), joint.logs, strict=True):
+    for method, log_T in zip(("ec", "ts"), [-root.x for root in matched.roots], strict=True):
         up, down = (gaps(method, logits, labels, np.exp(log_T + step)).sum() for step in (1e-4, -1e-4))
         moves.append(gaps(method, logits, labels, np.exp(log_T)) / ((up - down) / 2e-4))
     difference = moves[0] - moves[1]
-    found = joint.covariance[0, 0] + joint.covariance[1, 1] - 2 * joint.covariance[0, 1]
+    found = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
     assert found == pytest.approx(difference @ difference, rel=0.03)
-    assert joint.covariance[0, 1] == pytest.approx(moves[0] @ moves[1], rel=0.02)
+    assert covariance[0, 1] == pytest.approx(moves[0] @ moves[1], rel=0.02)
 
 
 def test_a_sketch_of_one_cluster_has_no_errors_and_one_of_few_warns():

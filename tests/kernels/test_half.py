@@ -6,8 +6,8 @@ import reference
 from host_kernels import HOST, WITH_NATIVE
 
 from nishimori import Sketch, evaluate, temperatures
-from nishimori._kernels.half import MANY, takes_half
 from nishimori._kernels.kernel import kernel_named
+from nishimori._kernels.native import MANY, takes_half
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.scores import scores
 from nishimori._sums.moments import Measure
@@ -21,9 +21,8 @@ BETAS = (0.0, 0.3, 1.0, 0.6, np.inf, 1.7, 2.4)
 
 
 @pytest.fixture(params=HOST)
-def kernel(request, monkeypatch):
+def _kernel(request, monkeypatch):
     monkeypatch.setenv("NISHIMORI_KERNEL", request.param)
-    return kernel_named(request.param)
 
 
 def stored(values, dtype):
@@ -61,16 +60,17 @@ def plain(z, betas, order):
     return top, np.array([[(w * d**j).sum(axis=1) for j in range(order + 1)] for w in weights])
 
 
+@WITH_NATIVE
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("order", [0, 3, 5])
-def test_sums_are_those_of_the_definition_at_every_beta(kernel, dtype, order):
+def test_sums_are_those_of_the_definition_at_every_beta(dtype, order):
     values = drawn(4)
     values[1, [7, 5000]] = 30.0  # two largest ones
     values[2] = -np.abs(values[2])
     values[2, 100:200] = np.where(np.arange(100) % 2, 0.0, -0.0)  # the largest is zero with either sign
     values[3, ::3] = -np.inf
     half, exact = stored(values, dtype)
-    found = kernel.power_sums(half, BETAS, order)
+    found = kernel_named("native").power_sums(half, BETAS, order)
     top, sums = plain(exact, BETAS, order)
     np.testing.assert_array_equal(found.top, top)
     np.testing.assert_array_equal(found.peak, exact.max(axis=1))
@@ -91,7 +91,7 @@ def test_the_values_of_all_bits_are_those_of_the_types():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("wrap", ["as stored", "torch"])
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.usefixtures("_kernel")
 def test_temperatures_are_those_of_float64(dtype, wrap):
     half, exact, labels = labelled(40, dtype)
     given = half
@@ -104,7 +104,7 @@ def test_temperatures_are_those_of_float64(dtype, wrap):
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "float32"])
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.usefixtures("_kernel")
 def test_rows_of_weight_zero_may_hold_anything_and_change_nothing(dtype):
     half, exact, labels = labelled(40, "bfloat16" if dtype == "float32" else dtype)
     weights = np.ones(40)
@@ -146,7 +146,7 @@ def test_rows_of_weight_zero_do_not_keep_a_fit_from_reading_all_rows_at_once(dty
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.usefixtures("_kernel")
 def test_a_bad_logit_is_named(dtype):
     half, _, labels = labelled(20, dtype)
     half.view(np.uint16)[13, 4321] = 0x7FFF
@@ -155,7 +155,7 @@ def test_a_bad_logit_is_named(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.usefixtures("_kernel")
 def test_masked_classes_are_no_classes(dtype):
     values = drawn(40)
     values[:, -1] = -np.inf
@@ -168,7 +168,7 @@ def test_masked_classes_are_no_classes(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.usefixtures("_kernel")
 def test_sketches_and_scores_are_those_of_float64(dtype):
     half, exact, labels = labelled(40, dtype)
     data = ArrayRows(scores(half), labels, np.ones(40))

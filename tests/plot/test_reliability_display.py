@@ -163,7 +163,7 @@ REFUSED = {
     ),
     "sums": ((LABELS, P / 2), {}, r"^`y_prob` must sum to 1 over classes, got 0\.5 in row 0\."),
     "labels": ((NAMES[LABELS], P), {}, r"^`y_true` must be integers from 0 to 3, got .* pass .* as `classes`"),
-    "lengths": ((LABELS[:9], P), {}, r"^`y_true` must have as many entries as there are rows of scores, 500, got 9\.$"),
+    "lengths": ((LABELS[:9], P), {}, r"^`y_true` must be one label per sample, shape \(500,\), got shape \(9,\)\.$"),
     "pos_label": ((LABELS, P), {"pos_label": 7}, r"^`pos_label` must be one of the classes 0, 1, 2, 3, got 7\.$"),
     "flat pos_label": ((SIGNS, FLAT), {"pos_label": 7}, r"^`pos_label` must be one of the labels 0, 1, got 7\.$"),
     "which": (

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -6,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from nishimori import metrics
 from nishimori._rows.entry import open_rows
-from nishimori._sums.predictions import Tally
+from nishimori._sums.predictions import tally
 from nishimori._sums.reliability import uniform_edges
 
 # Random logits may look like probabilities.
@@ -100,7 +102,7 @@ def test_a_metric_of_all_rows_is_the_weighted_mean_of_its_parts(logits, labels, 
 @given(logits=logits_, labels=labels_, weights=weights_, n_bins=bins_, of=claims_, cut=st.integers(1, N - 1))
 def test_bins_of_parts_merge_into_the_bins_of_the_whole(logits, labels, weights, n_bins, of, cut):
     def sums(rows):
-        return open_rows(logits[rows], labels[rows], weights[rows]).gather(Tally(uniform_edges(n_bins), 1.0, of))
+        return open_rows(logits[rows], labels[rows], weights[rows]).gather(partial(tally, uniform_edges(n_bins), 1.0, of))
 
     whole, merged = sums(slice(None)), sums(slice(cut)) + sums(slice(cut, None))
     for name in ("weight", "confidence", "correct"):

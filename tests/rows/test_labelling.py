@@ -291,7 +291,7 @@ def test_the_score_is_the_share_of_right_tokens():
     assert fitted.score(torch.asarray(FINITE), torch.asarray(labels), DOCUMENTS) == pytest.approx(
         np.average(right, weights=np.broadcast_to(DOCUMENTS[:, None], right.shape))
     )
-    with pytest.raises(InputError, match=r"^`y` must have shape \(40, 15\), as `X` before the classes, got \(40,\)"):
+    with pytest.raises(InputError, match=r"^`y` must be one label per sample, shape \(40, 15\), got shape \(40,\)"):
         fitted.score(FINITE, labels[:, 0])
 
 

@@ -43,7 +43,7 @@ def passes_shown(data, method, **options):
     """The names of the passes of a fit, in order, each with how much was done at its start and at its end."""
     told = []
     made = BareCalibrator(table.find_bare(method)())
-    made.fit(Reported(data, "Fitting", lambda *step: told.append(step), made._expected_passes(data)), **options)
+    made.fit(Reported(data, "Fitting", lambda *step: told.append(step), made.method.expected_passes(data)), **options)
     ends = {}
     for what, done, _ in told:
         ends.setdefault(what, []).append(done)

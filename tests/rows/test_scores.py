@@ -168,7 +168,7 @@ def test_labels_that_are_not_whole_are_refused(classes, label):
 
 
 MULTI_HOT = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0], [1, 0, 1]])
-PER_SAMPLE = "`y` must be one label per sample, got shape (4, 3)"
+PER_SAMPLE = "`y` must be one label per sample, shape (4,), got shape (4, 3)"
 UNUSABLE = {
     "empty": (["0", "2", "", "1"], "`y` must be integers from 0 to 2, got '' in row 2. A label is missing. Drop such samples."),
     "none": ([0, None, 2, 1], "`y` must be integers from 0 to 2, got None in row 1. A label is missing. Drop such samples."),

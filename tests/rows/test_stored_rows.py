@@ -201,7 +201,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda z: z.reshape(9, 5, 100), "`labels` must have shape (9, 5), as `logits` before the classes, got (900,)."),
+        (lambda z: z.reshape(9, 5, 100), "`labels` must be one label per sample, shape (9, 5), got shape (900,)."),
         (
             lambda z: z[:, :1],
             "`logits` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, one column per",

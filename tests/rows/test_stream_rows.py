@@ -161,8 +161,8 @@ REFUSED = {
     "makes a new one, such as `lambda: batches()`.": generator(),
     "`logits` must yield at least one batch with rows, got none.": list,
     "`logits` must return an iterable of batches where it is a function, got a NoneType.": lambda: None,
-    "`logits` must be an array of scores or a function without arguments that returns batches, got 'put', which needs array, "
-    "where, value.": put,
+    "`logits` must be an array of scores or a function without arguments that returns batches, got 'put': missing a required "
+    "argument: 'array'.": put,
     "`logits` must yield batches, got a Numbered, which gives one sample at a time. Pass a loader, such as": Numbered(),
     "Batch 0: each batch must be a tuple (logits, labels) or (logits, labels, sample_weight), or a dictionary, got an array "
     "of shape (900, 5) without labels.": lambda: [LOGITS],
@@ -185,7 +185,7 @@ REFUSED = {
         *parts()[:1],
         (LOGITS[:, :4], LABELS),
     ],
-    "Batch 1: `labels` must have as many entries as there are rows of scores, 900, got 899.": lambda: [
+    "Batch 1: `labels` must be one label per sample, shape (900,), got shape (899,).": lambda: [
         *parts()[:1],
         (LOGITS, LABELS[1:]),
     ],

@@ -160,7 +160,7 @@ def test_an_error_names_the_batch_and_the_position():
         nishimori.temperatures(given, ignore_index=IGNORED)
     given[2] = (logits, labels[:, :3])
     with pytest.raises(
-        InputError, match=r"^Batch 2: `labels` must have shape \(6, 15\), as `logits` before the classes, got \(6, 3\)"
+        InputError, match=r"^Batch 2: `labels` must be one label per sample, shape \(6, 15\), got shape \(6, 3\)"
     ):
         nishimori.temperatures(given, ignore_index=IGNORED)
 

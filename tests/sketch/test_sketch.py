@@ -164,7 +164,7 @@ BIG, TRUE = np.tile(LOGITS, (100, 1)), np.tile(LABELS, 100)
         (put(BIG, (39_990, 2), np.nan), TRUE, None, TRUE, "got nan in row 39990, column 2"),
         (BIG, put(TRUE, 7, 5), None, None, "`labels` must be from 0 to 4, got 5 in row 7"),
         (BIG[:, :4], TRUE % 4, None, None, "`logits` must have 5 classes, as all rows before, got 4."),
-        (BIG, TRUE[:-1], None, None, "`labels` must have as many entries as there are rows of scores, 40000, got 39999"),
+        (BIG, TRUE[:-1], None, None, r"`labels` must be one label per sample, shape \(40000,\), got shape \(39999,\)"),
         (BIG, TRUE, put(TRUE, 9, -1), None, "`sample_weight` must be finite and not negative, got -1 in row 9"),
         (BIG, TRUE, None, TRUE[:-1], r"`clusters` must have shape \(40000,\), one cluster per sample, got \(39999,\)"),
         (BIG, TRUE, None, put(TRUE, 11, np.nan), "`clusters` must not be missing, got NaN in row 11. Give that row a cluster"),

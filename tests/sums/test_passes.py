@@ -14,7 +14,7 @@ from nishimori._evaluation.metrics.table import default_metrics
 from nishimori._evaluation.scorecard import MeasureScores, MetricPlan
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._sums.census import Count, count_zeros
-from nishimori._sums.moments import ClusterGaps, Measure
+from nishimori._sums.moments import Measure, cluster_gaps
 from nishimori._sums.observables import Confidence, Energy, TopN
 from nishimori._sums.passes import together
 from nishimori._sums.reliability import uniform_edges
@@ -42,7 +42,7 @@ PASSES = {
     "census": Count(Confidence()),
     "top two": Count(TopN(2)),
     "zeros": count_zeros,
-    "clusters": ClusterGaps(((Confidence(), 0.7), (Energy(), 0.6))),
+    "clusters": partial(cluster_gaps, ((Confidence(), 0.7), (Energy(), 0.6))),
     "outcomes": partial(KolmogorovSmirnov().gather, 0.7),
     "scores": MeasureScores((Temperature(1.3), Temperature(1.0)), (uniform_edges(5),) * 2, MetricPlan(default_metrics())),
 }

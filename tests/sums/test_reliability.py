@@ -1,10 +1,12 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import reference
 
 from nishimori import metrics
 from nishimori._rows.entry import open_rows
-from nishimori._sums.predictions import KeepUnbinned, Tally
+from nishimori._sums.predictions import keep_claims, tally
 from nishimori._sums.reliability import Bins, Reliability, uniform_edges
 from nishimori._support import arrays
 from nishimori.errors import InputError, MergeError
@@ -13,7 +15,7 @@ OFS = ["top", "positive", "classwise"]
 
 
 def bins(logits, labels, edges, of="top", weights=None, beta=1.0):
-    return open_rows(logits, labels, weights).gather(Tally(edges, beta, of))
+    return open_rows(logits, labels, weights).gather(partial(tally, edges, beta, of))
 
 
 def assert_same_sums(one, other):
@@ -51,7 +53,7 @@ def test_splitting_the_rows_changes_no_sum(of, strategy, cut):
     weights = 0.5 + np.arange(101) % 3
     edges = uniform_edges(15)
     if strategy == "quantile":
-        edges = open_rows(logits, labels, weights).gather(KeepUnbinned(0.5, of)).edges(15)
+        edges = open_rows(logits, labels, weights).gather(partial(keep_claims, 0.5, of)).edges(15)
     parts = [bins(logits[r], labels[r], edges, of, weights[r], 0.5) for r in (slice(cut), slice(cut, None))]
     assert_same_sums(parts[0] + parts[1], bins(logits, labels, edges, of, weights, 0.5))
 
@@ -91,7 +93,7 @@ def test_quantile_edges_are_those_of_the_reference(of, n, k):
     groups = [p.max(axis=1)] if of == "top" else list(p.T)
     expected = [bins_of(claimed, reference.quantile_edges(claimed, 15)) for claimed in groups]
     # An edge is a claim; raised a little, it stays above that claim however the softmax rounds.
-    edges = 1e-12 + open_rows(logits, labels).gather(KeepUnbinned(1.0, of)).edges(15)
+    edges = 1e-12 + open_rows(logits, labels).gather(partial(keep_claims, 1.0, of)).edges(15)
     assert [bins_of(claimed, row) for claimed, row in zip(groups, edges, strict=True)] == expected
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from nishimori._support import progress_bar
+from nishimori._support import progress as progress_module
 from nishimori._support.progress import begin_step, print_line, show_progress, silent
 from nishimori.errors import InputError
 
@@ -64,7 +64,7 @@ class Clock:
 def last_frame(monkeypatch):
     """A function that gives what a terminal shows last, after reports and names of steps at some seconds."""
     clock = Clock()
-    monkeypatch.setattr(progress_bar, "monotonic", clock)
+    monkeypatch.setattr(progress_module, "monotonic", clock)
     monkeypatch.setenv("TERM", "xterm")
 
     def text(*reports, looked_at, width=80):

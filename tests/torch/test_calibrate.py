@@ -251,15 +251,6 @@ def test_loading_a_temperature_resets_the_method_and_what_was_found():
     assert (calibrated.method, calibrated.temperatures) == ("fixed", None)
 
 
-def test_a_pickle_in_which_the_temperatures_are_called_found_can_be_read():
-    calibrated = calibrate(nn.Identity(), LOADER)
-    state = calibrated.__dict__.copy()
-    state["found"] = state.pop("temperatures")
-    other = Calibrated.__new__(Calibrated)
-    other.__setstate__(state)
-    assert other.temperatures == calibrated.temperatures
-
-
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
 def test_copies_keep_the_temperature_and_what_was_found_also_if_the_network_copies_itself(copied):
     network = torch.fx.symbolic_trace(nn.Sequential(nn.Identity()))

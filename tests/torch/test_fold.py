@@ -113,7 +113,7 @@ def test_weights_that_would_overflow_are_restored():
     layer = lin().half()
     kept = copy.deepcopy(layer)
     with pytest.raises(
-        InputError, match=r"must stay finite, got an overflow of torch\.float16 when divided by 1e-07\. The fold"
+        InputError, match=r"must stay finite, got an overflow of torch\.float16 when T = 1e-07 is folded in\. The fold"
     ):
         fold_temperature(layer, 1e-7)
     assert same(layer, kept)
@@ -238,8 +238,8 @@ def failing(z):
         (
             torch.tanh,
             InputError,
-            r"must be the output of `fc`, but after folding the logits on `probe` differ from logits / T by 0\.\d+ of the "
-            r"largest \(0\.0001 is allowed\)\. The folding was undone",
+            r"must be the output of `fc`, but after folding the logits on `probe` differ from the calibrated logits by 0\.\d+ "
+            r"of the largest \(0\.0001 is allowed\)\. The folding was undone",
         ),
         (lambda z: z.log_softmax(dim=1), InputError, "undone"),
         (later(lambda z: z * torch.nan), InputError, "are not finite"),

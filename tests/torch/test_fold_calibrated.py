@@ -54,7 +54,8 @@ def test_the_layer_may_be_passed_or_named(named, calibrated):
 
 
 def test_without_a_layer_the_error_names_the_candidates(calibrated):
-    with pytest.raises(InputError, match=r"Its linear layers are 'body', 'top\.1'\. .* `calibrated\.fold\(name, probe=x\)`"):
+    call = r"`Calibrated\(model, T\)\.fold\(name, probe=x\)`"
+    with pytest.raises(InputError, match=rf"Its linear layers are 'body', 'top\.1'\. .* {call}"):
         calibrated.fold()
     assert calibrated.temperature.item() == pytest.approx(1.7)
 

@@ -105,7 +105,7 @@ REFUSED = {
     "logits alone": (
         lambda: collect(Returning(), [(X, Y)], forward=lambda m, b: m(b[0])),
         "`forward` must return the logits and labels of each batch, got a Tensor in batch 0. Return a tuple `(logits, "
-        "labels)`.",
+        "labels)`, or a dict with the keys 'logits', 'labels' and, where you have them, 'groups' and 'clusters'.",
     ),
     "a tuple in place of logits": (
         lambda: collect(Strict(), [(X, Y)], forward=lambda m, b: (m({"x": b[0]}), b[1])),
@@ -122,32 +122,28 @@ REFUSED = {
         "`model` must accept the batches of `loader`, got TypeError: Strict.forward() takes 2 positional arguments but 3 were "
         "given in batch 0. The batch is tuple (tensor float32 (10, 4) from -2.115 to 1.853, tensor int64 (10,) from "
         "0 to 9, tensor int64 (10,) from 0 to 2), and it was passed as `model(batch[0], batch[1])`. To call the model in "
-        "another way, pass `forward`, for example `forward=lambda model, batch: (model(batch[i]), batch[j])`, where i is the "
-        "position of the field that holds the inputs and j the position of the field that holds the labels, counted from "
-        "0 to 2.",
+        "another way, pass `forward=lambda model, batch: (model(batch[...]), batch[...])`.",
     ),
     "an extra key": (
         lambda: collect(Returning(), [{"x": X, "id": ["a"] * 10, "labels": Y}]),
         "`model` must accept the batches of `loader`, got TypeError: Returning.forward() got an unexpected keyword argument "
         "'id' in batch 0. The batch is dict {'x': tensor float32 (10, 4) from -2.115 to 1.853, 'id': list of 10 str, "
         "'labels': tensor int64 (10,) from 0 to 2}, and it was passed as `model(x=batch['x'], id=batch['id'])`. "
-        "To call the model in another way, pass `forward`, for example `forward=lambda model, batch: "
-        "(model(batch['x']), batch['labels'])`.",
+        "To call the model in another way, pass `forward=lambda model, batch: (model(batch[...]), batch[...])`.",
     ),
     "another dtype": (
         lambda: collect(Returning(), [(X, Y), (X.double(), Y)]),
         "`model` must accept the batches of `loader`, got RuntimeError: mat1 and mat2 must have the same dtype, but got Double "
         "and Float in batch 1. The batch is tuple (tensor float64 (10, 4) from -2.115 to 1.853, tensor int64 (10,) from 0 to "
-        "2), and it was passed as `model(batch[0])`. To call the model in another way, pass `forward`, for example "
-        "`forward=lambda model, batch: (model(batch[i]), batch[j])`, where i is the position of the field that holds the "
-        "inputs and j the position of the field that holds the labels, counted from 0 to 1.",
+        "2), and it was passed as `model(batch[0])`. To call the model in another way, "
+        "pass `forward=lambda model, batch: (model(batch[...]), batch[...])`.",
     ),
     "an error without a message": (
         lambda: collect(Returning(failing(ZeroDivisionError())), [{"labels": Y, "x": X}]),
         "`model` must accept the batches of `loader`, got ZeroDivisionError in batch 0. The batch is dict {'labels': tensor "
         "int64 (10,) from 0 to 2, 'x': tensor float32 (10, 4) from -2.115 to 1.853}, and it was passed as "
-        "`model(x=batch['x'])`. To call the model in another way, pass `forward`, for example `forward=lambda "
-        "model, batch: (model(batch['x']), batch['labels'])`.",
+        "`model(x=batch['x'])`. To call the model in another way, "
+        "pass `forward=lambda model, batch: (model(batch[...]), batch[...])`.",
     ),
 }
 

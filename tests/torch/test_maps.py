@@ -267,7 +267,7 @@ REFUSED = {
     ),
     "groups of a single number": (
         lambda: Calibrated(nn.Identity(), GROUPED)(torch.tensor(1.0), groups=["a"]),
-        "`model` must return logits of shape (n, n_classes) or (n,), got a single number.",
+        "`model` must return logits of shape (n, n_classes) or (n,), got a single number. Return one row per sample.",
     ),
     "another number of classes": (
         lambda: Calibrated(nn.Identity(), MAPS["matrix"][0])(Z[:, :4]),
@@ -317,7 +317,7 @@ REFUSED = {
     ),
     "a mixture of a single number": (
         lambda: Calibrated(nn.Identity(), MAPS["mixture"][0])(torch.tensor(1.0)),
-        "`model` must return logits of shape (n, n_classes) or (n,), got a single number.",
+        "`model` must return logits of shape (n, n_classes) or (n,), got a single number. Return one row per sample.",
     ),
     "a temperature of a mixture below float32": (
         lambda: Calibrated(nn.Identity(), Mixture(1e-60, [1.0, 0.0, 0.0])),

@@ -134,12 +134,11 @@ FOLDING = "The map must be one temperature or an affine function of the logits t
 REFUSED = {
     "classes": (
         lambda: Calibrated(Network(), MAPS["classes"][0]).fold(probe=X),
-        FOLDING
-        + f"one temperature per predicted class: the logits of each row decide which one divides them. Instead, {INSTEAD}",
+        FOLDING + f"the temperatures of the predicted classes; weights alone cannot express that. Instead, {INSTEAD}",
     ),
     "groups": (
         lambda: Calibrated(Network(), GROUPED).fold(probe=X),
-        FOLDING + f"one temperature per group: weights do not know the group of a sample. Instead, {INSTEAD}",
+        FOLDING + f"the temperatures of the groups; weights alone cannot express that. Instead, {INSTEAD}",
     ),
     "fallback": (
         lambda: Calibrated(Network(), MAPS["fallback"][0]).fold(probe=X),
@@ -149,7 +148,7 @@ REFUSED = {
     ),
     "mixture": (
         lambda: Calibrated(Network(), MAPS["mixture"][0]).fold(probe=X),
-        FOLDING + f"a mixture of probabilities, which is not a linear function of the logits. Instead, {INSTEAD}",
+        FOLDING + f"the mixture of probabilities; weights alone cannot express that. Instead, {INSTEAD}",
     ),
     "log-probabilities": (
         lambda: Calibrated(Network(), MAPS["log"][0]).fold(probe=X),
@@ -178,8 +177,8 @@ REFUSED = {
     ),
     "a masked class": (
         lambda: Calibrated(masked(), MAPS["matrix"][0]).fold(),
-        f"The weights of `fc` must stay finite, got an overflow of torch.float32 when multiplied by the matrix of the affine "
-        f"map. The folding was undone. Fold in a wider dtype; or {INSTEAD}",
+        f"The weights of `fc` must stay finite, got an overflow of torch.float32 when the affine map is folded in. "
+        f"The folding was undone. Fold in a wider dtype; or {INSTEAD}",
     ),
     "tied weights": (
         lambda: Calibrated(tied(), MAPS["matrix"][0]).fold(),
@@ -331,10 +330,10 @@ def test_saving_methods_write_a_copy_with_the_map_folded_in():
 SAVING = {
     "groups": (
         lambda: Calibrated(Saving(), GROUPED).save_pretrained("folder"),
-        "`save_pretrained` must write calibrated weights, but the temperatures of the groups cannot be folded into them. "
-        + FOLDING
-        + f"one temperature per group: weights do not know the group of a sample. Instead, {INSTEAD} Save "
-        "`calibrated.state_dict()`, which contains the map.",
+        "`save_pretrained` must write calibrated weights, but the temperatures of the groups could not be folded into a copy "
+        "of the network: " + FOLDING + f"the temperatures of the groups; weights alone cannot express that. Instead, {INSTEAD} "
+        "Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, then "
+        "`save_pretrained`; or save `calibrated.state_dict()`, which contains the map.",
     ),
     "a state dict": (
         lambda: Calibrated(Saving(), MAPS["matrix"][0]).save_pretrained("folder", state_dict={"fc": 1}),

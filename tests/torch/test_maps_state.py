@@ -103,20 +103,20 @@ REFUSED = {
     "one temperature": (
         MAPS["matrix"][0],
         1.7,
-        "The state dict must hold an affine map for 5 classes, as this Calibrated does, got one temperature. Load it into "
+        "The state dict must hold the map Affine for 5 classes, as this Calibrated does, got one temperature. Load it into "
         "`Calibrated(model)`, which takes any map.",
     ),
     "another kind": (
         MAPS["classes"][0],
         GROUPED,
-        "The state dict must hold one temperature per predicted class for 5 classes, as this Calibrated does, got one "
-        "temperature per group. Load it into `Calibrated(model)`, which takes any map.",
+        "The state dict must hold the map ClassTemperatures for 5 classes, as this Calibrated does, got the map "
+        "GroupTemperatures. Load it into `Calibrated(model)`, which takes any map.",
     ),
     "another number of classes": (
         Affine(0.5, np.zeros(3)),
         MAPS["number"][0],
-        "The state dict must hold an affine map for 3 classes, as this Calibrated does, got an affine map for 5 classes. Load "
-        "it into `Calibrated(model)`, which takes any map.",
+        "The state dict must hold the map Affine for 3 classes, as this Calibrated does, got the map Affine for 5 classes. "
+        "Load it into `Calibrated(model)`, which takes any map.",
     ),
 }
 
@@ -146,15 +146,6 @@ def test_copies_have_the_same_map(copied, map_, groups):
     other = copied(calibrated)
     assert torch.equal(other(X, **groups), calibrated(X, **groups))
     assert other.mapping is not calibrated.mapping
-
-
-def test_a_pickle_of_an_earlier_version_has_one_temperature():
-    calibrated = Calibrated(Network(), 1.7)
-    for name in ("mapping", "calibrator"):
-        del calibrated.__dict__[name]
-    other = pickle.loads(pickle.dumps(calibrated))
-    assert torch.allclose(other(X), other.model(X) / 1.7)
-    assert other.calibrator is None
 
 
 @EACH
@@ -214,11 +205,11 @@ def test_the_wrapper_shows_its_map(name):
 
 
 WITHOUT = {
-    "matrix": "an affine map for 5 classes",
-    "classes": "one temperature per predicted class for 5 classes",
-    "groups": "one temperature per group",
-    "log": "an affine map of log-probabilities for 5 classes",
-    "mixture": "a mixture of calibrated, original and uniform probabilities",
+    "matrix": "the map Affine for 5 classes",
+    "classes": "the map ClassTemperatures for 5 classes",
+    "groups": "the map GroupTemperatures",
+    "log": "the map LogAffine for 5 classes",
+    "mixture": "the map Mixture",
 }
 
 

@@ -113,7 +113,8 @@ REFUSED = {
     "no groups": (
         lambda: calibrate(nn.Identity(), (Z, Y), forward=lambda m, b: (m(b[0]), b[1]), method=ByGroup()),
         "`forward` must return the logits, labels and groups of each batch, got a tuple of length 2 in batch 0. Return a tuple "
-        "`(logits, labels, groups)`.",
+        "`(logits, labels, groups)`, or a dict with the keys 'logits', 'labels', 'groups' and, where you have them, "
+        "'clusters'.",
     ),
     "an error inside": (
         lambda: calibrate(nn.Identity(), [(Z, Y)], forward=with_groups, method=ByGroup()),
@@ -124,14 +125,12 @@ REFUSED = {
     "groups that are not needed": (
         lambda: calibrate(nn.Identity(), BATCHES, forward=with_groups, method="ec"),
         "`forward` must return the logits and labels of each batch, got a tuple of length 3 in batch 0. Return a tuple "
-        "`(logits, labels)`. Groups are for `calibrate(..., method=nishimori.GroupConsistency(by='groups'))`; "
-        'return clusters in a dict with the keys "logits", "labels" and "clusters".',
+        "`(logits, labels)`, or a dict with the keys 'logits', 'labels' and, where you have them, 'groups' and 'clusters'.",
     ),
     "groups to collect": (
         lambda: collect(nn.Identity(), BATCHES, forward=with_groups),
         "`forward` must return the logits and labels of each batch, got a tuple of length 3 in batch 0. Return a tuple "
-        "`(logits, labels)`. Groups are for `calibrate(..., method=nishimori.GroupConsistency(by='groups'))`; "
-        'return clusters in a dict with the keys "logits", "labels" and "clusters".',
+        "`(logits, labels)`, or a dict with the keys 'logits', 'labels' and, where you have them, 'groups' and 'clusters'.",
     ),
     "too few groups": (
         lambda: calibrate(nn.Identity(), [(Z, Y, ["a", "b"])], forward=with_groups, method=ByGroup()),

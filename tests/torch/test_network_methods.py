@@ -75,10 +75,10 @@ def test_a_network_that_cannot_be_folded_is_not_saved():
         "`save_pretrained` must write calibrated weights, but T = 1.7 could not be folded into a copy of the network: The last "
         "layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, got a Saving with the "
         "submodules ['top', 'last']. Its linear layers are 'top', 'last'. Pass the name of the layer that computes the logits "
-        "and a probe, some inputs x, so that the result is checked: `calibrated.fold(name, probe=x)`; or keep the calibration "
-        "in a `nishimori.torch.Calibrated`, which applies it to the logits themselves. Call `calibrated.fold(layer, probe=x)` "
-        "with the layer that computes the logits and some inputs x, then `save_pretrained`; or save `calibrated.state_dict()`, "
-        "which contains T."
+        "and a probe, some inputs x, so that the result is checked: `Calibrated(model, T).fold(name, probe=x)`; or keep the "
+        "calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves. Call "
+        "`calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, then `save_pretrained`; "
+        "or save `calibrated.state_dict()`, which contains the map."
     )
     assert isinstance(error.value.__cause__, InputError)
     assert not calibrated.model.written

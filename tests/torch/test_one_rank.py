@@ -1,5 +1,7 @@
 """What a job of one rank shows: how rows are read, arguments that are refused, and NCCL where there is a device."""
 
+import pickle
+
 import numpy as np
 import pytest
 import reference
@@ -11,7 +13,7 @@ import nishimori
 from nishimori._rows.batch import Groups
 from nishimori._rows.rows import Rows
 from nishimori.errors import InputError
-from nishimori.torch import _exchange, across_ranks, calibrate, reduced
+from nishimori.torch import across_ranks, calibrate, reduced
 
 
 @pytest.mark.parametrize(
@@ -41,13 +43,13 @@ def one_rank():
 
 def test_no_number_per_row_travels_in_a_search(one_rank, monkeypatch):
     sizes = []
-    received = _exchange.Exchange._receive
+    gather = dist.all_gather_object
 
-    def noted(self, message, lengths):
-        sizes.extend(lengths)
-        return received(self, message, lengths)
+    def noted(received, sent, group=None):
+        sizes.append(len(pickle.dumps(sent)))
+        gather(received, sent, group=group)
 
-    monkeypatch.setattr(_exchange.Exchange, "_receive", noted)
+    monkeypatch.setattr(dist, "all_gather_object", noted)
     found = nishimori.temperatures(across_ranks(*MANY_CLASSES))
     assert found.n_samples == 3000
     assert len(sizes) > found.n_passes
@@ -74,6 +76,16 @@ def test_groups_of_a_source_of_ones_own_must_have_the_same_names_everywhere(one_
     assert str(error.value) == (
         "Rank 0: `groups` of an object of type Own must have the same names in the same order on every rank, got "
         "('b', 'a'), and ('a', 'b') on all ranks. Pass arrays."
+    )
+
+
+def test_what_cannot_be_read_row_by_row_is_refused_before_anything_is_measured(one_rank):
+    top_k = nishimori.TopK([[0, 1], [2, 0]], np.log([[0.6, 0.3], [0.5, 0.4]]), vocabulary_size=5)
+    with pytest.raises(InputError) as error:
+        across_ranks(top_k, [0, 2])
+    assert str(error.value) == (
+        "Rank 0: A TopK has no rows to add to those of other ranks; `nishimori.torch.reduced` adds the sketches of all ranks. "
+        "Pass logits and labels instead."
     )
 
 

@@ -151,8 +151,7 @@ def test_a_single_number_is_refused(predict):
     with pytest.raises(InputError) as error:
         predict(Calibrated(nn.Identity()), torch.ones(()))
     assert str(error.value) == (
-        "`model` must return logits of shape (n, n_classes), with any number of dimensions in place of n, or (n,) or (n, 1) "
-        "for a binary score, got a single number. Return one row per sample."
+        "`model` must return logits of shape (n, n_classes) or (n,), got a single number. Return one row per sample."
     )
 
 

@@ -7,7 +7,7 @@ from small_networks import Returning, X, Y, loader
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from nishimori._support import progress_bar
+from nishimori._support import progress as progress_module
 from nishimori.torch import calibrate, collect
 
 Z, LABELS = (torch.tensor(each) for each in reference.drawn(100, 3))
@@ -46,7 +46,7 @@ LOADERS = {
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize(("batches", "end"), LOADERS.values(), ids=LOADERS)
 def test_a_terminal_shows_how_many_batches_have_been_read(batches, end, capfd, monkeypatch):
-    monkeypatch.setattr(progress_bar, "_BRIEF", 0.0)  # numbers are for passes that take longer
+    monkeypatch.setattr(progress_module, "_BRIEF", 0.0)  # numbers are for passes that take longer
     assert len(collect(Returning(), batches).labels) == 10
     err = capfd.readouterr().err
     assert "Reading batches" in err

@@ -77,7 +77,7 @@ def test_scores_between_0_and_1_are_refused_by_both_ranks_unless_one_has_a_negat
     assert ts == pytest.approx(reference.ts_temperature(below, labels), rel=1e-8)
 
 
-@pytest.mark.parametrize("rows", ["arrays", "one_by_one", "loader"])
+@pytest.mark.parametrize("rows", ["arrays", "loader"])
 def test_temperatures_are_those_of_all_rows(ranks, rows):
     ec, ts, *errors = numbers(ranks[0]["fits"][rows])
     assert ec == pytest.approx(reference.ec_temperature(*SMALL), rel=1e-8)
@@ -249,7 +249,10 @@ ERRORS = {
         "Leave it out if samples are independent."
     ),
     "groups_mixed": "`groups` must be of one type on all ranks, such as numbers or text, got several.",
-    "sketch": "Rank 0: `logits` must not be a sketch. Add the sketches of all ranks with `nishimori.torch.reduced`.",
+    "sketch": (
+        "Rank 0: A Sketch has no rows to add to those of other ranks; `nishimori.torch.reduced` adds the sketches of all "
+        "ranks. Pass logits and labels instead."
+    ),
     "other_calls": (
         "Rank 1 has measured something else than rank 0. All ranks must call the same functions with the same arguments, in "
         "the same order."

@@ -256,7 +256,8 @@ REFUSED = {
     "other keys from forward": (
         lambda: calibrate(Network(), BATCHES, forward=other_keys),
         "`forward` must return the logits and labels of each batch, got a dict with the keys ['logits', 'labels', 'document'] "
-        'in batch 0. Return a dict with the keys "logits" and "labels" and, where you have them, "groups" and "clusters".',
+        "in batch 0. Return a tuple `(logits, labels)`, or a dict with the keys 'logits', 'labels' and, where you have them, "
+        "'groups' and 'clusters'.",
     ),
     "clusters of some batches": (
         lambda: calibrate(Network(), BATCHES, forward=sometimes),
@@ -265,7 +266,8 @@ REFUSED = {
     "no groups from forward": (
         lambda: calibrate(Network(), BATCHES, forward=documents_by_forward, method=nishimori.GroupConsistency(by="groups")),
         "`forward` must return the logits, labels and groups of each batch, got a dict with the keys ['logits', 'labels', "
-        "'clusters'] without groups in batch 0.",
+        "'clusters'] in batch 0. Return a tuple `(logits, labels, groups)`, or a dict with the keys 'logits', 'labels', "
+        "'groups' and, where you have them, 'clusters'.",
     ),
 }
 

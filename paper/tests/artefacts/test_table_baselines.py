@@ -99,7 +99,9 @@ def test_the_table_of_the_documentation_has_the_means_over_networks(rows):
                 assert title in ("class-based TS", "matrix scaling, no penalty")  # left out at quick scale, no optimum
                 continue
             means = [np.mean([float(row[key]) for row in found]) for key in ("nll", "ece", "error")]
-            assert shown == [f"{means[0]:.3f}", f"{100 * means[1]:.2f}", f"{100 * means[2]:.1f}"], title
+            assert shown[:2] == [f"{means[0]:.3f}", f"{100 * means[1]:.2f}"], title
+            # Threads of BLAS decide two of 40,000 images after matrix scaling, whose mean of 28.55 % may be rounded either way.
+            assert shown[2] in {f"{100 * error:.1f}" for error in (means[2] - 1e-4, means[2], means[2] + 1e-4)}, title
 
 
 def test_least_ece_is_lower_than_ec_on_six_networks(rows):

@@ -1,7 +1,7 @@
 """The calibrator that chooses among others, by their losses on samples that they were not fitted to."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self, get_args
@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 from sklearn.base import clone
 
-from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
-from nishimori._calibrators.candidates import default_candidates, named_candidates
+from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator, fit_grouped_rows
 from nishimori._calibrators.collected_samples import CollectedSamples, collect_samples
+from nishimori._calibrators.consistent import Consistent
 from nishimori._calibrators.folds import Fold, check_folds, deal_folds, linked_units, out_of_fold, refuse_repeated, split_folds
-from nishimori._calibrators.methods import set_common
+from nishimori._calibrators.methods import new_calibrator, refuse_common, refuse_two_classes, set_common
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
 from nishimori._methods.fitted_method import counts_option, fit_checked
-from nishimori._methods.table import Traits
+from nishimori._methods.table import CANDIDATES, Traits
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows
@@ -32,6 +32,9 @@ from nishimori.maps.temperature import Temperature
 # This many scores tell the methods apart, of at least this many samples per class: with more data, a random part is compared,
 # and the winner is fitted to everything.
 _SCORES, _PER_CLASS = 2**20, 20
+
+# What all fits of one candidate may cost by the formulas of the table, unless the user names it.
+_MOST_SECONDS = 20.0
 
 
 class Best(Calibrator):
@@ -102,7 +105,6 @@ class Best(Calibrator):
     selection_: MethodSelection
     chosen_: str
     calibrator_: Calibrator
-    n_passes_: int | None
 
     def __init__(
         self,
@@ -125,52 +127,33 @@ class Best(Calibrator):
         self.random_state = random_state
         super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the method from validation logits ``X`` and labels ``y``, and fit it to them.
+    fit = fit_grouped_rows
 
-        Parameters
-        ----------
-        X, y, sample_weight, counts, ignore_index
-            As for `ExpectationConsistency`.
-        groups : array of shape (n_samples,), optional
-            Samples of a group, such as a patient, are in the same fold.
-        clusters : array of shape (n_samples,), optional
-            Samples of a cluster are in the same fold too, and standard errors take clusters as independent.
-
-        Raises
-        ------
-        InputError
-            If there are fewer samples, groups or clusters than folds, or no class has two samples.
-        """
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the method from ``data``, which are the rows of ``X``, and fit it to them."""
         seed = self._check_parameters()
-        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
-        counts = counts or data.counts
         samples = collect_samples(data, max(_SCORES, _PER_CLASS * data.n_classes**2))
         folds = self._folds(samples, data, seed)
         codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
         units = Units(samples.weights, codes, counts)
-        keep, left_out = bool(self.keep_predictions), dict[str, str]()
-        if self.candidates is not None:
-            methods = named_candidates(self.candidates, data.n_classes, keep_predictions=keep)
+        if self.candidates is None:
+            methods, left_out = self._default_candidates(units.n_samples, data.n_classes, len(folds) + 1)
         else:
-            methods, left_out = default_candidates(units.n_samples, data.n_classes, len(folds) + 1, keep_predictions=keep)
-        choose = self._score_candidates(methods, left_out, samples, folds, units, seed=seed)
-        selection, chosen = self._fit_chosen(choose, methods, data, counts=counts)
+            methods, left_out = self._named_candidates(data.n_classes), {}
+        scores, n_unsolved = self._score_candidates(methods, left_out, samples, folds, counts=counts)
+        scored = units.subset(np.sort(np.concatenate([fold.test for fold in folds])))
+        sizes = {"n_folds": len(folds), "seed": seed}
+        choose = partial(select, scores, scored, self.scoring, n_unsolved=n_unsolved, left_out=left_out, **sizes)
+        selection = choose()
+        while isinstance(chosen := self._fit_chosen(methods, selection, data, counts=counts), str):
+            left_out[selection.chosen] = chosen
+            del scores[selection.chosen]
+            selection = choose()
         assert chosen.n_samples_ is not None
         estimates = _as_estimates(selection)
-        self.learn(X, data, chosen.map_, chosen.n_samples_, chosen.residual_, chosen.temperature_se_, estimates)
         passes = getattr(chosen, "n_passes_", None)
-        self.n_passes_ = None if passes is None else 1 + passes
+        n_passes = None if passes is None else 1 + passes
+        self.learn(X, data, chosen.map_, chosen.n_samples_, chosen.residual_, chosen.temperature_se_, estimates, n_passes)
         self.selection_, self.chosen_, self.calibrator_ = selection, selection.chosen, chosen
         return self
 
@@ -208,18 +191,73 @@ class Best(Calibrator):
         n_folds = 5 if self.cv is None else whole("cv", self.cv, 2)
         return deal_folds(labels, n_folds, units, seed=seed, unit_name=unit_name)
 
+    def _default_candidates(self, n_samples: int, n_classes: int, n_fits: int) -> tuple[dict[str, Calibrator], dict[str, str]]:
+        """Calibrators of the table that suit the data and are fitted in time, by name, and why others were left out."""
+        chosen, left_out = {}, {}
+        more = f"more than {_MOST_SECONDS:.0f} s; name it in `candidates` to try it"
+        for name, entry in CANDIDATES.items():
+            if not entry.is_for(n_classes):
+                continue  # the other of the pair is there
+            calibrator = new_calibrator(name, "candidates")
+            seconds = n_fits * entry.seconds(n_samples, n_classes)
+            if self.keep_predictions and not _keeps_predictions(calibrator):
+                left_out[name] = "it can change predictions"
+            elif n_samples < entry.least_samples:
+                left_out[name] = f"it needs {entry.least_samples} samples; name it in `candidates` to try it"
+            elif seconds > _MOST_SECONDS:
+                left_out[name] = f"its {n_fits} fits would take about {seconds:.0f} s, {more}"
+            else:
+                chosen[name] = calibrator
+        return chosen, left_out
+
+    def _named_candidates(self, n_classes: int) -> dict[str, Calibrator]:
+        """The candidates that the user named, whatever they cost; refuses what cannot be one."""
+        candidates = self.candidates
+        if isinstance(candidates, str) or not isinstance(candidates, Sequence) or not candidates:
+            raise InputError("candidates", "be a list of names or calibrators, such as ['ts', 'vector']", got=repr(candidates))
+        chosen: dict[str, Calibrator] = {}
+        for candidate in candidates:
+            calibrator = new_calibrator(candidate, "candidates")
+            name = _variant_name(calibrator)
+            refuse_common(calibrator, "candidates", self)
+            if calibrator.is_fixed:
+                raise InputError(
+                    "candidates", "be methods that learn something", got=repr(name), remedy="'none' is scored in any case."
+                )
+            if calibrator.method_name == "best":
+                raise InputError("candidates", "be other methods than 'best' itself")
+            refuse_two_classes(calibrator, "candidates", n_classes)
+            if self.keep_predictions and not _keeps_predictions(calibrator):
+                raise InputError(
+                    "candidates",
+                    "keep predictions, as `keep_predictions=True` asks for",
+                    got=f"{name!r}, which can change them",
+                )
+            if name in chosen:
+                raise InputError("candidates", "be different from each other", got=f"{name} twice")
+            chosen[name] = calibrator
+        return chosen
+
     def _score_candidates(
         self,
         methods: Mapping[str, Calibrator],
-        left_out: Mapping[str, str],
+        left_out: dict[str, str],
         samples: CollectedSamples,
         folds: Sequence[Fold],
-        units: Units,
         *,
-        seed: int,
-    ) -> Callable[[Mapping[str, str]], MethodSelection]:
-        """Score all candidates on the samples that are held out; a function that chooses, without those that it leaves out."""
+        counts: bool,
+    ) -> tuple[dict[str, RowScores], dict[str, int]]:
+        """The scores of all candidates on the samples that are held out, and in how many folds each had no solution.
+
+        Why a candidate has no scores is added to ``left_out``.
+        """
         rows = [fold.test for fold in folds]
+
+        def fit(candidate: Calibrator, fold: Fold) -> tuple[Map, bool]:
+            """Fit to all samples but those of a fold; say whether smoothed labels took the place of the method."""
+            method: Calibrator = clone(candidate)
+            fitted = fit_always(method, samples.rows(fold.train), **counts_option(method, counts=counts))
+            return fitted.map_, fitted is not method
 
         def score(model: tuple[Map, bool], fold: Fold) -> RowScores:
             held = fold.test
@@ -227,65 +265,42 @@ class Best(Calibrator):
             return RowScores.after_map(model[0], logits, samples.labels[held], samples.groups_of(held))
 
         _, parts = out_of_fold(folds, lambda _: (Temperature(1.0), False), score)
-        scores, n_unsolved, all_left_out = {NONE: RowScores.in_order(rows, parts)}, {}, dict(left_out)
+        scores, n_unsolved = {NONE: RowScores.in_order(rows, parts)}, {}
         start, seconds = time.perf_counter(), self.max_seconds
         for name, candidate in methods.items():
             if seconds is not None and len(scores) > 1 and time.perf_counter() - start > seconds:
-                all_left_out[name] = f"{seconds:g} s had passed"
+                left_out[name] = f"{seconds:g} s had passed"
                 continue
             try:
                 with collect_notices():
-                    models, parts = out_of_fold(folds, partial(_fit_without, candidate, samples, counts=units.counts), score)
+                    models, parts = out_of_fold(folds, partial(fit, candidate), score)
             except NishimoriError as error:
                 if self.candidates is not None:
                     raise
-                all_left_out[name] = str(error).rstrip(".")
+                left_out[name] = str(error).rstrip(".")
                 continue
             n_unsolved[name] = sum(is_rescued for _, is_rescued in models)
             scores[name] = RowScores.in_order(rows, parts)
-        scored_units = units.subset(np.sort(np.concatenate(rows)))
-
-        def choose(unsolvable: Mapping[str, str]) -> MethodSelection:
-            return select(
-                {name: rows for name, rows in scores.items() if name not in unsolvable},
-                scored_units,
-                self.scoring,
-                n_unsolved=n_unsolved,
-                left_out=all_left_out | dict(unsolvable),
-                n_folds=len(folds),
-                seed=seed,
-            )
-
-        return choose
+        return scores, n_unsolved
 
     def _fit_chosen(
-        self,
-        choose: Callable[[Mapping[str, str]], MethodSelection],
-        methods: Mapping[str, Calibrator],
-        data: Rows,
-        *,
-        counts: bool,
-    ) -> tuple[MethodSelection, Calibrator]:
-        """The choice, and the chosen method after its fit to all data.
+        self, methods: Mapping[str, Calibrator], selection: MethodSelection, data: Rows, *, counts: bool
+    ) -> Calibrator | str:
+        """The chosen method after its fit to all data, or why another must be chosen.
 
         A method that had a solution in all folds can have none for all samples. What would take its place was not scored, so
         the best of the others is chosen. In folds without a solution smoothed targets were scored: then they are used here.
         What methods warn of, such as few samples of a class, has been measured out of fold.
         """
-        failures: dict[str, str] = {}
-        while True:
-            selection = choose(failures)
-            chosen = clone(methods[selection.chosen])
-            chosen = set_common(chosen, input=self.input, classes=self.classes, floor=data.floor)
-            options = counts_option(chosen, counts=counts)
-            try:
-                with collect_notices():
-                    return selection, fit_checked(chosen, data, **options)
-            except NO_SOLUTION as error:
-                alone = not {candidate.name for candidate in selection.candidates} - {NONE, selection.chosen}
-                if alone or selection[selection.chosen].n_unsolved:
-                    return selection, rescue(chosen, error, data, **options)
-                failures[selection.chosen] = f"no solution for all samples: {error}".rstrip(".")
+        chosen = set_common(clone(methods[selection.chosen]), input=self.input, classes=self.classes, floor=data.floor)
+        options = counts_option(chosen, counts=counts)
+        try:
+            with collect_notices():
+                return fit_checked(chosen, data, **options)
+        except NO_SOLUTION as error:
+            if len(selection.candidates) == 2 or selection[selection.chosen].n_unsolved:  # "none" is the other
+                return rescue(chosen, error, data, **options)
+            return f"no solution for all samples: {error}".rstrip(".")
 
     def method_params(self) -> dict[str, Any]:
         """The parameters as a file keeps them: the names of candidates, and the number of folds."""
@@ -326,13 +341,6 @@ def _from_estimates(values: Mapping[str, float], scoring: Scoring) -> MethodSele
     return MethodSelection(chosen, scoring, tuple(rows), {}, *sizes)
 
 
-def _fit_without(candidate: Calibrator, samples: CollectedSamples, fold: Fold, *, counts: bool) -> tuple[Map, bool]:
-    """The map of a candidate that is fitted to all samples but those of a fold, and whether smoothed labels took its place."""
-    method: Calibrator = clone(candidate)
-    fitted = fit_always(method, samples.rows(fold.train), **counts_option(method, counts=counts))
-    return fitted.map_, fitted is not method
-
-
 def _splitter_folds(cv: Any, samples: CollectedSamples, units: HostArray | None, data: Rows) -> list[Fold]:
     """The folds that a splitter of scikit-learn makes, or that were listed; refuses those that cannot be scored."""
     weights = data.weights if isinstance(data, ArrayRows) else np.ones(samples.n_samples)
@@ -371,3 +379,17 @@ def _splitter_folds(cv: Any, samples: CollectedSamples, units: HostArray | None,
                 "cv", f"keep the samples of a {what} together", got=f"one in both parts of {fold.name}", remedy="Pass `cv=5`."
             )
     return folds
+
+
+def _variant_name(calibrator: Calibrator) -> str:
+    """The name of the method, with those of its parameters in brackets that are not the usual ones."""
+    name = calibrator.method_name
+    usual = str(new_calibrator(name, "candidates")) if ":" not in name else f"{type(calibrator).__name__}()"
+    return name if str(calibrator) == usual else f"{name}({str(calibrator).partition('(')[2]}"
+
+
+def _keeps_predictions(calibrator: Calibrator) -> bool:
+    if isinstance(calibrator, Consistent):  # one more temperature changes no prediction
+        return _keeps_predictions(new_calibrator(calibrator.calibrator, "candidates"))
+    traits = calibrator.traits
+    return bool(getattr(calibrator, "preserve_accuracy", False)) or (traits is not None and traits.keeps_predictions)

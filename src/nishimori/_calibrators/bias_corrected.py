@@ -8,7 +8,6 @@ import numpy as np
 from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
 from nishimori._fit.biases import Biases, BiasPoint, BiasSearch, standard_errors
-from nishimori._fit.conditions import refuse_masks
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
@@ -21,7 +20,7 @@ from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import notice
 from nishimori.errors import DegenerateDataError, InputError, InputWarning, NishimoriError, NotConvergedError, setting
-from nishimori.maps.affine import Affine
+from nishimori.maps.affine import Affine, refuse_masks
 
 # The sums have a table of this many rows and columns: 800 MB.
 _MOST_CLASSES = 10_000
@@ -118,9 +117,6 @@ class BiasCorrected(Calibrator):
     inverse_temperature_: float
     spread_: float | None
     condition_: str
-    n_passes_: int
-    parameters_se_: dict[str, Any] | None
-    why_no_se_: str | None
 
     def __init__(
         self,
@@ -170,9 +166,8 @@ class BiasCorrected(Calibrator):
         estimates["by_confidence"] = float(biases.by_confidence)
         if errors is not None:
             estimates |= flat_entries({"inverse_temperature": errors[0], "biases": errors[1]}, "_se")
-        self.learn(X, data, map_, matched.census.n_rows, biases.residual, estimates=estimates)
-        self.n_passes_ = matched.n_passes + search.n_passes + n_errors
-        return self
+        n_passes = matched.n_passes + search.n_passes + n_errors
+        return self.learn(X, data, map_, matched.census.n_rows, biases.residual, estimates=estimates, n_passes=n_passes)
 
     def _fit_frequencies(self, X: Any, data: Rows, *, counts: bool) -> Self:
         """Choose biases alone, for scores that say nothing: every sample gets the frequencies of the classes.
@@ -182,9 +177,8 @@ class BiasCorrected(Calibrator):
         samples = data.gather(sum_by_class)
         numbers = samples.weights / samples.one_sample(counts=counts)
         logs = np.log((numbers + 1) / (numbers.sum() + len(numbers)))
-        self.learn(X, data, Affine(np.array(0.0), logs - logs.mean()), samples.n_rows, estimates={"by_confidence": 0.0})
-        self.n_passes_ = 1
-        return self
+        map_ = Affine(np.array(0.0), logs - logs.mean())
+        return self.learn(X, data, map_, samples.n_rows, estimates={"by_confidence": 0.0}, n_passes=1)
 
     def _fit_biases(self, search: BiasSearch, matched: Match, *, counts: bool) -> Biases:
         """The temperature and the biases of the classes, from sums at several points."""

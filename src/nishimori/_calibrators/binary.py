@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from math import log
 from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
-from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, OverviewPass, Regression
+from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, Regression, overview
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
@@ -31,10 +32,6 @@ class BinaryCalibrator(Calibrator):
     traits: ClassVar[Traits | None] = Traits(
         keeps_predictions=False, streams=True, from_sketch=False, error_bars=False, n_classes="two"
     )
-    n_passes_: int
-    parameters_: dict[str, float]
-    parameters_se_: dict[str, float] | None
-    why_no_se_: str | None
 
     def __init__(
         self,
@@ -67,7 +64,7 @@ class BinaryCalibrator(Calibrator):
         terms = self._terms
         self._refuse_other_data(data, counts=counts)
         functions = tuple(function for function in terms.values() if function != "1")
-        zeros, seen = data.gather(together(count_zeros, OverviewPass(functions))).items
+        zeros, seen = data.gather(together(count_zeros, partial(overview, functions))).items
         self._refuse(seen, label_name(X))
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
         has_constant = len(functions) < len(terms)
@@ -84,9 +81,9 @@ class BinaryCalibrator(Calibrator):
         estimates = flat_entries(parameters)
         if errors is not None:
             estimates |= flat_entries(self._values_by_name(coefficients.regression, errors), "_se")
-        self.learn(X, data, self._map_for(parameters), seen.n_rows, coefficients.residual, estimates=estimates)
-        self.n_passes_ = 1 + search.n_passes
-        return self
+        n_passes = 1 + search.n_passes
+        map_ = self._map_for(parameters)
+        return self.learn(X, data, map_, seen.n_rows, coefficients.residual, estimates=estimates, n_passes=n_passes)
 
     def _refuse_other_data(self, data: Rows, *, counts: bool) -> None:
         """Raise if these parameters cannot be fitted to such data."""

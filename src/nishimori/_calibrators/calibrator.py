@@ -117,6 +117,10 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     residual_: float | None
     data_digest_: str | None = None
     temperature_se_: float | None
+    n_passes_: int | None
+    parameters_: dict[str, Any]
+    parameters_se_: dict[str, Any] | None
+    why_no_se_: str | None
     _is_flat_: bool
     _estimates_: dict[str, float] | None = None
 
@@ -156,6 +160,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         residual: float | None = None,
         temperature_se: float | None = None,
         estimates: dict[str, float] | None = None,
+        n_passes: int | None = None,
     ) -> Self:
         """Keep what a `fit` of your own has found, as its last step: a fit that fails leaves the calibrator as it was.
 
@@ -173,18 +178,21 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
             What is left of the condition, and the standard error of the temperature, where the map has one.
         estimates : dict of float, optional
             Further numbers of the fit, which a file keeps.
+        n_passes : int, optional
+            How often all logits were read.
         """
         check_map(map_, data.n_classes, data)
-        keep(self, X, data, map_, n_samples, residual, temperature_se)
-        self._estimates_ = estimates
+        keep(self, X, data, map_, n_samples, residual, temperature_se, estimates)
         self._show()
+        if n_passes is not None:
+            self.n_passes_ = n_passes
         return self
 
     def _show(self) -> None:
         """Set the attributes that follow from the map and the estimates, after a fit as after a file was read."""
 
     def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
-        """Learn from ``data``, the opened rows of ``X``, in calibrators whose `fit` is `fit_rows`."""
+        """Learn from ``data``, the opened rows of ``X``, in calibrators whose `fit` is `fit_rows` or `fit_grouped_rows`."""
         raise NotImplementedError
 
     @property
@@ -211,18 +219,13 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     def _check_n_classes(self, n_classes: int) -> None:
         """Refuse parameters that do not suit this many classes; all do by default."""
 
-    def _expected_passes(self, data: Rows) -> int | None:  # noqa: ARG002 - for those that can
-        """About how often `fit` reads all rows, if it can start from a sample of them; None where that is not known."""
-        return None
-
     def _record(self) -> Record:
         """What a file keeps."""
-        return record_of(self, self._estimates_)
+        return record_of(self)
 
     def _restore(self, record: Record) -> Self:
         """Restore from ``record``, ready to use."""
         keep_record(self, record)
-        self._estimates_ = record.provenance.estimates
         self._show()
         return self
 
@@ -510,4 +513,40 @@ def fit_rows(
     return self._fit_rows(X, data, counts=counts or data.counts)
 
 
-fit_rows.__qualname__ = "Calibrator.fit"  # what messages about wrong arguments call it
+def fit_grouped_rows(
+    self: C,
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    groups: Any = None,
+    clusters: Any = None,
+    counts: bool = False,
+    ignore_index: int | None = None,
+) -> C:
+    """Learn from validation logits ``X`` and labels ``y`` of samples that may belong to groups.
+
+    Parameters
+    ----------
+    X, y, sample_weight, clusters, counts, ignore_index
+        As for `ExpectationConsistency`.
+    groups : array of shape (n_samples,), optional
+        The group of each sample, such as a site, a language or a patient: text or numbers, or the name of a column if ``X`` is
+        a file of a table. Of a data frame, pass the column itself. ``GroupConsistency(by="groups")`` has a temperature for
+        each, `Consistent` passes them to its method, and `Best` keeps the samples of a group in one fold.
+
+    Raises
+    ------
+    InputError
+        If there are groups and the calibrator has no use for them, or fewer samples, groups or clusters than folds.
+    NoTemperatureError, DegenerateDataError, NotConvergedError
+        If the data are valid but do not determine what is fitted; the class says when.
+    """
+    if groups is not None and "fit" in self._methods_without_groups():
+        must = "be left out: this calibrator treats all groups alike"
+        raise InputError("groups", must, remedy="Use GroupConsistency(by='groups') for a temperature per group.")
+    data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+    return self._fit_rows(X, data, counts=counts or data.counts)
+
+
+fit_rows.__qualname__ = fit_grouped_rows.__qualname__ = "Calibrator.fit"  # what messages about wrong arguments call them

@@ -1,5 +1,6 @@
 """A curve per class from its probability to a calibrated one: isotonic regression and histogram binning."""
 
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,12 +14,12 @@ from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_claims import (
     ClassWeights,
-    TallyClasses,
     claims_by_class,
     cluster_squares,
     curve_columns,
     quantile_edges,
     sum_by_class,
+    tally_classes,
 )
 from nishimori._sums.outcomes import Levels
 from nishimori._sums.passes import together
@@ -132,10 +133,7 @@ class Isotonic(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
-    n_passes_: int
     curves_: list[tuple[HostArray, HostArray]]
-    parameters_se_: None
-    why_no_se_: str
 
     def __init__(
         self, *, prior: float = 1.0, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
@@ -157,9 +155,7 @@ class Isotonic(Calibrator):
             n_passes += 1
             curves += [_curve(levels, added) for levels in some.levels()]
         knots, values = zip(*curves, strict=True)
-        self.learn(X, data, ClassCurves(knots, values, "linear"), samples.n_rows)
-        self.n_passes_ = n_passes
-        return self
+        return self.learn(X, data, ClassCurves(knots, values, "linear"), samples.n_rows, n_passes=n_passes)
 
     def _show(self) -> None:
         assert isinstance(self.map_, ClassCurves)
@@ -259,11 +255,8 @@ class HistogramBinning(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=True)
-    n_passes_: int
     edges_: HostArray
     frequencies_: HostArray
-    parameters_se_: dict[str, HostArray] | None
-    why_no_se_: str | None
 
     def __init__(
         self,
@@ -301,8 +294,7 @@ class HistogramBinning(Calibrator):
         finite = {"frequencies": np.nan_to_num(errors, nan=-1)}
         estimates = None if too_many(values.size) else flat_entries(finite, "_se")
         map_ = ClassCurves(tuple(bins.edges), tuple(values), "constant")
-        self.learn(X, data, map_, samples.n_rows, estimates=estimates)
-        self.n_passes_ = n_passes + data.has_clusters
+        self.learn(X, data, map_, samples.n_rows, estimates=estimates, n_passes=n_passes + data.has_clusters)
         self.parameters_se_, self.why_no_se_ = {"frequencies": errors}, None
         return self
 
@@ -310,11 +302,11 @@ class HistogramBinning(Calibrator):
         """Sums per class and per bin, and how many passes they took: one for bins of equal width."""
         if self.strategy == "uniform":
             edges = np.repeat(uniform_edges(self.n_bins), len(curve_columns(data.n_classes)), axis=0)
-            samples, bins = data.gather(together(sum_by_class, TallyClasses(edges))).items
+            samples, bins = data.gather(together(sum_by_class, partial(tally_classes, edges))).items
             return samples, bins, 1
         samples = data.gather(sum_by_class)
         edges, n_passes = quantile_edges(data, self.n_bins, samples.n_rows)
-        return samples, data.gather(TallyClasses(edges)), 2 + n_passes
+        return samples, data.gather(partial(tally_classes, edges)), 2 + n_passes
 
     def _show(self) -> None:
         assert isinstance(self.map_, ClassCurves)

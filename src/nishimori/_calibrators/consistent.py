@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
 from math import sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_grouped_rows
 from nishimori._calibrators.collected_samples import CollectedSamples, collect_samples
 from nishimori._calibrators.folds import Fold, deal_folds, in_row_order, out_of_fold
 from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
-from nishimori._methods.fitted_method import COMMON, counts_option, own_parameters, plain
+from nishimori._methods.fitted_method import counts_option, own_parameters, plain
 from nishimori._methods.record import Record
 from nishimori._methods.table import FINISHED, Traits
 from nishimori._rows.labels import Classes
@@ -26,8 +25,8 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import whole
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import DegenerateDataError, InputError
+from nishimori.maps.around import temper
 from nishimori.maps.map import Map
-from nishimori.maps.tempered import temper
 
 FOLDS = 10
 """The default number of folds: with fewer, the standard error of the temperature would be too uncertain."""
@@ -119,7 +118,6 @@ class Consistent(Calibrator):
     calibrator_: Calibrator
     ec_temperature_: float
     ec_temperature_se_: float | None
-    n_passes_: int
 
     def __init__(
         self,
@@ -134,36 +132,11 @@ class Consistent(Calibrator):
         self.cv = cv
         super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the map and the temperature after it from validation logits ``X`` and labels ``y``.
+    fit = fit_grouped_rows
 
-        Parameters
-        ----------
-        X, y, sample_weight, clusters, counts, ignore_index
-            As for `ExpectationConsistency`. Samples of a cluster are in the same fold.
-        groups : array of shape (n_samples,), optional
-            For a method that has parameters per group, such as ``GroupConsistency(by="groups")``, the group of each sample.
-
-        Raises
-        ------
-        InputError
-            If there are fewer samples, or clusters, than ``cv``, or only one.
-        """
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the map and the temperature after it from ``data``, which are the rows of ``X``."""
         method = self._new_calibrator()
-        if groups is not None and "groups" not in signature(method.fit).parameters:
-            raise InputError("groups", f"be left out: the method {method.method_name!r} treats all groups alike")
-        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
-        counts = counts or data.counts
         samples = replace(collect_samples(data), counts=counts)
         folds = deal_folds(samples.labels, self._n_folds(samples), samples.clusters)
 
@@ -181,13 +154,11 @@ class Consistent(Calibrator):
         if not counts and last.temperature_se_ is not None:
             cross_fit = CrossFit(samples, folds, maps, held_out, fitted.map_)
             error = (cross_fit.correction_error if fitted.matches_confidence else cross_fit.temperature_error)(temperature)
-        estimates = (
-            {"ec_temperature": temperature} if error is None else {"ec_temperature": temperature, "ec_temperature_se": error}
-        )
+        estimates = {"ec_temperature": temperature} | ({} if error is None else {"ec_temperature_se": error})
         estimates |= {f"{_PREFIX}{name}": value for name, value in (fitted._estimates_ or {}).items()}
         map_, n_samples = temper(fitted.map_, temperature), fitted.n_samples_ or samples.n_samples
-        self.learn(X, data, map_, n_samples, last.residual_, estimates=estimates)
-        self.n_passes_ = 1 + getattr(fitted, "n_passes_", 1)
+        n_passes = 1 + getattr(fitted, "n_passes_", 1)
+        self.learn(X, data, map_, n_samples, last.residual_, estimates=estimates, n_passes=n_passes)
         self.calibrator_ = fitted
         return self
 
@@ -197,7 +168,7 @@ class Consistent(Calibrator):
     def _new_calibrator(self) -> Calibrator:
         """The method, unfitted; refuses one that takes the scores for something else."""
         method = new_calibrator(self.calibrator, "calibrator")
-        refuse_common(method, "calibrator", "Consistent", {name: getattr(self, name) for name in COMMON})
+        refuse_common(method, "calibrator", self)
         if method.is_fixed:
             raise InputError(
                 "calibrator", "be a method that is fitted", got=repr(method.method_name), remedy="Use ExpectationConsistency."

@@ -2,10 +2,11 @@
 
 from typing import Any, ClassVar, Self, cast
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._methods.record import Provenance, Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input, check_input
 from nishimori._sums.census import census
 from nishimori._support.numbers import temperature as checked_temperature
@@ -37,18 +38,10 @@ class FixedTemperature(Calibrator):
         self.temperature = temperature
         super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,  # noqa: ARG002
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Check the data and note its columns; the temperature stays as it is."""
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+    fit = fit_rows
+
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:  # noqa: ARG002
+        """Check ``data``, the rows of ``X``, and note its columns; the temperature stays as it is."""
         map_ = Temperature(checked_temperature(self.temperature))
         return self.learn(X, data, map_, census(data).n_rows)
 
@@ -128,11 +121,12 @@ class FixedMap(Calibrator):
         self.params = params
         super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, ignore_index: int | None = None) -> Self:
-        """Check the data and note its columns; the map stays as it is."""
+    fit = fit_rows
+
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:  # noqa: ARG002
+        """Check ``data``, the rows of ``X``, and note its columns; the map stays as it is."""
         if not isinstance(self.map, Map):
             raise InputError("map", "be a Map", got=repr(self.map))
-        data = self.rows_from(X, y, sample_weight, ignore_index=ignore_index)
         if self.map.n_classes not in (None, data.n_classes):
             raise InputError("X", f"have {self.map.n_classes} classes, as the map has", got=data.n_classes)
         return self.learn(X, data, self.map, census(data).n_rows)

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
-from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator
+from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator, fit_grouped_rows
 from nishimori._fit.groups import match_groups
 from nishimori._fit.search import match
 from nishimori._methods.fitted_method import label_name
@@ -97,7 +97,6 @@ class GroupConsistency(Calibrator):
     spread_: float | None
     used_spread_: float | None
     open_groups_: tuple[Any, ...]
-    n_passes_: int
 
     method: str = "ec"
 
@@ -114,40 +113,11 @@ class GroupConsistency(Calibrator):
         self.method = method
         super().__init__(input=input, classes=classes, floor=floor)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the temperatures from validation logits ``X`` and labels ``y``.
+    fit = fit_grouped_rows
 
-        Parameters
-        ----------
-        X, y, sample_weight, clusters, counts, ignore_index
-            As for `ExpectationConsistency`. ``clusters`` and ``counts`` change not only standard errors, but also how far
-            temperatures are shrunk: they say how noisy each group is.
-        groups : array of shape (n_samples,), optional
-            With ``by="groups"``, the group of each sample: text or numbers, or the name of a column if ``X`` is a
-            file of a table. Of a data frame, pass the column itself.
-
-        Raises
-        ------
-        NoTemperatureError
-            If there is no common temperature: every sample is right, say, or accuracy is not above chance.
-        """
+    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+        """Choose the temperatures from ``data``, which are the rows of ``X``."""
         observable = self._observable()
-        if self.by == "prediction" and groups is not None:
-            raise InputError(
-                "groups", "be left out with by='prediction'", got="some", remedy="Use GroupConsistency(by='groups')."
-            )
-        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
-        counts = counts or data.counts
         grouping = _grouping(data, self.by)
         matched = match(data, observable, label_name=label_name(X), counts=counts)
         common, fit_info = matched.solution(0)
@@ -159,8 +129,8 @@ class GroupConsistency(Calibrator):
         estimates = {"common": by_group.common, "spread": by_group.spread, "used_spread": by_group.used_spread}
         estimates |= {f"temperature_se[{i}]": error for i, error in enumerate(by_group.errors.tolist())}
         estimates |= {f"open[{i}]": 1.0 for i in np.flatnonzero(by_group.is_open).tolist()}
-        self.learn(X, data, map_, fit_info.n_samples, by_group.residual, estimates=estimates)
-        self.n_passes_ = fit_info.n_passes + by_group.n_passes
+        n_passes = fit_info.n_passes + by_group.n_passes
+        self.learn(X, data, map_, fit_info.n_samples, by_group.residual, estimates=estimates, n_passes=n_passes)
         _warn_of_open(self.open_groups_, self.by, common)
         return self
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from inspect import Parameter, Signature, isabstract
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -17,7 +18,7 @@ from nishimori._calibrators.fixed import FIXED, FixedMap, FixedTemperature
 from nishimori._calibrators.one_temperature import Matched
 from nishimori._methods import table
 from nishimori._methods.fitted_method import COMMON, check_constructor, own_parameters
-from nishimori._methods.record import Record
+from nishimori._methods.record import Record, content_of, is_multilabel
 from nishimori._methods.table import CONSISTENT, FINISHED, Traits
 from nishimori._sums.observables import Observable
 from nishimori._support.display import Display, Displayed
@@ -25,6 +26,12 @@ from nishimori._support.optional import import_object, require
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.temperature import Temperature
+
+if TYPE_CHECKING:
+    from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
+
+# What restores a calibration of independent labels; it looks its methods up here, and is imported where it is needed.
+_MULTILABEL = "nishimori._calibrators.multilabel.estimator:MultilabelCalibrator"
 
 # What scikit-learn and probmetrics call them.
 _ELSEWHERE = {"auto": "adaptive", "sigmoid": "platt", "temperature": "ts", "ets": "mixture", "svs": "vector", "sms": "matrix"}
@@ -92,19 +99,24 @@ def new_calibrator(method: Any, name: str) -> Calibrator:
     raise InputError(name, "be the name of a method, such as 'ec', or a calibrator", got=f"{method!r:.60}")
 
 
-def refuse_common(calibrator: Calibrator, name: str, owner: str, own: Mapping[str, Any] | None = None) -> None:
-    """Refuse a calibrator that was told what the scores are, where its ``owner`` is told, unless both say the same.
+def refuse_common(calibrator: Calibrator, name: str, owner: Any) -> None:
+    """Refuse a calibrator that was told what the scores are, where the estimator around it is told, unless both say the same.
 
-    ``name`` is the parameter of the owner that held the calibrator, and ``own`` what the owner was told.
+    ``name`` is the parameter of the ``owner`` that held the calibrator.
     """
     for parameter, usual in (("input", (None, "logits")), ("classes", (None,)), ("floor", (None, "auto"))):
-        value = getattr(calibrator, parameter)
+        value, allowed = getattr(calibrator, parameter), (*usual, getattr(owner, parameter, None))
         # They may be lists or arrays.
-        if not any(
-            np.array_equal(np.asarray(value, dtype=object), np.asarray(allowed, dtype=object))
-            for allowed in (*usual, (own or {}).get(parameter))
-        ):
-            raise InputError(name, f"leave out `{parameter}`", got=f"{value!r:.60}", remedy=f"Pass `{parameter}` to {owner}.")
+        if not any(np.array_equal(np.asarray(value, dtype=object), np.asarray(one, dtype=object)) for one in allowed):
+            remedy = f"Pass `{parameter}` to {type(owner).__name__}." if hasattr(owner, parameter) else ""
+            raise InputError(name, f"leave out `{parameter}`", got=f"{value!r:.60}", remedy=remedy)
+
+
+def refuse_two_classes(calibrator: Calibrator, name: str, n_classes: int) -> None:
+    """Refuse a method for two classes where there are more; ``name`` is the parameter that held the calibrator."""
+    if calibrator.traits is not None and calibrator.traits.n_classes == "two" and n_classes > 2:
+        got = f"{calibrator.method_name!r}, which is for two"
+        raise InputError(name, f"work for {n_classes} classes", got=got, remedy="Use 'vector' or 'matrix', for example.")
 
 
 def set_common(calibrator: Calibrator, **common: Any) -> Calibrator:
@@ -203,6 +215,25 @@ def _instantiate(target: Any, params: dict[str, Any]) -> Calibrator:
     if own:
         raise TypeError("it was registered with its own parameters")
     return Matched(target, **common)
+
+
+def load(path: str | os.PathLike[str]) -> "Calibrator | MultilabelCalibrator":
+    """The calibrator that `save` wrote to ``path``, ready to use.
+
+    If its method is neither registered nor installed here, the map is all there is: a `FixedMap` that knows the method's
+    name. A file cannot name code: only methods that are registered or installed are looked up. A file of a
+    `MultilabelCalibrator` becomes one again.
+
+    Raises
+    ------
+    FormatError
+        If the file is damaged, is not a calibration, or was written by a newer format than this library reads.
+    """
+    content = content_of(Path(path))
+    if is_multilabel(content):
+        multilabel: MultilabelCalibrator = import_object(_MULTILABEL).from_content(content, Path(path))
+        return multilabel
+    return restore_calibrator(Record.from_content(content, Path(path)), path)
 
 
 def restore_calibrator(record: Record, path: str | os.PathLike[str]) -> Calibrator:
@@ -343,10 +374,6 @@ class MethodTable(Mapping[str, Method], Displayed):
     @property
     def _display(self) -> Display:
         return Display("", (self.table,))
-
-    def to_markdown(self) -> str:
-        """The table of methods as Markdown."""
-        return self.table.markdown()
 
     def to_latex(self) -> str:
         """The table of methods as LaTeX, with the rules of the package booktabs."""

@@ -36,7 +36,6 @@ class OneTemperature(Calibrator):
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
     smooth_labels: bool = False
     fit_info_: FitInfo
-    n_passes_: int
     temperature_bounds_: Interval | None = None
     is_uniform_: bool
 
@@ -66,9 +65,6 @@ class OneTemperature(Calibrator):
 
     def _check_n_classes(self, n_classes: int) -> None:
         self._method().check(n_classes)
-
-    def _expected_passes(self, data: Rows) -> int:
-        return self._method().expected_passes(data)
 
     def _restore(self, record: Record) -> Self:
         super()._restore(record)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,8 +12,7 @@ from nishimori._calibrators.parameters import Layout, flat_entries, read_errors,
 from nishimori._fit.affine.curvature import Directions
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch, Minimum
-from nishimori._fit.affine.sums import AffinePoint, Curve, RowGradients
-from nishimori._fit.conditions import gap_products
+from nishimori._fit.affine.sums import AffinePoint, measure_curve, row_gradients
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
@@ -22,6 +22,7 @@ from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Energy
+from nishimori._sums.spread import gap_products
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError, setting
 from nishimori.maps.affine import Affine, LogAffine
@@ -40,10 +41,6 @@ class AffineScaling(Calibrator):
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False)
     penalty: Penalty
     preserve_accuracy: bool
-    n_passes_: int
-    parameters_: dict[str, HostArray]
-    parameters_se_: dict[str, HostArray] | None
-    why_no_se_: str | None
     penalties_: dict[str, float] | None
     determined_: dict[str, float] | None
     ts_: float | None
@@ -86,10 +83,9 @@ class AffineScaling(Calibrator):
         map_ = kind(point.scale / point.temperature, point.bias, fallback)
         if errors is not None:
             estimates |= flat_entries(self._layout(map_).by_name(errors), "_se")
-        self.learn(X, data, map_, fit_info.n_samples, minimum.residual, estimates=estimates)
         clusters_read = not counts and data.has_clusters
-        self.n_passes_ = fit_info.n_passes + clusters_read + minimum.n_passes + (0 if errors is None else 2)
-        return self
+        n_passes = fit_info.n_passes + clusters_read + minimum.n_passes + (0 if errors is None else 2)
+        return self.learn(X, data, map_, fit_info.n_samples, minimum.residual, estimates=estimates, n_passes=n_passes)
 
     def _parameters(self, n_classes: int) -> Parameters:
         return Parameters(n_classes, self._is_matrix, self._has_bias, self._of_log)
@@ -113,11 +109,11 @@ class AffineScaling(Calibrator):
         number = point.scale.size + point.bias.size * self._has_bias
         if minimum.strengths.any() or too_many(number):
             return None
-        products = gap_products(data, RowGradients(point), counts=counts)[:number, :number]
+        products = gap_products(data, partial(row_gradients, point), counts=counts)[:number, :number]
         assert minimum.equal is not None, "nothing is penalised"
         # Some changes have no effect, such as that of all biases by the same number: the errors are those without them.
         directions = Directions.from_curvature(minimum.equal[:number, :number])
-        inverse = directions.inverse(data.gather(Curve(point)).hessian[:number, :number])
+        inverse = directions.inverse(data.gather(partial(measure_curve, point)).hessian[:number, :number])
         errors: HostArray = np.sqrt(np.maximum(np.diag(inverse @ products @ inverse), 0))
         errors[: point.scale.size] /= point.temperature
         return errors

@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nishimori._calibrators.candidates import reason
 from nishimori._calibrators.folds import in_row_order
+from nishimori._methods.table import CANDIDATES
 from nishimori._rows.batch import Clusters
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.reliability import BinnedClaims, uniform_edges
@@ -185,7 +185,7 @@ class MethodSelection(Displayed):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the table must know."""
-        notes = [f"{self.chosen}: {why}." for why in [reason(self.chosen)] if why]
+        notes = [f"{self.chosen}: {CANDIDATES[self.chosen].mends}."] if self.chosen in CANDIDATES else []
         number = "one fold" if self.n_folds == 1 else f"{self.n_folds} folds"
         notes += [
             f"Scored on {self.n_samples} samples in {number} that the methods were not fitted to. The lowest of several "
@@ -242,13 +242,11 @@ def select(
     """The candidate of the lowest score; of equal ones the simplest, which comes first. ``scores`` has "none" too."""
     scores, units = _without_lost_rows(scores, units)
     nll = {name: units.mean(rows.nll) for name, rows in scores.items()}
-    by_bins = {name: _binned(rows, units) for name, rows in scores.items()} if scoring == "ece" else {}
-    if scoring == "ece":
-        score = {name: gaps.corrected for name, gaps in by_bins.items()}
-    else:
-        score = {name: units.mean(getattr(rows, scoring)) for name, rows in scores.items()}
     able = [name for name in scores if name != NONE]
-    if scoring == "ece":
+    if scoring != "ece":
+        score = {name: units.mean(getattr(rows, scoring)) for name, rows in scores.items()}
+    else:
+        score = {name: _binned(rows, units).corrected for name, rows in scores.items()}
         most = min(nll[name] for name in able) * (1 + ECE_MARGIN)
         able = [name for name in able if nll[name] <= most] or able
     lowest = min(score[name] for name in able)

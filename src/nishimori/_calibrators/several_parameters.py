@@ -10,15 +10,16 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, too_many
-from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
-from nishimori._fit.features import CheckFeatures, Family, MatchFeatures
-from nishimori._fit.newton import Equations, Solution, solve
+from nishimori._fit.features import Family, check_features, match_features, row_gaps
+from nishimori._fit.newton import Equations, Solution, sandwich, solve
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
 from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.observables import Energy
+from nishimori._sums.spread import gap_products
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError, NotConvergedError
+from nishimori.maps.affine import refuse_masks
 from nishimori.maps.map import Map
 
 # This many rows give the start of a search in all rows, if these are many more.
@@ -79,12 +80,7 @@ class SeveralParameters(Calibrator):
     bias 1.06 ± 0.04
     """
 
-    n_passes_: int
-    parameters_: dict[str, Any]
-    parameters_se_: dict[str, Any] | None
     covariance_: HostArray | None
-    why_no_se_: str | None
-    residual_: float | None
 
     @abstractmethod
     def start(self, n_classes: int, temperature: float) -> Mapping[str, Any]:
@@ -140,18 +136,18 @@ class SeveralParameters(Calibrator):
         temperature, fit_info = matched.solution(0)
         layout, start = Layout.from_values(self.start(data.n_classes, temperature), type(self).__name__)
         family = self._family(layout, data.n_classes)
-        family = data.gather(CheckFeatures(family, start)).family(family)
+        family = data.gather(partial(check_features, family, start)).family(family)
         solution = _solve(data, family, start)
         covariance = errors = None
         if not too_many(layout.size):
-            products = gap_products(data, MatchFeatures(family, solution.x).gaps_of, counts=counts) / matched.census.weight**2
+            products = gap_products(data, partial(row_gaps, family, solution.x), counts=counts) / matched.census.weight**2
             covariance = sandwich(solution.equations.jacobian, products)
             errors = np.sqrt(np.diag(covariance))
         parameters = layout.by_name(solution.x)
         estimates = flat_entries(parameters) | ({} if errors is None else flat_entries(layout.by_name(errors), "_se"))
         map_ = self.map_for(parameters, data.n_classes)
-        self.learn(X, data, map_, fit_info.n_samples, solution.residual, estimates=estimates)
-        self.n_passes_ = fit_info.n_passes + 1 + solution.n_passes + (errors is not None)
+        n_passes = fit_info.n_passes + 1 + solution.n_passes + (errors is not None)
+        self.learn(X, data, map_, fit_info.n_samples, solution.residual, estimates=estimates, n_passes=n_passes)
         self.covariance_ = covariance
         return self
 
@@ -175,7 +171,7 @@ def _solve(data: Rows, family: Family, start: HostArray) -> Solution:
     elsewhere = set()
 
     def equations(rows: Rows, x: HostArray) -> Equations:
-        conditions, is_minimum = rows.gather(MatchFeatures(family, x)).equations(is_loss=family.is_loss)
+        conditions, is_minimum = rows.gather(partial(match_features, family, x)).equations(is_loss=family.is_loss)
         if not is_minimum:
             elsewhere.add(x.tobytes())
         return conditions

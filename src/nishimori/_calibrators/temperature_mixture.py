@@ -86,10 +86,6 @@ class TemperatureMixture(Calibrator):
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=False, error_bars=True)
     weights_: HostArray
     ts_: float
-    n_passes_: int
-    parameters_: dict[str, Any]
-    parameters_se_: dict[str, Any] | None
-    why_no_se_: str | None
 
     fit = fit_rows
 
@@ -102,9 +98,8 @@ class TemperatureMixture(Calibrator):
         errors = standard_errors(data, temperature, mixture.weights, counts=counts) if is_inside else None
         estimates = {} if errors is None else flat_entries(_LAYOUT.by_name(errors), "_se")
         map_ = Mixture(temperature, mixture.weights)
-        self.learn(X, data, map_, fit_info.n_samples, mixture.residual, estimates=estimates)
-        self.n_passes_ = fit_info.n_passes + mixture.n_passes + 2 * is_inside
-        return self
+        n_passes = fit_info.n_passes + mixture.n_passes + 2 * is_inside
+        return self.learn(X, data, map_, fit_info.n_samples, mixture.residual, estimates=estimates, n_passes=n_passes)
 
     def _show(self) -> None:
         assert isinstance(self.map_, Mixture)

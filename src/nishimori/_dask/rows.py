@@ -22,7 +22,7 @@ from nishimori._rows.entry import Passed
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
 from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.rows import R, Rows, T, most_copied, without_rows
-from nishimori._rows.scores import Input, scores_of
+from nishimori._rows.scores import scores_of
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric
 from nishimori._support.progress import Report, silent
@@ -45,6 +45,7 @@ class DaskRows(Rows):
     def __init__(self, cut: Cut, meaning: ReadOptions, names: Mapping[str, HostArray], *, is_kept: bool = False) -> None:
         self.cut = cut
         self.meaning = meaning
+        self.floor, self.input = meaning.floor, meaning.input
         self._names = names
         self._is_kept = is_kept
         self._totals: ReadingTotals | None = None  # by the first pass
@@ -61,14 +62,6 @@ class DaskRows(Rows):
     @property
     def n_rows(self) -> int | None:
         return self.cut.n_rows if self._totals is None else self._totals.n_rows
-
-    @property
-    def floor(self) -> float | None:  # type: ignore[override]
-        return self.meaning.floor
-
-    @property
-    def input(self) -> Input:  # type: ignore[override]
-        return self.meaning.input
 
     def __iter__(self) -> Iterator[Batch]:
         raise InputError(
@@ -95,18 +88,9 @@ class DaskRows(Rows):
         part = self.cut.sum_over_chunks(reading, names=dask.delayed(self._names, pure=False, traverse=False))
         for message, category in part.notices:
             notice(message, category)
-        if self._totals is not None and not self._totals.agrees(part.totals):
-            raise InputError(
-                self.meaning.names[0],
-                "give the same rows in every pass",
-                got=(
-                    f"{part.totals.n_counted} rows of weight {part.totals.weight:.10g} after {self._totals.n_counted} of "
-                    f"weight {self._totals.weight:.10g}, or other labels"
-                ),
-                remedy="If chunks are drawn at random, call `persist()` first.",
-            )
-        if self._totals is not None and not self._totals.logits.agrees(part.totals.logits):
-            raise self._totals.logits.other_logits(part.totals.logits, self.meaning.names[0], _PERSIST)
+        if self._totals is not None:
+            remedy = "If chunks are drawn at random, call `persist()` first."
+            self._totals.refuse_change(part.totals, self.meaning.names[0], rows_remedy=remedy, logits_remedy=_PERSIST)
         if part.sums is None:
             raise _nothing_counts(self.meaning)
         if self._totals is None and not self._is_kept:  # those of a sample do not tell

@@ -25,26 +25,28 @@ CALIBRATORS_WORD = {
 """What the row options mean where a calibrator may say them."""
 
 
-def calibrator_or_map(temperature: Any, calibrator: Any) -> Any:
-    """The calibrator, or the map of a temperature that is given in its place; T = 1 if neither is."""
-    if calibrator is None:
-        return Temperature(1.0 if temperature is None else checked_temperature(temperature))
-    if temperature is not None:
-        raise InputError("temperature", f"be left out where {setting('calibrator')} is given, which has its own")
-    return calibrator
+def open_calibrated(
+    logits: Any, labels: Any, options: RowOptions, *, temperature: Any, calibrator: Any
+) -> tuple[Rows, Map, bool]:
+    """What the user passed as rows, the map of a temperature or of a fitted calibrator, and whether weights are counts.
 
-
-def open_calibrated(used: Any, logits: Any, labels: Any, options: RowOptions) -> tuple[Rows, Map]:
-    """What the user passed as rows, and the map of ``used``: a map, or a fitted calibrator.
-
-    What the options leave open about the scores, the calibrator says.
+    T = 1 if neither is given. What the options leave open about the scores, the calibrator says.
     """
     refuse_auto(options.get("floor"))
-    if isinstance(used, Map):
-        data = open_rows(logits, labels, **options)
-        check_groups(data, [used])
-        return data, used
-    map_, is_array = _map_of(used), kind_of(logits, labels) == "array"
+    if calibrator is None:
+        calibrator = Temperature(1.0 if temperature is None else checked_temperature(temperature))
+    elif temperature is not None:
+        raise InputError("temperature", f"be left out where {setting('calibrator')} is given, which has its own")
+    is_map = isinstance(calibrator, Map)
+    map_ = calibrator if is_map else _map_of(calibrator)
+    data = open_rows(logits, labels, **options) if is_map else _open_for(calibrator, logits, labels, options)
+    check_groups(data, [map_])
+    return data, map_, data.counts or bool(options.get("counts"))
+
+
+def _open_for(used: Any, logits: Any, labels: Any, options: RowOptions) -> Rows:
+    """What the user passed as rows, of scores as a fitted calibrator was fitted to."""
+    is_array = kind_of(logits, labels) == "array"
     _refuse_contradictions(used, options)
     if is_array:  # whose columns can be looked at before it is opened
         used._check_columns(logits, "logits")
@@ -57,10 +59,9 @@ def open_calibrated(used: Any, logits: Any, labels: Any, options: RowOptions) ->
     remedy = FIT_AGAIN if guard == "warn" else FITTED_TO_PROBABILITIES
     data = open_rows(logits, labels, guard=guard, probability_remedy=remedy, **options)
     warn_of_same_rows(data, {"`calibrator`": used})
-    check_groups(data, [map_])
     if not is_array:
         used._check_columns(data, "logits")
-    return data, map_
+    return data
 
 
 def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
@@ -68,20 +69,16 @@ def warn_of_same_rows(data: Any, fitted: Mapping[str, Any]) -> list[str]:
 
     ``fitted`` holds calibrators by their names, perhaps some without a digest. What was said is in the list that is returned.
     """
+    digests = {name: getattr(calibrator, "data_digest_", None) for name, calibrator in fitted.items()}
     warned: list[str] = []
-    digests = {
-        name: own for name, calibrator in fitted.items() if (own := getattr(calibrator, "data_digest_", None)) is not None
-    }
-    if not digests:
-        return warned
 
     def compare_digest(digest: str) -> None:
-        same = [name for name, own in digests.items() if own == digest]
-        if same:
+        if same := [name for name, own in digests.items() if own == digest]:
             verb = "was" if len(same) == 1 else "were"
-            warn_first(warned, f"{' and '.join(same)} {verb} fitted to the rows that are measured here, {_FLATTERED}")
+            _warn_first(warned, f"{' and '.join(same)} {verb} fitted to the rows that are measured here")
 
-    data.on_digest(compare_digest)
+    if any(own is not None for own in digests.values()):
+        data.on_digest(compare_digest)
     return warned
 
 
@@ -92,7 +89,7 @@ def warn_of_equal_data(fitted: Any, measured: Any) -> list[str]:
 
     def compare_digest(digest: str) -> None:
         if digest in digests:
-            warn_first(warned, f"The test data are the rows of the validation data, {_FLATTERED}")
+            _warn_first(warned, "The test data are the rows of the validation data")
         digests.append(digest)
 
     for data in (fitted, measured):
@@ -100,13 +97,10 @@ def warn_of_equal_data(fitted: Any, measured: Any) -> list[str]:
     return warned
 
 
-def warn_first(warned: list[str], text: str) -> None:
+def _warn_first(warned: list[str], what: str) -> None:
     """Warn, and keep what was said."""
-    warned.append(text)
-    notice(text, SameRowsWarning)
-
-
-_FLATTERED = "which flatters every metric. Measure on rows that nothing was fitted to."
+    warned.append(f"{what}, which flatters every metric. Measure on rows that nothing was fitted to.")
+    notice(warned[-1], SameRowsWarning)
 
 
 def check_groups(data: Rows, maps: Sequence[Map]) -> None:

@@ -21,13 +21,12 @@ from typing import Any, Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._evaluation.scorecard import edges_for
 from nishimori._fit.match import Match, gaps_at
 from nishimori._fit.roots import Root
 from nishimori._fit.search import match
 from nishimori._rows.batch import Batch
-from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, counts_of_clusters
@@ -276,13 +275,11 @@ def calibration_test(
         for name, value in (("temperature", temperature), ("calibrator", calibrator)):
             if value is not None:
                 raise InputError(name, "be left out for 'temperatures', which compares the temperatures of EC and TS")
-        data = open_rows(logits, labels, **options)
-        counts = data.counts or bool(options.get("counts"))
+    data, used, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
+    if statistic == "temperatures":
         matched = match(data, *BUILT_IN.values(), counts=counts)
         matched.warn()
         return temperatures_test(data, matched, counts=counts)
-    data, used = open_calibrated(calibrator_or_map(temperature, calibrator), logits, labels, options)
-    counts = data.counts or bool(options.get("counts"))
     if statistic == "ece":
         if data.clusters is not None:
             remedy = "Use 'spiegelhalter'."
@@ -311,7 +308,9 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
             got="one that does more",
             remedy="Use 'confidence' or 'spiegelhalter'.",
         )
-    measured, census = deviation(data, _SCORES[statistic], used, counts=counts)
+    measured, census = deviation(data, statistic, used, counts=counts)
+    deviates = sqrt(max(measured.variance, 0.0))
+    z = _in_errors(measured.total, deviates, _ROUNDING * measured.weight)
     if statistic == "energy" and census.n_at_masks:
         raise InputError(
             "labels",
@@ -321,41 +320,41 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
         )
     return CalibrationTest(
         statistic=statistic,
-        value=measured.mean,
+        value=measured.total / measured.weight,
         expected=0.0,
-        se=measured.se,
+        se=deviates / measured.weight,
         se_from=measured.se_from,
-        z=measured.statistic,
-        p_value=two_sided(measured.statistic),
+        z=z,
+        p_value=two_sided(z),
         temperature=temperature,
         n_samples=census.n_rows,
     )
 
 
-class ScoredRows(NamedTuple):
-    """One number per row, and its variance if labels are drawn from the model."""
-
-    value: Array
-    variance: Array
-
-
-RowScore = Callable[[Predictions], ScoredRows]
-"""The number of each row that is summed."""
+def _in_errors(difference: float, error: float, rounding: float = 0.0) -> float:
+    """The difference in standard errors; infinite where labels contradict what the model is certain of."""
+    if error > 0:
+        return difference / error
+    return 0.0 if abs(difference) <= rounding else copysign(inf, difference)
 
 
-def confidence_gap(predictions: Predictions) -> ScoredRows:
+ScoredRows = tuple[Array, Array]
+"""One number per row, and its variance if labels are drawn from the model."""
+
+
+def _confidence_gap(predictions: Predictions) -> ScoredRows:
     """Confidence minus correctness, the gap of expectation consistency, with variance c(1 − c)."""
     gap = Confidence().gap(predictions, Confidence().observed(predictions))
-    return ScoredRows(gap.value, predictions.top_probability * predictions.doubt)
+    return gap.value, predictions.top_probability * predictions.doubt
 
 
-def energy_gap(predictions: Predictions) -> ScoredRows:
+def _energy_gap(predictions: Predictions) -> ScoredRows:
     """Expected logit minus that of the true class, the gap of temperature scaling; the variance is its slope in β."""
     gap = Energy().gap(predictions, Energy().observed(predictions))
-    return ScoredRows(gap.value, gap.slope)
+    return gap.value, gap.slope
 
 
-def brier_excess(predictions: Predictions) -> ScoredRows:
+def _brier_excess(predictions: Predictions) -> ScoredRows:
     """The Brier score minus its mean under the model, 2(Σp² − p_y).
 
     The variance is 4(Σp³ − (Σp²)²) = 4Σp(p − Σp²)², from p/p_top − 1, which keeps its digits near 0.
@@ -366,14 +365,17 @@ def brier_excess(predictions: Predictions) -> ScoredRows:
         ratio = xp.where(batch.live, ratio, -xp.ones_like(ratio))
     p = predictions.class_probabilities
     above = predictions.top_probability[:, None] * (ratio - predictions.over_classes(p * ratio)[:, None])  # p − Σp²
-    return ScoredRows(-2 * batch.at(above, batch.labels), 4 * predictions.over_classes(p * above**2))
+    return -2 * batch.at(above, batch.labels), 4 * predictions.over_classes(p * above**2)
 
 
-_SCORES: dict[str, RowScore] = {"confidence": confidence_gap, "energy": energy_gap, "spiegelhalter": brier_excess}
+_SCORES: dict[Statistic, Callable[[Predictions], ScoredRows]] = {
+    "confidence": _confidence_gap,
+    "energy": _energy_gap,
+    "spiegelhalter": _brier_excess,
+}
 
 
-@dataclass(frozen=True)
-class Deviation:
+class Deviation(NamedTuple):
     """The sum over all rows, and its variance under the hypothesis."""
 
     total: float
@@ -381,51 +383,34 @@ class Deviation:
     weight: float
     se_from: SeFrom
 
-    @property
-    def mean(self) -> float:
-        return self.total / self.weight
-
-    @property
-    def se(self) -> float:
-        """The standard error of the mean."""
-        return sqrt(max(self.variance, 0.0)) / self.weight
-
-    @property
-    def statistic(self) -> float:
-        """The sum over its standard deviation; infinite where labels contradict what the model is certain of."""
-        if self.variance > 0:
-            return self.total / sqrt(self.variance)
-        is_rounding = abs(self.total) <= _ROUNDING * self.weight
-        return 0.0 if is_rounding else copysign(inf, self.total)
-
 
 @dataclass(frozen=True)
 class _Deviate(KernelPass[HostArray | ClusterSums]):
     """The pass that sums wg, w²v and wv over rows, of numbers g with variances v, or wg and w over each cluster."""
 
-    score: RowScore
+    statistic: Statistic
     map_: Map
     in_clusters: bool
 
     def with_findings(self, batch: Batch) -> tuple[HostArray | ClusterSums, Findings]:
         """The sums of a batch, and its distribution, unless the map gives other logits."""
         predictions = Predictions(*apply_map(self.map_, batch))
-        rows = self.score(predictions)
+        rows = _SCORES[self.statistic](predictions)
         findings = predictions if predictions.batch is batch else Predictions(batch, 1.0)
         if self.in_clusters:
-            return cluster_sums(batch, [rows.value, batch.xp.ones_like(rows.value)]), findings
-        (square_variance,) = batch.totals([rows.variance], squared=True).tolist()
+            return cluster_sums(batch, [rows[0], batch.xp.ones_like(rows[0])]), findings
+        (square_variance,) = batch.totals([rows[1]], squared=True).tolist()
         total, variance = batch.totals(rows).tolist()
         return np.array([total, square_variance, variance]), findings
 
 
 @question("has no rows to sum over")
-def deviation(data: Rows, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
+def deviation(data: Rows, statistic: Statistic, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
     """The sum over all rows after a map, from one pass; with ``counts`` a weight of w stands for w independent rows."""
     in_clusters = data.clusters is not None
     if in_clusters and counts:
         raise counts_of_clusters()
-    sums, census = data.gather(together(_Deviate(score, map_, in_clusters), Count(Confidence()))).items
+    sums, census = data.gather(together(_Deviate(statistic, map_, in_clusters), Count(Confidence()))).items
     if in_clusters:
         # Sums s and weights w of clusters: Σ(s − mean·w)².
         values, weights = sums.values
@@ -455,19 +440,12 @@ def _by_redrawing(data: Rows, used: Map, n_bins: int, strategy: Strategy, n_draw
         expected=expected,
         se=se,
         se_from="model",
-        z=_distance(ece - expected, se),
+        z=_in_errors(ece - expected, se),
         p_value=(1 + reached) / (1 + number),
         temperature=temperature_of(used),
         n_samples=len(answers.index),
         n_draws=number,
     )
-
-
-def _distance(difference: float, error: float) -> float:
-    """The difference in standard errors; infinite where the model is certain, and wrong."""
-    if error > 0:
-        return difference / error
-    return copysign(inf, difference) if difference else 0.0
 
 
 KeptAnswers = tuple[tuple[HostArray, HostArray, HostArray, HostArray], ...]

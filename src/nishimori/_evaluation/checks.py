@@ -15,13 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nishimori._evaluation.betting import Losses
 from nishimori._evaluation.group_gaps import GroupGaps
-from nishimori._evaluation.limits import limits_of_gaps, shared
-from nishimori._evaluation.metrics.accuracy import direction
+from nishimori._evaluation.limits import Losses, limits_of_gaps, shared
+from nishimori._evaluation.metrics.ece import direction
 from nishimori._evaluation.metrics.metric import Metric
-from nishimori._evaluation.metrics.resampling import KeptRows
 from nishimori._evaluation.metrics.table import as_metric, find_metric
+from nishimori._evaluation.resampling import KeptRows
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import printable
 from nishimori._support.formatting import number_text, percent

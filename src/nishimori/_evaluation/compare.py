@@ -14,7 +14,6 @@ from nishimori._evaluation.calibration_test import CalibrationTest, calibration_
 from nishimori._evaluation.compared_methods import (
     ONE_TEMPERATURE,
     Methods,
-    UsualMethods,
     calibrators_by_name,
     fit_methods,
     fit_usual,
@@ -23,8 +22,9 @@ from nishimori._evaluation.compared_methods import (
 )
 from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.differences import MeasuredMaps, measure_maps
+from nishimori._evaluation.group_gaps import names_of_groups
 from nishimori._evaluation.metrics.metric import Metric
-from nishimori._evaluation.metrics.table import asked_metrics, suited_metrics
+from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics
 from nishimori._evaluation.recommendation import join_names, recommend
 from nishimori._evaluation.scorecard import BEYOND_ONE_TEMPERATURE, Scorecard, warn_of_one_temperature
 from nishimori._fit.adaptive import match_both
@@ -36,12 +36,13 @@ from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, is_rows, raise_to_floor, without_chosen_floor
 from nishimori._rows.scores import is_auto
 from nishimori._sums.census import verdict_on_zeros
+from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
 from nishimori._support.formatting import format_p_value
 from nishimori._support.numbers import between
 from nishimori._support.progress import begin_step
 from nishimori.errors import InputError, NishimoriError
-from nishimori.maps.floored import Floored
+from nishimori.maps.around import Floored
 from nishimori.maps.map import Map
 
 FLATTERS = "All methods were measured on the data that they were fitted to, which flatters them."
@@ -172,11 +173,11 @@ def _compare_methods(
     begin_step("Fitting ec and ts")
     matched = match_both(validation, counts=counts)
     for data in (validation, test or validation):
-        metrics = suited_metrics(metrics, data)
-    usual = UsualMethods({}, {})
+        metrics = tuple(metric for metric in checked_metrics(metrics, data) if metric.suits(data.n_classes))
+    left_out: dict[str, str] = {}
     if with_usual is not None:
-        usual = fit_usual(validation, test, with_usual, counts=counts)
-        methods = {**methods, **usual.fitted}
+        usual, left_out = fit_usual(validation, test, with_usual, counts=counts)
+        methods = {**methods, **usual}
     flatters = test is None and not all(is_fitted(method) or isinstance(method, Uncalibrated) for method in methods.values())
     fitted, why = fit_methods(methods, validation, matched, counts=counts)
     data = without_chosen_floor(test or validation)
@@ -185,7 +186,9 @@ def _compare_methods(
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
     begin_step("Measuring")
     _check_groups(data, maps, groups_name)
-    measured = measure_maps(data, maps, classes, level, metrics=metrics, counts=counts, zero=floor, **bins)
+    kinds: tuple[By, ...] = ("prediction",) if data.groups is None else ("prediction", "groups")
+    groups = {by: names_of_groups(data, by, classes) for by in kinds}
+    measured = measure_maps(data, maps, groups=groups, level=level, metrics=metrics, counts=counts, zero=floor, **bins)
     first, card = next(iter(measured.cards.items()))
     tests = _tests(validation, matched, counts=counts)
     flatters = flatters or bool(equal)
@@ -209,7 +212,7 @@ def _compare_methods(
         floor=validation.floor,
         caveat=caveat,
         flatters=flatters,
-        left_out=usual.left_out,
+        left_out=left_out,
         same_rows=" ".join((*equal, *same)),
         recommendation=recommend(
             [row for row in rows if row.scorecard is not None],
@@ -239,7 +242,7 @@ def _compare_methods(
             *([*_about_scores(measured, level), *_about_error(rows, first, level)] if of_several else []),
             *(_about_test(result, level) for result in tests.values()),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
-            *(f"{name} was not compared: {text}." for name, text in usual.left_out.items()),
+            *(f"{name} was not compared: {text}." for name, text in left_out.items()),
         ),
     )
 
@@ -317,7 +320,6 @@ def _compared(
     name: str, fitted: Calibrator, map_: Map, measured: MeasuredMaps, metrics: tuple[Metric, ...], level: float
 ) -> Compared:
     """All that a comparison has about one method that could be fitted."""
-    place, pairs = list(measured.cards).index(name), measured.differences
     gaps = {by: own[name] for by, own in measured.gaps.items()}
     error = getattr(fitted, "temperature_se_", None)
     return Compared(
@@ -326,10 +328,10 @@ def _compared(
         temperature_se=error,
         interval=fitted.confidence_interval(level) if error and hasattr(fitted, "confidence_interval") else None,
         scorecard=measured.cards[name],
-        differences={} if pairs is None or place == 0 else pairs.between(0, place),
+        differences=measured.differences(next(iter(measured.cards)), name),
         by_class=gaps.get("prediction"),
         by_group=gaps.get("groups"),
-        changed_predictions=0.0 if pairs is None else pairs.changed[place],  # else only temperatures are measured
+        changed_predictions=measured.changed.get(name, 0.0),  # else only temperatures are measured
         metrics=metrics,
         map=map_,
     )

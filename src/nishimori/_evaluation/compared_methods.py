@@ -6,7 +6,6 @@ unasked, so that the verdict can say what is best: they are left out where they 
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import signature
 from numbers import Real
 from typing import Any, cast
@@ -14,7 +13,6 @@ from typing import Any, cast
 from sklearn.base import clone
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.candidates import candidate
 from nishimori._calibrators.fixed import from_temperature
 from nishimori._calibrators.groups import GroupConsistency
 from nishimori._calibrators.methods import calibrator, set_common
@@ -22,6 +20,7 @@ from nishimori._calibrators.one_temperature import AdaptiveConsistency, Expectat
 from nishimori._fit.match import Match
 from nishimori._methods.fitted_method import check_constructor, counts_option, fit_checked
 from nishimori._methods.one_temperature import solution_of
+from nishimori._methods.table import CANDIDATES
 from nishimori._rows.options import RowOptions
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
@@ -47,36 +46,30 @@ MOST_SECONDS = 5.0
 """What the fit of one of them may cost by the formulas, on one core of 2020."""
 
 
-@dataclass(frozen=True)
-class UsualMethods:
-    """The calibrators of several parameters that were fitted unasked, by name, and why others were left out."""
-
-    fitted: dict[str, Calibrator]
-    left_out: dict[str, str]
-
-
 def fit_usual(
     validation: Rows, test: Rows | None, meaning: Mapping[str, Any], *, counts: bool, without: Container[str] = ()
-) -> UsualMethods:
+) -> tuple[dict[str, Calibrator], dict[str, str]]:
     """Fit the usual methods of several parameters to the validation data; those in ``without`` are fitted elsewhere.
 
-    They need rows, and one that has a temperature for each group needs the groups of the test data too.
+    Gives the calibrators that were fitted, by name, and why others were left out. They need rows, and one that has a
+    temperature for each group needs the groups of the test data too.
     """
     tried = [name for name in names_for(validation) if test is None or name in names_for(test)]
     n_rows, n_classes = validation.n_rows, validation.n_classes
     n_samples = census(validation).n_rows if n_rows is None else n_rows  # of a stream that was not read yet
     wanted: dict[str, Calibrator] = {}
-    fitted, left_out = {}, {}
+    fitted: dict[str, Calibrator] = {}
+    left_out: dict[str, str] = {}
     for name, by in BY_GROUP.items():
         if name in tried:
             wanted[name] = GroupConsistency(by=by, **meaning)
         elif name in names_for(validation):
             left_out[name] = "the test data do not name the group of each sample"
-    wanted |= {name: calibrator(name, **meaning) for name in CHANGING if name in tried and candidate(name).is_for(n_classes)}
+    wanted |= {name: calibrator(name, **meaning) for name in CHANGING if name in tried and CANDIDATES[name].is_for(n_classes)}
     for name, method in wanted.items():
         if name in without:
             continue
-        seconds = candidate(method.method_name).seconds(n_samples, n_classes)
+        seconds = CANDIDATES[method.method_name].seconds(n_samples, n_classes)
         if seconds > MOST_SECONDS:
             left_out[name] = f"its fit would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f} s; name it to try it"
             continue
@@ -85,7 +78,7 @@ def fit_usual(
             fitted[name] = _fit_quietly(method, validation, counts=counts)
         except NishimoriError as error:
             left_out[name] = str(error).removesuffix(".")
-    return UsualMethods(fitted, left_out)
+    return fitted, left_out
 
 
 @question("has no methods of several parameters")

@@ -1,7 +1,6 @@
 """What a comparison of methods found: numbers by method, and the same as a table, as sentences, and for machines."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from math import isfinite
 from typing import Any
@@ -13,12 +12,10 @@ from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
 from nishimori._evaluation.metrics.table import in_tables
 from nishimori._evaluation.recommendation import Recommendation
 from nishimori._evaluation.scorecard import Scorecard
-from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.display import Display, NamedEntries, plural, short_repr
 from nishimori._support.formatting import percent, percent_with_error, points_with_error, two_decimals, value_with_error
 from nishimori._support.intervals import Interval
-from nishimori._support.optional import require
 from nishimori._support.tables import Tabular
-from nishimori.errors import InputError
 from nishimori.maps.map import Map
 
 
@@ -107,7 +104,7 @@ def _gap_numbers(name: str, gaps: GroupGaps | None) -> dict[str, float | None]:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Displayed):
+class Comparison(NamedEntries[Compared]):
     """Several methods on the same data. ``print`` shows tables and the verdicts.
 
     Attributes
@@ -155,14 +152,12 @@ class Comparison(Displayed):
     same_rows: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
 
-    def __getitem__(self, method: str) -> Compared:
-        for row in self.methods:
-            if row.method == method:
-                return row
-        raise InputError("The method", f"be one of {', '.join(row.method for row in self.methods)}", got=repr(method))
+    @property
+    def _entries(self) -> list[tuple[str, Compared]]:
+        return [(row.method, row) for row in self.methods]
 
-    def __iter__(self) -> Iterator[Compared]:
-        return iter(self.methods)
+    def _record(self, row: Compared) -> dict[str, Any]:
+        return row.numbers(self.level)
 
     @property
     def predictions_differ(self) -> bool:
@@ -310,7 +305,7 @@ class Comparison(Displayed):
         plain: dict[str, Any] = to_plain(
             {name: getattr(self, name) for name in own}
             | {
-                "methods": [row.numbers(self.level) for row in self.methods],
+                "methods": [self._record(row) for row in self.methods],
                 "tests": {name: _test_in_files(name, test) for name, test in self.tests.items()},
                 "recommendation": self.recommendation,
                 "left_out": self.left_out,
@@ -318,15 +313,6 @@ class Comparison(Displayed):
             }
         )
         return plain
-
-    def to_json(self) -> str:
-        """The comparison as one line of JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    def to_pandas(self) -> Any:
-        """A data frame with one row per method."""
-        pandas = require("pandas", extra="tables", for_="Comparison.to_pandas")
-        return pandas.DataFrame([row.numbers(self.level) for row in self.methods]).set_index("method")
 
     @property
     def _display(self) -> Display:
@@ -337,10 +323,6 @@ class Comparison(Displayed):
     def __repr__(self) -> str:
         names = tuple(row.method for row in self.methods)
         return short_repr(self, methods=names, n_validation=self.n_validation, n_test=self.n_test, is_test=self.is_test)
-
-    def to_latex(self) -> str:
-        """The tables as LaTeX, with the rules of the package booktabs."""
-        return "\n\n".join(table.latex() for table in self.tables.values())
 
 
 def _question(metric: Metric) -> str:

@@ -7,19 +7,19 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from nishimori._evaluation.metrics.table import default_metrics, suited_metrics
-from nishimori._evaluation.scorecard import MeasureScores, MetricPlan, Scorecard, cards_of, scorecards
+from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.temperatures import Temperatures, temperatures_of
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
-from nishimori._sums.reliability import Strategy, uniform_edges
+from nishimori._sums.reliability import Strategy
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text, percent
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.tables import Tabular
+from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
 from nishimori.maps.temperature import Temperature
 
@@ -148,11 +148,9 @@ def cards_around(data: Rows, chosen: Sequence[float], *, n_bins: int, counts: bo
     2β give the Brier score, and the kernels get those at 2β by squaring. So the whole grid costs as much as twelve
     temperatures.
     """
-    temperatures = _grid_around(chosen, (data.n_rows or 0) * data.n_classes)
-    maps = tuple(map(Temperature, temperatures))
-    plan = MetricPlan(suited_metrics(default_metrics(), data))
-    sums = data.gather(MeasureScores(maps, (uniform_edges(n_bins),) * len(maps), plan, counts)).items
-    return cards_of(sums, maps, plan)
+    maps = [Temperature(T) for T in _grid_around(chosen, (data.n_rows or 0) * data.n_classes)]
+    with collect_notices():  # what is to be said of the data was said where the temperatures of interest were measured
+        return scorecards(data, maps, n_bins=n_bins, counts=counts)
 
 
 def _grid_around(chosen: Sequence[float], n_logits: int) -> list[float]:

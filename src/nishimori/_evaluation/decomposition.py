@@ -120,8 +120,8 @@ def decomposition(
 
     Bias: isotonic regression on the same data overfits. For a calibrated ResNet-20 the calibration part of the NLL is 0.057
     with 100 samples, 0.014 with 1,000 and 0.003 with 10,000; with ``cv=5`` -0.036, -0.007 and -0.001; with ``of="all"`` 0.005,
-    0.0005 and 0.0001 (`bench/measures.py`). Scikit-learn and netcal have no decomposition; model-diagnostics has CORP's, and
-    probmetrics one by calibrators.
+    0.0005 and 0.0001 (`bench/accuracy/measures.py`). Scikit-learn and netcal have no decomposition; model-diagnostics has
+    CORP's, and probmetrics one by calibrators.
 
     Examples
     --------

@@ -11,9 +11,8 @@ A small data set without errors has an accuracy of 100 % ± 0, and an NLL whose 
 as two proportions are: with the variance of all samples together, as it is if both data sets are equal, where it is larger.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import hypot, isfinite, sqrt
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from nishimori._evaluation.group_gaps import holm
 from nishimori._evaluation.metrics.metric import Difference
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._rows.question import question
-from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.display import Display, NamedEntries, plural, short_repr
 from nishimori._support.escape import markdown_text
 from nishimori._support.formatting import change_with_error, p_value_text, value_with_error
 from nishimori._support.intervals import normal_quantile
@@ -115,7 +114,7 @@ class MetricChange:
 
 
 @dataclass(frozen=True, repr=False)
-class MetricChanges(Displayed):
+class MetricChanges(NamedEntries[MetricChange]):
     """The metrics of two data sets. ``print`` shows a table and a summary.
 
     Attributes
@@ -136,11 +135,9 @@ class MetricChanges(Displayed):
     n_new: int | None
     caveat: str = ""
 
-    def __getitem__(self, name: str) -> MetricChange:
-        for change in self.changes:
-            if change.name == name:
-                return change
-        raise InputError("name", f"be one of {', '.join(repr(change.name) for change in self.changes)}", got=repr(name))
+    @property
+    def _entries(self) -> list[tuple[str, MetricChange]]:
+        return [(change.name, change) for change in self.changes]
 
     @property
     def different(self) -> tuple[str, ...]:
@@ -171,7 +168,7 @@ class MetricChanges(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
         return {
-            "changes": [asdict(change) for change in self.changes],
+            "changes": [self._record(change) for change in self.changes],
             "different": list(self.different),
             "level": self.level,
             "n_old": self.n_old,
@@ -179,10 +176,6 @@ class MetricChanges(Displayed):
             "summary": self.summary,
             "warnings": list(filter(None, [self.caveat])),
         }
-
-    def to_json(self) -> str:
-        """The changes as one line of JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_markdown(self) -> str:
         """The table and the summary as Markdown."""

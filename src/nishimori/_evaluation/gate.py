@@ -1,16 +1,14 @@
 """`gate`: bounds that a model must keep, and whether the data prove that it keeps them or does not."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Unpack, get_args
+from typing import Any, Literal, NamedTuple, Unpack, get_args
+from xml.etree import ElementTree
 
 import numpy as np
 
-from nishimori._evaluation.annotations import CheckOutcome, State, junit, workflow_command
-from nishimori._evaluation.betting import LossOfSamples
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._evaluation.checks import (
     Check,
     MetricBound,
@@ -23,8 +21,10 @@ from nishimori._evaluation.checks import (
 )
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.limits import shared
-from nishimori._evaluation.metrics.losses import Nll
+from nishimori._evaluation.metrics.means import Nll
+from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import AskedMetrics, asked_metrics
+from nishimori._evaluation.resampling import KeptRows
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes
@@ -32,10 +32,11 @@ from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.groups import By
-from nishimori._sums.predictions import apply_map
+from nishimori._sums.predictions import Predictions, apply_map
 from nishimori._sums.reliability import Strategy
 from nishimori._support.arrays import HostArray
-from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.display import Display, NamedEntries, plural, short_repr
+from nishimori._support.escape import workflow_text, xml_text
 from nishimori._support.numbers import between, positive, whole
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, setting
@@ -60,11 +61,28 @@ MOST_LEVEL = 1 - 1e-9
 # What float32 logits of one row and another differ by where a network gives the same answer to both.
 _ROUNDING = 1e-6
 
-_STATES: dict[Verdict, State] = {"pass": "passed", "inconclusive": "error", "cannot be judged": "error", "fail": "failed"}
+# How JUnit's XML and GitHub show a check by how it ended; "error" where none could be made. What is allowed to be inconclusive
+# counts as skipped, so that it is seen and does not fail.
+_SHOWN = {"pass": ("system-out", "notice"), "fail": ("failure", "error"), "allowed": ("skipped", "warning")}
+_SHOWN |= dict.fromkeys(("inconclusive", "cannot be judged", "error"), ("error", "error"))
+
+
+class CheckOutcome(NamedTuple):
+    """One check: what was asked, how it ended, and a sentence with its numbers; ``allowed`` if it stops nothing."""
+
+    title: str
+    verdict: Verdict | Literal["error"]
+    message: str
+    allowed: bool = False
+
+    @property
+    def shown_as(self) -> tuple[str, str]:
+        """The element of JUnit's XML, and the command of GitHub."""
+        return _SHOWN["allowed" if self.allowed else self.verdict]
 
 
 @dataclass(frozen=True, repr=False)
-class Gate(Displayed):
+class Gate(NamedEntries[Check]):
     """The checks of a model, and whether it may pass. ``print`` shows one line per check.
 
     Attributes
@@ -107,11 +125,12 @@ class Gate(Displayed):
     def passed(self) -> bool:
         return not self.failed
 
-    def __getitem__(self, name: str) -> Check:
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise InputError("The check", f"be one of {', '.join(repr(check.name) for check in self.checks)}", got=repr(name))
+    @property
+    def _entries(self) -> list[tuple[str, Check]]:
+        return [(check.name, check) for check in self.checks]
+
+    def _record(self, check: Check) -> dict[str, Any]:
+        return check.to_dict()
 
     def __repr__(self) -> str:
         names = tuple(check.name for check in self.checks)
@@ -141,10 +160,6 @@ class Gate(Displayed):
         own = ("passed", "verdict", "level", "allow_inconclusive", "n_samples", "min_samples")
         return {name: getattr(self, name) for name in own} | {"checks": [check.to_dict() for check in self.checks]}
 
-    def to_json(self) -> str:
-        """The checks and the verdict as one line of JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
     def to_junit(self) -> str:
         """A JUnit file, which Jenkins, GitLab, Azure and others show as tests.
 
@@ -158,8 +173,8 @@ class Gate(Displayed):
 
     @property
     def _outcomes(self) -> list[CheckOutcome]:
-        states: dict[Verdict, State] = _STATES | ({"inconclusive": "doubtful"} if self.allow_inconclusive else {})
-        return [CheckOutcome(check.title, states[check.verdict], check.verdict, check.message) for check in self.checks]
+        allowed = "inconclusive" if self.allow_inconclusive else None
+        return [CheckOutcome(check.title, check.verdict, check.message, check.verdict == allowed) for check in self.checks]
 
 
 @takes_rows(words=CALIBRATORS_WORD)
@@ -245,7 +260,12 @@ def gate(
       fail by chance.
     """
     wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
-    return gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
+    data, map_, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
+    classes = options.get("classes")
+    if by is None:  # the groups may take a pass, so they are asked for only where a bound is on them
+        has_group_gap = any(limit.metric is None for limit in wanted.limits)
+        by = "groups" if has_group_gap and data.groups is not None else "prediction"
+    return judge(data, map_, wanted, by, getattr(calibrator, "classes", None) if classes is None else classes, counts=counts)
 
 
 @dataclass(frozen=True)
@@ -281,16 +301,6 @@ class Wanted:
     def limits(self) -> tuple[MetricBound, ...]:
         """The bounds as numbers."""
         return checked_bounds(self.bounds)
-
-
-def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used: Any, by: By | None) -> Gate:
-    """The checks of data after a map or a fitted calibrator."""
-    data, map_ = open_calibrated(used, logits, labels, options)
-    classes = options.get("classes")
-    labels_of_classes = getattr(used, "classes", None) if classes is None else classes
-    has_group_gap = any(limit.metric is None for limit in wanted.limits)  # only then, because the groups may take a pass
-    by_default: By = "groups" if has_group_gap and data.groups is not None else "prediction"
-    return judge(data, map_, wanted, by or by_default, labels_of_classes, counts=(data.counts or bool(options.get("counts"))))
 
 
 def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
@@ -358,6 +368,23 @@ def _why_not_judged(data: Rows, map_: Map, card: Scorecard, wanted: Wanted, *, c
     return ""
 
 
+class LossOfSamples(Metric):
+    """The NLL of each sample, which is kept: 16 bytes per sample, or 24 with clusters."""
+
+    name = "nll_of_samples"
+    needs = "label"
+    keeps_sums = True
+
+    def sums(self, predictions: Predictions) -> KeptRows:
+        """The losses of a batch."""
+        return KeptRows.from_predictions(predictions, -predictions.log_likelihood)
+
+    def of_sums(self, sums: KeptRows) -> tuple[float, None]:
+        """Their mean; its standard error is that of the NLL."""
+        values, weights = sums.columns
+        return float(weights @ values / weights.sum()), None
+
+
 # A model that always says the same cannot be judged. A constant answer can be calibrated by chance or by construction, as the
 # share of the most frequent class is, and its ECE is one gap of one bin.
 
@@ -390,3 +417,31 @@ def is_constant(data: Rows, map_: Map, confidence: float, confidence_se: float |
         return False
     outputs = data.gather(partial(_find_range, map_))
     return bool((outputs.high - outputs.low <= _ROUNDING * outputs.high).all())
+
+
+# The checks in the forms that continuous integration reads: JUnit's XML, and the workflow commands of GitHub
+
+
+def junit(suite: str, outcomes: Sequence[CheckOutcome]) -> str:
+    """A JUnit file: one test case per check."""
+    elements = [outcome.shown_as[0] for outcome in outcomes]
+    columns = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    numbers = {"tests": str(len(elements)), **{name: str(elements.count(element)) for name, element in columns.items()}}
+    root = ElementTree.Element("testsuites", numbers)
+    inside = ElementTree.SubElement(root, "testsuite", {"name": xml_text(suite), **numbers, "time": "0"})
+    for outcome, element in zip(outcomes, elements, strict=True):
+        title, message = xml_text(outcome.title), xml_text(outcome.message)
+        case = ElementTree.SubElement(inside, "testcase", {"classname": xml_text(suite), "name": title, "time": "0"})
+        if element == "skipped":
+            ElementTree.SubElement(case, element, {"message": f"{outcome.verdict}: {message}"})
+        else:
+            about = {} if element == "system-out" else {"message": message, "type": outcome.verdict}
+            ElementTree.SubElement(case, element, about).text = message
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+
+
+def workflow_command(outcome: CheckOutcome) -> str:
+    """A line that GitHub Actions shows as an error, a warning or a notice of the run."""
+    title = workflow_text(f"{outcome.verdict}: {outcome.title}").replace(":", "%3A").replace(",", "%2C")
+    return f"::{outcome.shown_as[1]} title={title}::{workflow_text(outcome.message)}"

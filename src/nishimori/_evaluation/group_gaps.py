@@ -1,14 +1,13 @@
 """Which groups of samples are off: confidence minus accuracy of each predicted class, or of each group that is named."""
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Unpack, get_args
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
@@ -16,11 +15,10 @@ from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.groups import By, Grouping, GroupTally, TallyGroups
 from nishimori._support.arrays import HostArray
-from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
+from nishimori._support.display import PRINTED_ROWS, Display, NamedEntries, plural, short_repr
 from nishimori._support.formatting import percent, points_with_error, two_decimals
 from nishimori._support.intervals import Interval, two_sided
 from nishimori._support.numbers import between
-from nishimori._support.optional import require
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -59,7 +57,7 @@ class GroupGap:
 
 
 @dataclass(frozen=True, repr=False)
-class GroupGaps(Displayed):
+class GroupGaps(NamedEntries[GroupGap]):
     """The gaps of all groups that have samples. ``print`` shows them as a table, the worst first.
 
     Attributes
@@ -103,19 +101,11 @@ class GroupGaps(Displayed):
     @cached_property
     def worst_first(self) -> tuple[GroupGap, ...]:
         """The groups whose gap is significant first, and larger gaps before smaller ones."""
-        return tuple(sorted(self.groups, key=lambda group: (not group.is_off, -abs(group.gap))))
+        return tuple(sorted(self, key=lambda group: (not group.is_off, -abs(group.gap))))
 
-    def __getitem__(self, name: Any) -> GroupGap:
-        for group in self.groups:
-            if group.name == name:
-                return group
-        raise InputError("The group", "be one of those with samples", got=repr(name))
-
-    def __iter__(self) -> Iterator[GroupGap]:
-        return iter(self.groups)
-
-    def __len__(self) -> int:
-        return len(self.groups)
+    @property
+    def _entries(self) -> list[tuple[Any, GroupGap]]:
+        return [(group.name, group) for group in self.groups]
 
     @property
     def table(self) -> Tabular:
@@ -157,10 +147,6 @@ class GroupGaps(Displayed):
             f"({level} interval {low} to {high})."
         )
 
-    def to_latex(self) -> str:
-        """The table of all groups as LaTeX, with the rules of the package booktabs."""
-        return self.table.latex()
-
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
         low, high = self.interval()
@@ -172,17 +158,8 @@ class GroupGaps(Displayed):
             "mean_abs_gap_corrected": self.mean_abs_gap_corrected,
             "mean_abs_gap_low": low,
             "mean_abs_gap_high": high,
-            "groups": [asdict(group) for group in self.groups],
+            "groups": [self._record(group) for group in self.groups],
         }
-
-    def to_json(self) -> str:
-        """The gaps of all groups as one line of JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    def to_pandas(self) -> Any:
-        """A data frame with one row per group."""
-        pandas = require("pandas", extra="tables", for_="GroupGaps.to_pandas")
-        return pandas.DataFrame([asdict(group) for group in self.groups]).set_index("name")
 
 
 def _row(group: GroupGap) -> tuple[str, ...]:
@@ -243,17 +220,17 @@ def group_gaps(
     if by not in get_args(By):
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
     between("level", level, 0, 1)
-    used, groups, classes = calibrator_or_map(temperature, calibrator), options.get("groups"), options.get("classes")
-    data, map_ = open_calibrated(used, logits, labels, options)
-    if by == "prediction" and groups is not None and not map_.needs_groups:
+    data, map_, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
+    if by == "prediction" and options.get("groups") is not None and not map_.needs_groups:
         raise InputError(
             "groups",
             "be left out with by='prediction', unless the calibrator has a temperature for each group",
             got="some",
             remedy="Pass by='groups' to measure each of them.",
         )
-    names = names_of_groups(data, by, getattr(used, "classes", None) if classes is None else classes)
-    return gaps_after(data, [map_], by, names, level, counts=(data.counts or bool(options.get("counts"))))[0]
+    classes = options.get("classes")
+    names = names_of_groups(data, by, getattr(calibrator, "classes", None) if classes is None else classes)
+    return gaps_after(data, [map_], by, names, level, counts=counts)[0]
 
 
 @question("has no sums per group")

@@ -1,7 +1,6 @@
 """How well the probabilities of each label agree with how often it is there: all decisions together, and label by label."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -10,20 +9,20 @@ import numpy as np
 from nishimori._calibrators.multilabel.decisions import open_decisions, refuse_probabilities, scores_in, warn_of_sigmoids
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_maps import LabelMaps
-from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, holm
+from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, holm
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Input
-from nishimori._sums.groups import Grouping
+from nishimori._sums.groups import Grouping, TallyGroups
+from nishimori._sums.passes import together
 from nishimori._sums.predictions import Predictions, apply_map, sums_for_scores
 from nishimori._sums.reliability import check_bins, uniform_edges
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
+from nishimori._support.display import PRINTED_ROWS, Display, NamedEntries, plural, short_repr
 from nishimori._support.formatting import number_text, percent, points_with_error, value_with_error
 from nishimori._support.intervals import two_sided
-from nishimori._support.optional import require
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -83,7 +82,7 @@ class LabelScore:
 
 
 @dataclass(frozen=True, repr=False)
-class MultilabelScorecard(Displayed):
+class MultilabelScorecard(NamedEntries[LabelScore]):
     """The scores of a multilabel model. ``print`` shows them as a table, the worst label first.
 
     Attributes
@@ -107,17 +106,9 @@ class MultilabelScorecard(Displayed):
         """The mean calibration error over labels, each counting the same."""
         return sum(label.ece for label in self.labels) / len(self.labels)
 
-    def __getitem__(self, name: Any) -> LabelScore:
-        for label in self.labels:
-            if label.name == name:
-                return label
-        raise InputError("The label", "be one of those that are known for some sample", got=repr(name))
-
-    def __iter__(self) -> Iterator[LabelScore]:
-        return iter(self.labels)
-
-    def __len__(self) -> int:
-        return len(self.labels)
+    @property
+    def _entries(self) -> list[tuple[Any, LabelScore]]:
+        return [(label.name, label) for label in self.labels]
 
     @property
     def table(self) -> Tabular:
@@ -153,16 +144,8 @@ class MultilabelScorecard(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
-        return {
-            "overall": self.overall.to_dict(),
-            "mean_ece": self.mean_ece,
-            "labels": [asdict(label) for label in self.labels],
-        }
-
-    def to_pandas(self) -> Any:
-        """A data frame with one row per label."""
-        pandas = require("pandas", extra="tables", for_="MultilabelScorecard.to_pandas")
-        return pandas.DataFrame([asdict(label) for label in self.labels]).set_index("name")
+        labels = [self._record(label) for label in self.labels]
+        return {"overall": self.overall.to_dict(), "mean_ece": self.mean_ece, "labels": labels}
 
 
 def _row(label: LabelScore) -> tuple[str, ...]:
@@ -232,12 +215,13 @@ def evaluate_multilabel(
         refuse_probabilities(scores, rows.weights)
     elif calibrator is not None and calibrator.input is None and scores.input == "logits":
         warn_of_sigmoids(scores, rows.weights)
-    clustered = clusters is not None
     (card,) = scorecards(rows, [map_], n_bins=n_bins)
-    sums = rows.gather(partial(_measure_labels, map_, uniform_edges(n_bins), len(rows.names), clustered))
     # A sample has each label once, so that the decisions about one label are independent unless the caller names clusters.
-    (gaps,) = gaps_after(rows if clustered else rows.independent(), [map_], "groups", rows.names, _LEVEL, counts=False)
-    return MultilabelScorecard(card, _scores_of(sums, gaps, calibrator))
+    decisions = TallyGroups(Grouping("groups", len(rows.names)), counts=False, clustered=clusters is not None, maps=(map_,))
+    losses = partial(_sum_losses, map_, uniform_edges(n_bins), len(rows.names))
+    *tallies, summed = rows.gather(together(decisions, replace(decisions, of="positive"), losses)).items
+    decided, there = (gaps_in("groups", rows.names, tally, _LEVEL) for (tally,) in (sums.items for sums in tallies))
+    return MultilabelScorecard(card, _scores_of(decided, there, summed, calibrator))
 
 
 def _map_of(calibrator: Any, options: dict[str, Any]) -> Map:
@@ -253,133 +237,58 @@ def _map_of(calibrator: Any, options: dict[str, Any]) -> Map:
     return calibrator.maps_[0] if maps.is_shared else maps
 
 
-def _scores_of(sums: "LabelSums", gaps: GroupGaps, calibrator: MultilabelCalibrator | None) -> tuple[LabelScore, ...]:
-    """The scores of the labels that are known for some sample, of which ``gaps`` has confidence and accuracy."""
-    (places,) = np.nonzero(sums.n_rows)
-    means, differences, errors, eces = sums.means, sums.gaps, sums.gap_errors, sums.calibration_errors
-    pairs = [(differences[place], errors[place]) for place in places] + [(group.gap, group.se) for group in gaps]
+def _scores_of(
+    decided: GroupGaps, there: GroupGaps, losses: HostArray, calibrator: MultilabelCalibrator | None
+) -> tuple[LabelScore, ...]:
+    """The scores of the labels that are known for some sample, from the gaps of their decisions and of their presence."""
+    pairs = [(gap.gap, gap.se) for gap in (*there, *decided)]
     adjusted = holm([1.0 if error == 0 else two_sided(gap / error) for gap, error in pairs])
-    p_values = adjusted.reshape(2, -1).min(axis=0)
-    temperatures = None if calibrator is None else calibrator.temperatures_
-    temperature_errors = None if calibrator is None else calibrator.temperatures_se_
-    scores = []
-    for place, p_value, decisions_ in zip(places.tolist(), p_values.tolist(), gaps, strict=True):
-        _, probability, prevalence, brier, nll = means[:, place].tolist()
-        scores.append(
-            LabelScore(
-                name=decisions_.name,
-                n=decisions_.n,
-                prevalence=prevalence,
-                probability=probability,
-                gap=float(differences[place]),
-                gap_se=float(errors[place]),
-                confidence=decisions_.confidence,
-                accuracy=decisions_.accuracy,
-                confidence_gap=decisions_.gap,
-                confidence_gap_se=decisions_.se,
-                p_value=p_value,
-                is_off=p_value < 1 - _LEVEL,
-                ece=float(eces[place]),
-                brier=brier,
-                nll=nll,
-                temperature=None if temperatures is None else float(temperatures[place]),
-                temperature_se=None if temperature_errors is None else float(temperature_errors[place]),
-            )
+    p_values = adjusted.reshape(2, -1).min(axis=0).tolist()
+    places = np.flatnonzero(losses[:, 0])
+    weights, losses, misses = losses[places, :1], losses[places, 1:3], losses[places, 3:]
+    means = np.column_stack([np.abs(misses).sum(axis=1), losses]) / weights
+    temperatures = errors = [None] * len(places)
+    if calibrator is not None and calibrator.temperatures_ is not None:
+        temperatures = calibrator.temperatures_[places].tolist()
+    if calibrator is not None and calibrator.temperatures_se_ is not None:
+        errors = calibrator.temperatures_se_[places].tolist()
+    return tuple(
+        LabelScore(
+            name=decision.name,
+            n=decision.n,
+            prevalence=presence.accuracy,
+            probability=presence.confidence,
+            gap=presence.gap,
+            gap_se=presence.se,
+            confidence=decision.confidence,
+            accuracy=decision.accuracy,
+            confidence_gap=decision.gap,
+            confidence_gap_se=decision.se,
+            p_value=p_value,
+            is_off=p_value < 1 - _LEVEL,
+            ece=ece,
+            brier=brier,
+            nll=nll,
+            temperature=temperature,
+            temperature_se=error,
         )
-    return tuple(scores)
-
-
-# Sums over the decisions about each label, from one pass
-
-
-@dataclass(frozen=True)
-class LabelSums:
-    """Sums over the known decisions about each label; those of other decisions add.
-
-    Attributes
-    ----------
-    n_rows : array of shape (labels,)
-        How many decisions are known.
-    totals : array of shape (5, labels)
-        The weighted sums per label of one, of the probability, of presence, of the Brier score and of the NLL.
-    squares : array of shape (4, labels)
-        Σw²d², Σw²d, Σw² and Σw²p(1 - p), where d is the probability p minus whether the label is there.
-    bins : array of shape (labels, bins)
-        Σw·d over the decisions whose p is in a bin.
-    clusters : array of shape (2, labels, clusters) or None
-        Σw·d and Σw over each cluster, if samples belong to clusters.
-    """
-
-    n_rows: HostArray
-    totals: HostArray
-    squares: HostArray
-    bins: HostArray
-    clusters: HostArray | None
-
-    def __add__(self, other: "LabelSums") -> "LabelSums":
-        clusters = None if self.clusters is None or other.clusters is None else self.clusters + other.clusters
-        return LabelSums(
-            self.n_rows + other.n_rows,
-            self.totals + other.totals,
-            self.squares + other.squares,
-            self.bins + other.bins,
-            clusters,
+        for decision, presence, p_value, (ece, brier, nll), temperature, error in zip(
+            decided, there, p_values, means.tolist(), temperatures, errors, strict=True
         )
-
-    @property
-    def means(self) -> HostArray:
-        """The totals, each divided by the weight of its label; NaN for a label that is never known."""
-        with np.errstate(invalid="ignore"):
-            means: HostArray = self.totals / self.totals[0]
-            return means
-
-    @property
-    def gaps(self) -> HostArray:
-        """Mean probability minus prevalence."""
-        gaps: HostArray = self.means[1] - self.means[2]
-        return gaps
-
-    @property
-    def gap_errors(self) -> HostArray:
-        """The standard errors of the gaps: what the labels show, but not less than what a calibrated model would have."""
-        gaps, (products, crossed, squares, null) = np.nan_to_num(self.gaps), self.squares
-        shown = products - 2 * gaps * crossed + gaps**2 * squares
-        if self.clusters is not None:
-            deviations = self.clusters[0] - gaps[:, None] * self.clusters[1]
-            shown = np.einsum("lc,lc->l", deviations, deviations)
-        with np.errstate(invalid="ignore"):
-            errors: HostArray = np.sqrt(np.maximum(shown, null)) / self.totals[0]
-            return errors
-
-    @property
-    def calibration_errors(self) -> HostArray:
-        """The expected calibration error of the probability of each label."""
-        with np.errstate(invalid="ignore"):
-            errors: HostArray = np.abs(self.bins).sum(axis=1) / self.totals[0]
-            return errors
+    )
 
 
-def _measure_labels(map_: Map, edges: HostArray, n_labels: int, clustered: bool, batch: Batch) -> LabelSums:
-    """Sum over the decisions of a batch about each label after a map; ``clustered`` if the caller named clusters of samples."""
+def _sum_losses(map_: Map, edges: HostArray, n_labels: int, batch: Batch) -> HostArray:
+    """Sum over the decisions of a batch about each label: the weight, the losses, and p minus presence in each bin of p."""
     mapped, beta = apply_map(map_, batch)
     predictions = Predictions(mapped, beta, sums_for_scores(mapped, [beta]))
-    claims = predictions.bin_claims(edges, "positive")
-    grouping = Grouping("groups", n_labels)
-    codes, n_bins = grouping.codes(batch), edges.shape[1] - 1
-    p, there, weights = claims.claimed[:, 0], claims.true[:, 0], claims.weights[:, 0]
-    brier, nll = arrays.on_host(batch.xp.stack([predictions.brier, predictions.nll]))
-    misses, units = p - there, weights**2
-
-    def sums_per_label(values: HostArray) -> HostArray:
-        return np.bincount(codes, values, n_labels)
-
-    places = codes * n_bins + claims.places[:, 0]
-    sums = (weights, weights * misses)
-    clusters = [grouping.by_cluster(batch, codes, rows) for rows in reversed(sums)] if clustered else None
-    return LabelSums(
-        n_rows=np.bincount(codes, minlength=n_labels),
-        totals=np.stack([sums_per_label(weights), *(sums_per_label(weights * rows) for rows in (p, there, brier, nll))]),
-        squares=np.stack([sums_per_label(units * rows) for rows in (misses**2, misses, np.ones_like(p), p * (1 - p))]),
-        bins=np.bincount(places, sums[1], n_labels * n_bins).reshape(n_labels, n_bins),
-        clusters=None if clusters is None else np.stack(clusters),
+    claims, codes, n_bins = (
+        predictions.bin_claims(edges, "positive"),
+        Grouping("groups", n_labels).codes(batch),
+        edges.shape[1] - 1,
     )
+    weights = predictions.weights
+    rows = [weights, *(weights * arrays.on_host(loss) for loss in (predictions.brier, predictions.nll))]
+    misses = weights * (claims.claimed - claims.true)[:, 0]
+    bins = np.bincount(codes * n_bins + claims.places[:, 0], misses, n_labels * n_bins).reshape(n_labels, n_bins)
+    return np.column_stack([*(np.bincount(codes, values, n_labels) for values in rows), bins])

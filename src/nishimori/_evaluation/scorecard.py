@@ -12,15 +12,15 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._evaluation.metrics.metric import Estimate, MeanOfRows, Metric
-from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics, default_metrics
+from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics
 from nishimori._kernels.kernel import score_totals, sums_blocks, sums_scores
 from nishimori._kernels.sums import SCORES, ScoreTotals
 from nishimori._rows.batch import Batch
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, Sum
 from nishimori._sums.census import at_zeros, verdict_on_zeros, warn_of_zeros
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import POSITIVE_EDGES, Predictions, apply_map, inverse_temperatures, predictions_after
@@ -40,8 +40,9 @@ from nishimori._support.intervals import Interval
 from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
-from nishimori.maps.floored import temperature_after_floor
+from nishimori.maps.around import Floored
 from nishimori.maps.map import Map
+from nishimori.maps.temperature import temperature_of
 
 ONE_SAMPLE = "there is only one sample."
 """Why nothing of one sample has a standard error."""
@@ -346,11 +347,10 @@ def evaluate(
     >>> print(f"{card.nll:.3f} {card.nll_se:.3f}")
     0.538 0.013
     """
-    used, wanted = calibrator_or_map(temperature, calibrator), asked_metrics(metrics)
-    data, map_ = open_calibrated(used, logits, labels, options)
-    counts = data.counts or bool(options.get("counts"))
+    wanted = asked_metrics(metrics)
+    data, map_, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
     (card,) = scorecards(data, [map_], n_bins=n_bins, strategy=strategy, counts=counts, metrics=wanted)
-    if used is calibrator:
+    if calibrator is not None:
         warn_of_one_temperature({"`calibrator`": card})
     return replace(card, data_digest=data.digest)
 
@@ -435,7 +435,7 @@ class MetricPlan:
 
 
 @dataclass(frozen=True)
-class ScoreSums:
+class ScoreSums(Sum):
     """The sums of some rows after a map; those of other rows add."""
 
     n_rows: int
@@ -484,9 +484,6 @@ class ScoreSums:
             own=Sums(()),
         )
 
-    def __add__(self, other: "ScoreSums") -> "ScoreSums":
-        return ScoreSums(**{name: value + getattr(other, name) for name, value in vars(self).items()})
-
     @property
     def means(self) -> HostArray:
         return self.totals / self.weight
@@ -510,11 +507,9 @@ class ScoreSums:
             why = "" if error is not None else metric.why_infinite if metric.is_mean else f"{metric.label} has none."
             if self.n_rows == 1:
                 error, why = None, ONE_SAMPLE
-            metric.check_value(float(value))
             gaps = sums.gaps if metric.of_bins is not None else None
-            estimates[metric.label] = Estimate(
-                metric, float(value), error, why, squares, gaps, sums if metric.keeps_sums else None
-            )
+            kept = sums if metric.keeps_sums else None
+            estimates[metric.label] = Estimate(metric, metric.in_bounds(float(value)), error, why, squares, gaps, kept)
         return estimates
 
 
@@ -582,7 +577,7 @@ def scorecards(
 ) -> list[Scorecard]:
     """A scorecard for each map, all from the same passes; ``metrics`` are the usual ones by default."""
     check_bins(n_bins, strategy)
-    wanted = checked_metrics(default_metrics() if metrics is None else metrics, data)
+    wanted = checked_metrics(metrics, data)
     plan, n_rows = MetricPlan(wanted), data.n_rows
     at_once = len(maps)
     if strategy == "quantile" and n_rows is not None:
@@ -614,7 +609,7 @@ def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], plan: MetricPlan) -
     return [
         Scorecard(
             n_samples=own.n_rows,
-            temperature=temperature_after_floor(map_),
+            temperature=temperature_of(map_.inner if isinstance(map_, Floored) else map_),
             estimates=own.estimates(plan),
             reliability=own.binned.curve,
             n_at_zeros=own.n_at_zeros,

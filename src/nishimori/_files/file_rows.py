@@ -18,13 +18,20 @@ import numpy as np
 from nishimori._files.arrays.files import SUFFIXES as ARRAYS
 from nishimori._files.arrays.files import ArrayFile, open_arrays
 from nishimori._files.arrays.numpy_files import npy_array
-from nishimori._files.arrays.selection import array_name, refuse_table_options, without_groups
 from nishimori._files.arrays.stored_array import StoredArray
+from nishimori._files.selection import (
+    Selection,
+    array_name,
+    as_objects,
+    refuse_table_options,
+    select_columns,
+    undecided_error,
+    without_groups,
+)
 from nishimori._files.spooled_scores import ScoreKeeper
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
 from nishimori._files.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
-from nishimori._files.tables.selection import Selection, as_objects, select_columns, undecided_error
 from nishimori._rows.array_rows import ReadOptions
 from nishimori._rows.column_names import class_parts, join_names, refuse_permuted
 from nishimori._rows.entry import Passed, load_array
@@ -35,14 +42,15 @@ from nishimori._rows.scores import check_input
 from nishimori._rows.stored_rows import Sliced, Stored, StoredRows
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
-from nishimori._support.numbers import is_whole
+from nishimori._support.numbers import is_whole, whole
 from nishimori._support.progress import Report, show_progress
 from nishimori.errors import A_NAME, FormatError, InputError, setting
 
 SUFFIXES = (*ARRAYS, *ENDINGS)
 
 # Labels and weights of a table are in memory, some 30 bytes per row. In Parquet files, real scores have less than a row per
-# byte, and two random columns of three different values 1.8. Far more is a bomb, if there are also many rows.
+# byte, and two random columns of three different values 1.8. Far more is a bomb, if there are also many rows and the caller
+# does not say otherwise.
 _ROWS_PER_BYTE, _HARMLESS_ROWS = 20, 10**7
 
 
@@ -137,10 +145,6 @@ class FileRows(StoredRows):
         where = f"{path} and {len(file.files) - 1} more" if several else str(path)
         return with_line(error, lines, file.columns).changed(where=where)
 
-    def place_all(self, error: InputError) -> InputError:
-        """The error with the file."""
-        return self.place(error)
-
 
 def with_line(error: InputError, lines: HostArray | None, columns: Sequence[str] | None, first_row: int = 0) -> InputError:
     """An error about a row with its line, or with how rows are counted, and the name of its column, where that has one.
@@ -171,6 +175,8 @@ def open_path(passed: Passed) -> FileRows:
         if not isinstance(roles.get(name), str | None):
             roles[name] = tuple(roles[name])
     roles |= {"input": meaning.input, "classes": meaning.classes, "ignore_index": meaning.labelling.ignore_index}
+    if roles.get("max_rows") is not None:
+        roles["max_rows"] = whole("max_rows", roles["max_rows"], 1)
     roles["label_argument"] = meaning.names[1]
     parts = {"weights": passed.sample_weight, "clusters": passed.clusters, "groups": passed.groups}
     if path.suffix.lower() == ".npy" and not path.is_dir():
@@ -415,17 +421,18 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
                 extremes = witnesses(scores[counted] if extremes is None else np.concatenate([extremes, scores[counted]]))
             # Equal texts are one object, which takes a fraction of the memory.
             labels = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels]
-            codes = [_codes(block, place[roles.by_role[role]], role, numbers) for role, numbers in numberings.items()]
+            codes = []
+            for role, numbers in numberings.items():  # equal values have the same number in all blocks
+                values = row_values(block, place[roles.by_role[role]], role.removesuffix("s"))
+                codes.append(np.array([numbers.setdefault(value, len(numbers)) for value in values]))
             parts.append((_as_array(labels), weights, counted, block.lines, *codes))
             if not files or files[-1][1] != block.path:
                 files.append((n_rows, block.path))
                 n_bytes += block.path.stat().st_size
             n_rows += block.n_rows
-            if n_rows > max(_HARMLESS_ROWS, _ROWS_PER_BYTE * n_bytes):
-                raise FormatError(
-                    f"{block.path} has more than {_ROWS_PER_BYTE} rows for each of its bytes, more than real scores do. If it "
-                    "is right, write each different row once, with the number of such rows as its weight."
-                )
+            claimed, most = max(n_rows, table.n_rows or 0), max(_HARMLESS_ROWS, _ROWS_PER_BYTE * n_bytes)
+            if claimed > (roles.max_rows or most):
+                raise FormatError(_too_many_rows(block.path, roles.max_rows, claimed))
             keeper.add(flat(scores))
             report("Reading", n_rows, table.n_rows)
         assert shape is not None, "a table without rows is refused"
@@ -444,14 +451,24 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         truth,
         weight,
         **{
-            role: _names_of_rows(role, list(numberings[role]), row_codes)
-            for role, row_codes in zip(numberings, numbered, strict=True)
+            # Clusters need no names.
+            role: codes if role == "clusters" else np.array(group_names(list(numberings[role])))[codes]
+            for role, codes in zip(numberings, numbered, strict=True)
         },
         label_column=roles.labels,
         columns=chosen.scores if several else None,
         column=None if several else chosen.scores[0],
         lines=lines,
         files=files,
+    )
+
+
+def _too_many_rows(path: Path, most: int | None, claimed: int) -> str:
+    if most is not None:
+        return f"{path} has more than {most} rows. Raise {setting('max_rows', A_NAME)} if it is right."
+    return (
+        f"{path} has more than {_ROWS_PER_BYTE} rows for each of its bytes, more than real scores do. If it is right, pass "
+        f"{setting('max_rows', 2 * claimed)}, or write each different row once, with the number of such rows as its weight."
     )
 
 
@@ -490,17 +507,6 @@ def _refuse_value(value: Any, block: Block, row: int, index: int, what: str) -> 
         raise FormatError(f"{block.where(row, index)}: a {what} is missing. Fill it in, or drop the row.")
     if isinstance(value, list | dict | bytes):
         raise FormatError(f"{block.where(row, index)}: a {what} must be text or a number, got {value!r:.60}.")
-
-
-def _codes(block: Block, index: int, role: str, codes: dict[Any, int]) -> HostArray:
-    """A number for the cluster, the group or the name of each row; equal values have the same number in all blocks."""
-    values = row_values(block, index, role.removesuffix("s"))
-    return np.array([codes.setdefault(value, len(codes)) for value in values])
-
-
-def _names_of_rows(role: str, names: list[Any], codes: HostArray) -> HostArray:
-    """The group or the name of each row; clusters need no names."""
-    return codes if role == "clusters" else np.array(group_names(names))[codes]
 
 
 def witnesses(rows: HostArray) -> HostArray:

@@ -10,8 +10,6 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
-from typing import IO, Any
 
 import numpy as np
 
@@ -59,7 +57,7 @@ class SpooledScores(Sliced):
 
     def __init__(self, like: HostArray) -> None:
         self.shape, self.dtype = (0, *like.shape[1:]), like.dtype
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when nobody needs the scores any more
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the last use of the scores
         weakref.finalize(self, self._file.close)
         self._room = _PART * shutil.disk_usage(tempfile.gettempdir()).free
 
@@ -82,13 +80,12 @@ class SpooledScores(Sliced):
     @contextmanager
     def open(self) -> Iterator[Callable[[int, int], HostArray]]:
         """A context manager that reads rows of the file."""
-        yield partial(rows_at, self._file, 0, self.dtype, self.shape[1:])
+        yield self._rows
 
-
-def rows_at(file: IO[bytes], offset: int, dtype: "np.dtype[Any]", columns: tuple[int, ...], start: int, stop: int) -> HostArray:
-    """Read rows of a temporary file. Pages of a map would count as memory of the process, and threads share a position."""
-    rows: HostArray = np.empty((stop - start, *columns), dtype)
-    content = memoryview(rows.reshape(-1).view(np.uint8).data)
-    n_read = os.preadv(file.fileno(), [content], offset + start * (rows.nbytes // max(1, len(rows))))
-    assert n_read == rows.nbytes, "nobody else has the file, and blocks are far below the 2 GB that are read at once"
-    return rows
+    def _rows(self, start: int, stop: int) -> HostArray:
+        """Read rows of the file. Pages of a map would count as memory of the process, and threads share a position."""
+        rows: HostArray = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        content = memoryview(rows.reshape(-1).view(np.uint8).data)
+        n_read = os.preadv(self._file.fileno(), [content], start * (rows.nbytes // max(1, len(rows))))
+        assert n_read == rows.nbytes, "no other program has the file, and blocks are far below the 2 GB that are read at once"
+        return rows

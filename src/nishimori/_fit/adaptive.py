@@ -119,13 +119,12 @@ class Adapted:
         log_ec, log_ts = (-root.x if isinstance(root, Root) else None for root in (ec, ts))
         matched.warn()
         if isinstance(ec, Root) and isinstance(ts, Root):
-            joint = matched.joint()
-            if joint is None:
+            C = matched.covariance()
+            if C is None:
                 raise InputError(
                     "The method 'adaptive' needs the standard errors of both temperatures, which are not known here, as from a "
                     "sketch of one cluster. Fit 'ec' or 'ts', or fit 'adaptive' to samples of more clusters."
                 )
-            C = joint.covariance
             adapted = cls(log_ec, log_ts, float(C[0, 0]), float(C[1, 1]), float(C[0, 1]))
             if denied := refuse_uncertain(adapted.temperature, adapted.temperature_se, matched.census, by_loss=True):
                 raise denied

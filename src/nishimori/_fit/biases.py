@@ -18,6 +18,7 @@ are solved it must not change, because the accuracy jumps where it does.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import exp, inf, log, sqrt
 from typing import NamedTuple
 
@@ -25,11 +26,11 @@ import numpy as np
 
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch
-from nishimori._fit.conditions import NOISE, FieldSums, gap_products, sandwich
-from nishimori._fit.newton import Equations, Solution, solve
+from nishimori._fit.newton import NOISE, Equations, Solution, sandwich, solve
 from nishimori._fit.random_effects import variance_limit
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, Sum
+from nishimori._sums.spread import gap_products
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, row_max, row_sum
 from nishimori.errors import NotConvergedError, setting
@@ -56,7 +57,7 @@ class BiasPoint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BiasSums(FieldSums):
+class BiasSums(Sum):
     """Weighted sums over rows at one point; those of other rows add.
 
     Attributes
@@ -117,54 +118,42 @@ class BiasSums(FieldSums):
         return float(np.trace(self.by_bias))
 
 
-@dataclass(frozen=True)
-class MeasureBiases:
+def measure_biases(point: BiasPoint, anchor: BiasPoint | None, batch: Batch) -> BiasSums:
     """The pass that sums at one point; the top class of each row is that at the anchor, or at the point without one."""
-
-    point: BiasPoint
-    anchor: BiasPoint | None = None
-
-    def __call__(self, batch: Batch) -> BiasSums:
-        rows = BiasRows(batch, self.point, self.anchor)
-        xp, w = batch.xp, batch.weights
-        host = arrays.on_host
-        slope = row_sum(rows.px * rows.x)[:, 0] - rows.mean**2
-        numbers = [rows.energy, rows.energy_size, slope, rows.gap, rows.pull, rows.own_gap, rows.own_gap**2, w]
-        energy, size, energy_slope, gap, pull, own, own_squares, squares = host(xp.stack(numbers) @ w).tolist()
-        heavy = rows.confidence * w
-        half = rows.p * xp.sqrt(w)[:, None]  # the product of a table with itself takes half the time of one with another
-        return BiasSums(
-            batch.weight,
-            energy,
-            size,
-            energy_slope,
-            gap,
-            pull,
-            rows.by_class(heavy, rows.top) - host(heavy @ rows.p),
-            host(w @ rows.px - (w * rows.mean) @ rows.p),
-            host(half.T @ half),
-            host(w @ rows.p),
-            rows.by_class(w, batch.labels),
-            own,
-            own_squares,
-            squares,
-            rows.n_changed,
-        )
+    rows = BiasRows(batch, point, anchor)
+    xp, w = batch.xp, batch.weights
+    host = arrays.on_host
+    slope = row_sum(rows.px * rows.x)[:, 0] - rows.mean**2
+    numbers = [rows.energy, rows.energy_size, slope, rows.gap, rows.pull, rows.own_gap, rows.own_gap**2, w]
+    energy, size, energy_slope, gap, pull, own, own_squares, squares = host(xp.stack(numbers) @ w).tolist()
+    heavy = rows.confidence * w
+    half = rows.p * xp.sqrt(w)[:, None]  # the product of a table with itself takes half the time of one with another
+    return BiasSums(
+        weight=batch.weight,
+        energy=energy,
+        energy_size=size,
+        energy_slope=energy_slope,
+        confidence=gap,
+        confidence_slope=pull,
+        confidence_by_bias=rows.by_class(heavy, rows.top) - host(heavy @ rows.p),
+        by_beta=host(w @ rows.px - (w * rows.mean) @ rows.p),
+        overlaps=host(half.T @ half),
+        expected=host(w @ rows.p),
+        observed=rows.by_class(w, batch.labels),
+        own_confidence=own,
+        own_squares=own_squares,
+        weight_squares=squares,
+        n_changed=rows.n_changed,
+    )
 
 
-@dataclass(frozen=True)
-class BiasGaps:
+def row_gaps(point: BiasPoint, of_confidence: bool, batch: Batch) -> HostArray:
     """The gaps of each row at one point, (n, 1 + K): of the confidence or of x, and of each class."""
-
-    point: BiasPoint
-    of_confidence: bool
-
-    def __call__(self, batch: Batch) -> HostArray:
-        rows = BiasRows(batch, self.point, None)
-        first = rows.gap if self.of_confidence else rows.energy
-        gaps = np.column_stack([arrays.on_host(first), arrays.on_host(rows.p)])
-        gaps[np.arange(batch.n_rows), 1 + arrays.on_host(batch.labels)] -= 1
-        return gaps
+    rows = BiasRows(batch, point, None)
+    first = rows.gap if of_confidence else rows.energy
+    gaps = np.column_stack([arrays.on_host(first), arrays.on_host(rows.p)])
+    gaps[np.arange(batch.n_rows), 1 + arrays.on_host(batch.labels)] -= 1
+    return gaps
 
 
 class BiasRows:
@@ -273,7 +262,7 @@ class BiasSearch:
         """The sums at a point; those of the last pass are not read again."""
         if self._last is None or self._last[:2] != (point, anchor):
             self.n_passes += 1
-            self._last = (point, anchor, self.data.gather(MeasureBiases(point, anchor)))
+            self._last = (point, anchor, self.data.gather(partial(measure_biases, point, anchor)))
         return self._last[2]
 
     def solve(self, start: BiasPoint, anchor: BiasPoint | None, *, by_confidence: bool, rough: bool = False) -> Solution:
@@ -314,7 +303,7 @@ class BiasSearch:
     def choose_spread(self, start: BiasPoint, *, counts: bool) -> BiasPoint:
         """Find the spread, with the condition "ts", and a point close to the solution; ``start`` if there is no spread."""
         point, sums = start, self.sums(start)
-        products = gap_products(self.data, BiasGaps(start, of_confidence=False), counts=counts)
+        products = gap_products(self.data, partial(row_gaps, start, False), counts=counts)
         self.n_passes += 1
         self.dispersion = float(np.trace(products[1:, 1:])) / sums.model_variance
         for _ in range(_SPREAD_ROUNDS):
@@ -412,6 +401,6 @@ def standard_errors(data: Rows, biases: Biases, *, counts: bool) -> tuple[float,
     by_confidence = biases.by_confidence
     jacobian = equations_of(biases.sums, biases.point, 0.0, by_confidence=by_confidence).jacobian
     jacobian[:, 0] /= biases.point.beta
-    products = gap_products(data, BiasGaps(biases.point, by_confidence), counts=counts) / biases.sums.weight**2
+    products = gap_products(data, partial(row_gaps, biases.point, by_confidence), counts=counts) / biases.sums.weight**2
     errors = np.sqrt(np.diag(sandwich(jacobian, products)))
     return float(errors[0]), errors[1:]

@@ -1,5 +1,8 @@
 """Conditions of a map that a user wrote: from the derivative of the map by each parameter, and what is matched.
 
+The map turns logits into u(θ), with p(k) ∝ exp(u_k). Each condition says that an observable O has the same mean under p as at
+the labels. Its gap is the difference of the two.
+
 Both are tables (n, K, m), with one number per row, class and parameter. They are asked for a few rows at a time, so that no
 large table is ever held, and checked each time. Derivatives that their author does not give are taken by differences.
 
@@ -9,14 +12,15 @@ is matched depends on the parameters, as ∂u/∂θ does for least cross-entropy
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from operator import or_
 from typing import Any
 
 import numpy as np
 
-from nishimori._fit.conditions import ConditionSums, FieldSums, on_host
-from nishimori._fit.newton import Equations
+from nishimori._fit.newton import NOISE, Equations
 from nishimori._rows.batch import Batch
+from nishimori._rows.rows import Sum, combined_by
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric
@@ -146,147 +150,160 @@ class Family:
 
 
 @dataclass(frozen=True)
-class FamilySums(FieldSums):
-    """The sums of the conditions, and of the part of their derivatives that comes from what is matched itself; add.
+class FamilySums(Sum):
+    """Weighted sums over rows at one point θ; those of other rows at the same point add.
 
     Attributes
     ----------
-    conditions : ConditionSums
-        With Cov(O_a, ∂u/∂θ_b) as derivatives.
+    weight : float
+        Σw.
+    gaps : array of shape (m,)
+        Σw(⟨O⟩ − O at the label).
+    sizes : array of shape (m,)
+        What the rounding of the gaps is relative to.
+    jacobian : array of shape (m, m)
+        Σw Cov(O_a, ∂u/∂θ_b).
+    information : array of shape (m,)
+        Σw Var(∂u/∂θ_b), which is positive: its inverse root is the unit of a parameter.
     curvature : array of shape (m, m)
         Σw(⟨∂O_a/∂θ_b⟩ − ∂O_a/∂θ_b at the label); zero where O does not depend on the parameters.
     loss : float
         The cross-entropy, Σw·(−log p of the label).
     """
 
-    conditions: ConditionSums
+    weight: float
+    gaps: HostArray
+    sizes: HostArray
+    jacobian: HostArray
+    information: HostArray
     curvature: HostArray
     loss: float
+
+    @classmethod
+    def undefined(cls, m: int) -> "FamilySums":
+        """Sums that say that the conditions have no meaning here."""
+        vector, matrix = np.full(m, np.nan), np.full((m, m), np.nan)
+        return cls(1.0, vector, vector, matrix, vector, matrix, np.nan)
 
     def equations(self, *, is_loss: bool) -> tuple[Equations, bool]:
         """The mean gaps with their derivatives, and whether a solution here would be a minimum, if they are those of a loss.
 
         Away from a minimum the derivatives of a loss may not be positive. Steps are then taken with the covariances, which are.
         """
-        equations = self.conditions.equations
-        full = equations.jacobian + self.curvature / self.conditions.weight
+        units = _units(self.information, self.weight)
+        jacobian = self.jacobian / self.weight
+        equations = Equations(self.gaps / self.weight, jacobian, units, NOISE * self.sizes / self.weight)
+        full = jacobian + self.curvature / self.weight
         if is_loss:
-            full, equations = (full + full.T) / 2, replace(equations, loss=self.loss / self.conditions.weight)
-            if not (np.isfinite(full).all() and np.linalg.eigvalsh(full * np.outer(equations.units, equations.units))[0] > 0):
+            full, equations = (full + full.T) / 2, replace(equations, loss=self.loss / self.weight)
+            if not (np.isfinite(full).all() and np.linalg.eigvalsh(full * np.outer(units, units))[0] > 0):
                 return equations, False
         return replace(equations, jacobian=full), True
 
 
-@dataclass(frozen=True)
-class MatchFeatures:
+def match_features(family: Family, x: HostArray, batch: Batch) -> FamilySums:
     """The pass that sums the conditions at parameters ``x``."""
-
-    family: Family
-    x: HostArray
-
-    def __call__(self, batch: Batch) -> FamilySums:
-        parts = [self._sums(batch, rows) for rows in _pieces(batch, len(self.x))]
-        return sum(parts[1:], start=parts[0])
-
-    def _sums(self, batch: Batch, rows: slice) -> FamilySums:
-        logits, weights, m = on_host(batch)[rows], arrays.on_host(batch.weights)[rows], len(self.x)
-        try:
-            logs = self.family.map_for(self.x).log_probabilities(logits)
-        except ValueError:  # parameters that the map refuses: a shorter step is tried
-            return self._zeros()
-        if np.isnan(logs).any():
-            return self._zeros()
-        p = np.exp(logs)
-        features, observables = self.family.tables(logits, self.x)
-        heavy = p * weights[:, None]
-        centred_f = features - _mean(p, features)[:, None, :]
-        expected = _mean(p, observables)
-        centred_o = centred_f if observables is features else observables - expected[:, None, :]
-        observed = _at(observables, batch, rows)
-        weighted = (heavy[:, :, None] * centred_o).reshape(-1, m)
-        sizes = weights @ (_mean(p, np.abs(observables)) + np.abs(observed))
-        conditions = ConditionSums(
-            float(weights.sum()),
-            weights @ (expected - observed),
-            sizes,
-            weighted.T @ centred_f.reshape(-1, m),
-            np.einsum("nk,nkm->m", heavy, centred_f**2),
-        )
-        curvature = np.zeros((m, m))
-        if self.family.is_curved:
-            for i, slope in enumerate(self.family.slopes(logits, self.x)):
-                curvature[:, i] = weights @ (_mean(p, slope) - _at(slope, batch, rows))
-        return FamilySums(conditions, curvature, -float(weights @ _at(logs[:, :, None], batch, rows)[:, 0]))
-
-    def _zeros(self) -> FamilySums:
-        """Sums that say that the conditions have no meaning here."""
-        m = len(self.x)
-        vector, matrix = np.full(m, np.nan), np.full((m, m), np.nan)
-        return FamilySums(ConditionSums(1.0, vector, vector, matrix, vector), matrix, np.nan)
-
-    def gaps_of(self, batch: Batch) -> HostArray:
-        """The gaps of each row, (n, m)."""
-        map_ = self.family.map_for(self.x)
-        gaps = []
-        for rows in _pieces(batch, len(self.x)):
-            logits = on_host(batch)[rows]
-            _, observables = self.family.tables(logits, self.x)
-            gaps.append(_mean(map_.probabilities(logits), observables) - _at(observables, batch, rows))
-        return np.concatenate(gaps)
+    parts = [_sum_piece(family, x, batch, rows) for rows in _pieces(batch, len(x))]
+    return sum(parts[1:], start=parts[0])
 
 
-@dataclass(frozen=True)
-class CheckFeatures:
+def _sum_piece(family: Family, x: HostArray, batch: Batch, rows: slice) -> FamilySums:
+    logits, weights, m = _logits(batch)[rows], arrays.on_host(batch.weights)[rows], len(x)
+    try:
+        logs = family.map_for(x).log_probabilities(logits)
+    except ValueError:  # parameters that the map refuses: a shorter step is tried
+        return FamilySums.undefined(m)
+    if np.isnan(logs).any():
+        return FamilySums.undefined(m)
+    p = np.exp(logs)
+    features, observables = family.tables(logits, x)
+    heavy = p * weights[:, None]
+    centred_f = features - _mean(p, features)[:, None, :]
+    expected = _mean(p, observables)
+    centred_o = centred_f if observables is features else observables - expected[:, None, :]
+    observed = _at(observables, batch, rows)
+    weighted = (heavy[:, :, None] * centred_o).reshape(-1, m)
+    curvature = np.zeros((m, m))
+    if family.is_curved:
+        for i, slope in enumerate(family.slopes(logits, x)):
+            curvature[:, i] = weights @ (_mean(p, slope) - _at(slope, batch, rows))
+    return FamilySums(
+        weight=float(weights.sum()),
+        gaps=weights @ (expected - observed),
+        sizes=weights @ (_mean(p, np.abs(observables)) + np.abs(observed)),
+        jacobian=weighted.T @ centred_f.reshape(-1, m),
+        information=np.einsum("nk,nkm->m", heavy, centred_f**2),
+        curvature=curvature,
+        loss=-float(weights @ _at(logs[:, :, None], batch, rows)[:, 0]),
+    )
+
+
+def row_gaps(family: Family, x: HostArray, batch: Batch) -> HostArray:
+    """The gaps of each row at parameters ``x``, (n, m)."""
+    map_ = family.map_for(x)
+    gaps = []
+    for rows in _pieces(batch, len(x)):
+        logits = _logits(batch)[rows]
+        _, observables = family.tables(logits, x)
+        gaps.append(_mean(map_.probabilities(logits), observables) - _at(observables, batch, rows))
+    return np.concatenate(gaps)
+
+
+def check_features(family: Family, x: HostArray, batch: Batch) -> "Checked":
     """The pass that refuses features that are not the derivative of the map, and finds the units of the parameters."""
+    logits = _logits(batch)[:_TELLING]
+    # A step to where no parameter is what it was; parameters that must be positive stay so.
+    step = 1e-3 * (np.abs(x) + 1e-3) * (1 + np.random.default_rng(0).random(len(x)))
+    features, observables = family.tables(logits, x)
+    if family.features is not None:
+        _refuse_other_derivatives(family, x, step, logits, features)
+    p = family.map_for(x).probabilities(logits)
+    spread = np.einsum("nk,nkm->m", p, (features - _mean(p, features)[:, None, :]) ** 2)
+    later = family.tables(logits, x + step)[1]
+    changes = float(np.abs(later - observables).max()) > _CHANGES * float(np.abs(observables).max())
+    return Checked(len(logits), spread, changes)
 
-    family: Family
-    x: HostArray
 
-    def __call__(self, batch: Batch) -> "Checked":
-        logits = on_host(batch)[:_TELLING]
-        # A step to where no parameter is what it was; parameters that must be positive stay so.
-        step = 1e-3 * (np.abs(self.x) + 1e-3) * (1 + np.random.default_rng(0).random(len(self.x)))
-        features, observables = self.family.tables(logits, self.x)
-        if self.family.features is not None:
-            self._compare(logits, features, step)
-        p = self.family.map_for(self.x).probabilities(logits)
-        spread = np.einsum("nk,nkm->m", p, (features - _mean(p, features)[:, None, :]) ** 2)
-        later = self.family.tables(logits, self.x + step)[1]
-        changes = float(np.abs(later - observables).max()) > _CHANGES * float(np.abs(observables).max())
-        return Checked(len(logits), spread, changes)
-
-    def _compare(self, logits: HostArray, features: HostArray, step: HostArray) -> None:
-        before, after = (self.family.mapped(logits, self.x + sign * step / 2) for sign in (-1, 1))
-        change, expected = after - before, _centre_rows(features @ step)
-        size = np.abs(change).max() + np.abs(expected).max()
-        if not np.abs(change - expected).max() <= 1e-6 * size + 1e-12 * np.abs(before).max():
-            raise InputError(
-                f"{self.family.name}.features",
-                (
-                    "be the derivative of what the map of `map_for` returns by each parameter: a step changes the mapped "
-                    f"logits by up to {np.abs(change).max():.3g}, but by up to {np.abs(expected).max():.3g} according to "
-                    f"`features`, and the two differ by up to {np.abs(change - expected).max():.3g}"
-                ),
-            )
+def _refuse_other_derivatives(family: Family, x: HostArray, step: HostArray, logits: HostArray, features: HostArray) -> None:
+    before, after = (family.mapped(logits, x + sign * step / 2) for sign in (-1, 1))
+    change, expected = after - before, _centre_rows(features @ step)
+    size = np.abs(change).max() + np.abs(expected).max()
+    if not np.abs(change - expected).max() <= 1e-6 * size + 1e-12 * np.abs(before).max():
+        raise InputError(
+            f"{family.name}.features",
+            (
+                "be the derivative of what the map of `map_for` returns by each parameter: a step changes the mapped "
+                f"logits by up to {np.abs(change).max():.3g}, but by up to {np.abs(expected).max():.3g} according to "
+                f"`features`, and the two differ by up to {np.abs(change - expected).max():.3g}"
+            ),
+        )
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What some rows say about a family: how many, the sums of Var(∂u/∂θ), and whether what is matched depends on θ; adds."""
+class Checked(Sum):
+    """What some rows say about a family: how many, the sums of Var(∂u/∂θ), and whether what is matched depends on θ."""
 
     n_rows: int
     spread: HostArray
-    changes: bool
-
-    def __add__(self, other: "Checked") -> "Checked":
-        return Checked(self.n_rows + other.n_rows, self.spread + other.spread, self.changes or other.changes)
+    changes: bool = field(metadata=combined_by(or_))
 
     def family(self, before: Family) -> Family:
         """The family with what was found."""
-        with np.errstate(divide="ignore"):
-            units = 1 / np.sqrt(self.spread / self.n_rows)
-        steps = _REACH * np.where(np.isfinite(units), units, 1.0)  # a parameter without effect, which the search refuses
-        return replace(before, steps=steps, is_curved=self.changes)
+        return replace(before, steps=_REACH * _units(self.spread, self.n_rows), is_curved=self.changes)
+
+
+def _units(information: HostArray, weight: float) -> HostArray:
+    """How large a change of each parameter is worth mentioning, from Σw Var(∂u/∂θ) over rows of some weight."""
+    with np.errstate(divide="ignore"):
+        units = 1 / np.sqrt(information / weight)
+    return np.where(np.isfinite(units), units, 1.0)  # a parameter without effect, which the search refuses
+
+
+def _logits(batch: Batch) -> HostArray:
+    """The logits of a batch in float64 as a NumPy array that cannot be written to, because the batch is shared."""
+    host = arrays.on_host(batch.double).view()
+    host.flags.writeable = False
+    return host
 
 
 def _pieces(batch: Batch, n_parameters: int) -> Iterator[slice]:

@@ -26,8 +26,8 @@ from nishimori._support.arrays import HostArray
 from nishimori.errors import NotConvergedError
 
 # Expectation consistency shrinks with the lower limit of the 95 % interval of the spread. With the estimate itself, some fits
-# to 500 samples had a higher test loss than one temperature has; with the limit, none had (`bench/groups.py`). Temperature
-# scaling, which lowers the loss by itself, needs no such care, and is best with the estimate.
+# to 500 samples had a higher test loss than one temperature has; with the limit, none had (`bench/studies/groups.py`).
+# Temperature scaling, which lowers the loss by itself, needs no such care, and is best with the estimate.
 _LEVEL = 0.975
 
 # How far groups differ is uncertain, and so is what shrinking misses: standard errors use a limit that is about one standard

@@ -7,18 +7,20 @@ the scores do not matter to a polynomial of s.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf, log
 
 import numpy as np
 
-from nishimori._fit.conditions import FieldSums, gap_products, refuse_masks, sandwich
-from nishimori._fit.newton import Equations, solve
+from nishimori._fit.newton import Equations, sandwich, solve
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, Sum, combined_by
+from nishimori._sums.spread import gap_products
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import NotConvergedError
+from nishimori.maps.affine import refuse_masks
 from nishimori.maps.log_odds import log_odds, log_sigmoids
 
 _LOG_2 = log(2)
@@ -34,23 +36,14 @@ _TERMS: dict[str, Callable[[Array], Array]] = {
 
 
 @dataclass(frozen=True)
-class ClassOfRows:
+class ClassOfRows(Sum):
     """The rows of one class: how many, sums of their weights and of the squares, the least and the largest s. Adds."""
 
     n_rows: int
     weight: float
     squares: float
-    least: float
-    largest: float
-
-    def __add__(self, other: "ClassOfRows") -> "ClassOfRows":
-        return ClassOfRows(
-            self.n_rows + other.n_rows,
-            self.weight + other.weight,
-            self.squares + other.squares,
-            min(self.least, other.least),
-            max(self.largest, other.largest),
-        )
+    least: float = field(metadata=combined_by(min))
+    largest: float = field(metadata=combined_by(max))
 
     def number(self, *, counts: bool) -> float:
         """How many samples the rows stand for: the sum of weights that are counts, else (Σw)²/Σw²."""
@@ -58,21 +51,13 @@ class ClassOfRows:
 
 
 @dataclass(frozen=True)
-class Overview:
+class Overview(Sum):
     """What is known of the data before the search: both classes of rows, and the range of each term. Adds."""
 
     negative: ClassOfRows
     positive: ClassOfRows
-    least: HostArray
-    largest: HostArray
-
-    def __add__(self, other: "Overview") -> "Overview":
-        return Overview(
-            self.negative + other.negative,
-            self.positive + other.positive,
-            np.minimum(self.least, other.least),
-            np.maximum(self.largest, other.largest),
-        )
+    least: HostArray = field(metadata=combined_by(np.minimum))
+    largest: HostArray = field(metadata=combined_by(np.maximum))
 
     @property
     def n_rows(self) -> int:
@@ -85,31 +70,26 @@ class Overview:
         return both.least == both.largest
 
 
-@dataclass(frozen=True)
-class OverviewPass:
+def overview(terms: tuple[str, ...], batch: Batch) -> Overview:
     """The pass that gives an `Overview`."""
+    refuse_masks(batch.has_masks)
+    s = log_odds(batch.double)
+    values = [_TERMS[name](s) for name in terms]
+    lows, highs = (np.array([float(best(value)) for value in values]) for best in (batch.xp.min, batch.xp.max))
+    return Overview(_rows_of_class(batch, s, 0), _rows_of_class(batch, s, 1), lows, highs)
 
-    terms: tuple[str, ...]
 
-    def __call__(self, batch: Batch) -> Overview:
-        refuse_masks(batch.has_masks)
-        s = log_odds(batch.double)
-        terms = [_TERMS[name](s) for name in self.terms]
-        lows, highs = (np.array([float(best(term)) for term in terms]) for best in (batch.xp.min, batch.xp.max))
-        return Overview(self._rows(batch, s, 0), self._rows(batch, s, 1), lows, highs)
-
-    @staticmethod
-    def _rows(batch: Batch, s: Array, label: int) -> ClassOfRows:
-        xp, chosen = batch.xp, batch.labels == label
-        weights = xp.where(chosen, batch.weights, xp.zeros_like(batch.weights))
-        far = xp.full_like(s, inf)
-        return ClassOfRows(
-            int(xp.sum(xp.astype(chosen, xp.int64))),
-            float(xp.sum(weights)),
-            float(xp.sum(weights**2)),
-            float(xp.min(xp.where(chosen, s, far))),
-            float(xp.max(xp.where(chosen, s, -far))),
-        )
+def _rows_of_class(batch: Batch, s: Array, label: int) -> ClassOfRows:
+    xp, chosen = batch.xp, batch.labels == label
+    weights = xp.where(chosen, batch.weights, xp.zeros_like(batch.weights))
+    far = xp.full_like(s, inf)
+    return ClassOfRows(
+        int(xp.sum(xp.astype(chosen, xp.int64))),
+        float(xp.sum(weights)),
+        float(xp.sum(weights**2)),
+        float(xp.min(xp.where(chosen, s, far))),
+        float(xp.max(xp.where(chosen, s, -far))),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +166,7 @@ class Regression:
 
 
 @dataclass(frozen=True)
-class LogisticSums(FieldSums):
+class LogisticSums(Sum):
     """Weighted sums over rows: of the weights, the loss, its gradient and its second derivatives. Those of other rows add."""
 
     weight: float
@@ -202,41 +182,37 @@ class LogisticSums(FieldSums):
         return Equations(self.gradient / self.weight, self.curvature / self.weight, ones, 0 * ones)
 
 
-@dataclass(frozen=True, eq=False)
-class MeasureLoss:
+def measure_loss(regression: Regression, x: HostArray, batch: Batch) -> LogisticSums:
     """The pass that sums the loss and its derivatives at one point ``x`` of the search."""
+    xp, w = batch.xp, batch.weights
+    columns, gaps, slopes, losses = _row_losses(regression, x, batch)
+    curvature = columns.T @ (columns * (w * slopes)[:, None])
+    gradient = (w * gaps) @ columns
+    return LogisticSums(
+        batch.weight, float(xp.sum(w * losses)), arrays.on_host(gradient).copy(), arrays.on_host(curvature).copy()
+    )
 
-    regression: Regression
-    x: HostArray
 
-    def __call__(self, batch: Batch) -> LogisticSums:
-        xp, w = batch.xp, batch.weights
-        columns, gaps, slopes, losses = self._rows(batch)
-        curvature = columns.T @ (columns * (w * slopes)[:, None])
-        gradient = (w * gaps) @ columns
-        return LogisticSums(
-            batch.weight, float(xp.sum(w * losses)), arrays.on_host(gradient).copy(), arrays.on_host(curvature).copy()
-        )
+def row_gradients(regression: Regression, x: HostArray, batch: Batch) -> HostArray:
+    """The gradient of the loss of each row, (n, size)."""
+    columns, gaps, _, _ = _row_losses(regression, x, batch)
+    return arrays.on_host(columns * gaps[:, None])
 
-    def gaps_of(self, batch: Batch) -> HostArray:
-        """The gradient of the loss of each row, (n, size)."""
-        columns, gaps, _, _ = self._rows(batch)
-        return arrays.on_host(columns * gaps[:, None])
 
-    def _rows(self, batch: Batch) -> tuple[Array, Array, Array, Array]:
-        """The columns, and the loss of each row with its first and second derivative by the calibrated log-odds."""
-        xp = batch.xp
-        columns = self.regression.columns(batch)
-        mapped = columns @ arrays.on_device_of(self.x, columns)
-        signs = xp.astype(2 * batch.labels - 1, mapped.dtype)
-        before, after = self.regression.smoothing
-        smoothing = before + (after - before) * (signs + 1) / 2
-        margins = signs * mapped
-        small = xp.exp(-xp.abs(margins))
-        # The probability of the wrong class with all its digits: it tells how far separated classes are apart.
-        wrong = xp.where(margins > 0, small, xp.ones_like(small)) / (1 + small)
-        losses = xp.where(margins < 0, -margins, xp.zeros_like(margins)) + xp.log1p(small) + smoothing * margins
-        return columns, -signs * (wrong - smoothing), small / (1 + small) ** 2, losses
+def _row_losses(regression: Regression, x: HostArray, batch: Batch) -> tuple[Array, Array, Array, Array]:
+    """The columns, and the loss of each row with its first and second derivative by the calibrated log-odds."""
+    xp = batch.xp
+    columns = regression.columns(batch)
+    mapped = columns @ arrays.on_device_of(x, columns)
+    signs = xp.astype(2 * batch.labels - 1, mapped.dtype)
+    before, after = regression.smoothing
+    smoothing = before + (after - before) * (signs + 1) / 2
+    margins = signs * mapped
+    small = xp.exp(-xp.abs(margins))
+    # The probability of the wrong class with all its digits: it tells how far separated classes are apart.
+    wrong = xp.where(margins > 0, small, xp.ones_like(small)) / (1 + small)
+    losses = xp.where(margins < 0, -margins, xp.zeros_like(margins)) + xp.log1p(small) + smoothing * margins
+    return columns, -signs * (wrong - smoothing), small / (1 + small) ** 2, losses
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +265,7 @@ class LogisticSearch:
     def sums(self, regression: Regression, x: HostArray) -> LogisticSums:
         """The sums at one point, from a pass."""
         self.n_passes += 1
-        return self.data.gather(MeasureLoss(regression, x))
+        return self.data.gather(partial(measure_loss, regression, x))
 
     def least_loss(self, regression: Regression) -> Coefficients:
         """The coefficients of least loss; the search starts where f is constant.
@@ -318,7 +294,7 @@ class LogisticSearch:
         if not coefficients.regression.size:
             return np.zeros(0)
         self.n_passes += 1
-        gaps_of = MeasureLoss(coefficients.regression, coefficients.x).gaps_of
+        gaps_of = partial(row_gradients, coefficients.regression, coefficients.x)
         weight = self.seen.negative.weight + self.seen.positive.weight
         products = gap_products(self.data, gaps_of, counts=counts) / weight**2
         turn = coefficients.regression.to_coefficients

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import exp, sqrt
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from nishimori._fit.roots import Root
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import Census, reason_of_uncertainty, warn_if_few, warn_of_zeros
-from nishimori._sums.moments import ClusterGaps, GapSums, Measure, Moments
+from nishimori._sums.moments import GapSums, Measure, Moments, cluster_gaps
 from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
@@ -51,46 +52,22 @@ def warn_if_uncertain(T: float, se: float | None, census: Census, name: str, *, 
         notice(f"The temperature of {name} is uncertain, {size}. {why} {remedy}", FewErrorsWarning)
 
 
-@dataclass(frozen=True)
-class Joint:
-    """The log T of several observables, and their covariance.
+def log_covariance(observables: Sequence[Observable], logs: Sequence[float], gaps: GapSums) -> HostArray | None:
+    """The covariance of the log T of several observables, from sums at or near the temperatures; None if not known.
 
     A temperature is where the mean of a gap is zero, so its error is that of an estimating equation: the standard error of the
     mean gap over its slope. Nothing is assumed about how labels come about. Two temperatures of the same rows are correlated,
     because their gaps are. Everything is in log T, in which errors are closest to normal.
-
-    Attributes
-    ----------
-    observables : tuple of Observable
-        In the order of `logs`.
-    logs : array of shape (m,)
-        The logarithms of the temperatures.
-    covariance : array of shape (m, m)
-        That of the logarithms.
     """
-
-    observables: tuple[Observable, ...]
-    logs: HostArray
-    covariance: HostArray
-
-    @classmethod
-    def from_gaps(cls, observables: Sequence[Observable], logs: Sequence[float], gaps: GapSums) -> "Joint | None":
-        """The log T of several observables and their covariance, from sums at or near the temperatures; None if not known."""
-        measured = [item.observable for item in gaps.items]  # which need no hash
-        if any(observable not in measured for observable in observables):
-            return None
-        chosen = [measured.index(observable) for observable in observables]
-        slopes = np.array([_slope_at(exp(-log_T), gaps.items[i]) for i, log_T in zip(chosen, logs, strict=True)])
-        if not (np.abs(slopes) > 0).all():
-            return None
-        covariance = gaps.square_products[np.ix_(chosen, chosen)] / np.outer(slopes, slopes)
-        if not np.isfinite(covariance).all():  # a sketch cannot always tell
-            return None
-        return cls(tuple(observables), np.array(logs, dtype=float), covariance)
-
-    def log_error(self, position: int) -> float:
-        """The standard error of one of the logarithms."""
-        return sqrt(float(self.covariance[position, position]))
+    measured = [item.observable for item in gaps.items]  # which need no hash
+    if any(observable not in measured for observable in observables):
+        return None
+    chosen = [measured.index(observable) for observable in observables]
+    slopes = np.array([_slope_at(exp(-log_T), gaps.items[i]) for i, log_T in zip(chosen, logs, strict=True)])
+    if not (np.abs(slopes) > 0).all():
+        return None
+    covariance: HostArray = gaps.square_products[np.ix_(chosen, chosen)] / np.outer(slopes, slopes)
+    return covariance if np.isfinite(covariance).all() else None  # a sketch cannot always tell
 
 
 def _slope_at(beta: float, moments: Moments) -> float:
@@ -205,8 +182,8 @@ class Match:
         root = self.roots[position]
         if self.gaps is None or not isinstance(root, Root):
             return None
-        joint = Joint.from_gaps(self.observables[position : position + 1], [-root.x], self.gaps)
-        return None if joint is None else exp(-root.x) * joint.log_error(0)
+        variance = log_covariance(self.observables[position : position + 1], [-root.x], self.gaps)
+        return None if variance is None else exp(-root.x) * sqrt(float(variance[0, 0]))
 
     def without_uncertain(self) -> "Match":
         """The match without temperatures that their own standard errors deny: the reason takes the place of each."""
@@ -220,12 +197,12 @@ class Match:
         by_loss = isinstance(self.observables[position], Energy)
         return refuse_uncertain(exp(-root.x), self.standard_error(position), self.census, by_loss=by_loss)
 
-    def joint(self) -> Joint | None:
-        """All log T and their covariance; None if one of them does not exist, or if the sums for it were not made."""
+    def covariance(self) -> HostArray | None:
+        """The covariance of all log T; None if one of them does not exist, or if the sums for it were not made."""
         roots = [root for root in self.roots if isinstance(root, Root)]
         if self.gaps is None or len(roots) < len(self.roots):
             return None
-        return Joint.from_gaps(self.observables, [-root.x for root in roots], self.gaps)
+        return log_covariance(self.observables, [-root.x for root in roots], self.gaps)
 
     def with_counts(self) -> "Match":
         """The match with standard errors for which a weight of w stands for w independent rows."""
@@ -272,7 +249,7 @@ def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]], *, counts: b
     """The sums of some observables, each at one β, with the squares of what is independent in the data: rows or clusters."""
     measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
     if data.has_clusters:
-        gaps, sums = data.gather(together(measure, ClusterGaps(tuple(wanted)))).items
+        gaps, sums = data.gather(together(measure, partial(cluster_gaps, wanted))).items
         clustered: GapSums = replace(gaps, square_products=sums.products)
         return clustered
     gaps = data.gather(measure)

@@ -9,14 +9,16 @@ q_k/s minus 1.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from math import inf
 
 import numpy as np
 
-from nishimori._fit.conditions import FieldSums, gap_products, sandwich
+from nishimori._fit.newton import sandwich
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, Sum
+from nishimori._sums.spread import gap_products
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray, row_max, row_sum
 from nishimori.errors import NotConvergedError
@@ -42,7 +44,7 @@ _MISSED, _ALMOST = 10.0, 0.9
 
 
 @dataclass(frozen=True, eq=False)
-class WeightSums(FieldSums):
+class WeightSums(Sum):
     """Weighted sums over rows at some weights of the components; those of other rows at the same weights add.
 
     Attributes
@@ -63,21 +65,15 @@ class WeightSums(FieldSums):
     products: HostArray
 
 
-@dataclass(frozen=True, eq=False)
-class WeightPass:
+def measure_weights(temperature: float, weights: HostArray, batch: Batch) -> WeightSums:
     """The pass that sums the loss of a mixture with its derivatives by the weights of the components."""
-
-    temperature: float
-    weights: HostArray
-
-    def __call__(self, batch: Batch) -> WeightSums:
-        rows = MixtureRows(batch, self.temperature)
-        heavy = arrays.on_host(batch.weights)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # an infinite loss, which the search avoids
-            mixed = rows.relative @ self.weights
-            ratios = rows.relative / mixed[:, None]
-            loss = -heavy @ (np.log(mixed) + rows.largest)
-            return WeightSums(float(heavy.sum()), float(loss), heavy @ ratios, ratios.T @ (ratios * heavy[:, None]))
+    rows = MixtureRows(batch, temperature)
+    heavy = arrays.on_host(batch.weights)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # an infinite loss, which the search avoids
+        mixed = rows.relative @ weights
+        ratios = rows.relative / mixed[:, None]
+        loss = -heavy @ (np.log(mixed) + rows.largest)
+        return WeightSums(float(heavy.sum()), float(loss), heavy @ ratios, ratios.T @ (ratios * heavy[:, None]))
 
 
 class MixtureRows:
@@ -131,7 +127,7 @@ def best_weights(data: Rows, temperature: float) -> BestWeights:
     def read(weights: HostArray) -> WeightSums:
         nonlocal n_passes
         n_passes += 1
-        return data.gather(WeightPass(temperature, weights))
+        return data.gather(partial(measure_weights, temperature, weights))
 
     weights = np.full(N_COMPONENTS, 1 / N_COMPONENTS)
     sums = read(weights)
@@ -206,48 +202,43 @@ def _on_face(free: list[int], weights: HostArray, slopes: HostArray, curvature: 
 _LARGEST_CONDITION = 1e12
 
 
-@dataclass(frozen=True, eq=False)
-class MixtureConditions:
-    """The conditions of each row, and how they move with the unknowns β = 1/T, w₁ and w₂; w₃ is 1 minus both.
+# The conditions of each row have the unknowns β = 1/T, w₁ and w₂; w₃ is 1 minus both. With energy gap e = ⟨z⟩ − z at the label
+# and t_a = (q_a − q₃)/s they are e, −t₁ and −t₂.
 
-    With energy gap e = ⟨z⟩ − z at the label and t_a = (q_a − q₃)/s they are e, −t₁ and −t₂.
-    """
 
-    temperature: float
-    weights: HostArray
+def row_conditions(temperature: float, weights: HostArray, batch: Batch) -> HostArray:
+    """The conditions of each row, (n, 3)."""
+    rows = MixtureRows(batch, temperature)
+    energies, _ = rows.energies()
+    return np.column_stack([energies, -_tilts(rows, weights)[0]])
 
-    def gaps_of(self, batch: Batch) -> HostArray:
-        """The conditions of each row, (n, 3)."""
-        rows = MixtureRows(batch, self.temperature)
-        energies, _ = rows.energies()
-        return np.column_stack([energies, -self._tilts(rows)[0]])
 
-    def __call__(self, batch: Batch) -> HostArray:
-        """Σω of the derivative of each condition by each unknown."""
-        rows = MixtureRows(batch, self.temperature)
-        heavy = arrays.on_host(batch.weights)
-        energies, variances = rows.energies()
-        tilts, first = self._tilts(rows)
-        moved = -energies * first  # the derivative of q₁ by β, divided by s
-        by_beta = tilts * (self.weights[0] * moved)[:, None]
-        by_beta[:, 0] -= moved
-        jacobian: HostArray = np.zeros((3, 3))
-        jacobian[0, 0] = heavy @ variances
-        jacobian[1:, 0] = heavy @ by_beta
-        jacobian[1:, 1:] = tilts.T @ (tilts * heavy[:, None])
-        return jacobian
+def condition_slopes(temperature: float, weights: HostArray, batch: Batch) -> HostArray:
+    """The pass that sums the derivative of each condition by each unknown."""
+    rows = MixtureRows(batch, temperature)
+    heavy = arrays.on_host(batch.weights)
+    energies, variances = rows.energies()
+    tilts, first = _tilts(rows, weights)
+    moved = -energies * first  # the derivative of q₁ by β, divided by s
+    by_beta = tilts * (weights[0] * moved)[:, None]
+    by_beta[:, 0] -= moved
+    jacobian: HostArray = np.zeros((3, 3))
+    jacobian[0, 0] = heavy @ variances
+    jacobian[1:, 0] = heavy @ by_beta
+    jacobian[1:, 1:] = tilts.T @ (tilts * heavy[:, None])
+    return jacobian
 
-    def _tilts(self, rows: MixtureRows) -> tuple[HostArray, HostArray]:
-        """t_a for both a, (n, 2), and q₁/s, (n,)."""
-        mixed = rows.relative @ self.weights
-        return (rows.relative[:, :2] - rows.relative[:, 2:]) / mixed[:, None], rows.relative[:, 0] / mixed
+
+def _tilts(rows: MixtureRows, weights: HostArray) -> tuple[HostArray, HostArray]:
+    """t_a for both a, (n, 2), and q₁/s, (n,)."""
+    mixed = rows.relative @ weights
+    return (rows.relative[:, :2] - rows.relative[:, 2:]) / mixed[:, None], rows.relative[:, 0] / mixed
 
 
 def standard_errors(data: Rows, temperature: float, weights: HostArray, *, counts: bool) -> HostArray | None:
     """The standard errors of T and of the three weights; None if the conditions do not determine them. Reads twice."""
-    conditions = MixtureConditions(temperature, weights)
-    products = gap_products(data, conditions.gaps_of, counts=counts)
-    jacobian = data.gather(conditions)
+    products = gap_products(data, partial(row_conditions, temperature, weights), counts=counts)
+    jacobian = data.gather(partial(condition_slopes, temperature, weights))
     scale = 1 / np.sqrt(np.diag(jacobian))
     if not np.isfinite(scale).all() or np.linalg.cond(jacobian * scale[:, None] * scale) > _LARGEST_CONDITION:
         return None

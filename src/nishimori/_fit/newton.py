@@ -5,7 +5,8 @@ if it brings the equations closer to their solution, else shorter. "Closer" is m
 same derivatives would propose next (the natural monotonicity test: P. Deuflhard, Newton Methods for Nonlinear Problems,
 Springer 2004, section 3.3). The unit of each unknown is its own, so that neither the unit of an equation nor that of an
 unknown matters. Where the gaps are the derivatives of a loss, a step is also taken if the loss falls: on the way to a minimum
-the derivatives may grow first.
+the derivatives may grow first. The covariance of the solution is a `sandwich` of the same sums: nothing is assumed about how
+labels come about.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,10 @@ import numpy as np
 
 from nishimori._support.arrays import HostArray
 from nishimori.errors import NotConvergedError
+
+# Of gaps that are means of probabilities: exp(u) has an error of u units in the last place, and classes with u below -40 hardly
+# count.
+NOISE = 64 * float(np.finfo(float).eps)
 
 # Steps double the digits once the solution is near; a search that takes longer is on its way to infinity.
 LIMIT = 100
@@ -122,6 +127,13 @@ def _is_lower(before: Equations, there: Equations, step: HostArray) -> bool:
         return False
     promised = -float(before.gaps @ step)
     return promised > 0 and before.loss - there.loss >= _ENOUGH_LOWER * promised
+
+
+def sandwich(jacobian: HostArray, products: HostArray) -> HostArray:
+    """The sampling covariance of the unknowns: J⁻¹ΣJ⁻ᵀ, the products of gaps and their derivatives over the same rows."""
+    half = np.linalg.solve(jacobian, products)
+    covariance: HostArray = np.linalg.solve(jacobian, half.T)
+    return (covariance + covariance.T) / 2
 
 
 class _Inverse:

@@ -16,8 +16,8 @@ Expectation consistency and temperature scaling are one search with two observab
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import replace
+from functools import partial, reduce
 from math import exp, inf, log
 from operator import mul
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from nishimori._fit.match import FitInfo, Match
 from nishimori._fit.roots import Point, Root, Roots, drive, increasing_root
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, refuse_counted_clusters
-from nishimori._sums.census import Census, Count, MeasureEvenness
+from nishimori._sums.census import Census, Count, measure_evenness
 from nishimori._sums.moments import GapSums, Measure, Moments, log_scale
 from nishimori._sums.observables import Confidence, Observable, TopN
 from nishimori._sums.passes import together
@@ -109,10 +109,10 @@ def rounding_decides(data: Rows, temperature: float) -> bool:
     """Whether the rounding of most rows decides their probabilities at a temperature; a few rows tell where it does not."""
     part = data.sample(_GLANCE) if hasattr(data, "sample") else None  # which rows of somebody's own need not have
     if part is not None and part is not data:
-        glance = part.gather(MeasureEvenness())
+        glance = part.gather(measure_evenness)
         if _HARDLY * glance.even < glance.weight:
             return False
-    return data.gather(MeasureEvenness()).decides(temperature)
+    return data.gather(measure_evenness).decides(temperature)
 
 
 class TemperatureSolution(NamedTuple):
@@ -178,7 +178,11 @@ class Search:
             i: increasing_root(start, precision=_EXACT if self.observables[i]._is_monotone else 0.0)
             for i, start in begin.items()
         }
-        return self._match(drive(searches, self._measure))
+        roots = drive(searches, self._measure)
+        assert self._census is not None, "the first answer to a search counts the rows"
+        answers = tuple(_root_or_error(observable, roots[i]) for i, observable in enumerate(self.observables))
+        gaps, has_squares = self._gaps_at({i: root for i, root in enumerate(answers) if isinstance(root, Root)})
+        return Match(self.observables, answers, self._census, self.n_passes, gaps, has_squares)
 
     def _sample_answers(self) -> dict[int, float]:
         """The answers of a sample, by the position of their observable, as far as there are any."""
@@ -187,7 +191,7 @@ class Search:
         if sample is None:
             return {}
         try:
-            starts = sample.call_with_rows(SampleSearch(self.observables))
+            starts = sample.call_with_rows(partial(search_sample, self.observables))
         except InputError:
             return {}  # the exact pass will say which row is wrong
         if sample is self.data:
@@ -241,16 +245,9 @@ class Search:
     def _answer(self, moments: Moments, judged: bool) -> Point | NishimoriError:
         """The point of a search, or why there will be no temperature."""
         assert self._census is not None, "counted in the first pass"
-        if moments.observed == -inf:
-            return masked_labels_error(self._census, self.label_name)
-        refused = _refusal(moments.at(slice(1, None)), self._census) if judged else None
+        is_due = judged or moments.observed == -inf
+        refused = refusal(moments.at(slice(1, None)), self._census, self.label_name) if is_due else None
         return refused or in_log_beta(moments if len(moments.betas) == 1 else moments.at(slice(1)))
-
-    def _match(self, roots: Mapping[int, Root | NishimoriError]) -> Match:
-        assert self._census is not None, "the first answer to a search counts the rows"
-        answers = tuple(_root_or_error(observable, roots[i]) for i, observable in enumerate(self.observables))
-        gaps, has_squares = self._gaps_at({i: root for i, root in enumerate(answers) if isinstance(root, Root)})
-        return Match(self.observables, answers, self._census, self.n_passes, gaps, has_squares)
 
     def _gaps_at(self, roots: Mapping[int, Root]) -> tuple[GapSums | None, bool]:
         """The gaps of the last pass, continued to the roots, and whether squares of gaps are accurate there."""
@@ -270,34 +267,26 @@ class SampleAnswers(NamedTuple):
     n_passes: int
 
 
-@dataclass(frozen=True)
-class SampleSearch:
+def search_sample(observables: tuple[Observable, ...], rows: Rows) -> SampleAnswers:
     """The answers of some rows to three digits, from a search that starts at the answers of a sixteenth of them."""
+    size = (rows.n_rows or 0) // _SHARE
+    part = rows.sample(size) if size >= _FEWEST else None
+    begin = {} if part is None or part is rows else search_sample(observables, part).log_betas
+    anywhere = _middle(begin) if begin else _DEFAULT_LOG_BETA
+    begin = _merge_close_starts(dict.fromkeys(range(len(observables)), anywhere) | begin, _ROUGHLY_ONE)
+    n_passes = 0
 
-    observables: tuple[Observable, ...]
+    def measure(wanted: Mapping[int, float], _: Roots[int]) -> dict[int, Point | NishimoriError]:
+        nonlocal n_passes
+        if n_passes == _PASSES_FOR_A_START:
+            return {i: NotConvergedError("The sample gives no start.") for i in wanted}
+        n_passes += 1
+        gaps = rows.gather(Measure(tuple((observables[i], (exp(x),)) for i, x in wanted.items()), exact=False))
+        return {i: in_log_beta(moments) for i, moments in zip(wanted, gaps.items, strict=True)}
 
-    def __call__(self, rows: Rows) -> SampleAnswers:
-        begin = self._answers_of_part(rows)
-        anywhere = _middle(begin) if begin else _DEFAULT_LOG_BETA
-        begin = _merge_close_starts(dict.fromkeys(range(len(self.observables)), anywhere) | begin, _ROUGHLY_ONE)
-        n_passes = 0
-
-        def measure(wanted: Mapping[int, float], _: Roots[int]) -> dict[int, Point | NishimoriError]:
-            nonlocal n_passes
-            if n_passes == _PASSES_FOR_A_START:
-                return {i: NotConvergedError("The sample gives no start.") for i in wanted}
-            n_passes += 1
-            gaps = rows.gather(Measure(tuple((self.observables[i], (exp(x),)) for i, x in wanted.items()), exact=False))
-            return {i: in_log_beta(moments) for i, moments in zip(wanted, gaps.items, strict=True)}
-
-        roots = drive({i: increasing_root(start, precision=_ROUGH) for i, start in begin.items()}, measure)
-        answers = {i: _root_or_error(self.observables[i], root) for i, root in roots.items()}
-        return SampleAnswers({i: root.x for i, root in answers.items() if isinstance(root, Root)}, n_passes)
-
-    def _answers_of_part(self, rows: Rows) -> dict[int, float]:
-        size = (rows.n_rows or 0) // _SHARE
-        part = rows.sample(size) if size >= _FEWEST else None
-        return {} if part is None or part is rows else self(part).log_betas
+    roots = drive({i: increasing_root(start, precision=_ROUGH) for i, start in begin.items()}, measure)
+    answers = {i: _root_or_error(observables[i], root) for i, root in roots.items()}
+    return SampleAnswers({i: root.x for i, root in answers.items() if isinstance(root, Root)}, n_passes)
 
 
 def _middle(places: Mapping[int, float]) -> float:
@@ -345,11 +334,8 @@ def masked_labels_error(census: Census, label_name: str) -> InputError:
 
 def refusal(moments: Moments, census: Census, label_name: str) -> NishimoriError | None:
     """Why no temperature can be found by moments at both ends and perhaps between them, or None if one can."""
-    return masked_labels_error(census, label_name) if moments.observed == -inf else _refusal(moments, census)
-
-
-def _refusal(moments: Moments, census: Census) -> NishimoriError | None:
-    """Why no temperature can be found, or None if one can."""
+    if moments.observed == -inf:
+        return masked_labels_error(census, label_name)
     observable = moments.observable
     if not observable._is_monotone and (falling := _falling(moments)):
         return falling

@@ -9,7 +9,8 @@ bracket: that takes more passes than the usual search, and never fails.
 Where the answers are not above chance even so, T is so large that all unmasked classes of a row are equally probable.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from math import exp, log
 
 import numpy as np
@@ -18,7 +19,7 @@ from nishimori._fit.match import FitInfo
 from nishimori._fit.search import masked_labels_error
 from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.census import Census, Count, warn_if_few, warn_of_zeros
 from nishimori._sums.class_claims import sum_by_class
 from nishimori._sums.moments import Measure
@@ -90,7 +91,7 @@ def match_smoothed(
         raise masked_labels_error(census, label_name)
     else:
         numbers = classes.numbers(counts=counts)
-        n_passes, shift = 2, data.gather(SmoothEnergy(tuple(numbers.tolist()))).value
+        n_passes, shift = 2, data.gather(partial(smooth_energy, tuple(numbers.tolist()))).value
     search = _Bisection(data, observable, shift)
     hottest = -log(_UNIFORM * (min(max(widest.difference, _LEAST), _LARGEST) if widest.difference else 1.0))
     x = search.zero(hottest)
@@ -117,40 +118,27 @@ def match_smoothed(
 
 
 @dataclass(frozen=True)
-class _Widest:
+class _Widest(Sum):
     """The largest difference between two unmasked logits of a row."""
 
-    difference: float
-
-    def __add__(self, other: "_Widest") -> "_Widest":
-        return max(self, other, key=lambda one: one.difference)
+    difference: float = field(metadata=combined_by(max))
 
 
 def _widest(batch: Batch) -> _Widest:
     return _Widest(-float(batch.xp.min(batch.drops)))
 
 
-@dataclass(frozen=True)
-class SmoothEnergy:
-    """The pass that gives how far smoothing moves the mean logit of the labels, downwards.
+def smooth_energy(numbers: tuple[float, ...], batch: Batch) -> Mean:
+    """The pass that gives how far smoothing moves the mean logit of the labels, downwards; ``numbers`` are N for each class.
 
     A sample with K unmasked classes, whose own class has N samples and the logit z, loses Σ(z − z_j)/(N + K) over all classes.
-
-    Attributes
-    ----------
-    numbers : tuple of float
-        N for each class.
     """
-
-    numbers: tuple[float, ...]
-
-    def __call__(self, batch: Batch) -> Mean:
-        xp, drops = batch.xp, batch.drops
-        live = xp.ones_like(drops) if batch.live is None else xp.astype(batch.live, drops.dtype)
-        n_live = live @ batch.ones
-        numbers = on_device_of(np.array(self.numbers), drops)[batch.labels]
-        moved = (n_live * batch.label_drops - drops @ batch.ones) / (numbers + n_live)
-        return Mean(batch.total(moved), batch.weight)
+    xp, drops = batch.xp, batch.drops
+    live = xp.ones_like(drops) if batch.live is None else xp.astype(batch.live, drops.dtype)
+    n_live = live @ batch.ones
+    n_samples = on_device_of(np.array(numbers), drops)[batch.labels]
+    moved = (n_live * batch.label_drops - drops @ batch.ones) / (n_samples + n_live)
+    return Mean(batch.total(moved), batch.weight)
 
 
 class _Bisection:

@@ -17,7 +17,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from math import inf
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -219,7 +219,7 @@ def gives_node_sums(batch: Batch) -> bool:
     kernel = kernel_of(batch)
     if kernel.node_sums is None or not is_plain(batch):
         return False
-    # On the host, half precision is counted; see `half`.
+    # On the host, half precision is counted; see `native.takes_half`.
     return kernel.name == "triton" or (computes_in_c(batch.logits) and not reads_stored(batch))
 
 
@@ -324,17 +324,11 @@ def group_totals(batch: Batch, codes: HostArray | None, betas: HostArray, method
 # --- the softmax of rows in one call, which only the C kernel has; `maps.map` has it in array operations -------------------
 
 
-class Softmax(NamedTuple):
-    """The probabilities of rows, and whether some logit is NaN, infinite or too large.
+def softmax(logits: Array, beta: float) -> tuple[HostArray, bool] | None:
+    """The softmax of ``beta * logits`` in the precision of the logits, and whether some logit is NaN, infinite or too large.
 
-    -inf masks a class, and its probability is zero. The rows of all others of these are not probabilities.
+    -inf masks a class, and its probability is zero. The rows of all others of these are not probabilities. None where no kernel
+    computes it.
     """
-
-    probabilities: HostArray
-    is_unusual: bool
-
-
-def softmax(logits: Array, beta: float) -> Softmax | None:
-    """The softmax of ``beta * logits`` in the precision of the logits; None where no kernel computes it."""
     is_usual = LEAST_SINGLE < beta < 1 / LEAST_SINGLE
-    return Softmax(*native.softmax(logits, beta)) if is_usual and computes_in_c(logits) else None
+    return native.softmax(logits, beta) if is_usual and computes_in_c(logits) else None

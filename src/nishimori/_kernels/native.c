@@ -438,19 +438,20 @@ static ALWAYS_INLINE vector64 taint64(vector64 taint, vector64 z)
     return taint + (finite - finite);
 }
 
+#define ROUND32 (12582912.0f + 125.0f)
+#define power32(shifted) AS_REAL((shifted) << 23, vector32)
+
 /* Fits of 4·2^r. The first is a least-squares fit of the relative error in which each coefficient was rounded to float before the
 next was fitted, so that the mean error over every quarter of the interval stays below 1e-9. The second has a relative error of at
 most 2.2e-16. */
 
 static ALWAYS_INLINE vector32 polynomial32(vector32 r)
 {
-    vector32 zero = {0}, p = zero + 0.00061002915f;
-    p = VFMA32(p, r, zero + 0.005354798f);
-    p = VFMA32(p, r, zero + 0.03847491f);
-    p = VFMA32(p, r, zero + 0.22201471f);
-    p = VFMA32(p, r, zero + 0.96090585f);
-    p = VFMA32(p, r, zero + 2.7725887f);
-    return VFMA32(p, r, zero + 4.0f);
+    static const float coefficients[] = {0.00061002915f, 0.005354798f, 0.03847491f, 0.22201471f, 0.96090585f, 2.7725887f, 4.0f};
+    vector32 zero = {0}, p = zero + coefficients[0];
+    for (int j = 1; j < 7; j++)
+        p = VFMA32(p, r, zero + coefficients[j]);
+    return p;
 }
 
 #if VECTOR_BYTES == 64
@@ -459,27 +460,13 @@ sixteenths comes from two registers. Its bits are those of the exponent and of t
 too: the table has the difference. */
 #define ROUND64 (422212465065984.0 + 1021.0)
 
-static ALWAYS_INLINE vector64 polynomial64(vector64 r)
-{
-    vector64 zero = {0}, p = zero + 0.0006161489592299703;
-    p = VFMA64(p, r, zero + 0.005333512630713707);
-    p = VFMA64(p, r, zero + 0.03847251642767815);
-    p = VFMA64(p, r, zero + 0.2220164346265572);
-    p = VFMA64(p, r, zero + 0.960906027836403);
-    p = VFMA64(p, r, zero + 2.772588722239783);
-    return VFMA64(p, r, zero + 4.0);
-}
+static const double coefficients64[] = {0.0006161489592299703, 0.005333512630713707, 0.03847251642767815, 0.2220164346265572,
+                                        0.960906027836403,     2.772588722239783,    4.0};
 
 static ALWAYS_INLINE vector64 power64(mask64 shifted)
 {
-    const mask64 low = {0,
-                        -0x4aa7930676f1,
-                        -0x8d47c382ae85,
-                        -0xc785918a9dc8,
-                        -0xf901f5ce48eb,
-                        -0x12159b3edcbde,
-                        -0x140252ac9d5d9,
-                        -0x154f822b7abd7};
+    const mask64 low = {0,                -0x4aa7930676f1,  -0x8d47c382ae85,  -0xc785918a9dc8,
+                        -0xf901f5ce48eb,  -0x12159b3edcbde, -0x140252ac9d5d9, -0x154f822b7abd7};
     const mask64 high = {-0x15f619980c433, -0x15eeb8c14fe79, -0x1531abdd55f25, -0x13b6e7d5c0f70,
                          -0x1176066a52c53, -0xe664227aad64,  -0xa7e723045b79,  -0x5b505d5b6f26};
     mask64 of_sixteenths = (mask64)_mm512_permutex2var_epi64((__m512i)low, (__m512i)shifted, (__m512i)high);
@@ -489,123 +476,96 @@ static ALWAYS_INLINE vector64 power64(mask64 shifted)
 #define ROUND64 (6755399441055744.0 + 1021.0)
 #define power64(shifted) AS_REAL((shifted) << 52, vector64)
 
+static const double coefficients64[] = {
+    2.8152732311069347e-08, 4.083329422235877e-07, 5.2862614316200155e-06, 6.10106376978027e-05, 0.0006161411997705468, 0.005333423290322647,
+    0.038472516431932564,   0.2220164346579271,    0.960906027836364,      2.7725887222397967,   4.0};
+#endif
+
 static ALWAYS_INLINE vector64 polynomial64(vector64 r)
 {
-    vector64 zero = {0}, p = zero + 2.8152732311069347e-08;
-    p = VFMA64(p, r, zero + 4.083329422235877e-07);
-    p = VFMA64(p, r, zero + 5.2862614316200155e-06);
-    p = VFMA64(p, r, zero + 6.10106376978027e-05);
-    p = VFMA64(p, r, zero + 0.0006161411997705468);
-    p = VFMA64(p, r, zero + 0.005333423290322647);
-    p = VFMA64(p, r, zero + 0.038472516431932564);
-    p = VFMA64(p, r, zero + 0.2220164346579271);
-    p = VFMA64(p, r, zero + 0.960906027836364);
-    p = VFMA64(p, r, zero + 2.7725887222397967);
-    return VFMA64(p, r, zero + 4.0);
+    vector64 zero = {0}, p = zero + coefficients64[0];
+    for (size_t j = 1; j < sizeof coefficients64 / sizeof *coefficients64; j++)
+        p = VFMA64(p, r, zero + coefficients64[j]);
+    return p;
 }
-#endif
 
 /* --- float, double, and float computed in double ------------------------------------------------------------------------ */
 
 /* Whether weights serve one β, or are kept for the next of a chain, or were. */
 enum { ONCE, FIRST, AGAIN };
 
+/* Z is the type of the logits, and T that of the arithmetic. All else follows from how many bits they have, which OF_Z and OF_T
+add to a name. */
+#define STORED OF_Z(vector)
+#define STORED_MASK OF_Z(mask)
+#define STORED_INTEGER OF_Z(integer)
+#define STORED_WIDTH OF_Z(WIDTH)
+#define STORED_MAX OF_Z(VMAX)
+#define STORED_TAINT OF_Z(taint)
+#define LIMIT_OF_LOGITS OF_Z(LIMIT)
+#define TRANSPOSED OF_Z(TRANSPOSED)
+#define TO_COLUMNS OF_Z(rows_to_columns)
+#define TO_ROWS OF_Z(columns_to_rows)
+#define VECTOR OF_T(vector)
+#define MASK OF_T(mask)
+#define WIDTH OF_T(WIDTH)
+#define INTEGER OF_T(integer)
+#define ROUND OF_T(ROUND)
+#define POWER OF_T(power)
+#define POLYNOMIAL OF_T(polynomial)
+#define VFMA OF_T(VFMA)
+#define VMAX OF_T(VMAX)
+#define DOUBLES OF_T(doubles)
+#define LEAST_SQUARED OF_T(LEAST_SQUARED)
+#define LEAST_WEIGHT OF_T(LEAST_WEIGHT)
+
+#define TRANSPOSED32 WIDTH32
+#define TRANSPOSED64 4
+#define LIMIT32 FLT_MAX
+#define LIMIT64 LIMIT
+typedef vector64 doubles64;
+typedef int32_t integer32;
+typedef int64_t integer64;
+#define LEAST_SQUARED32 1.0842021724855044e-19 /* 2^-63 */
+#define LEAST_SQUARED64 2.983336292480083e-154 /* 2^-510 */
+#define LEAST_WEIGHT32 (4 * FLT_MIN) /* polynomials are of 4·2^r, and the power of two is a normal number */
+#define LEAST_WEIGHT64 (4 * DBL_MIN)
+
 #define Z float
+#define OF_Z(name) name##32
 #define T float
+#define OF_T(name) name##32
 #define FN(name) name##_float
-#define VECTOR vector32
-#define MASK mask32
 #define LOGITS vector32
-#define WIDTH WIDTH32
-#define INTEGER int32_t
-#define ROUND (12582912.0f + 125.0f)
-#define POWER(shifted) AS_REAL((shifted) << 23, vector32)
-#define POLYNOMIAL polynomial32
-#define VFMA VFMA32
-#define VMAX VMAX32
-#define DOUBLES doubles32
-#define STORED vector32
-#define STORED_MASK mask32
-#define STORED_INTEGER int32_t
-#define TRANSPOSED WIDTH32
-#define TO_COLUMNS rows_to_columns32
-#define TO_ROWS columns_to_rows32
-#define STORED_WIDTH WIDTH32
-#define STORED_MAX VMAX32
-#define STORED_TAINT taint32
-#define LIMIT_OF_LOGITS FLT_MAX
-#define LEAST_SQUARED 1.0842021724855044e-19 /* 2^-63 */
-#define LEAST_WEIGHT (4 * FLT_MIN) /* polynomials are of 4·2^r, and the power of two is a normal number */
 #include "native_rows.h"
 #include "native_probabilities.h"
 #undef T
+#undef OF_T
 #undef FN
-#undef VECTOR
-#undef MASK
 #undef LOGITS
-#undef WIDTH
-#undef INTEGER
-#undef ROUND
-#undef POWER
-#undef POLYNOMIAL
-#undef VFMA
-#undef VMAX
-#undef DOUBLES
-#undef LEAST_SQUARED
-#undef LEAST_WEIGHT
 
 #define T double
-#define DOUBLES vector64
-#define VECTOR vector64
-#define MASK mask64
-#define WIDTH WIDTH64
-#define INTEGER int64_t
-#define ROUND ROUND64
-#define POWER power64
-#define POLYNOMIAL polynomial64
-#define VFMA VFMA64
-#define VMAX VMAX64
-#define LEAST_SQUARED 2.983336292480083e-154 /* 2^-510 */
-#define LEAST_WEIGHT (4 * DBL_MIN)
-
+#define OF_T(name) name##64
 #define FN(name) name##_widened
 #define LOGITS half_vector32
 #include "native_rows.h"
 #include "native_weights.h"
-#undef FN
-#undef STORED
-#undef STORED_MASK
-#undef STORED_INTEGER
-#undef TRANSPOSED
-#undef TO_COLUMNS
-#undef TO_ROWS
-#undef STORED_WIDTH
-#undef STORED_MAX
-#undef STORED_TAINT
-#undef LOGITS
-#undef LIMIT_OF_LOGITS
 #undef Z
+#undef OF_Z
+#undef FN
+#undef LOGITS
 
 #define Z double
+#define OF_Z(name) name##64
 #define FN(name) name##_double
-#define STORED vector64
-#define STORED_MASK mask64
-#define STORED_INTEGER int64_t
-#define TRANSPOSED 4
-#define TO_COLUMNS rows_to_columns64
-#define TO_ROWS columns_to_rows64
-#define STORED_WIDTH WIDTH64
-#define STORED_MAX VMAX64
-#define STORED_TAINT taint64
 #define LOGITS vector64
-#define LIMIT_OF_LOGITS LIMIT
 #include "native_rows.h"
 #include "native_probabilities.h"
 #include "native_weights.h"
 
 /* --- half precision ----------------------------------------------------------------------------------------------------------
 A number of 16 bits has one of 65,536 values, and a long row has far fewer. So a row is read once, to count how often each
-occurs, and all sums follow from these values in double; see `_kernels/half.py`. `values` says what each pattern stands for. */
+occurs, and all sums follow from these values in double; see `MANY` in `native.py`. `values` says what each pattern stands for. */
 
 #define N_PATTERNS 65536
 #define RUN 64 /* patterns that are looked at together: most of such runs do not occur in a row */
@@ -791,17 +751,17 @@ they are computed. */
 
 enum { FLOAT = 0, WIDENED = 1, DOUBLE = 2 };
 
+#define BY_KIND(name, ...)                                                                                                     \
+    (n_classes < 1     ? n > 0                                                                                                 \
+     : kind == FLOAT   ? name##_float(__VA_ARGS__)                                                                             \
+     : kind == WIDENED ? name##_widened(__VA_ARGS__)                                                                           \
+                       : name##_double(__VA_ARGS__))
+
 /* The largest logit of each row, its first column, and the sums (betas, powers, n). */
 EXPORT int EXPORTED(nishimori_power_sums)(int kind, const void *z, int64_t n, int64_t n_classes, const nishimori_plan *plan,
                                           int n_powers, void *peak, int64_t *top, double *sums)
 {
-    if (n_classes < 1)
-        return n > 0;
-    if (kind == FLOAT)
-        return power_sums_float(z, n, n_classes, plan, n_powers, peak, top, sums);
-    if (kind == WIDENED)
-        return power_sums_widened(z, n, n_classes, plan, n_powers, peak, top, sums);
-    return power_sums_double(z, n, n_classes, plan, n_powers, peak, top, sums);
+    return BY_KIND(power_sums, z, n, n_classes, plan, n_powers, peak, top, sums);
 }
 
 /* Add the sums of a pair of observables over all rows to `total` (42). Rows begin `apart` numbers after each other.
@@ -809,13 +769,7 @@ EXPORT int EXPORTED(nishimori_power_sums)(int kind, const void *z, int64_t n, in
 EXPORT int EXPORTED(nishimori_block_sums)(int kind, const void *z, int64_t apart, const int64_t *labels, const double *weights,
                                           int64_t n, int64_t n_classes, const nishimori_plan *plan, double *total)
 {
-    if (n_classes < 1)
-        return n > 0;
-    if (kind == FLOAT)
-        return block_sums_float(z, apart, labels, weights, n, n_classes, plan, total);
-    if (kind == WIDENED)
-        return block_sums_widened(z, apart, labels, weights, n, n_classes, plan, total);
-    return block_sums_double(z, apart, labels, weights, n, n_classes, plan, total);
+    return BY_KIND(block_sums, z, apart, labels, weights, n, n_classes, plan, total);
 }
 
 EXPORT int EXPORTED(nishimori_half_power_sums)(const uint16_t *z, const double *values, int64_t n, int64_t n_classes,

@@ -161,41 +161,36 @@ static ALWAYS_INLINE void FN(sum_columns)(const Z *z, const Z *ahead, T largest,
         result[5] += CONVERT(sums.a5, DOUBLES);
 }
 
-#define ORDERS(call)                                                                                                           \
+/* A call for each number of powers, `order`, which the compiler then knows. */
+#define ORDER(number, ...)                                                                                                     \
     do {                                                                                                                       \
-        if (n_powers == 1) {                                                                                                   \
-            call(1);                                                                                                           \
-        } else if (n_powers == 2) {                                                                                            \
-            call(2);                                                                                                           \
-        } else if (n_powers == 3) {                                                                                            \
-            call(3);                                                                                                           \
-        } else if (n_powers <= 5) {                                                                                            \
-            call(5);                                                                                                           \
-        } else {                                                                                                               \
-            call(6);                                                                                                           \
-        }                                                                                                                      \
+        enum { order = number };                                                                                               \
+        __VA_ARGS__;                                                                                                           \
+    } while (0)
+#define ORDERS(...)                                                                                                            \
+    do {                                                                                                                       \
+        if (n_powers == 1)                                                                                                     \
+            ORDER(1, __VA_ARGS__);                                                                                             \
+        else if (n_powers == 2)                                                                                                \
+            ORDER(2, __VA_ARGS__);                                                                                             \
+        else if (n_powers == 3)                                                                                                \
+            ORDER(3, __VA_ARGS__);                                                                                             \
+        else if (n_powers <= 5)                                                                                                \
+            ORDER(5, __VA_ARGS__);                                                                                             \
+        else                                                                                                                   \
+            ORDER(6, __VA_ARGS__);                                                                                             \
     } while (0)
 
-static NO_INLINE void FN(sum_once)(const Z *z, const Z *ahead, T largest, int n, FN(constants) c, int n_powers, DOUBLES *result)
-{
-#define CALL(order) FN(sum_columns)(z, ahead, largest, n, c, NULL, ONCE, order, result)
-    ORDERS(CALL);
-#undef CALL
-}
-
-static NO_INLINE void FN(sum_first)(const Z *z, const Z *ahead, T largest, int n, FN(constants) c, T *weights, int n_powers, DOUBLES *result)
-{
-#define CALL(order) FN(sum_columns)(z, ahead, largest, n, c, weights, FIRST, order, result)
-    ORDERS(CALL);
-#undef CALL
-}
-
-static NO_INLINE void FN(sum_again)(const Z *z, const Z *ahead, T largest, int n, FN(constants) c, T *weights, int n_powers, DOUBLES *result)
-{
-#define CALL(order) FN(sum_columns)(z, ahead, largest, n, c, weights, AGAIN, order, result)
-    ORDERS(CALL);
-#undef CALL
-}
+#define SUM_COLUMNS(name, use)                                                                                                 \
+    static NO_INLINE void FN(name)(const Z *z, const Z *ahead, T largest, int n, FN(constants) c, T *weights, int n_powers,    \
+                                   DOUBLES *result)                                                                            \
+    {                                                                                                                          \
+        ORDERS(FN(sum_columns)(z, ahead, largest, n, c, weights, use, order, result));                                         \
+    }
+SUM_COLUMNS(sum_once, ONCE)
+SUM_COLUMNS(sum_first, FIRST)
+SUM_COLUMNS(sum_again, AGAIN)
+#undef SUM_COLUMNS
 
 /* Which lanes of the last vector of a row are not in the vector before. */
 static ALWAYS_INLINE MASK FN(new_lanes)(int64_t n_classes)
@@ -324,7 +319,7 @@ static int FN(by_columns)(const Z *z, int64_t apart, int64_t n_rows, int64_t n_c
                 for (int64_t b = first; b < last; b++) {
                     DOUBLES *found = room.lanes + b * N_POWERS;
                     if (first + 1 == last) {
-                        FN(sum_once)(from, ahead + start, largest, padded, c, n_powers, found);
+                        FN(sum_once)(from, ahead + start, largest, padded, c, NULL, n_powers, found);
                     } else if (b == first) {
                         FN(sum_first)(from, ahead + start, largest, padded, c, room.weights, n_powers, found);
                     } else {
@@ -410,17 +405,13 @@ static ALWAYS_INLINE void FN(sum_lanes)(const Z *columns, const Z *largest, cons
 static NO_INLINE void FN(sum_lanes_once)(const Z *columns, const Z *largest, const Z *ahead, int64_t apart, int first, int last, FN(constants) c, int n_powers,
                                          T *result)
 {
-#define CALL(order) FN(sum_lanes)(columns, largest, ahead, apart, first, last, c, NULL, ONCE, order, result)
-    ORDERS(CALL);
-#undef CALL
+    ORDERS(FN(sum_lanes)(columns, largest, ahead, apart, first, last, c, NULL, ONCE, order, result));
 }
 
 static NO_INLINE void FN(sum_lanes_again)(const Z *columns, const Z *largest, const Z *ahead, int64_t apart, int first, int last, FN(constants) c,
                                           const T *weights, int n_powers, T *result)
 {
-#define CALL(order) FN(sum_lanes)(columns, largest, ahead, apart, first, last, c, weights, AGAIN, order, result)
-    ORDERS(CALL);
-#undef CALL
+    ORDERS(FN(sum_lanes)(columns, largest, ahead, apart, first, last, c, weights, AGAIN, order, result));
 }
 
 static NO_INLINE void FN(weigh_lanes)(const Z *columns, const Z *largest, int n_classes, FN(constants) c, T *weights)
@@ -585,4 +576,5 @@ static int FN(block_sums)(const Z *z, int64_t apart, const int64_t *labels, cons
     return is_unusual;
 }
 
+#undef ORDER
 #undef ORDERS

@@ -13,12 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._kernels import half
-from nishimori._kernels.half import takes_half
 from nishimori._kernels.sums import PowerSums, doublings
 from nishimori._support.arrays import HostArray
-
-__all__ = ["power_sums", "takes_half"]
 
 # Elements per piece. Five tables of this size stay in 2 MiB of cache; with fewer elements the calls cost more than the work.
 _PIECE = 2**16
@@ -41,8 +37,6 @@ _LEAST_SQUARED = {np.dtype(np.float32): 2.0**-63, np.dtype(np.float64): 2.0**-51
 
 def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSums:
     """Power sums for finite positive ``betas``, outside the largest class."""
-    if takes_half(logits):
-        return half.power_sums(logits, betas, order)
     n, k = logits.shape
     n_pieces = -(-n * k // _PIECE)
     step = -(-n // min(n, n_pieces))  # pieces of the same size

@@ -6,11 +6,11 @@ attributes after a fit or from a file, and make a record of them.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from inspect import Parameter, signature
 from numbers import Real
-from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Union, cast
 
 import numpy as np
 
@@ -34,46 +34,19 @@ from nishimori.maps.kinds import CHECKED_ROWS, check_claims, check_claims_on_ran
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import Temperature, temperature_of
 
+if TYPE_CHECKING:
+    from nishimori._calibrators.calibrator import Calibrator
+
+# Attributes, without their underscore, that a file keeps under the same names; the second are those of columns.
+_IN_RECORD = ("n_samples", "residual", "temperature_se", "data_digest")
+_COLUMNS = ("label_column", "score_column", "group_column")
+
 COMMON = ("input", "classes", "floor")
 """The parameters that every calibrator has besides those of its method."""
 
 
-class FittedMethod(Protocol):
-    """What `Calibrator` and `BareCalibrator` have in common: what was learned, in attributes that end with an underscore."""
-
-    is_fixed: ClassVar[bool]
-    input: Input | None
-    classes: Classes
-    floor: Floor
-    input_: Input
-    floor_: float | None
-    map_: Map
-    classes_: HostArray
-    feature_names_in_: HostArray
-    n_features_in_: int
-    label_column_: str | None
-    score_column_: str | None
-    group_column_: str | None
-    n_samples_: int | None
-    residual_: float | None
-    data_digest_: str | None
-    temperature_se_: float | None
-    _is_flat_: bool
-    _estimates_: dict[str, float] | None
-
-    @property
-    def fit(self) -> Callable[..., Any]: ...
-    @property
-    def method_name(self) -> str: ...
-    @property
-    def temperature_(self) -> float | None: ...
-    def method_params(self) -> dict[str, Any]:
-        """The parameters of the method."""
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write what was learned to a small JSON file."""
-
-    def _expected_passes(self, data: Rows) -> int | None: ...
+FittedMethod = Union["BareCalibrator", "Calibrator"]
+"""What keeps a fit: both have the same attributes, with an underscore at the end, for what was learned."""
 
 
 def open_to_fit(
@@ -117,8 +90,12 @@ def keep(
     n_samples: int,
     residual: float | None = None,
     temperature_se: float | None = None,
+    estimates: dict[str, float] | None = None,
 ) -> None:
-    """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
+    """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was.
+
+    ``estimates`` are further numbers of the fit, which the method itself understands.
+    """
     classes = class_labels(calibrator.classes, data.n_classes)
     calibrator.map_ = map_
     calibrator.input_ = data.input if calibrator.input is None else calibrator.input
@@ -131,6 +108,7 @@ def keep(
     calibrator.residual_ = residual
     calibrator.data_digest_ = None if calibrator.is_fixed else data.digest
     calibrator.temperature_se_ = temperature_se
+    calibrator._estimates_ = estimates
     name_columns(calibrator, column_names(X) if hasattr(X, "columns") else None)
     calibrator._is_flat_ = is_flat(X)
 
@@ -150,15 +128,12 @@ def keep_record(calibrator: FittedMethod, record: Record) -> None:
     calibrator.floor_ = record.floor
     if record.input == "probabilities" and record.floor is None:
         calibrator.floor = None  # a new fit would choose one
-    calibrator.n_samples_ = origin.n_samples
-    calibrator.residual_ = origin.residual
-    calibrator.data_digest_ = origin.data_digest
-    calibrator.temperature_se_ = origin.temperature_se
+    vars(calibrator).update({f"{name}_": getattr(origin, name) for name in _IN_RECORD})
     if origin.n_classes is not None:
         calibrator.classes_ = class_labels(origin.classes, origin.n_classes)
         calibrator.n_features_in_ = origin.n_classes
     check_map(record.map, origin.n_classes)
-    calibrator._is_flat_ = bool(origin.is_flat)
+    calibrator._is_flat_, calibrator._estimates_ = bool(origin.is_flat), origin.estimates
     name_columns(calibrator, origin.columns, origin.label_column, origin.score_column, origin.group_column)
 
 
@@ -191,24 +166,18 @@ def check_n_classes(calibrator: FittedMethod, data: Rows, name: str) -> None:
         raise InputError(name, f"have {fitted_to} classes, as the calibrator has", got=data.n_classes)
 
 
-def record_of(calibrator: FittedMethod, estimates: dict[str, float] | None) -> Record:
-    """What a file keeps; ``estimates`` are further numbers of the fit, which the method itself understands."""
+def record_of(calibrator: FittedMethod) -> Record:
+    """What a file keeps."""
     names = getattr(calibrator, "feature_names_in_", None)
     origin = Provenance(
         method=calibrator.method_name,
         params=calibrator.method_params(),
         classes=None if calibrator.classes is None else calibrator.classes_.tolist(),
         columns=None if names is None else names.tolist(),
-        label_column=calibrator.label_column_,
-        score_column=calibrator.score_column_,
-        group_column=calibrator.group_column_,
         n_classes=len(calibrator.classes_) if hasattr(calibrator, "classes_") else None,
-        n_samples=calibrator.n_samples_,
-        residual=calibrator.residual_,
-        temperature_se=getattr(calibrator, "temperature_se_", None),
-        estimates=estimates,
+        estimates=calibrator._estimates_,
         is_flat=getattr(calibrator, "_is_flat_", False),
-        data_digest=calibrator.data_digest_,
+        **{name: getattr(calibrator, f"{name}_") for name in (*_IN_RECORD, *_COLUMNS)},
         library_version=nishimori.__version__,
     )
     floor = None if calibrator.floor_ is None else float(calibrator.floor_)
@@ -280,10 +249,7 @@ class BareCalibrator:
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write what was learned to a small JSON file, as `Calibrator.save` does."""
-        record_of(self, self._estimates_).write(path, overwrite=overwrite)
-
-    def _expected_passes(self, data: Rows) -> int:
-        return self.method.expected_passes(data)
+        record_of(self).write(path, overwrite=overwrite)
 
 
 def own_parameters(target: Any) -> tuple[str, ...]:
@@ -292,7 +258,7 @@ def own_parameters(target: Any) -> tuple[str, ...]:
     return tuple(one.name for one in taken if one.name not in COMMON and one.kind is not Parameter.VAR_KEYWORD)
 
 
-M = TypeVar("M", bound=FittedMethod)
+M = TypeVar("M", bound="FittedMethod")
 
 
 def check_constructor(calibrator: FittedMethod) -> None:

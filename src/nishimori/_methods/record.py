@@ -10,8 +10,8 @@ import json
 import os
 import re
 import reprlib
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field, fields
-from math import inf
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,9 +21,9 @@ from nishimori._support.disk import new_file
 from nishimori._support.escape import printable
 from nishimori._support.json import JsonError, read_json
 from nishimori.errors import FormatError, InputError
+from nishimori.maps.around import Tempered
 from nishimori.maps.kinds import described, find_kind, from_parameters
 from nishimori.maps.map import Map
-from nishimori.maps.tempered import Tempered
 
 FORMAT = "nishimori-calibration"
 VERSION = 5
@@ -32,6 +32,12 @@ MULTILABEL_FORMAT = "nishimori-multilabel"
 """What files of `MultilabelCalibrator` have in its place."""
 
 _REMEDY = "Fit and save again."
+
+
+def is_multilabel(content: Any) -> bool:
+    """Whether the content of a file is that of a `MultilabelCalibrator`."""
+    return isinstance(content, dict) and content.get("format") == MULTILABEL_FORMAT
+
 
 # What the first files of version 2 do not have.
 _ADDED = ("label_column", "score_column", "group_column", "temperature_se", "estimates", "is_flat", "data_digest")
@@ -65,13 +71,13 @@ class Provenance:
         is_right = {
             "method": isinstance(self.method, str) and bool(self.method),
             "params": isinstance(self.params, dict) and all(map(_is_plain, self.params.values())),
-            "n_classes": self.n_classes is None or (_is_count(self.n_classes, 2) and self.n_classes <= _MOST_CLASSES),
-            "n_samples": self.n_samples is None or _is_count(self.n_samples, 1),
+            "n_classes": self.n_classes is None or (is_count(self.n_classes, 2) and self.n_classes <= _MOST_CLASSES),
+            "n_samples": self.n_samples is None or is_count(self.n_samples, 1),
             "residual": self.residual is None or type(self.residual) in (int, float),
-            "temperature_se": self.temperature_se is None or _is_positive(self.temperature_se),
-            "estimates": self.estimates is None or _are_numbers(self.estimates),
-            "classes": _are_distinct(self.classes, (str, int, float), self.n_classes),
-            "columns": _are_distinct(self.columns, (str,), self.n_classes),
+            "temperature_se": self.temperature_se is None or (are_numbers([self.temperature_se]) and self.temperature_se > 0),
+            "estimates": self.estimates is None or (isinstance(self.estimates, dict) and are_numbers(self.estimates.values())),
+            "classes": are_distinct(self.classes, (str, int, float), self.n_classes),
+            "columns": are_distinct(self.columns, (str,), self.n_classes),
             "label_column": isinstance(self.label_column, str | None),
             "score_column": isinstance(self.score_column, str | None),
             "group_column": isinstance(self.group_column, str | None),
@@ -80,14 +86,11 @@ class Provenance:
             "library_version": isinstance(self.library_version, str),
         }
         faults = [name for name, right in is_right.items() if not right]
-        return faults or (["columns"] if self._is_permuted() else [])
-
-    def _is_permuted(self) -> bool:
         try:
-            refuse_permuted(self.columns, self.classes)
+            refuse_permuted(None if faults else self.columns, self.classes)
         except InputError:
-            return True
-        return False
+            return ["columns"]
+        return faults
 
 
 @dataclass(frozen=True)
@@ -141,49 +144,29 @@ class Record:
     @classmethod
     def from_content(cls, content: Any, path: Path) -> "Record":
         """What the content of a file describes; raises `FormatError` with what to do."""
-        if isinstance(content, dict) and content.get("format") == MULTILABEL_FORMAT:
+        if is_multilabel(content):
             raise FormatError(f"{path} is a multilabel calibration. Use it in Python: `nishimori.load({str(path)!r})`.")
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise FormatError(f'{path} is not a calibration file: it has no "format": "{FORMAT}". {_REMEDY}')
-        version = content.get("format_version")
-        if not _is_count(version, 1):
-            raise damage_error(path, "format_version", version)
-        assert isinstance(version, int)
-        if version > VERSION:
-            writer = content.get("provenance", content)
-            writer = str(writer.get("library_version", "?"))[:20] if isinstance(writer, dict) else "?"
-            raise FormatError(
-                f"{path} has format version {reprlib.repr(version)}, written by nishimori {writer}; this one reads up "
-                f"to {VERSION}. Run `pip install --upgrade nishimori`."
-            )
+        version = check_version(content, path, VERSION)
         return cls._from_fields(_from_version_1(content, path) if version == 1 else content, path)
 
     @classmethod
     def _from_fields(cls, content: dict[str, Any], path: Path) -> "Record":
         """The record from the fields of versions 2 to 5."""
         refuse_missing(("map", "input", "provenance"), content, path)
-        for name in ("map", "provenance"):
-            if not isinstance(content[name], dict):
-                raise damage_error(path, name, content[name])
-        map_, origin = content["map"], content["provenance"]
-        refuse_missing(("kind", "parameters"), map_, path)
-        origin = dict.fromkeys(_ADDED) | origin
-        refuse_missing(tuple(field_.name for field_ in fields(Provenance)), origin, path)
-        if content["input"] not in get_args(Input):
-            raise damage_error(path, "input", content["input"])
-        used = map_in(map_, path, "map")
+        names = [field_.name for field_ in fields(Provenance)]
+        required = [name for name in names if name not in _ADDED]
+        origin: dict[str, Any] = dict.fromkeys(names) | part_of(content, "provenance", required, path)
+        used = map_in(part_of(content, "map", ("kind", "parameters"), path), path, "map")
         origin["method"] = present_name(origin["method"])
-        provenance = Provenance(**{field_.name: origin[field_.name] for field_ in fields(Provenance)})
+        provenance = Provenance(**{name: origin[name] for name in names})
         for name in provenance.faults():
             raise damage_error(path, name, origin[name])
         if used.n_classes is not None and used.n_classes != provenance.n_classes:
             raise damage_error(path, "n_classes", provenance.n_classes)
-        floor = content.get("floor")
-        try:
-            check_input(content["input"], floor)
-        except InputError:
-            raise damage_error(path, "floor", floor) from None
-        return cls(used, content["input"], provenance, None if floor is None else float(floor))
+        input_, floor = input_and_floor(content, path)
+        return cls(used, input_, provenance, floor)
 
 
 _EARLIER_NAMES = {"auto": "adaptive", "ensemble": "mixture"}
@@ -198,6 +181,21 @@ def present_name(method: Any) -> Any:
     return _EARLIER_NAMES.get(name, name) + finished + rest
 
 
+def check_version(content: dict[str, Any], path: Path, latest: int) -> int:
+    """The version of the format of a file; refuses a newer one than the ``latest`` that can be read."""
+    version: Any = content.get("format_version")
+    if not is_count(version, 1):
+        raise damage_error(path, "format_version", version)
+    if version > latest:
+        writer = content.get("provenance", content)
+        writer = str(writer.get("library_version", "?"))[:20] if isinstance(writer, dict) else "?"
+        raise FormatError(
+            f"{path} has format version {reprlib.repr(version)}, written by nishimori {writer}; this one reads up to {latest}. "
+            "Run `pip install --upgrade nishimori`."
+        )
+    return int(version)
+
+
 def content_of(path: Path) -> Any:
     """What a file of JSON holds; refuses a file of anything else."""
     try:
@@ -208,7 +206,9 @@ def content_of(path: Path) -> Any:
 
 def map_in(described: dict[str, Any], path: Path, field_name: str) -> Map:
     """The map that a field of a file describes; one of a kind that is not known here is refused with what to do."""
-    named_here = _innermost(described)
+    parameters = described["parameters"]
+    inner = parameters.get("inner") if described["kind"] == Tempered.kind and isinstance(parameters, dict) else None
+    named_here = inner if isinstance(inner, dict) and "kind" in inner else described
     kind = named_here["kind"]
     if isinstance(kind, str) and find_kind(kind) is None:
         named = named_here.get("class")
@@ -222,13 +222,6 @@ def map_in(described: dict[str, Any], path: Path, field_name: str) -> Map:
         return from_parameters(described["kind"], described["parameters"])
     except InputError:
         raise damage_error(path, field_name, described) from None
-
-
-def _innermost(described: dict[str, Any]) -> dict[str, Any]:
-    """What a file says of the map inside a tempered one; of another map, what it says of it."""
-    parameters = described["parameters"]
-    inner = parameters.get("inner") if described["kind"] == Tempered.kind and isinstance(parameters, dict) else None
-    return inner if isinstance(inner, dict) and "kind" in inner else described
 
 
 def as_text(content: dict[str, Any]) -> str:
@@ -245,7 +238,7 @@ def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:
     method, top_n, n_classes = content["method"], content["top_n"], content["n_classes"]
     if method not in ("ec", "ts", "fixed"):
         raise damage_error(path, "method", method)
-    if not _is_count(top_n, 1) or (_is_count(n_classes, 2) and top_n >= n_classes):
+    if not is_count(top_n, 1) or (is_count(n_classes, 2) and top_n >= n_classes):
         raise damage_error(path, "top_n", top_n)
     params = {"top_n": top_n} if method == "ec" else {}
     return {
@@ -255,16 +248,33 @@ def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:
     }
 
 
-def _is_positive(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value < inf
+def are_numbers(values: Iterable[Any]) -> bool:
+    """Whether these are finite numbers."""
+    return all(type(value) in (int, float) and abs(value) < 1e300 for value in values)
 
 
-def _are_numbers(values: Any) -> bool:
-    """Whether this is a dictionary of finite numbers."""
-    return isinstance(values, dict) and all(type(value) in (int, float) and abs(value) < 1e300 for value in values.values())
+def part_of(content: dict[str, Any], name: str, required: Collection[str], path: Path) -> dict[str, Any]:
+    """A field of a file that holds fields itself; refuses one without those that are ``required``."""
+    part = content[name]
+    if not isinstance(part, dict):
+        raise damage_error(path, name, part)
+    refuse_missing(required, part, path)
+    return part
 
 
-def refuse_missing(names: tuple[str, ...], content: dict[str, Any], path: Path) -> None:
+def input_and_floor(content: dict[str, Any], path: Path) -> tuple[Input, float | None]:
+    """What a file says of the scores."""
+    input_, floor = content["input"], content.get("floor")
+    if input_ not in get_args(Input):
+        raise damage_error(path, "input", input_)
+    try:
+        check_input(input_, floor)
+    except InputError:
+        raise damage_error(path, "floor", floor) from None
+    return input_, None if floor is None else float(floor)
+
+
+def refuse_missing(names: Collection[str], content: dict[str, Any], path: Path) -> None:
     """Refuse a file without these fields."""
     missing = [name for name in names if name not in content]
     if missing:
@@ -288,11 +298,12 @@ def _is_text(value: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
-def _is_count(value: object, least: int) -> bool:
+def is_count(value: object, least: int) -> bool:
+    """Whether this is a whole number, at least this one."""
     return type(value) is int and value >= least
 
 
-def _are_distinct(value: object, kinds: tuple[type, ...], number: object) -> bool:
+def are_distinct(value: object, kinds: tuple[type, ...], number: object) -> bool:
     """Whether this is None, or a list of this many different values of those kinds."""
     if value is None:
         return True

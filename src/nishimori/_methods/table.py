@@ -7,6 +7,7 @@ class of a method is imported before it is used, so that ``import nishimori`` co
 
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
+from math import inf
 from typing import Any, Literal, NamedTuple
 
 from nishimori._support.optional import entry_points, import_object, load_entry_point
@@ -72,6 +73,55 @@ METHODS = {
     "isotonic": BuiltIn("class_curves:Isotonic", "an increasing curve per class"),
     "histogram": BuiltIn("class_curves:HistogramBinning", "a frequency per bin and class"),
 }
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method that `Best` tries unless the user names others, and what a fit of it costs.
+
+    Attributes
+    ----------
+    mends : str
+        Which fault of a model it mends.
+    per_score : float
+        Seconds that a fit takes per score, of which there are n·K: constants that were measured once, so that the same data
+        always have the same candidates. No clock decides.
+    classes : float
+        With this many classes a fit takes twice as long per score as with few.
+    suits : {"any", "two", "several"}
+        For how many classes it is.
+    least_samples : int
+        With fewer samples it does more harm than good.
+    """
+
+    mends: str
+    per_score: float
+    classes: float = inf
+    suits: Literal["any", "two", "several"] = "any"
+    least_samples: int = 0
+
+    def is_for(self, n_classes: int) -> bool:
+        """Whether it is for this many classes."""
+        return self.suits == "any" or (self.suits == "two") == (n_classes == 2)
+
+    def seconds(self, n_samples: int, n_classes: int) -> float:
+        """About how long a fit takes, on one core of 2020."""
+        return self.per_score * n_samples * n_classes * (1 + n_classes / self.classes)
+
+
+CANDIDATES = {
+    "adaptive": Candidate("one factor for all logits: a network that is overconfident everywhere", 1e-8),
+    "ts": Candidate("one factor for all logits, by the lowest log-loss", 1e-8),
+    "ec": Candidate("one factor for all logits, by the mean confidence", 1e-8),
+    "group": Candidate("a temperature per predicted class, shrunk: some classes are more overconfident than others", 1e-7),
+    "platt": Candidate("a factor and a shift: classes of other frequencies than in training", 1e-7, suits="two"),
+    "bias": Candidate("a factor and a shift per class: classes of other frequencies than in training", 6e-7, 1000, "several"),
+    "beta": Candidate("two factors and a shift: scores that are distorted at one end", 1e-7, suits="two"),
+    "vector": Candidate("a factor and a shift per class, penalised: classes on different scales", 5e-7, 500),
+    "isotonic": Candidate("any increasing curve: scores that are no logits", 1.2e-7, least_samples=1000),
+    "matrix": Candidate("all factors and shifts, penalised: classes that are taken for each other", 1e-6, 200, "several"),
+}
+"""The candidates in the order of simplicity: a method comes before those that can do all that it does and more."""
 
 BUILT_IN = {name: f"nishimori._calibrators.{method.place}" for name, method in METHODS.items()}
 """Where the class of each method can be imported from, by the name of the method."""

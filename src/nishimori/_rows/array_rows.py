@@ -82,6 +82,7 @@ class ArrayRows(Rows):
     ) -> None:
         self.scores = replace(scores, array=arrays.shared_numpy_view(scores.array))
         self.n_numbers = (n_rows_in_all or scores.n_samples) * scores.n_classes  # of all rows
+        self.floor, self.input = scores.floor, scores.input
         self.labels = labels
         self.weights = weights
         self.clusters = clusters
@@ -100,21 +101,13 @@ class ArrayRows(Rows):
         return self.scores.n_samples
 
     @property
-    def floor(self) -> float | None:  # type: ignore[override]
-        return self.scores.floor
-
-    @property
-    def input(self) -> Input:  # type: ignore[override]
-        return self.scores.input
-
-    @property
     def digest(self) -> str | None:
         return digest_of(self.scores, self.labels, self.weights)
 
     def with_floor(self, floor: float | None) -> "ArrayRows":
         """A copy of these rows in which probabilities below ``floor`` are raised to it; None for as they were passed."""
         duplicate = copy(self)
-        duplicate.scores = replace(self.scores, floor=floor)
+        duplicate.scores, duplicate.floor = replace(self.scores, floor=floor), floor
         return duplicate
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:

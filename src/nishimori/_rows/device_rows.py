@@ -27,25 +27,25 @@ class DeviceRows(Rows):
     Nothing is checked beforehand, because a check would be another pass: such a pass counts the rows that a check would
     refuse. If there are any, and for all other passes, the rows are read in blocks, and each block is checked.
 
-    ``labels`` are columns on the device, ``weights`` are there too, or None for ones. ``in_blocks`` makes the other source,
-    which is given the same ``clusters`` and ``groups``.
+    ``name`` is what the caller calls the labels. Columns that lie beside the logits stay there; all others are checked here.
     """
 
     def __init__(
         self,
         scores: Scores,
-        labels: Array,
-        weights: Array | None,
-        in_blocks: Callable[[], ArrayRows],
+        labels: Any,
+        weights: HostArray,
+        classes: Classes = None,
+        name: str = "labels",
         clusters: Clusters | None = None,
         groups: Groups | None = None,
     ) -> None:
-        self.scores = scores
-        self.labels = labels
-        self.weights = weights
-        self._make_blocks = in_blocks
-        self.clusters = clusters
-        self.groups = groups
+        self.scores, self.clusters, self.groups = scores, clusters, groups
+        if classes is not None or not _are_beside(labels, scores):
+            labels = arrays.on_device_of(class_indices(labels, classes, scores, name, weights), scores.array)
+        self.labels: Array = arrays.as_array(labels)
+        self.weights: Array | None = None if arrays.are_ones(weights) else arrays.on_device_of(weights, scores.array)
+        self._host_weights, self._name = weights, name
 
     @property
     def n_classes(self) -> int:
@@ -61,9 +61,8 @@ class DeviceRows(Rows):
 
     @cached_property
     def _in_blocks(self) -> ArrayRows:
-        rows = self._make_blocks()
-        rows.clusters, rows.groups = self.clusters, self.groups
-        return rows
+        labels = class_indices(self.labels, None, self.scores, self._name, self._host_weights)
+        return ArrayRows(self.scores, labels, self._host_weights, clusters=self.clusters, groups=self.groups)
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self._in_blocks)
@@ -90,14 +89,8 @@ class DeviceRows(Rows):
         if 2 * size > self.n_rows or self.n_rows * self.n_classes < _LARGE:
             return self
         rows = strided(self.n_rows, size)
-        scores = self.scores.sample(rows)
-        labels, weights = self.labels[rows].contiguous(), None if self.weights is None else self.weights[rows].contiguous()
-
-        def in_blocks() -> ArrayRows:
-            heavy = arrays.ones(scores.n_samples) if weights is None else arrays.on_host(weights)
-            return ArrayRows(scores, class_indices(labels, None, scores, "labels", heavy), heavy)
-
-        return DeviceRows(scores, labels, weights, in_blocks)
+        labels, weights = self.labels[rows].contiguous(), self._host_weights[rows]
+        return DeviceRows(self.scores.sample(rows), labels, weights, name=self._name)
 
 
 def can_stay_on_device(scores: Scores) -> bool:
@@ -105,30 +98,7 @@ def can_stay_on_device(scores: Scores) -> bool:
     return scores.input == "logits" and scores.array.ndim == 2 and arrays.dtype_name(scores.array) in _AS_THEY_ARE
 
 
-def on_device(
-    scores: Scores,
-    labels: Any,
-    weights: HostArray,
-    classes: Classes,
-    name: str,
-    clusters: Clusters | None = None,
-    groups: Groups | None = None,
-) -> DeviceRows:
-    """The rows as `DeviceRows`; ``name`` is what the caller calls the labels."""
-
-    def in_blocks() -> ArrayRows:
-        return ArrayRows(scores, class_indices(labels, classes, scores, name, weights), weights)
-
-    columns = _columns(labels, scores) if classes is None else None
-    if columns is None:
-        columns = arrays.on_device_of(in_blocks().labels, scores.array)
-    heavy = None if arrays.are_ones(weights) else arrays.on_device_of(weights, scores.array)
-    return DeviceRows(scores, columns, heavy, in_blocks, clusters, groups)
-
-
-def _columns(labels: Any, scores: Scores) -> Array | None:
-    """Labels that are on the device already, for the kernel to check; None for all others."""
+def _are_beside(labels: Any, scores: Scores) -> bool:
+    """Whether labels are whole numbers on the device of the scores, one per row, for the kernel to check."""
     flat = arrays.is_on_cuda(labels) and tuple(labels.shape) == (scores.n_samples,)
-    if not flat or arrays.kind(labels) != "int" or labels.device != scores.array.device:
-        return None
-    return arrays.as_array(labels)
+    return flat and arrays.kind(labels) == "int" and labels.device == scores.array.device

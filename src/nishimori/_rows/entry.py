@@ -14,7 +14,7 @@ import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions
 from nishimori._rows.column_names import column_names, refuse_permuted
-from nishimori._rows.device_rows import can_stay_on_device, on_device
+from nishimori._rows.device_rows import DeviceRows, can_stay_on_device
 from nishimori._rows.labels import Classes, Labelling, class_indices, refuse_name
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, is_rows, raise_to_floor, refuse_counted_clusters, with_all_attributes
@@ -63,6 +63,7 @@ def rows(
     ignore: Sequence[str] = (),
     delimiter: str | None = None,
     decimal: str = ".",
+    max_rows: int | None = None,
     read_ahead: bool = False,
     progress: bool | None = None,
     **options: Unpack[RowOptions],
@@ -96,6 +97,9 @@ def rows(
         For .csv and .tsv files: what separates the fields; by default a comma, and a tab in .tsv files.
     decimal : {".", ","}
         For .csv and .tsv files: the decimal mark.
+    max_rows : int, optional
+        For a table: refuse more rows. By default a file of more than ten million rows is refused if it has more than 20 for
+        each of its bytes, because a few bytes can claim to be any number of rows.
     read_ahead : bool
         For batches: ask for the next one in a thread while the one before is worked on. By default batches are made in the
         thread of the caller, because much cannot move to another one: database connections, PyTorch's modes, CUDA streams.
@@ -126,7 +130,7 @@ def rows(
     """
     if is_rows(logits) and options.get("counts"):
         _as_they_are(logits, {"counts": True}, "logits")  # raises
-    file_options = {"columns": columns, "ignore": ignore, "delimiter": delimiter, "decimal": decimal}
+    file_options = {"columns": columns, "ignore": ignore, "delimiter": delimiter, "decimal": decimal, "max_rows": max_rows}
     of_file = {name: value for name, value in file_options.items() if value not in (None, (), ".")}
     return open_rows(logits, labels, of_file=of_file, read_ahead=read_ahead, progress=progress, **options)
 
@@ -199,14 +203,18 @@ def open_rows(
         table = meaning.scores(logits)
         labels, weights, together, grouped = meaning.parts(table, labels, sample_weight, clusters, groups)
         if arrays.is_on_cuda(table.array) and can_stay_on_device(table):
-            data = on_device(table, labels, weights, classes, names[1], together, grouped)
+            data = DeviceRows(table, labels, weights, classes, names[1], together, grouped)
         else:
             columns = class_indices(labels, classes, table, names[1], weights)
             data = ArrayRows(table, columns, weights, clusters=together, groups=grouped)
         data.score_range = meaning.range_of(table, weights)
         meaning.check_range(data.score_range)  # after the labels, whose errors tell if the two arguments were exchanged
+    elif kind == "stored":
+        data = _open_stored(passed)
+    elif kind == "batches":
+        data = _open_batches(passed)
     else:
-        data = (import_object(ANNEXES[kind]) if kind in ANNEXES else _OPENERS[kind])(passed)
+        data = import_object(ANNEXES[kind])(passed)
     if counts and kind != "rows":
         refuse_counted_clusters(data, counts=True)
         data.counts = True
@@ -279,10 +287,6 @@ def _open_batches(passed: Passed) -> Rows:
             remedy = f"{_AS_DICTIONARIES} Or add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`."
             raise InputError(name, f"be left out {batches}", remedy=remedy if name == "clusters" else _AS_DICTIONARIES)
     return StreamRows(passed.logits, meaning, progress=passed.progress, read_ahead=passed.read_ahead)
-
-
-_OPENERS: dict[Kind, Callable[[Passed], Rows]] = {"stored": _open_stored, "batches": _open_batches}
-"""What opens the kinds of data that need no annex."""
 
 
 def _as_they_are(data: Rows, options: Mapping[str, Any], name: str) -> Rows:

@@ -175,55 +175,35 @@ def flat_labels(y: Any, scores: Scores, name: str) -> HostArray:
         labels = as_given(y)
     except ValueError:
         raise InputError(name, "be a flat list of labels", got="rows of different lengths") from None
-    if scores.leading and labels.shape != (scores.n_samples,):
-        return _flatten(labels, scores, name)
-    if labels.ndim == 2 and scores.is_binary_score and labels.shape[1] > 1:
-        raise InputError(
-            name,
-            "be one label per sample",
-            got=f"a table of shape {labels.shape} after a flat array of scores",
-            remedy="Swap the two arguments: scores come first.",
-        )
-    if labels.ndim == 2 and labels.shape[1] == scores.n_classes:
-        why, remedy = _if_one_hot(labels, name)
-        raise InputError(name, "be one label per sample", got=f"shape {labels.shape}{why}", remedy=remedy)
-    n_samples = scores.n_samples
-    if labels.ndim != 1:
-        remedy = f"Pass `{name}.ravel()`." if labels.size == n_samples else ""
-        raise InputError(name, f"be one label per sample, shape ({n_samples},)", got=f"shape {labels.shape}", remedy=remedy)
-    if len(labels) != n_samples:
-        remedy = "Pass the transpose of the scores: rows are samples." if len(labels) == scores.n_classes else ""
-        must = f"have as many entries as there are rows of scores, {n_samples}"
-        raise InputError(name, must, got=len(labels), remedy=remedy)
-    return labels
-
-
-def _flatten(labels: HostArray, scores: Scores, name: str) -> HostArray:
-    """Labels in the shape of the scores before the classes."""
-    if labels.shape == scores.leading:
+    if labels.shape in ((scores.n_samples,), scores.leading or (scores.n_samples,)):
         return labels.reshape(-1)
-    shape = (*scores.leading, scores.n_classes)
-    remedy = f"Pass one label per position of `{scores.name}`, whose last dimension is that of the classes."
-    if labels.shape == (*shape[:1], *shape[2:]):
-        remedy = f"Put the classes last: pass `{scores.name}` with its dimension 1 moved to the end, as `movedim(1, -1)` does."
-    raise InputError(
-        name,
-        f"have shape {scores.leading}, as `{scores.name}` before the classes",
-        got=labels.shape,
-        remedy=remedy,
-    )
+    shape = scores.leading or (scores.n_samples,)
+    why, remedy = _other_shape(labels, scores, name)
+    raise InputError(name, f"be one label per sample, shape {shape}", got=f"shape {labels.shape}{why}", remedy=remedy)
 
 
-def _if_one_hot(labels: HostArray, name: str) -> tuple[str, str]:
-    """What a table of labels as wide as that of the scores looks like, and what to do with it."""
-    if labels.dtype.kind in "biuf" and ((labels == 0) | (labels == 1)).all():
-        if (labels.sum(axis=1) == 1).all():
-            return ", which looks one-hot", f"Pass `{name}.argmax(axis=1)`."
-        return (
-            ", with several true classes, or none, in some rows",
-            "For labels that do not exclude each other use nishimori.multilabel, in Python.",
-        )
-    return "", "Pass the true class of each sample."
+def _other_shape(labels: HostArray, scores: Scores, name: str) -> tuple[str, str]:
+    """What labels of another shape than one per row of the scores look like, and what to do with them."""
+    why = remedy = ""
+    if scores.leading:
+        remedy = f"Pass one label per position of `{scores.name}`, whose last dimension is that of the classes."
+        if labels.shape == (*scores.leading[:1], *scores.leading[2:], scores.n_classes):
+            moved = f"pass `{scores.name}` with its dimension 1 moved to the end, as `movedim(1, -1)` does"
+            remedy = f"Put the classes last: {moved}."
+    elif labels.size == scores.n_samples:
+        remedy = f"Pass `{name}.ravel()`."
+    elif labels.ndim == 1 and len(labels) == scores.n_classes:
+        remedy = "Pass the transpose of the scores: rows are samples."
+    elif labels.ndim == 2 and scores.is_binary_score:
+        remedy = "Swap the two arguments: scores come first."
+    elif labels.ndim == 2 and labels.shape[1] == scores.n_classes:
+        remedy = "Pass the true class of each sample."
+        if labels.dtype.kind in "biuf" and ((labels == 0) | (labels == 1)).all():
+            why, remedy = ", which looks one-hot", f"Pass `{name}.argmax(axis=1)`."
+            if (labels.sum(axis=1) != 1).any():
+                why = ", with several true classes, or none, in some rows"
+                remedy = "For labels that do not exclude each other use nishimori.multilabel, in Python."
+    return why, remedy
 
 
 def as_given(values: Any) -> HostArray:
@@ -344,20 +324,11 @@ def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None, ignored: 
 
 
 def _numeric(labels: HostArray) -> HostArray:
-    """Texts as the numbers that they spell; what spells none stays text, so that an error names it."""
+    """Texts as the numbers that they spell; where one spells none, all stay as they are, and an error names it."""
     try:
         return labels.astype(np.float64)
     except (TypeError, ValueError):
-        kept = np.empty(len(labels), dtype=object)
-        kept[:] = [_number(value) for value in labels.tolist()]
-        return kept
-
-
-def _number(value: Any) -> Any:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return value
+        return labels
 
 
 def _spelling(value: Any, spellings: set[str]) -> str:

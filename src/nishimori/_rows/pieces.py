@@ -19,7 +19,7 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.fingerprint import Fingerprint, RowDigest
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.rows import Rows, Sum, without_rows
-from nishimori._rows.scores import Input, ScoreRange
+from nishimori._rows.scores import ScoreRange
 from nishimori._support import arrays
 from nishimori._support.progress import Report, show_progress, silent
 from nishimori._support.warnings import notice
@@ -34,6 +34,9 @@ _SAME_WEIGHT = 1e-9
 # Sums of the same logits in another order differ by less than this part of their scale. A search for one or two parameters
 # takes fewer passes than the second number, and so does one for many parameters that converges soon.
 _EXACT, _LONG = 1e-9, 20
+
+# What to do about other rows in a later pass.
+_SAME_ROWS = "Check that no iterator inside it is used up, and that rows are not drawn at random or dropped, as by `drop_last`."
 
 # Numbers in a piece: 2**20 take 4 MB in single precision, which a disk reads in one go and which takes long enough to compute
 # that handing it from one thread to another does not matter.
@@ -74,10 +77,15 @@ class ReadingTotals(Sum):
         logits = Fingerprint.from_rows(rows, is_first=before is None) if are_computed else Fingerprint()
         return cls(rows.n_rows, int(counted.sum()), weight, labels, rows.has_masks, logits)
 
-    def agrees(self, other: "ReadingTotals") -> bool:
-        """Whether these can be the same rows, in whatever order."""
-        same_counts = (self.n_rows, self.n_counted, self.labels) == (other.n_rows, other.n_counted, other.labels)
-        return same_counts and abs(self.weight - other.weight) <= _SAME_WEIGHT * self.weight
+    def refuse_change(self, later: "ReadingTotals", name: str, *, rows_remedy: str, logits_remedy: str) -> None:
+        """Raise unless a later pass can have given the same rows, in whatever order; ``name`` is that of the data."""
+        same_counts = (self.n_rows, self.n_counted, self.labels) == (later.n_rows, later.n_counted, later.labels)
+        if not (same_counts and abs(self.weight - later.weight) <= _SAME_WEIGHT * self.weight):
+            first, again = (f"{totals.n_counted} rows of weight {totals.weight:.10g}" for totals in (self, later))
+            again = "as many rows with other labels" if first == again else again
+            raise InputError(name, "give the same rows in every pass", got=f"{again} after {first}", remedy=rows_remedy)
+        if not self.logits.agrees(later.logits):
+            raise self.logits.other_logits(later.logits, name, logits_remedy)
 
 
 class Pieces(Rows, Generic[P]):
@@ -92,6 +100,7 @@ class Pieces(Rows, Generic[P]):
 
     def __init__(self, meaning: ReadOptions, *, progress: bool | None, read_ahead: bool) -> None:
         self.meaning = meaning
+        self.floor, self.input = meaning.floor, meaning.input
         self._progress = progress
         self._read_ahead = read_ahead
         self._first_totals: ReadingTotals | None = None  # by the first complete pass
@@ -119,13 +128,13 @@ class Pieces(Rows, Generic[P]):
     def rows(self, piece: P) -> ArrayRows | None:
         """The rows of a piece, with checked labels and weights, or None if it has none."""
 
-    @abstractmethod
-    def place(self, error: InputError, piece: P) -> InputError:
-        """An error about the rows of a piece, with the place of the piece."""
+    def place(self, error: InputError, piece: P | None) -> InputError:  # noqa: ARG002 - for those that have places
+        """An error about the rows of a piece, or of all if it is None, with their place."""
+        return error
 
-    @abstractmethod
     def no_rows_error(self) -> InputError:
         """The error if there are no rows at all."""
+        return without_rows()
 
     @property
     def name(self) -> str:
@@ -143,14 +152,6 @@ class Pieces(Rows, Generic[P]):
         return None if self._first_totals is None else self._first_totals.n_rows
 
     @property
-    def floor(self) -> float | None:  # type: ignore[override]
-        return self.meaning.floor
-
-    @property
-    def input(self) -> Input:  # type: ignore[override]
-        return self.meaning.input
-
-    @property
     def digest(self) -> str | None:
         return self._digest
 
@@ -164,7 +165,7 @@ class Pieces(Rows, Generic[P]):
     def with_floor(self, floor: float | None) -> Rows:
         """A copy of these rows in which probabilities below ``floor`` are raised to it; None for as they were passed."""
         duplicate = copy(self)
-        duplicate.meaning = replace(self.meaning, floor=floor)
+        duplicate.meaning, duplicate.floor = replace(self.meaning, floor=floor), floor
         duplicate._first_totals = None  # what a pass found is that of other logits
         return duplicate
 
@@ -202,12 +203,11 @@ class Pieces(Rows, Generic[P]):
                 if self._digest is None:
                     digest.add(rows.scores, rows.labels, rows.weights)
                 now += ReadingTotals.from_rows(rows, before, are_computed=self.remedy is not None)
+        if before is not None:
+            before.refuse_change(now, self.name, rows_remedy=_SAME_ROWS, logits_remedy=self.remedy or "")
+            self._warn_of_rounding(before.logits.change(now.logits))
         if not now.n_rows:
-            raise self.no_rows_error() if before is None else self._other_rows(before, now)
-        if before is not None and not before.agrees(now):
-            raise self._other_rows(before, now)
-        if before is not None and self.remedy is not None:
-            self._compare(before.logits, now.logits, self.remedy)
+            raise self.no_rows_error()
         if not self._judged:
             self._check_range(score_range)
         self._first_totals = now if before is None else before
@@ -222,24 +222,17 @@ class Pieces(Rows, Generic[P]):
         try:
             self.meaning.check_range(score_range)
         except InputError as error:
-            raise self.place_all(error) from None
+            raise self.place(error, None) from None
         self._judged = True
 
-    def place_all(self, error: InputError) -> InputError:
-        """An error about all rows, with their place where they have one."""
-        return error
-
-    def _compare(self, before: Fingerprint, now: Fingerprint, remedy: str) -> None:
-        """Refuse other logits than in the first pass; warn if a long search reads logits that change a little."""
-        if not before.agrees(now):
-            raise before.other_logits(now, self.name, remedy)
-        change = before.change(now)
+    def _warn_of_rounding(self, change: float) -> None:
+        """Warn if a long search reads logits that change a little."""
         self._n_changed += change > _EXACT
         if change > _EXACT and self._n_changed == _LONG:
             notice(
                 f"The logits of `{self.name}` change by about {change:.1g} of their scale from one pass to the next, as "
                 f"rounding on a GPU does, and have been read {_LONG} times. A search with many parameters may not converge on "
-                f"them. {remedy}",
+                f"them. {self.remedy}",
                 InputWarning,
             )
 
@@ -278,20 +271,6 @@ class Pieces(Rows, Generic[P]):
             # The values are known to be good, but a loader that shuffles may have masks in other blocks than before.
             rows.trust(None if before.has_masks else False)
         return rows
-
-    def _other_rows(self, before: ReadingTotals, now: ReadingTotals) -> InputError:
-        first, again = (f"{totals.n_counted} rows of weight {totals.weight:.10g}" for totals in (before, now))
-        if first == again:
-            first, again = f"{first}", "as many rows with other labels"
-        return InputError(
-            self.name,
-            "give the same rows in every pass",
-            got=f"{again} after {first}",
-            remedy=(
-                "Check that no iterator inside it is used up, and that rows are not drawn at random or dropped, as "
-                "by `drop_last`."
-            ),
-        )
 
     @contextmanager
     def _errors_at(self, piece: P) -> Iterator[None]:

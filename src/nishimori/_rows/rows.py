@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import fields
+from operator import add
 from typing import Any, Protocol, Self, TypeVar
 
 from nishimori._rows.batch import Batch, Clusters, Groups
@@ -18,12 +19,22 @@ from nishimori.errors import InputError, NoRowsError, setting
 
 
 class Sum(Protocol):
-    """Something that adds: dataclasses that derive from it field by field, where None on one side makes None."""
+    """Something that adds: dataclasses that derive from it field by field, where None on one side makes None.
+
+    Fields whose metadata are `combined_by` a function are combined by that, in place of addition.
+    """
 
     def __add__(self, other: Self) -> Self:
-        names = [field.name for field in fields(self)]  # type: ignore[arg-type]  # of a dataclass
-        pairs = [(getattr(self, name), getattr(other, name)) for name in names]
-        return type(self)(*(None if mine is None or theirs is None else mine + theirs for mine, theirs in pairs))
+        parts = []
+        for part in fields(self):  # type: ignore[arg-type]  # of a dataclass
+            mine, theirs = getattr(self, part.name), getattr(other, part.name)
+            parts.append(None if mine is None or theirs is None else part.metadata.get("combine", add)(mine, theirs))
+        return type(self)(*parts)
+
+
+def combined_by(function: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    """The metadata of a field of a `Sum` that a function combines in place of addition, such as `max`."""
+    return {"combine": function}
 
 
 T = TypeVar("T", bound=Sum)
@@ -212,19 +223,7 @@ def _inside(name: str) -> Any:
 class RowsInside(Rows):
     """Rows that are read through others. A user's own rows need not have all attributes; these have."""
 
-    n_classes = _inside("n_classes")
-    n_rows = _inside("n_rows")
-    clusters = _inside("clusters")
-    groups = _inside("groups")
-    floor = _inside("floor")
-    input = _inside("input")
-    score_range = _inside("score_range")
-    kind = _inside("kind")
-    class_names = _inside("class_names")
-    column_names = _inside("column_names")
-    ids = _inside("ids")
-    counts = _inside("counts")
-    digest = _inside("digest")
+    n_classes, n_rows = _inside("n_classes"), _inside("n_rows")
 
     def __init__(self, inside: Rows) -> None:
         self.inside = inside
@@ -247,6 +246,13 @@ class RowsInside(Rows):
             self.inside.on_digest(callback)
         else:
             super().on_digest(callback)
+
+
+for _name in (
+    *("clusters", "groups", "floor", "input", "score_range", "kind"),
+    *("class_names", "column_names", "ids", "counts", "digest"),
+):
+    setattr(RowsInside, _name, _inside(_name))
 
 
 def with_all_attributes(data: Any) -> Any:

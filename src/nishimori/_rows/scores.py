@@ -12,6 +12,7 @@ and with it all of them are logits.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from math import inf, isinf, prod
 from typing import Any, Literal, get_args
@@ -177,7 +178,7 @@ class Scores:
         """Some rows as they are stored; values that cannot be scores are refused."""
         stored = self._stored(rows)
         # Of usual logits a check would find nothing to say; that is known without a copy of them in float64.
-        may_be_usual = self.input == "logits" and arrays.kind(stored) == "float" and arrays.fits_double(stored)
+        may_be_usual = self.input == "logits" and arrays.kind(stored) == "float"
         if not (may_be_usual and arrays.is_within(stored, LARGEST)):
             self.check(arrays.in_double(stored), range(first_row + rows.start, first_row + rows.stop))
         return stored
@@ -217,9 +218,6 @@ class Scores:
 
 SLACK = 1e-3
 """By how much a probability may exceed 1, and the sum of a row differ from it, by rounding."""
-
-# Larger whole numbers are not exact in float64.
-_WHOLE = 2.0**53
 
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
 
@@ -300,96 +298,58 @@ def check_input(input: Any, floor: Any = None, *, fits: bool = False) -> None:
         raise InputError("floor", "be positive", got="0", remedy="Pass None to raise only exact zeros.")
 
 
+_FIND_THEM = "Drop those rows or find where the model produced them"
+
+
 def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> bool:
     """Refuse NaN, +inf and rows without a class; whether -inf masks some class."""
-    name = scores.name
-    if not arrays.fits_double(scores.array):
-        _refuse_rounded(scores, values, numbers)
     if arrays.is_within(values, LARGEST):
         return False
     values = arrays.in_double(values)
-    xp = namespace(values)
-    usual = xp.abs(values) <= LARGEST
+    xp, refuse = namespace(values), partial(_refuse_first, scores, numbers)
     masked = values == -inf
-    bad = ~(usual | masked)
-    if bool(xp.any(bad & xp.isfinite(values))):
-        raise InputError(
-            name,
-            f"lie between -{LARGEST:g} and {LARGEST:g}",
-            **_first(scores, values, bad, numbers),
-            remedy="Pass -inf to mask a class.",
-        )
-    if bool(xp.any(bad)):
-        raise InputError(
-            name,
-            "not contain NaN or +inf",
-            **_first(scores, values, bad, numbers),
-            remedy="Drop those rows or find where the model produced them; -inf is allowed and masks a class.",
-        )
+    bad = ~((xp.abs(values) <= LARGEST) | masked)
+    refuse(values, bad & xp.isfinite(values), f"lie between -{LARGEST:g} and {LARGEST:g}", "Pass -inf to mask a class.")
+    refuse(values, bad, "not contain NaN or +inf", f"{_FIND_THEM}; -inf is allowed and masks a class.")
     if scores.is_binary_score:
-        raise InputError(
-            name,
-            "be finite where one score stands for two classes",
-            **_first(scores, values, masked, numbers),
-            remedy="Clip the scores, or pass two columns.",
-        )
+        must, remedy = "be finite where one score stands for two classes", "Clip the scores, or pass two columns."
+        refuse(values, masked, must, remedy)
     empty = xp.all(masked, axis=1)
-    if bool(xp.any(empty)):
-        row = int(numbers[int(np.argmax(arrays.on_host(empty)))])
-        raise InputError(
-            name,
-            "leave each sample at least one class",
-            got="only -inf",
-            remedy="Unmask its classes or drop it.",
-            row=scores.row(row),
-        )
+    refuse(values, empty, "leave each sample at least one class", "Unmask its classes or drop it.", got="only -inf")
     return True
-
-
-def _refuse_rounded(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> None:
-    """Refuse integers and long doubles so large that float64 rounds away the differences between classes."""
-    xp = namespace(values)
-    rounded = (xp.abs(values) > _WHOLE) & (values != -inf)
-    if bool(xp.any(rounded)):
-        raise InputError(
-            f"`{scores.name}` of type {arrays.dtype_name(scores.array)}",
-            "lie between -2**53 and 2**53, where float64 is exact",
-            **_first(scores, values, rounded, numbers),
-            remedy="Subtract the largest score of each row first.",
-        )
 
 
 def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> None:
     """Refuse rows that are not distributions."""
-    xp, name = namespace(values), scores.name
-    if bool(xp.any(xp.isnan(values))):
-        place = _first(scores, values, xp.isnan(values), numbers)
-        raise InputError(name, "not contain NaN", **place, remedy="Drop those rows or find where the model produced them.")
+    xp, refuse = namespace(values), partial(_refuse_first, scores, numbers)
+    refuse(values, xp.isnan(values), "not contain NaN", f"{_FIND_THEM}.")
     outside = ~((values >= 0) & (values <= (1 if scores.is_binary_score else 1 + SLACK)))
-    remedy = scores.logits_remedy
-    if bool(xp.any(outside)):
-        raise NotProbabilitiesError(name, "be between 0 and 1", **_first(scores, values, outside, numbers), remedy=remedy)
+    refuse(values, outside, "be between 0 and 1", scores.logits_remedy, NotProbabilitiesError)
     if scores.is_binary_score:
         return
     totals = xp.sum(values, axis=1)
-    off = xp.abs(totals - 1) > scores.slack
-    if bool(xp.any(off)):
-        row = int(np.argmax(arrays.on_host(off)))
-        raise NotProbabilitiesError(
-            name,
-            "sum to 1 over classes",
-            got=f"{float(totals[row]):.6g}",
-            remedy=f"{remedy} If each class has a sigmoid of its own, use nishimori.multilabel.MultilabelCalibrator.",
-            row=scores.row(int(numbers[row])),
-        )
+    sigmoids = "If each class has a sigmoid of its own, use nishimori.multilabel.MultilabelCalibrator."
+    remedy = f"{scores.logits_remedy} {sigmoids}"
+    refuse(totals, xp.abs(totals - 1) > scores.slack, "sum to 1 over classes", remedy, NotProbabilitiesError)
 
 
-def _first(scores: Scores, values: Array, bad: Array, numbers: Sequence[int] | HostArray) -> dict[str, Any]:
-    """The first offending entry, as parts of an `InputError`."""
+def _refuse_first(
+    scores: Scores,
+    numbers: Sequence[int] | HostArray,
+    values: Array,
+    bad: Array,
+    must: str,
+    remedy: str,
+    error: type[InputError] = InputError,
+    got: str = "",
+) -> None:
+    """Raise an error about the first of the ``bad`` values, if there are any; ``numbers`` count the rows."""
+    if not bool(namespace(bad).any(bad)):
+        return
     where = np.argwhere(arrays.on_host(bad))[0]
-    value = float(arrays.on_host(values)[tuple(where)])
+    got = got or f"{float(arrays.on_host(values)[tuple(where)]):.6g}"
     column = int(where[1]) if len(where) > 1 else None
-    return {"got": f"{value:.6g}", "row": scores.row(int(numbers[where[0]])), "column": column}
+    raise error(scores.name, must, got=got, remedy=remedy, row=scores.row(int(numbers[where[0]])), column=column)
 
 
 # --- scores that nothing is said about -------------------------------------------------------------------------------------

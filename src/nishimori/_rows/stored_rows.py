@@ -20,7 +20,6 @@ from nishimori._rows.rows import most_copied
 from nishimori._rows.scores import scores_of
 from nishimori._support.arrays import HostArray, merge_leading, rows_between
 from nishimori._support.numbers import numeric
-from nishimori.errors import InputError
 
 # A sample has at most this many numbers, 64 MiB of float32.
 _MOST_SAMPLED = 2**24
@@ -118,14 +117,6 @@ class StoredRows(Pieces[_Block]):
         groups = None if self.groups is None else self.groups.at_rows(rows)
         scores = replace(self.meaning.scores(native), leading=self._leading)
         return ArrayRows(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
-
-    def place(self, error: InputError, piece: _Block) -> InputError:  # noqa: ARG002 - rows count through all pieces
-        """The error as it is."""
-        return error
-
-    def no_rows_error(self) -> InputError:
-        """Never raised: an array without rows is refused when the rows are opened."""
-        raise AssertionError
 
     def sample(self, size: int) -> ArrayRows | None:
         """About ``size`` rows, the same ones each time; None where that would take a pass, or if all weigh nothing."""

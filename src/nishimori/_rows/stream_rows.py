@@ -140,9 +140,9 @@ class StreamRows(Pieces[_Numbered]):
                 rows.groups = Groups(codes, tuple(names.places))
         return rows
 
-    def place(self, error: InputError, piece: _Numbered) -> InputError:
+    def place(self, error: InputError, piece: _Numbered | None) -> InputError:
         """The error with the number of the batch; both batches and the rows of each count from 0."""
-        return in_batch(piece[0], error)
+        return error if piece is None else in_batch(piece[0], error)
 
     def no_rows_error(self) -> InputError:
         """There was no batch, or only empty ones."""
@@ -179,10 +179,8 @@ class _BatchNames:
         return np.concatenate(self.codes)
 
     def add(self, values: Any, weights: HostArray) -> None:
-        """Take over the names of some rows. Rows of weight zero may have any cluster."""
-        names, codes, kept = self._encode(values, weights)
-        places = np.array([self.places.setdefault(name, len(self.places)) for name in names], dtype=np.int64)
-        self.codes.append(_filled(places[codes], kept, len(weights)))
+        """Take over the names of some rows."""
+        self.codes.append(self.codes_of(values, weights, are_first=True))
 
     def in_order(self) -> "_BatchNames":
         """The same with names in the order that they have in an array."""
@@ -194,26 +192,20 @@ class _BatchNames:
         new = np.array([places[name] for name in self.places], dtype=np.int64)
         return _BatchNames(self.what, places, [new[codes] if len(new) else codes for codes in self.codes])
 
-    def codes_of(self, values: Any, weights: HostArray) -> HostArray:
-        """The codes of some rows in a later pass."""
-        names, codes, kept = self._encode(values, weights)
-        unknown = [name for name in names if name not in self.places]
-        if unknown:
-            raise InputError(f"{self.what}s", "be the same in every pass", got=f"{unknown[0]!r}, which was not there before")
-        places = np.array([self.places[name] for name in names], dtype=np.int64)
-        return _filled(places[codes], kept, len(weights))
+    def codes_of(self, values: Any, weights: HostArray, *, are_first: bool = False) -> HostArray:
+        """The codes of some rows, 0 for clusters of rows of weight zero.
 
-    def _encode(self, values: Any, weights: HostArray) -> tuple[list[Any], HostArray, HostArray]:
+        Names must have been there before, unless these rows ``are_first``.
+        """
         kept = np.flatnonzero(weights) if self.what == "cluster" else np.arange(len(weights))
         names, codes = encode_values(values, len(weights), self.what, kept=kept)
-        return names.tolist(), codes, kept
-
-
-def _filled(codes: HostArray, kept: HostArray, number: int) -> HostArray:
-    """Codes of all rows, 0 where none was asked for."""
-    filled = np.zeros(number, dtype=np.int64)
-    filled[kept] = codes
-    return filled
+        for name in names.tolist():
+            if not are_first and name not in self.places:
+                raise InputError(f"{self.what}s", "be the same in every pass", got=f"{name!r}, which was not there before")
+            self.places.setdefault(name, len(self.places))
+        filled = np.zeros(len(weights), dtype=np.int64)
+        filled[kept] = np.array([self.places[name] for name in names.tolist()], dtype=np.int64)[codes]
+        return filled
 
 
 def in_batch(number: int, error: InputError) -> InputError:
@@ -239,25 +231,15 @@ def factory(batches: Any, name: str) -> Callable[[], Iterable[Any]]:
             got=f"a {type(batches).__name__}",
             remedy=f"Each batch is {WHAT_A_BATCH_IS}.",
         )
-    _refuse_arguments(batches, name)
-    return lambda: _iterable(batches(), name)
-
-
-def _refuse_arguments(make: Callable[..., Any], name: str) -> None:
     try:
-        needed = [
-            parameter.name
-            for parameter in signature(make).parameters.values()
-            if parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        ]
-    except (TypeError, ValueError):  # some callables written in C have no signature
-        return
-    if needed:
-        raise InputError(
-            name,
-            "be an array of scores or a function without arguments that returns batches",
-            got=f"{getattr(make, '__name__', type(make).__name__)!r}, which needs {', '.join(needed)}",
-        )
+        signature(batches).bind()
+    except TypeError as error:
+        must = "be an array of scores or a function without arguments that returns batches"
+        called = getattr(batches, "__name__", type(batches).__name__)
+        raise InputError(name, must, got=f"{called!r}: {error}") from None
+    except ValueError:  # some callables written in C have no signature
+        pass
+    return lambda: _iterable(batches(), name)
 
 
 def _iterable(returned: Any, name: str) -> Iterable[Any]:

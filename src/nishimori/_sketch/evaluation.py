@@ -13,10 +13,8 @@ import numpy as np
 
 from nishimori._evaluation.calibration_test import (
     Deviation,
-    RowScore,
-    confidence_gap,
+    Statistic,
     deviation,
-    energy_gap,
     gaps_at_temperature,
 )
 from nishimori._evaluation.compared_methods import names_for
@@ -24,14 +22,12 @@ from nishimori._evaluation.curve import REACH, cards_around
 from nishimori._evaluation.diff import Measured, measured_in, values_of_card, values_with_errors
 from nishimori._evaluation.differences import MeasuredMaps, absent_parts, measure_maps
 from nishimori._evaluation.gate import is_constant
-from nishimori._evaluation.metrics.accuracy import MeanConfidence, OverallGap, WrongAnswers
-from nishimori._evaluation.metrics.ece import Ece
-from nishimori._evaluation.metrics.losses import Brier, Nll
+from nishimori._evaluation.metrics.ece import Ece, OverallGap
+from nishimori._evaluation.metrics.means import Brier, MeanConfidence, Nll, WrongAnswers
 from nishimori._evaluation.metrics.metric import Estimate, Metric
-from nishimori._evaluation.metrics.table import can_measure, checked_metrics, default_metrics
+from nishimori._evaluation.metrics.table import can_measure, checked_metrics
 from nishimori._evaluation.scorecard import ONE_SAMPLE, Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
-from nishimori._rows.labels import Classes
 from nishimori._rows.rows import counts_of_clusters
 from nishimori._sketch.grid import Grid
 from nishimori._sketch.interpolation import NodeScores, gap_at_node, gaps_at, scores_at
@@ -49,8 +45,8 @@ _NOT_SQUARED = "a sketch does not keep its squares. Pass logits and labels."
 _ONE_CLUSTER = "the sketch holds one cluster, and standard errors are made of the spread between clusters."
 _NO_ERRORS = "A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods."
 
-# The observables whose gaps are these numbers per row.
-_OBSERVABLES: dict[RowScore, Observable] = {confidence_gap: BUILT_IN["ec"], energy_gap: BUILT_IN["ts"]}
+# The observables whose gaps these statistics are made of.
+_OBSERVABLES: dict[Statistic, Observable] = {"confidence": BUILT_IN["ec"], "energy": BUILT_IN["ts"]}
 
 
 def _single_temperature(map_: Map, purpose: str) -> float:
@@ -128,7 +124,7 @@ def _(
 ) -> list[Scorecard]:
     """A scorecard for each map, which must divide logits by one temperature."""
     check_bins(n_bins, strategy)
-    wanted = checked_metrics(default_metrics() if metrics is None else metrics, data)
+    wanted = checked_metrics(metrics, data)
     if counts:
         raise InputError("counts", "be False for a sketch, which keeps sums for independent samples")
     if (n_bins, strategy) != (15, "uniform"):
@@ -169,11 +165,10 @@ def _(data: Sketch, chosen: Sequence[float], *, n_bins: int, counts: bool) -> li
 @measure_maps.register(Sketch)
 def _(
     data: Sketch,
-    /,
     maps: Mapping[str, Map],
-    classes: Classes,  # noqa: ARG001 - there are no gaps of classes
-    level: float,  # noqa: ARG001
     *,
+    groups: Any = None,  # noqa: ARG001 - there are no gaps of classes
+    level: float = 0.95,  # noqa: ARG001
     zero: float | None = None,  # noqa: ARG001 - sums are made once, with their own floor
     **how: Any,
 ) -> MeasuredMaps:
@@ -190,9 +185,9 @@ def _(data: Sketch, map_: Map, confidence: float, confidence_se: float | None) -
 
 
 @deviation.register(Sketch)
-def _(data: Sketch, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
+def _(data: Sketch, statistic: Statistic, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
     """The deviation of an observable at one temperature: its variance is the spread of the gaps."""
-    if score not in _OBSERVABLES:
+    if statistic not in _OBSERVABLES:
         raise InputError(
             "statistic", "be 'confidence', 'energy' or 'temperatures' for a sketch", remedy="Pass logits and labels."
         )
@@ -200,7 +195,7 @@ def _(data: Sketch, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviat
     _refuse_one_cluster(data)
     if counts and data.n_clusters is not None:
         raise counts_of_clusters()
-    total, squares = gap_at_node(data, _OBSERVABLES[score], temperature, counts=counts)
+    total, squares = gap_at_node(data, _OBSERVABLES[statistic], temperature, counts=counts)
     return Deviation(total, squares, data.census.weight, "sample"), data.census
 
 

@@ -72,7 +72,7 @@ class Survey:
 
     def with_clusters(self, batch: Batch, clusters: SketchClusters | None) -> Contents:
         """The sums of a batch; a cluster that may go on in the next batch is left out of the squares."""
-        total, workspace = self.empty, Workspace(ENDS + len(self.grid.betas), min(batch.n_rows, _AT_ONCE))
+        total, n_nodes = self.empty, len(self.grid.betas)
         for part in _parts(batch):
             ends, sums, predictions = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
             truth = Truth.from_predictions(predictions)
@@ -83,7 +83,7 @@ class Survey:
             }
             for start in range(0, part.n_rows, _AT_ONCE):
                 some = slice(start, start + _AT_ONCE)
-                rows = NodeRows.from_power_sums(ends[:, :, some], sums[:, :, some], truth.at(some), workspace)
+                rows = NodeRows.from_power_sums(ends[:, :, some], sums[:, :, some], truth.at(some), n_nodes)
                 contents, terms = self._sums(rows, {i: (gaps[:, :, some], o[some]) for i, (gaps, o) in others.items()})
                 squares = squares_of_rows(terms) if clusters is None else clusters.squares(terms)
                 total = total + contents + self.of_squares(squares)
@@ -234,37 +234,11 @@ def _sums_at_ends(batch: Batch) -> Array:
     return xp.stack([xp.stack([ties - 1, xp.zeros_like(ties)]), at_zero])
 
 
-class Workspace:
-    """Arrays that are used again for the next rows: to get new ones takes ten times as long as the arithmetic."""
-
-    def __init__(self, n_nodes: int, n_rows: int) -> None:
-        self._shape = (n_nodes, n_rows)
-        self._arrays: list[HostArray] = []
-        self._taken, self._n_rows = 0, n_rows
-
-    @property
-    def n_nodes(self) -> int:
-        """How many there are, both ends among them."""
-        return self._shape[0]
-
-    def clear(self, n_rows: int) -> None:
-        """Start with the next rows."""
-        self._taken, self._n_rows = 0, n_rows
-
-    def array(self, without: int = 0) -> HostArray:
-        """An array (nodes, rows) of anything, some of the nodes left out."""
-        if self._taken == len(self._arrays):
-            self._arrays.append(np.empty(self._shape))
-        self._taken += 1
-        return self._arrays[self._taken - 1][without:, : self._n_rows]
-
-
 @dataclass(frozen=True)
 class NodeRows:
     """Some rows with their averages at both ends and at each node, (ends and nodes, rows)."""
 
     truth: Truth
-    workspace: Workspace
     powers: HostArray  # power sums (nodes and beyond, 4, rows)
     rest: HostArray
     confidence: HostArray
@@ -273,43 +247,29 @@ class NodeRows:
     square: HostArray
 
     @classmethod
-    def from_power_sums(cls, ends: HostArray, powers: HostArray, truth: Truth, workspace: Workspace) -> "NodeRows":
+    def from_power_sums(cls, ends: HostArray, powers: HostArray, truth: Truth, n_nodes: int) -> "NodeRows":
         """The rows at the nodes, from power sums 0 and 1 at both ends, and 0 to 3 at the nodes and beyond the last one."""
-        workspace.clear(len(truth.weights))
-        rest, confidence, doubt, mean, square = (workspace.array() for _ in range(5))
-        n_nodes = workspace.n_nodes - ENDS
-        rest[:ENDS], rest[ENDS:] = ends[:, 0], powers[:n_nodes, 0]
-        np.add(rest, 1, out=confidence)
-        np.divide(1, confidence, out=confidence)
-        np.multiply(rest, confidence, out=doubt)
-        np.multiply(ends[:, 1], confidence[:ENDS], out=mean[:ENDS])
-        np.multiply(powers[:n_nodes, 1], confidence[ENDS:], out=mean[ENDS:])
-        square[:ENDS] = 0
-        np.multiply(powers[:n_nodes, 2], confidence[ENDS:], out=square[ENDS:])
-        return cls(truth, workspace, powers, rest, confidence, doubt, mean, square)
+        first, second, third = powers[:n_nodes, :3].transpose(1, 0, 2)
+        rest = np.concatenate([ends[:, 0], first])
+        confidence = 1 / (rest + 1)
+        mean = np.concatenate([ends[:, 1], second]) * confidence
+        square = np.concatenate([np.zeros_like(ends[:, 1]), third]) * confidence
+        return cls(truth, powers, rest, confidence, rest * confidence, mean, square)
 
     def weigh(self, values: HostArray) -> HostArray:
         """The values times the weights, which may be the values themselves."""
-        if self.truth.is_even:
-            return values
-        return np.multiply(values, self.truth.weights, out=self.workspace.array(len(self.rest) - len(values)))
+        return values if self.truth.is_even else values * self.truth.weights
 
     @cached_property
     def miss(self) -> HostArray:
         """Confidence minus right or wrong, with all its digits."""
-        miss = np.negative(self.doubt, out=self.workspace.array())
-        np.copyto(miss, self.confidence, where=~self.truth.right)
-        return miss
+        return np.where(self.truth.right, -self.doubt, self.confidence)
 
     @cached_property
     def bins(self) -> HostArray:
         """The bin of each row at each node, counted over all nodes; a confidence on an edge is in the bin below it."""
-        claims = self.confidence[ENDS:]
-        numbers = np.multiply(claims, bin_scale(self.truth.rounding), out=self.workspace.array(ENDS))
-        np.ceil(numbers, out=numbers)
-        numbers += (N_BINS * np.arange(len(claims)) - 1)[:, None]
-        bins = self.workspace.array(ENDS).view(np.int64)
-        np.copyto(bins, numbers, casting="unsafe")
+        numbers = np.ceil(self.confidence[ENDS:] * bin_scale(self.truth.rounding)).astype(np.int64)
+        bins: HostArray = numbers + (N_BINS * np.arange(len(numbers)) - 1)[:, None]
         return bins
 
     @cached_property
@@ -336,7 +296,7 @@ class NodeRows:
     @cached_property
     def _slope(self) -> HostArray:
         """Minus the slope of the confidence of each row, times its weight."""
-        return np.multiply(self.confidence, self._weighted_mean, out=self.workspace.array())
+        return self.confidence * self._weighted_mean
 
     @cached_property
     def _weighted_confidence(self) -> HostArray:
@@ -354,13 +314,12 @@ class NodeRows:
         """The gap of the logit."""
         truth, mean = self.truth, self._weighted_mean
         first, second = mean.sum(axis=1), self.square @ truth.weights
-        squared = np.multiply(self.mean, self.mean, out=self.workspace.array())
+        squared = self.mean**2
         slope = second - squared @ truth.weights
         curvature = 2 * _dot(mean, squared) - 3 * _dot(mean, self.square)
         curvature[ENDS:] += _dot(self.powers[: len(self.rest) - ENDS, 3], self._weighted_confidence[ENDS:])
         sums = np.array([first - truth.drops_sum, -first - truth.drops_sum, slope, curvature])
-        value = np.subtract(self.mean, truth.label_drops, out=self.workspace.array())
-        return NodeGap(value, sums, truth.drops_sum)
+        return NodeGap(self.mean - truth.label_drops, sums, truth.drops_sum)
 
     def curves(self, nodes: HostArray) -> HostArray:
         """Σw times confidence, Brier score and negative log-likelihood at each node, with slopes."""
@@ -371,25 +330,21 @@ class NodeRows:
 
     def _log_partition(self) -> HostArray:
         """log(1 + rest): a logarithm and what its argument rounds away, which is faster than NumPy's log1p."""
-        rest, rounded, lost = self.rest[ENDS:], self.workspace.array(ENDS), self.workspace.array(ENDS)
-        np.add(rest, 1, out=rounded)
-        np.subtract(rounded, 1, out=lost)
-        np.subtract(rest, lost, out=lost)
-        np.multiply(lost, self.confidence[ENDS:], out=lost)
-        np.log(rounded, out=rounded)
-        return np.add(rounded, lost, out=rounded)
+        rest = self.rest[ENDS:]
+        rounded = rest + 1
+        logarithms: HostArray = np.log(rounded) + (rest - (rounded - 1)) * self.confidence[ENDS:]
+        return logarithms
 
     def _brier(self, nodes: HostArray) -> list[HostArray]:
         """Σw times Brier score and its slope: from Σp² and p of the true class, which is the top class where that is right."""
         truth, top, mean, wrong = self.truth, self.confidence[ENDS:], self.mean[ENDS:], self._wrong
         doubled, doubled_drops = (self.powers[len(self.powers) - len(nodes) :, order] for order in (0, 1))
-        squares = np.multiply(top, self._weighted_confidence[ENDS:], out=self.workspace.array(ENDS))
-        others = np.multiply(doubled, squares, out=self.workspace.array(ENDS))  # Σp² of the other classes, times the weight
-        doubts = np.multiply(self.doubt[ENDS:], self.doubt[ENDS:], out=self.workspace.array(ENDS))
+        squares = top * self._weighted_confidence[ENDS:]
+        others = doubled * squares  # Σp² of the other classes, times the weight
         true = np.exp(nodes[:, None] * truth.label_drops[wrong]) * top[:, wrong]
         drops = np.where(true > 0, truth.label_drops[wrong], 0.0)  # a masked class has no weight, and an infinite drop
         of_wrong = truth.weights[wrong]
-        value = others.sum(axis=1) + doubts @ truth.of_right + (1 - 2 * true + top[:, wrong] ** 2) @ of_wrong
+        value = others.sum(axis=1) + self.doubt[ENDS:] ** 2 @ truth.of_right + (1 - 2 * true + top[:, wrong] ** 2) @ of_wrong
         slope = _dot(doubled_drops, squares) - _dot(mean, others) - _dot(mean, squares)
         slope += self._slope[ENDS:] @ truth.right.astype(float) - (true * (drops - mean[:, wrong])) @ of_wrong
         return [value, 2 * slope]

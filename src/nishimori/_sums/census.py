@@ -7,8 +7,9 @@ gives every class the same score may compute these scores in different ways, and
 the size of these digits they would decide the probabilities.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, sqrt
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from nishimori._kernels.kernel import kernel_of
 from nishimori._kernels.sums import AnswerSums, BlockSums, Counted
 from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.observables import Confidence, TopN
 from nishimori._sums.passes import Findings, Mean
 from nishimori._sums.predictions import Predictions
@@ -33,7 +34,7 @@ _NEAR_CHANCE = 4
 
 
 @dataclass(frozen=True)
-class Census:
+class Census(Sum):
     """Counts of the rows of positive weight: names with ``n_`` are numbers of rows or entries, all others sums of weights.
 
     ``n_at_masks`` and ``n_at_zeros`` count rows whose true class is masked, or has probability zero. Right and wrong answers
@@ -52,11 +53,7 @@ class Census:
     right_squares: float
     wrong_squares: float
     chance: float
-    kernels: frozenset[str]
-
-    def __add__(self, other: "Census") -> "Census":
-        added = {name: value + getattr(other, name) for name, value in vars(self).items() if name != "kernels"}
-        return Census(**added, kernels=self.kernels | other.kernels)
+    kernels: frozenset[str] = field(metadata=combined_by(or_))
 
     @property
     def weight(self) -> float:
@@ -249,35 +246,29 @@ _DOUBLE = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
-class Evenness:
+class Evenness(Sum):
     """The weight of rows whose logits are equal up to rounding, that of all rows, and the largest such rounding."""
 
     even: float
     weight: float
-    rounding: float
-
-    def __add__(self, other: "Evenness") -> "Evenness":
-        return Evenness(self.even + other.even, self.weight + other.weight, max(self.rounding, other.rounding))
+    rounding: float = field(metadata=combined_by(max))
 
     def decides(self, temperature: float) -> bool:
         """Whether the rounding of most rows decides their probabilities at a temperature."""
         return 2 * self.even >= self.weight and temperature <= self.rounding
 
 
-@dataclass(frozen=True)
-class MeasureEvenness:
+def measure_evenness(batch: Batch) -> Evenness:
     """The pass that compares the range of each row with the rounding of its largest logit."""
-
-    def __call__(self, batch: Batch) -> Evenness:
-        xp, logits = batch.xp, batch.logits
-        live = xp.ones_like(logits, dtype=xp.bool) if batch.live is None else batch.live
-        least = xp.min(xp.where(live, logits, xp.full_like(logits, inf)), axis=1)
-        size = xp.max(xp.where(live, xp.abs(logits), xp.zeros_like(logits)), axis=1)
-        unit = max(_UNITS * arrays.epsilon(logits), _UNITS_OF_DOUBLE * _DOUBLE)
-        if batch.probabilities is None:
-            rounding = unit * arrays.in_double(size)
-        else:  # the logarithm of a probability has its relative error
-            rounding = xp.full_like(arrays.in_double(size), max(unit, _UNITS * batch.stored_rounding))
-        even = arrays.in_double(batch.peak - least) <= rounding
-        largest = float(xp.max(xp.where(even, rounding, xp.zeros_like(rounding))))
-        return Evenness(batch.total(xp.astype(even, batch.weights.dtype)), batch.weight, largest)
+    xp, logits = batch.xp, batch.logits
+    live = xp.ones_like(logits, dtype=xp.bool) if batch.live is None else batch.live
+    least = xp.min(xp.where(live, logits, xp.full_like(logits, inf)), axis=1)
+    size = xp.max(xp.where(live, xp.abs(logits), xp.zeros_like(logits)), axis=1)
+    unit = max(_UNITS * arrays.epsilon(logits), _UNITS_OF_DOUBLE * _DOUBLE)
+    if batch.probabilities is None:
+        rounding = unit * arrays.in_double(size)
+    else:  # the logarithm of a probability has its relative error
+        rounding = xp.full_like(arrays.in_double(size), max(unit, _UNITS * batch.stored_rounding))
+    even = arrays.in_double(batch.peak - least) <= rounding
+    largest = float(xp.max(xp.where(even, rounding, xp.zeros_like(rounding))))
+    return Evenness(batch.total(xp.astype(even, batch.weights.dtype)), batch.weight, largest)

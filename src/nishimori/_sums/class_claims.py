@@ -5,15 +5,16 @@ need the claims themselves, and histogram binning sums per class and bin.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
-from nishimori._rows.rows import Rows, Sum
+from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.outcomes import Levels, levels_of
 from nishimori._sums.predictions import Predictions
-from nishimori._sums.reliability import Bins, UnbinnedClaims, uniform_edges
+from nishimori._sums.reliability import BinnedClaims, Bins, UnbinnedClaims, uniform_edges
 from nishimori._sums.spread import ClusterSums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -70,26 +71,17 @@ def curve_columns(n_classes: int) -> range:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassClaims:
+class ClassClaims(Sum):
     """Claims of the classes ``columns``, block by block, NaN where a class is masked. Those of other rows add.
 
     Claims that differ by less than ``rounding``, relative to their size, count as equal.
     """
 
-    columns: range
+    columns: range = field(metadata=combined_by(lambda mine, _: mine))
     claimed: tuple[HostArray, ...]
     labels: tuple[HostArray, ...]
     weights: tuple[HostArray, ...]
-    rounding: float
-
-    def __add__(self, other: "ClassClaims") -> "ClassClaims":
-        return ClassClaims(
-            self.columns,
-            self.claimed + other.claimed,
-            self.labels + other.labels,
-            self.weights + other.weights,
-            max(self.rounding, other.rounding),
-        )
+    rounding: float = field(metadata=combined_by(max))
 
     def in_order(self) -> Iterator[tuple[HostArray, HostArray, HostArray]]:
         """For each class, the claims in increasing order, whether each came true, and the weights. Masked ones are left out."""
@@ -105,18 +97,12 @@ class ClassClaims:
             yield levels_of(claimed, true, weights, self.rounding) if len(claimed) else Levels(claimed, weights, weights)
 
 
-@dataclass(frozen=True)
-class KeepClaims:
+def keep_class_claims(columns: range, batch: Batch) -> ClassClaims:
     """The pass that keeps the claims of some classes."""
-
-    columns: range
-
-    def __call__(self, batch: Batch) -> ClassClaims:
-        claimed, masked = class_probabilities(batch.double)
-        kept = slice(self.columns.start, self.columns.stop)
-        held = np.where(masked[:, kept], np.nan, claimed[:, kept])
-        labels = arrays.on_host(batch.labels)
-        return ClassClaims(self.columns, (held,), (labels,), (arrays.on_host(batch.weights),), batch.rounding)
+    claimed, masked = class_probabilities(batch.double)
+    kept = slice(columns.start, columns.stop)
+    held = np.where(masked[:, kept], np.nan, claimed[:, kept])
+    return ClassClaims(columns, (held,), (arrays.on_host(batch.labels),), (arrays.on_host(batch.weights),), batch.rounding)
 
 
 def claims_by_class(data: Rows, n_rows: int) -> Iterator[ClassClaims]:
@@ -124,70 +110,40 @@ def claims_by_class(data: Rows, n_rows: int) -> Iterator[ClassClaims]:
     columns = curve_columns(data.n_classes)
     step = max(1, _MOST_CLAIMS // n_rows)
     for first in range(columns.start, columns.stop, step):
-        yield data.gather(KeepClaims(range(first, min(first + step, columns.stop))))
+        yield data.gather(partial(keep_class_claims, range(first, min(first + step, columns.stop))))
 
 
 # --- claims in bins --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Placed:
-    """The rows of a batch: the bin of each class in a count through all bins, its claim, its truth and its weight, (n, m)."""
-
-    places: HostArray
-    claimed: HostArray
-    true: HostArray
-    weights: HostArray
-
-    @classmethod
-    def from_batch(cls, batch: Batch, edges: HostArray) -> "_Placed":
-        """The bins, claims, truths and weights of a batch; a masked class has weight zero."""
-        claimed, masked = class_probabilities(batch.double)
-        columns = curve_columns(batch.n_classes)
-        kept = slice(columns.start, columns.stop)
-        claimed, masked = claimed[:, kept], masked[:, kept]
-        if (edges == edges[0]).all():
-            places = bin_of(claimed, edges[0])
-        else:
-            places = np.stack([bin_of(p, own) for p, own in zip(claimed.T, edges, strict=True)], axis=1)
-        places += (edges.shape[1] - 1) * np.arange(len(columns))
-        true = arrays.on_host(batch.labels)[:, None] == np.array(columns)
-        return cls(places, claimed, true, np.where(masked, 0.0, arrays.on_host(batch.weights)[:, None]))
+def _bin_classes(edges: HostArray, batch: Batch) -> BinnedClaims:
+    """The claims of the classes that have a curve, in bins; ``edges`` have a row per curve, and a masked class weight zero."""
+    claimed, masked = class_probabilities(batch.double)
+    columns = curve_columns(batch.n_classes)
+    kept = slice(columns.start, columns.stop)
+    claimed, masked = claimed[:, kept], masked[:, kept]
+    if (edges == edges[0]).all():
+        places = bin_of(claimed, edges[0])
+    else:
+        places = np.stack([bin_of(p, own) for p, own in zip(claimed.T, edges, strict=True)], axis=1)
+    places += (edges.shape[1] - 1) * np.arange(len(columns))
+    true = arrays.on_host(batch.labels)[:, None] == np.array(columns)
+    return BinnedClaims(edges, places, claimed, true, np.where(masked, 0.0, arrays.on_host(batch.weights)[:, None]))
 
 
-@dataclass(frozen=True, eq=False)
-class TallyClasses:
+def tally_classes(edges: HostArray, batch: Batch) -> Bins:
     """The pass that sums per class and bin; ``edges`` have a row per curve."""
-
-    edges: HostArray
-
-    def __call__(self, batch: Batch) -> Bins:
-        rows = _Placed.from_batch(batch, self.edges)
-        shape = len(self.edges), self.edges.shape[1] - 1
-        places, weights, true = rows.places.ravel(), rows.weights.ravel(), rows.true.ravel()
-
-        def sums_per_bin(values: HostArray, at: HostArray) -> HostArray:
-            sums: HostArray = np.bincount(at, values, shape[0] * shape[1]).reshape(shape)
-            return sums
-
-        claimed, correct = sums_per_bin(weights * rows.claimed.ravel(), places), sums_per_bin(weights[true], places[true])
-        return Bins(self.edges, sums_per_bin(weights, places), claimed, correct, sums_per_bin(weights**2, places))
+    return _bin_classes(edges, batch).bins
 
 
-@dataclass(frozen=True, eq=False)
-class ClusterResiduals:
+def cluster_residuals(edges: HostArray, frequencies: HostArray, batch: Batch) -> ClusterSums:
     """The pass that sums w·(truth - frequency) over each bin and cluster; ``frequencies`` have a row per curve."""
-
-    edges: HostArray
-    frequencies: HostArray
-
-    def __call__(self, batch: Batch) -> ClusterSums:
-        assert batch.clusters is not None, "asked for only where there are clusters"
-        rows, number = _Placed.from_batch(batch, self.edges), batch.clusters.number
-        residuals = rows.weights * (rows.true - self.frequencies.ravel()[rows.places])
-        places = rows.places * number + batch.clusters.codes[:, None]
-        sums = np.bincount(places.ravel(), residuals.ravel(), self.frequencies.size * number)
-        return ClusterSums(sums.reshape(self.frequencies.size, number))
+    assert batch.clusters is not None, "asked for only where there are clusters"
+    rows, number = _bin_classes(edges, batch), batch.clusters.number
+    residuals = rows.weights * (rows.true - frequencies.ravel()[rows.places])
+    places = rows.places * number + batch.clusters.codes[:, None]
+    sums = np.bincount(places.ravel(), residuals.ravel(), frequencies.size * number)
+    return ClusterSums(sums.reshape(frequencies.size, number))
 
 
 def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int]:
@@ -212,6 +168,6 @@ def cluster_squares(data: Rows, edges: HostArray, frequencies: HostArray) -> Hos
             got=f"{clusters.number:,}",
             remedy="Leave `clusters` out, or use fewer bins.",
         )
-    values = data.gather(ClusterResiduals(edges, frequencies)).values
+    values = data.gather(partial(cluster_residuals, edges, frequencies)).values
     squares: HostArray = np.einsum("bc,bc->b", values, values).reshape(frequencies.shape)
     return squares

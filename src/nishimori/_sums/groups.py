@@ -14,6 +14,7 @@ from nishimori._kernels.kernel import Method, group_totals, row_sums, sums_group
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
 from nishimori._rows.rows import Sum
 from nishimori._sums.observables import Confidence, Energy
+from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions, apply_map, inverse_temperatures
 from nishimori._support import arrays
@@ -171,7 +172,7 @@ def scaled_rows(batch: Batch, betas: HostArray) -> Batch:
 
 @dataclass(frozen=True)
 class GroupTally(Sum):
-    """Sums over each group: Σw, Σw·confidence, Σw·right, and of squares Σu, Σu·g, Σu·g², Σu·c(1-c). Those of other rows add.
+    """Sums over each group: Σw, Σw·claimed, Σw·true, Σw·g, and of squares Σu, Σu·g, Σu·g², Σu·c(1-c). Those of other rows add.
 
     ``clusters`` are the sums of w·g and of w over each group and cluster, where clusters are independent.
     """
@@ -206,12 +207,16 @@ class GroupTally(Sum):
 
 @dataclass(frozen=True, eq=False)
 class TallyGroups:
-    """The pass that sums over each group after each of several maps; ``clustered`` if clusters of rows are independent."""
+    """The pass that sums over each group after each of several maps; ``clustered`` if clusters of rows are independent.
+
+    ``of`` is what is claimed of each row: that the predicted class is right, or that the second of two classes is true.
+    """
 
     grouping: Grouping
     counts: bool
     clustered: bool
     maps: tuple[Map, ...] = ()
+    of: OneClaim = "top"
 
     def __call__(self, batch: Batch) -> Sums:
         betas = tuple(dict.fromkeys(inverse_temperatures(self.maps)))
@@ -222,13 +227,13 @@ class TallyGroups:
     def sums_of(self, predictions: Predictions) -> GroupTally:
         """The sums of each group over the rows of a batch, from their distribution after a map."""
         batch = predictions.batch
-        numbers = [
-            batch.weights,
-            predictions.top_probability,
-            predictions.doubt,
-            batch.xp.astype(predictions.right, batch.weights.dtype),
-        ]
-        weights, confidence, doubt, hits = arrays.on_host(batch.xp.stack(numbers))
+        if self.of == "top":
+            hits = batch.xp.astype(predictions.right, batch.weights.dtype)
+            numbers = [batch.weights, predictions.top_probability, predictions.doubt, hits]
+            weights, confidence, doubt, hits = arrays.on_host(batch.xp.stack(numbers))
+        else:
+            weights, confidence = predictions.weights, predictions.claimed(self.of)[:, 0]
+            doubt, hits = 1 - confidence, predictions.outcomes(self.of)[:, 0]
         codes, number = self.grouping.codes(batch, predictions.top_class), self.grouping.number
         gaps = np.where(hits > 0, -doubt, confidence)  # keeps its digits where the model is nearly sure
         units = weights if self.counts else weights**2

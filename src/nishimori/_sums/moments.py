@@ -7,18 +7,19 @@ bars follow.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from nishimori._kernels.kernel import block_sums, kernel_of, row_sums, takes_unchecked
 from nishimori._kernels.sums import BlockSums, PowerSums
 from nishimori._rows.batch import Batch
+from nishimori._rows.rows import Sum, combined_by
 from nishimori._sums.observables import Confidence, Energy, Observable
-from nishimori._sums.passes import Findings, KernelPass, Mean
+from nishimori._sums.passes import Findings, KernelPass, Mean, add_each
 from nishimori._sums.predictions import Predictions, derivatives
 from nishimori._sums.spread import ClusterSums, cluster_sums
 from nishimori._support import arrays
@@ -148,7 +149,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class GapSums:
+class GapSums(Sum):
     """The moments of several observables, and the products of their gaps, each at its own first β.
 
     Attributes
@@ -165,7 +166,7 @@ class GapSums:
         products to another β. None if the products are where they are wanted.
     """
 
-    items: tuple[Moments, ...]
+    items: tuple[Moments, ...] = field(metadata=combined_by(add_each))
     products: HostArray
     square_products: HostArray
     squares: float
@@ -184,8 +185,11 @@ class GapSums:
             None if slopes is None else slopes[:, places[:, None], np.append(places, m + places)],
         )
 
-    def extrapolate_to(self, betas: Sequence[float]) -> "CarriedSums":
-        """The products of gaps at other β, one per observable: the gap of each row is continued by its slope."""
+    def extrapolate_to(self, betas: Sequence[float]) -> tuple["GapSums", HostArray]:
+        """The products of gaps at other β, one per observable: the gap of each row is continued by its slope.
+
+        Beside them, for each observable, Σ w²·(step·slope)² relative to Σ w²·g² at the new β, or that with w if larger.
+        """
         assert self.slope_products is not None, "these are where they are wanted"
         m = len(self.items)
         steps = np.array(betas) - [moments.betas[0] for moments in self.items]
@@ -198,32 +202,12 @@ class GapSums:
         shares = np.full(squares.shape, np.inf)
         np.divide(added, squares, out=shares, where=squares > 0)
         shares[added == 0] = 0.0
-        return CarriedSums(
-            replace(self, products=products[0], square_products=products[1], slope_products=None), shares.max(axis=0)
-        )
+        carried = replace(self, products=products[0], square_products=products[1], slope_products=None)
+        return carried, shares.max(axis=0)
 
     def with_counts(self) -> "GapSums":
         """The sums, where a weight of w stands for w independent rows."""
         return replace(self, square_products=self.products)
-
-    def __add__(self, other: "GapSums") -> "GapSums":
-        return GapSums(
-            tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)),
-            self.products + other.products,
-            self.square_products + other.square_products,
-            self.squares + other.squares,
-            None if self.slope_products is None or other.slope_products is None else self.slope_products + other.slope_products,
-        )
-
-
-class CarriedSums(NamedTuple):
-    """Products of gaps at other β than those at which rows were measured.
-
-    ``shares`` has, for each observable, Σ w²·(step·slope)² relative to Σ w²·g² at the new β, or that with w if larger.
-    """
-
-    sums: GapSums
-    shares: HostArray
 
 
 # Where their sums are among those of a pair, and where the products of gaps are, and those of slopes with gaps and with slopes;
@@ -335,19 +319,14 @@ def _products(batch: Batch, values: Sequence[Any], slopes: Sequence[Any]) -> tup
     return both[0, :m, :m], both[1, :m, :m], squares, both[:, m:, :]
 
 
-@dataclass(frozen=True)
-class ClusterGaps:
+def cluster_gaps(wanted: Sequence[tuple[Observable, float]], batch: Batch) -> ClusterSums:
     """The pass that sums the gaps of several observables over each cluster, each at one β."""
-
-    wanted: tuple[tuple[Observable, float], ...]
-
-    def __call__(self, batch: Batch) -> ClusterSums:
-        values = []
-        for observable, beta in self.wanted:
-            rows = observable._on(batch)
-            predictions = Predictions(batch, beta, None if rows.uses_tables else row_sums(batch, (beta,), rows.powers))
-            values.append(rows.value(predictions, rows.observed(predictions)))
-        return cluster_sums(batch, values)
+    values = []
+    for observable, beta in wanted:
+        rows = observable._on(batch)
+        predictions = Predictions(batch, beta, None if rows.uses_tables else row_sums(batch, (beta,), rows.powers))
+        values.append(rows.value(predictions, rows.observed(predictions)))
+    return cluster_sums(batch, values)
 
 
 def log_scale(batch: Batch) -> Mean:

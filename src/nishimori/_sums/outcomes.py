@@ -6,12 +6,12 @@ regression need the claims in order, so these sums grow with the rows: 17 bytes 
 Claims that are equal up to rounding count as one, because their order is then an accident of rounding.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-from nishimori._rows.rows import Sum
+from nishimori._rows.rows import Sum, combined_by
 from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import HostArray
 
@@ -78,16 +78,13 @@ class Outcomes(Sum):
     claimed: tuple[HostArray, ...]
     true: tuple[HostArray, ...]
     weights: tuple[HostArray, ...]
-    rounding: float
+    rounding: float = field(metadata=combined_by(max))
 
     @classmethod
     def from_predictions(cls, predictions: Predictions, of: OneClaim) -> "Outcomes":
         """The outcomes of one batch."""
         claimed, true = predictions.claimed(of)[:, 0], predictions.outcomes(of)[:, 0]
         return cls((claimed,), (true,), (predictions.weights,), predictions.batch.rounding)
-
-    def __add__(self, other: "Outcomes") -> "Outcomes":
-        return replace(super().__add__(other), rounding=max(self.rounding, other.rounding))
 
     def in_order(self) -> tuple[HostArray, HostArray, HostArray]:
         """Claims, outcomes and weights in increasing order of the claims; equal claims start with those that failed."""

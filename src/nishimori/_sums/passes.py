@@ -1,19 +1,19 @@
 """A pass looks at one batch of rows and returns sums; sums of two batches add.
 
 Any callable from a `Batch` to something that adds is a pass. `together` makes one pass of several, so that the data are read
-once for all of them, in any order. Passes are frozen dataclasses rather than closures, so that they can be sent to other
-processes.
+once for all of them, in any order. A pass with parameters is a function of these and the batch, to which `functools.partial`
+gives them, or a frozen dataclass; closures could not be sent to other processes.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from nishimori._kernels.sums import BlockSums
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import Sum
+from nishimori._rows.rows import Sum, combined_by
 from nishimori._sums.predictions import Predictions
 
 Pass = Callable[[Batch], Any]
@@ -32,14 +32,16 @@ class Mean(Sum):
         return self.total / self.weight
 
 
+def add_each(mine: tuple[Any, ...], theirs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The sums of two tuples, item by item."""
+    return tuple(one + other for one, other in zip(mine, theirs, strict=True))
+
+
 @dataclass(frozen=True)
-class Sums:
+class Sums(Sum):
     """Several sums of the same rows; adds item by item."""
 
-    items: tuple[Any, ...]
-
-    def __add__(self, other: "Sums") -> "Sums":
-        return Sums(tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)))
+    items: tuple[Any, ...] = field(metadata=combined_by(add_each))
 
 
 Findings = BlockSums | Predictions

@@ -10,8 +10,7 @@ Views of one batch at several β share what one call of the kernel gave. `predic
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import comb, log
 
 import numpy as np
@@ -36,7 +35,7 @@ from nishimori._sums.reliability import (
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
-from nishimori.maps.floored import Floored
+from nishimori.maps.around import Floored
 from nishimori.maps.kinds import check_claims, claims_to_check
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import temperature_of
@@ -346,7 +345,7 @@ def inverse_temperatures(maps: Sequence[Map]) -> list[float]:
 def apply_map(map_: Map, batch: Batch) -> tuple[Batch, float]:
     """A batch, and the β whose distribution of it is that after calibration."""
     if isinstance(map_, Floored):
-        batch, map_ = batch.raised_to(map_.floor), map_.map
+        batch, map_ = batch.raised_to(map_.floor), map_.inner
     temperature = temperature_of(map_)
     if temperature is not None:
         return batch, 1 / temperature
@@ -359,32 +358,19 @@ def apply_map(map_: Map, batch: Batch) -> tuple[Batch, float]:
 # --- the reliability curve ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Tally:
+def tally(edges: HostArray, beta: float, of: Of, batch: Batch) -> Bins:
     """The pass that sorts claims into bins."""
-
-    edges: HostArray
-    beta: float
-    of: Of
-
-    def __call__(self, batch: Batch) -> Bins:
-        return Predictions(batch, self.beta).bin_claims(self.edges, self.of).bins
+    return Predictions(batch, beta).bin_claims(edges, of).bins
 
 
-@dataclass(frozen=True)
-class KeepUnbinned:
+def keep_claims(beta: float, of: Of, batch: Batch) -> UnbinnedClaims:
     """The pass that keeps the claims: one number per row, or one per row and class for classwise claims."""
-
-    beta: float
-    of: Of
-
-    def __call__(self, batch: Batch) -> UnbinnedClaims:
-        return Predictions(batch, self.beta).unbinned_claims(self.of)
+    return Predictions(batch, beta).unbinned_claims(of)
 
 
 def reliability_of(data: Rows, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
     """The reliability curve of all rows, from one pass, or two for quantiles."""
     check_bins(n_bins, strategy)
     check_claim(data, of)
-    edges = uniform_edges(n_bins) if strategy == "uniform" else data.gather(KeepUnbinned(beta, of)).edges(n_bins)
-    return Reliability.from_bins(data.gather(Tally(edges, beta, of)))
+    edges = uniform_edges(n_bins) if strategy == "uniform" else data.gather(partial(keep_claims, beta, of)).edges(n_bins)
+    return Reliability.from_bins(data.gather(partial(tally, edges, beta, of)))

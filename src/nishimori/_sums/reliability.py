@@ -11,7 +11,7 @@ place counts as on the edge. Empty bins do not count. Probabilities that were pa
 `Predictions` make the claims of a batch; this module knows what becomes of claims.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from nishimori._kernels.sums import BinTotals
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Clusters
-from nishimori._rows.rows import Rows, Sum
+from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.spread import ClusterSums
 from nishimori._support.arrays import HostArray
@@ -37,20 +37,22 @@ Of = Literal["top", "positive", "classwise"]
 _MOST_BINS = 100_000
 
 
+def _same_edges(mine: HostArray, theirs: HostArray) -> HostArray:
+    """The edges of bins that can be added."""
+    if not np.array_equal(mine, theirs):
+        raise MergeError("Bins add only if their edges are the same. Tally both over one set of edges.")
+    return mine
+
+
 @dataclass(frozen=True)
 class Bins(Sum):
     """Weight, claimed probability, truth and squared weight summed per bin; a row for each kind of claim."""
 
-    edges: HostArray
+    edges: HostArray = field(metadata=combined_by(_same_edges))
     weight: HostArray
     confidence: HostArray
     correct: HostArray
     squares: HostArray
-
-    def __add__(self, other: "Bins") -> "Bins":
-        if not np.array_equal(self.edges, other.edges):
-            raise MergeError("Bins add only if their edges are the same. Tally both over one set of edges.")
-        return replace(super().__add__(other), edges=self.edges)
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +151,7 @@ class Reliability(Displayed):
 
 @dataclass(frozen=True, eq=False)
 class BinnedClaims:
-    """The claims of one batch and the bin of each, all on the host: arrays of shape (n, groups), weights of shape (n, 1).
+    """The claims of one batch and the bin of each, all on the host: arrays of shape (n, groups), or (n, 1) for weights.
 
     ``places`` count bins through all groups. With ``counts`` a weight of w stands for w independent rows.
     """
@@ -176,9 +178,12 @@ class BinnedClaims:
     @property
     def bins(self) -> Bins:
         """What a reliability curve is made of."""
-        w = self.weights
-        sums = (self.sums_per_bin(values) for values in (w, w * self.claimed, w * self.true, w**2))
-        return Bins(self.edges, *sums)
+        w, true = self.weights, np.flatnonzero(self.true)
+        weight, claimed, squares = (self.sums_per_bin(values) for values in (w, w * self.claimed, w**2))
+        # Most claims of a table of classes are false.
+        of_true = w.ravel()[true // (self.places.shape[1] // w.shape[1])]
+        correct = np.bincount(self.places.ravel()[true], of_true, weight.size).reshape(weight.shape)
+        return Bins(self.edges, weight, claimed, correct, squares)
 
     @cached_property
     def misses(self) -> HostArray:

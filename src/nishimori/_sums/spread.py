@@ -5,13 +5,15 @@ clusters of rows. Where a weight of w stands for w independent rows, the numerat
 means of what was summed so far, because differences of large squares would lose their digits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import Sum
+from nishimori._rows.rows import Rows, Sum
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 
@@ -116,3 +118,23 @@ def unit_weights(batch: Batch, *, counts: bool) -> HostArray:
     """What a squared number of each row counts with, where rows are independent."""
     weights = arrays.on_host(batch.weights)
     return weights if counts else weights**2
+
+
+def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray], *, counts: bool) -> HostArray:
+    """The sums of products of gaps, (n, m) for each batch, over what is independent in the data, rows or clusters; one pass.
+
+    Of independent rows it gives Σu·g_a·g_b, where u = w² or, if weights are counts, u = w.
+    """
+    sums: Any = data.gather(partial(_multiply_gaps, gaps_of, counts, data.has_clusters))
+    products: HostArray = sums.products if data.has_clusters else sums
+    return products
+
+
+def _multiply_gaps(
+    gaps_of: Callable[[Batch], HostArray], counts: bool, clustered: bool, batch: Batch
+) -> HostArray | ClusterSums:
+    gaps = gaps_of(batch)
+    if clustered:
+        return cluster_sums(batch, list(gaps.T))
+    products: HostArray = gaps.T @ (gaps * unit_weights(batch, counts=counts)[:, None])
+    return products

@@ -39,9 +39,6 @@ _FEW_COLUMNS, _MANY_ROWS = 64, 64
 
 _HALF = {"float16", "bfloat16"}
 
-# Types with more digits than float64.
-_WIDER = {"int64", "uint64", "longdouble", "float96", "float128"}
-
 # NumPy has no bfloat16 of its own. Tensors of PyTorch are seen as numbers of 16 bits under this name.
 _BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 
@@ -117,11 +114,6 @@ def _has_double(x: Array) -> bool:
     if array_api_compat.is_jax_array(x):
         return bool(sys.modules["jax"].config.jax_enable_x64)
     return True
-
-
-def fits_double(x: Array) -> bool:
-    """Whether float64 holds every value that the dtype of ``x`` has."""
-    return dtype_name(x) not in _WIDER
 
 
 def flushes(x: Array) -> bool:
@@ -291,6 +283,13 @@ def row_sum(x: Array) -> Array:
     return namespace(x).sum(x, axis=1, keepdims=True)
 
 
+def row_mean(x: Array) -> Array:
+    """The mean of each row, of shape (n, 1)."""
+    if type(x) is np.ndarray:
+        return x.sum(axis=1, keepdims=True) / x.shape[1]  # for one row, 10 µs faster than `numpy.mean`
+    return namespace(x).mean(x, axis=1, keepdims=True)  # one operation of an exported graph
+
+
 def transposed(x: Array) -> Array:
     """A table with rows and columns exchanged; NumPy's is a copy in which each new row lies in one piece."""
     return np.ascontiguousarray(x.T) if isinstance(x, np.ndarray) else namespace(x).permute_dims(x, (1, 0))
@@ -361,22 +360,17 @@ def rows_per_block(x: Array, n_classes: int, most_rows: int | None = None) -> in
     return max(1, min(max(few, _HOST_BLOCK // n_classes), most_rows or _HOST_ROWS))
 
 
-def is_sparse(x: Any) -> bool:
-    """Whether ``x`` is a sparse array of PyTorch or SciPy; NumPy would wrap the latter instead of converting it."""
+def hidden_entries(x: Any) -> str:
+    """Why a conversion to NumPy would change what ``x`` means: it is "sparse", "masked" or "without values". Else empty."""
+    if type(x) is np.ndarray:
+        return ""
     if array_api_compat.is_torch_array(x):
-        return bool(x.layout != sys.modules["torch"].strided)
-    return type(x).__module__.startswith("scipy.sparse")
-
-
-def is_without_values(x: Any) -> bool:
-    """Whether ``x`` is a tensor of PyTorch whose values cannot be read as one table."""
-    return bool(array_api_compat.is_torch_array(x) and (x.is_meta or x.is_nested))
-
-
-def has_hidden_entries(x: Any) -> bool:
-    """Whether ``x`` is a NumPy masked array with masked entries, which a conversion would unmask."""
-    # `numpy.ma` is imported when it is first named.
-    return type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray) and bool(np.ma.is_masked(x))
+        if x.layout != sys.modules["torch"].strided:
+            return "sparse"
+        return "without values" if x.is_meta or x.is_nested else ""
+    if type(x).__module__.startswith("scipy.sparse"):  # which NumPy would wrap
+        return "sparse"
+    return "masked" if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x) else ""  # imported when it is first named
 
 
 def is_array(x: Any) -> bool:

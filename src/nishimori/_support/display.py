@@ -3,19 +3,27 @@
 Every result of the library is a `Displayed`: it says once what it shows, and ``print``, ``to_text`` and notebooks follow.
 """
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from nishimori._support.escape import html_line, markdown_text, printable
+from nishimori._support.optional import require
 from nishimori._support.tables import WIDTH, Tabular, wrapped
+from nishimori.errors import InputError
+
+E = TypeVar("E")
 
 PRINTED_ROWS = 20
 """How many rows of a ranked table are printed; `table` has all of them."""
 
 _STANDARD_ERROR = "± is one standard error."
+
+# An error lists so many names of entries.
+_LISTED_NAMES = 10
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,51 @@ class Displayed(ABC):
 
     def _repr_html_(self) -> str:
         return self._display.html()
+
+
+class NamedEntries(Displayed, Generic[E]):
+    """A result of several entries with names: ``result[name]`` is one of them, and iteration gives all in their order."""
+
+    @property
+    @abstractmethod
+    def _entries(self) -> list[tuple[Any, E]]:
+        """The name of each entry, and the entry."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, texts, lists and dictionaries."""
+
+    def __getitem__(self, name: Any) -> E:
+        for own, entry in self._entries:
+            if own == name:
+                return entry
+        names = [repr(own) for own, _ in self._entries]
+        shown = ", ".join(names[:_LISTED_NAMES]) + (", ..." if len(names) > _LISTED_NAMES else "")
+        raise InputError("name", f"be one of {shown}", got=repr(name))
+
+    def __iter__(self) -> Iterator[E]:
+        return (entry for _, entry in self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _record(self, entry: E) -> dict[str, Any]:
+        """An entry as plain numbers and texts, its name first."""
+        return asdict(entry)  # type: ignore[call-overload,no-any-return]  # dataclasses, unless this is written again
+
+    def to_json(self) -> str:
+        """Everything as one line of JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_latex(self) -> str:
+        """The tables with all of their rows as LaTeX, with the rules of the package booktabs."""
+        return "\n\n".join(table.latex() for table in self._display.tables)
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per entry."""
+        pandas = require("pandas", extra="tables", for_=f"{type(self).__name__}.to_pandas")
+        rows = [self._record(entry) for entry in self]
+        return pandas.DataFrame(rows).set_index(next(iter(rows[0])))
 
 
 def short_repr(result: Any, **fields: Any) -> str:

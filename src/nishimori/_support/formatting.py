@@ -152,14 +152,10 @@ def _exponent(value: float, digits: int) -> int:
 def _rounded(value: float, place: int, power: int = 0) -> str:
     """A number over a power of ten, rounded at the place of another: 1234 at place 2 is "1200"."""
     exact = Decimal(repr(float(value)))
-    number = exact.quantize(Decimal(1).scaleb(place), ROUND_HALF_EVEN) if _can_quantize(exact, place) else exact
+    can_quantize = exact.adjusted() - place < 27  # as many digits as `decimal` computes with
+    number = exact.quantize(Decimal(1).scaleb(place), ROUND_HALF_EVEN) if can_quantize else exact
     shifted = number.scaleb(-power)
     return f"{shifted:.{max(0, power - place)}f}"
-
-
-def _can_quantize(number: Decimal, place: int) -> bool:
-    """Whether the result has no more digits than `decimal` computes with."""
-    return number.adjusted() - place < 27
 
 
 def _fixed(value: float, decimals: int) -> str:

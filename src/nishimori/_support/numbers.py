@@ -6,6 +6,7 @@ argument.
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from math import inf, isfinite, nan
 from numbers import Real
 from typing import Any
@@ -96,14 +97,13 @@ def numeric(x: Any, name: str) -> Array:
 
 
 def _refuse_no_array(x: Any, name: str) -> None:
+    refused = partial(InputError, name, "be an array of scores")
     if x is None:
-        raise InputError(name, "be an array of scores", got="None")
+        raise refused("None")
     if isinstance(x, str | os.PathLike):
-        raise InputError(name, "be an array of scores", got=repr(os.fspath(x)), remedy="If that is a file, load it first.")
+        raise refused(repr(os.fspath(x)), "If that is a file, load it first.")
     if isinstance(x, Mapping):
-        raise InputError(
-            name, "be an array of scores", got=f"a {type(x).__name__} of {list(x)}", remedy="Pass one of its arrays."
-        )
+        raise refused(f"a {type(x).__name__} of {list(x)}", "Pass one of its arrays.")
     refuse_hidden(x, name)
 
 
@@ -119,18 +119,18 @@ def _from_objects(array: Array, name: str) -> Array:
     raise InputError(name, "hold numbers", got=what, remedy=remedy)
 
 
+_HIDDEN = {
+    "sparse": ("be a dense array", "a sparse one", "Pass `{0}.toarray()` or `{0}.to_dense()`."),
+    "without values": ("be a dense array with values", "a nested or a meta tensor", "Pass an ordinary tensor."),
+    "masked": ("not hide entries", "a NumPy masked array", "Pass `{0}.filled(value)`."),
+}
+
+
 def refuse_hidden(x: Any, name: str) -> None:
     """Refuse arrays that do not show all their entries: conversion would change their meaning."""
-    if arrays.is_sparse(x):
-        raise InputError(
-            name, "be a dense array", got="a sparse one", remedy=f"Pass `{name}.toarray()` or `{name}.to_dense()`."
-        )
-    if arrays.is_without_values(x):
-        raise InputError(
-            name, "be a dense array with values", got="a nested or a meta tensor", remedy="Pass an ordinary tensor."
-        )
-    if arrays.has_hidden_entries(x):
-        raise InputError(name, "not hide entries", got="a NumPy masked array", remedy=f"Pass `{name}.filled(value)`.")
+    if hidden := arrays.hidden_entries(x):
+        must, got, remedy = _HIDDEN[hidden]
+        raise InputError(name, must, got, remedy.format(name))
 
 
 def reads_as_number(value: Any) -> bool:

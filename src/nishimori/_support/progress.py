@@ -4,6 +4,10 @@ Inside the library, work that can take long is given a `Report` and calls it wit
 and how much there is (None if that is not known). If less is done than before, another pass has begun. Public functions have a
 keyword ``progress`` instead: None shows a bar if standard error is a terminal, True also writes a line per step where it is
 not, False shows nothing.
+
+The bar is one line for all the work, with the numbers of a pass that takes long and the time that is left of it. Passes over
+small data follow each other faster than one can read, so after a brief pass the next one shows its numbers only after its first
+second.
 """
 
 import sys
@@ -12,21 +16,33 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from io import StringIO
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from nishimori._support.escape import printable
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:
-    from nishimori._support.progress_bar import Bar
+    from rich.console import Console
+    from rich.progress import Progress
 
 Report = Callable[[str, int, int | None], None]
+
+# Seconds. Of passes that take less nobody could read the numbers.
+_BRIEF = 1.0
+
+# Narrower terminals have no room for a bar and times.
+_WITH_TIMES = 60
+_BAR = 10
+
+# Seconds of reports from which the time that is left is estimated: pieces of work may take minutes each.
+_PERIOD = 3600.0
 
 
 _hidden: ContextVar[bool] = ContextVar("_hidden", default=False)
 
 # The bar of a block around this one, which also shows what is done inside it.
-_bar: "ContextVar[Bar | None]" = ContextVar("_bar", default=None)
+_bar: "ContextVar[_Bar | None]" = ContextVar("_bar", default=None)
 
 
 @contextmanager
@@ -60,9 +76,8 @@ def show_progress(progress: bool | None) -> Iterator[Report]:
     if not console.is_terminal:
         yield _lines() if progress else silent
         return
-    from nishimori._support.progress_bar import bar  # noqa: PLC0415
-
-    with bar(console) as drawn:
+    with _progress_on(console) as shown:
+        drawn = _Bar(shown)
         before = _bar.set(drawn)
         try:
             yield drawn
@@ -74,6 +89,58 @@ def begin_step(what: str) -> None:
     """Name on the bar, if one is drawn, what is done from now on."""
     if (drawn := _bar.get()) is not None:
         drawn.begin(what)
+
+
+class _Bar:
+    """What is done at the moment; calling it is a report."""
+
+    def __init__(self, progress: "Progress") -> None:
+        self._progress, self._id = progress, progress.add_task("", total=None, visible=False, numbers="")
+        (self._task,) = progress.tasks
+        self._total: int | None = None
+        self._step, self._begun, self._was_brief = "", monotonic(), False
+
+    def begin(self, step: str) -> None:
+        """Name what is done from now on, in place of its passes."""
+        self._step, self._task.total = printable(step), None
+        self._progress.update(self._id, description=self._step, numbers="", visible=True)
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        """Report how far a pass has come."""
+        now, text = monotonic(), printable(what)
+        if done < self._task.completed or total != self._total:  # another pass
+            self._was_brief = self._task.completed > 0 and now - self._begun < _BRIEF
+            self._begun, self._total, self._task.completed = now, total, done
+        is_long = done != total and (now - self._begun >= _BRIEF or not self._was_brief)
+        if not is_long:
+            self._task.total = None  # the bar only moves, and no time is left of it
+        self._progress.update(
+            self._id,
+            total=total if is_long else None,
+            completed=done,
+            description=self._step or (text if is_long else text.partition(",")[0]),
+            numbers=f"{done}/{'?' if total is None else total}" if is_long else "",
+            visible=True,
+        )
+
+
+def _progress_on(console: "Console") -> "Progress":
+    """What draws the bar, which disappears at the end."""
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.table import Column  # noqa: PLC0415
+
+    numbers = TextColumn("{task.fields[numbers]}", style="progress.download")
+    # The text is broken into lines if the terminal is narrow; the numbers never are.
+    text = TextColumn("{task.description}", markup=False, table_column=Column())
+    wide = (BarColumn(_BAR), numbers, TimeElapsedColumn(), TimeRemainingColumn(), text)
+    columns = wide if console.width >= _WITH_TIMES else (numbers, text)
+    return Progress(*columns, console=console, transient=True, get_time=monotonic, speed_estimate_period=_PERIOD)
 
 
 def _lines() -> Report:

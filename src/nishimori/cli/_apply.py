@@ -12,15 +12,14 @@ import numpy as np
 
 from nishimori._files.arrays.files import ArrayFile, open_arrays
 from nishimori._files.arrays.new_arrays import new_arrays
-from nishimori._files.arrays.selection import array_name, refuse_table_options
 from nishimori._files.arrays.stored_array import StoredArray
 from nishimori._files.file_rows import SUFFIXES, flat, refuse_other_classes, row_values, with_line
+from nishimori._files.selection import array_name, refuse_table_options, select_columns
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles
 from nishimori._files.tables.files import is_table, is_text, open_table
 from nishimori._files.tables.lines import STANDARD_INPUT, standard_input
 from nishimori._files.tables.new_table import new_table
-from nishimori._files.tables.selection import select_columns
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import join_names

@@ -9,7 +9,7 @@ import typer
 
 import nishimori
 from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
-from nishimori._evaluation.differences import MOST_BINS, compare_maps
+from nishimori._evaluation.differences import MOST_BINS, measure_maps
 from nishimori._evaluation.group_gaps import GroupGap, GroupGaps, gaps_after, names_of_groups
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
@@ -38,7 +38,7 @@ from nishimori.cli._terminal import (
     print_tabular,
     print_text,
 )
-from nishimori.maps.floored import Floored
+from nishimori.maps.around import Floored
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
@@ -219,7 +219,8 @@ def _measure(
     if len(chosen) == 1 or measures["n_bins"] > MOST_BINS:
         cards = scorecards(rows, chosen, **measures)
     else:
-        cards, (differences,) = compare_maps(rows, chosen, **measures, zero=floor)
+        measured = measure_maps(rows, maps, pairs=[("before", "after")], **measures, zero=floor)
+        cards, differences = list(measured.cards.values()), measured.differences("before", "after")
     by_group = {}
     if by is not None:
         gaps = gaps_after(rows, chosen, by, names_of_groups(rows, by, classes), level, counts=measures["counts"])

@@ -105,7 +105,8 @@ def _fit_to_rows(calibrator: FittedMethod, files: Sequence[Path], data: DataOpti
     """Fit to the rows of files, and let the calibrator remember the names of their columns."""
     with show_progress(None) as report:
         rows = _files.open_files(files, data)
-        _learn(calibrator, Reported(rows, "Fitting", report, calibrator._expected_passes(rows)), counts=data.counts)
+        passes = calibrator.method.expected_passes(rows) if isinstance(calibrator, BareCalibrator) else None
+        _learn(calibrator, Reported(rows, "Fitting", report, passes), counts=data.counts)
     contents = rows.contents
     name_columns(calibrator, contents.columns, contents.label_column, contents.column, data.groups)
 

@@ -8,11 +8,20 @@ from typing import Annotated, Any, get_args
 import typer
 
 import nishimori
-from nishimori._evaluation.annotations import CheckOutcome, workflow_command
-from nishimori._evaluation.annotations import junit as junit_file
 from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
 from nishimori._evaluation.checks import GROUP_GAP, MetricBound, Verdict, is_in_percent
-from nishimori._evaluation.gate import MIN_SAMPLES, NLL_CAP, SUITE, TABLE_HEADERS, Gate, Wanted, judge
+from nishimori._evaluation.gate import (
+    MIN_SAMPLES,
+    NLL_CAP,
+    SUITE,
+    TABLE_HEADERS,
+    CheckOutcome,
+    Gate,
+    Wanted,
+    judge,
+    workflow_command,
+)
+from nishimori._evaluation.gate import junit as junit_file
 from nishimori._evaluation.metrics.table import find_metric
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported
@@ -185,7 +194,7 @@ _ENDINGS = {".json": "json", ".md": "markdown", ".xml": "junit"}
 
 def _forms_of_error(message: str) -> dict[str, str]:
     """The error that kept the checks from being made, in the same forms."""
-    outcome = CheckOutcome("the checks can be made", "error", "error", message)
+    outcome = CheckOutcome("the checks can be made", "error", message)
     return {
         "text": "",
         "github": workflow_command(outcome),

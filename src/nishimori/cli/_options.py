@@ -152,6 +152,7 @@ class DataOptions:
     ignore: Annotated[Any, option("Columns that are not scores.", "NAMES", panel=TABLES, parser=split)] = None
     delimiter: Annotated[str | None, option("Field separator of .csv files, such as ';' or tab.", "TEXT", panel=TABLES)] = None
     decimal: Annotated[Literal[".", ","], option("Decimal mark of .csv files: . (default) or ,", "MARK", panel=TABLES)] = "."
+    max_rows: Annotated[int | None, option("Most rows that a table may have.", "NUMBER", panel=TABLES)] = None
 
     @property
     def floor_to_fit(self) -> Floor:
@@ -183,6 +184,7 @@ class DataOptions:
             ignore_index=self.ignore_index,
             delimiter=self.delimiter,
             decimal=self.decimal,
+            max_rows=self.max_rows,
         )
 
 
@@ -222,7 +224,7 @@ DataToSketch = Annotated[
     DataOptions,
     _options(
         *("input", "floor", "scores", "labels", "classes", "weights", "ignore_index", "clusters"),
-        *("columns", "ignore", "delimiter", "decimal"),
+        *("columns", "ignore", "delimiter", "decimal", "max_rows"),
         floor=_floor(": a number or none; needed with --input probabilities"),
         labels=_name("Name of the array or column of labels; labels by default.", "--labels", "-l"),
     ),

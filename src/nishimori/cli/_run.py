@@ -23,7 +23,7 @@ from nishimori._support.escape import PLAIN
 from nishimori._support.progress import print_line
 from nishimori.cli import NO_MEMORY, causes_of, is_out_of_memory
 from nishimori.cli._terminal import brief, print_version, show_warning, writing_results
-from nishimori.errors import A_NAME, NAMES, InputError, NishimoriError, arguments_written, in_python
+from nishimori.errors import A_NAME, ABSENT, NAMES, InputError, NishimoriError, arguments_written, in_python
 
 _PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit")
 
@@ -51,7 +51,7 @@ _ELSEWHERE = {"--temperatures"}
 
 def run() -> None:
     """Run the command that was typed and end the program with its exit code."""
-    with arguments_written(partial(option_text, cache(_options))), one_line_errors(), _cleaning_up_when_stopped():
+    with arguments_written(partial(typed_options, cache(_options))), one_line_errors(), _cleaning_up_when_stopped():
         code = _answer(sys.argv[1:])
     if code:
         sys.exit(code)
@@ -181,19 +181,24 @@ def _flush_or_abandon() -> None:
 # What messages call the Python arguments that they name
 
 
-def option_text(options: Callable[[], set[str]], name: str, *value: Any) -> str:
+def typed_options(options: Callable[[], set[str]], values: Mapping[str, object]) -> str:
+    """Arguments as options, as they are typed together; see `option_text`."""
+    return " ".join(option_text(options, name, value) for name, value in values.items())
+
+
+def option_text(options: Callable[[], set[str]], name: str, value: Any = ABSENT) -> str:
     """An argument as an option, with a value if there is one; as in Python if the command does not have it in ``options``."""
-    if name in _IN_FILES and not value:
+    if name in _IN_FILES and value is ABSENT:
         return _IN_FILES[name]
     typed = options()
     if name in _PARAMETERS and "--param" in typed:
-        return f"--param {name}" if not value else f"--param {name}={_json(value[0])}"
+        return f"--param {name}" if value is ABSENT else f"--param {name}={_json(value)}"
     option = _NAMES.get(name, f"--{name.replace('_', '-')}")
-    if name == "columns" and value and (value[0] is A_NAME or isinstance(value[0], str)):
+    if name == "columns" and (value is A_NAME or isinstance(value, str)):
         option = "--scores"  # the option for one name
     if option not in typed | _ELSEWHERE:
-        return in_python(name, *value)
-    return option if not value or value[0] is True or value[0] is A_NAME else _option_with_value(option, value[0])
+        return in_python({name: value})
+    return option if value is ABSENT or value is True or value is A_NAME else _option_with_value(option, value)
 
 
 def _option_with_value(option: str, value: Any) -> str:

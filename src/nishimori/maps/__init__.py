@@ -1,13 +1,13 @@
 """Maps: what calibration does to logits. A fitted calibrator has one as `map_`, and a file holds its parameters."""
 
 from nishimori.maps.affine import Affine, LogAffine
+from nishimori.maps.around import Tempered
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture
 from nishimori.maps.temperature import Temperature
-from nishimori.maps.tempered import Tempered
 
 __all__ = [
     "Affine",

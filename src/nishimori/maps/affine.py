@@ -1,15 +1,14 @@
 """Affine maps: a number, a diagonal or a matrix times the logits or the log-probabilities, plus a bias per class."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from nishimori._support.arrays import Array, HostArray, in_double, namespace, on_device_of, row_max, row_sum
+from nishimori._support.arrays import Array, HostArray, in_double, namespace, on_device_of, row_max, row_mean
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
-from nishimori.maps.map import WideMap, log_softmax_of_drops, number_in, numbers
+from nishimori.maps.map import WideMap, log_softmax_of_drops, numbers
 
 
 class WithBias(WideMap):
@@ -63,30 +62,12 @@ class WithBias(WideMap):
     def n_classes(self) -> int:
         return len(self.bias)
 
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        values: HostArray = getattr(self, self.factors)
-        return {self.factors: values.tolist(), "bias": self.bias.tolist(), "fallback": self.fallback}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The map that a file describes."""
-        fallback = None if parameters["fallback"] is None else number_in(parameters, "fallback")
-        kind: Any = cls
-        map_: Self = kind(parameters[cls.factors], parameters["bias"], fallback)
-        return map_
-
     def apply_in_double(self, logits: Array) -> Array:
         """The `formula` in float64; refuses masks and another number of classes."""
         if int(logits.shape[1]) != self.n_classes:
             raise InputError("logits", f"have {self.n_classes} classes, as the map has", got=int(logits.shape[1]))
         wide = in_double(logits)
-        if bool(namespace(wide).any(wide == -inf)):
-            raise InputError(
-                "logits",
-                "not have masked classes (-inf) where a map adds up several classes",
-                remedy="Use a method with temperatures only, such as 'ec' or 'group'.",
-            )
+        refuse_masks(bool(namespace(wide).any(wide == -inf)), "logits")
         factors, bias = (on_device_of(values, wide) for values in (getattr(self, self.factors), self.bias))
         return self.formula(wide, bias=bias, fallback=self.fallback, **{self.factors: factors})
 
@@ -109,6 +90,7 @@ class Affine(WithBias):
     bias: HostArray
     fallback: float | None = None
     kind: ClassVar[str] = "affine"
+    in_words = "the affine map"
     factors: ClassVar[str] = "scale"
 
     def check_shape(self, shape: tuple[int, ...], n_classes: int) -> None:
@@ -116,13 +98,9 @@ class Affine(WithBias):
         if shape not in ((), (n,), (n, n)):
             raise InputError("scale", f"be a number, or have shape ({n},) or ({n}, {n})", got=shape)
 
-    @property
-    def in_words(self) -> str:
-        return "the affine map"
-
     @staticmethod
     def linear_part(drops: Array, factors: Array) -> Array:
-        centred = drops - row_sum(drops) / drops.shape[1]
+        centred = drops - row_mean(drops)
         return centred @ factors.T if factors.ndim == 2 else centred * factors
 
 
@@ -144,6 +122,7 @@ class LogAffine(WithBias):
     bias: HostArray
     fallback: float | None = None
     kind: ClassVar[str] = "log_affine"
+    in_words = "the affine map of log-probabilities"
     factors: ClassVar[str] = "matrix"
     format_version: ClassVar[int] = 4
 
@@ -151,10 +130,16 @@ class LogAffine(WithBias):
         if shape != (n_classes, n_classes):
             raise InputError("matrix", f"have shape {(n_classes, n_classes)}", got=shape)
 
-    @property
-    def in_words(self) -> str:
-        return "the affine map of log-probabilities"
-
     @staticmethod
     def linear_part(drops: Array, factors: Array) -> Array:
         return log_softmax_of_drops(drops) @ factors.T
+
+
+def refuse_masks(are_there: bool, argument: str = "X") -> None:
+    """Raise if some class of some row is masked."""
+    if are_there:
+        raise InputError(
+            argument,
+            "not have masked classes (-inf) where numbers are added to classes",
+            remedy="Use a method with temperatures only, such as 'ec' or 'group'.",
+        )

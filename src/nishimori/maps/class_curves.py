@@ -1,15 +1,15 @@
 """One curve per class: a function of the probability of that class alone, with probabilities that sum to 1 afterwards."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from nishimori._support.arrays import Array, HostArray, in_double, like, on_host, row_max
 from nishimori.errors import InputError
-from nishimori.maps.map import Map, numbers, softmax_of_drops
+from nishimori.maps.map import BuiltInMap, numbers, softmax_of_drops
 
 Interpolation = Literal["linear", "constant"]
 
@@ -18,7 +18,7 @@ _ROUNDING = 2.0**-22
 
 
 @dataclass(frozen=True, eq=False)
-class ClassCurves(Map):
+class ClassCurves(BuiltInMap):
     """A curve per class from its probability, the softmax of the logits, to a new one; the results are divided by their sum.
 
     For two classes there is one curve, for the second class; the first class gets the rest. Where all curves of a row give
@@ -39,6 +39,7 @@ class ClassCurves(Map):
     values: tuple[HostArray, ...]
     interpolation: Interpolation
     kind: ClassVar[str] = "class_curves"
+    in_words = "the curves of the classes"
     format_version: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
@@ -70,21 +71,6 @@ class ClassCurves(Map):
     @property
     def n_classes(self) -> int:
         return max(2, len(self.knots))
-
-    @property
-    def in_words(self) -> str:
-        return "the curves of the classes"
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        named = {"knots": self.knots, "values": self.values}
-        curves = {name: [array.tolist() for array in arrays] for name, arrays in named.items()}
-        return {**curves, "interpolation": self.interpolation}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The map that a file describes."""
-        return cls(parameters["knots"], parameters["values"], parameters["interpolation"])
 
     def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
         """The logarithms of the new probabilities."""

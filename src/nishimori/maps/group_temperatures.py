@@ -1,9 +1,8 @@
 """A temperature per group of rows: the rows of a predicted class, or groups that the user names."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,10 +12,10 @@ from nishimori._support.arrays import Array, HostArray, like, namespace, on_devi
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
-from nishimori.maps.map import Map, group_names, number_in, temperatures
+from nishimori.maps.map import BuiltInMap, Map, group_names, temperatures
 
 
-class _PerRow(Map):
+class _PerRow(BuiltInMap):
     """Division of each row by a temperature of its own."""
 
     keeps_predictions = True
@@ -52,6 +51,7 @@ class ClassTemperatures(_PerRow):
 
     temperatures: HostArray
     kind: ClassVar[str] = "class_temperatures"
+    in_words = "the temperatures of the predicted classes"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "temperatures", temperatures(self.temperatures))
@@ -68,21 +68,8 @@ class ClassTemperatures(_PerRow):
         return logits / _at_prediction(temperatures, logits)[:, None]
 
     @property
-    def in_words(self) -> str:
-        return "the temperatures of the predicted classes"
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {"temperatures": self.temperatures.tolist()}
-
-    @property
     def n_classes(self) -> int:
         return len(self.temperatures)
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The map that a file describes."""
-        return cls(parameters["temperatures"])
 
 
 def _at_prediction(temperatures: Array, logits: Array) -> Array:
@@ -108,6 +95,7 @@ class GroupTemperatures(_PerRow):
     temperatures: HostArray
     common: float
     kind: ClassVar[str] = "group_temperatures"
+    in_words = "the temperatures of the groups"
     needs_groups = True
     _places: dict[Any, int] = field(init=False, repr=False)
 
@@ -135,19 +123,6 @@ class GroupTemperatures(_PerRow):
             notice(
                 f"{which} not seen when the temperatures were fitted: the common T = {self.common:.4g} is used.", InputWarning
             )
-
-    @property
-    def in_words(self) -> str:
-        return "the temperatures of the groups"
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {"groups": list(self.groups), "temperatures": self.temperatures.tolist(), "common": self.common}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The map that a file describes."""
-        return cls(parameters["groups"], parameters["temperatures"], number_in(parameters, "common"))
 
 
 def checked_groups(map_: Map, groups: Any, n_rows: int) -> Groups:

@@ -19,13 +19,13 @@ from nishimori._support.arrays import Array, HostArray, on_host
 from nishimori._support.optional import entry_points, load_entry_point
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
+from nishimori.maps.around import Tempered
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map, apply_checked, log_softmax
 from nishimori.maps.mixture import Mixture
 from nishimori.maps.temperature import Temperature
-from nishimori.maps.tempered import Tempered
 
 GROUP = "nishimori.maps"
 """The entry points whose names are kinds of maps."""
@@ -40,6 +40,9 @@ _BUILT_IN: dict[str, Any] = {
 
 KINDS: tuple[str, ...] = tuple(_BUILT_IN)
 """The kinds that the library itself has."""
+
+# What a file may hold for a field that is a number; all other fields are checked by the constructors.
+_PLAIN_TYPES: dict[Any, tuple[type, ...]] = {float: (int, float), float | None: (int, float, type(None))}
 
 # What was registered in this process, and what was imported of entry points.
 _registered: dict[str, type[Map]] = {}
@@ -130,13 +133,15 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
     if cls is None:
         raise InputError("kind", f"be one of {', '.join((*KINDS, *_registered))}", got=f"{kind!r:.60}")
     if kind in _BUILT_IN:
-        wanted = {field.name for field in fields(_BUILT_IN[kind]) if field.init}
-        if not isinstance(parameters, dict) or set(parameters) != wanted:
+        wanted = {part.name: part.type for part in fields(_BUILT_IN[kind]) if part.init}
+        if not isinstance(parameters, dict) or set(parameters) != set(wanted):
             raise InputError("parameters", f"hold {', '.join(sorted(wanted))}", got=f"{parameters!r:.60}")
+        for name, value in parameters.items():
+            if type(value) not in _PLAIN_TYPES.get(wanted[name], (type(value),)):
+                raise InputError(name, "be a number", got=repr(value))
         if kind == Tempered.kind:
             parameters = parameters | {"inner": _inner_map(parameters["inner"])}
-        map_: Map = _BUILT_IN[kind].from_parameters(parameters)
-        return map_
+        return cls(**parameters)
     if not isinstance(parameters, dict):
         raise InputError("parameters", "be a dictionary", got=f"{parameters!r:.60}")
     try:

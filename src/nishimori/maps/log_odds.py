@@ -1,15 +1,14 @@
 """A function of the log-odds of two classes: what calibrators of binary scores beyond an affine map choose."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nishimori._support.arrays import Array, in_double, namespace
 from nishimori.errors import InputError
-from nishimori.maps.map import WideMap, number_in, numbers
+from nishimori.maps.map import WideMap, numbers
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,8 @@ class LogOdds(WideMap):
     c: float
     square: float = 0.0
     kind: ClassVar[str] = "log_odds"
+    n_classes = 2
+    in_words = "the function of the log-odds"
     format_version: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
@@ -40,23 +41,6 @@ class LogOdds(WideMap):
             if np.ndim(value):
                 raise InputError(name, "be a number", got=f"{value!r:.60}")
             object.__setattr__(self, name, float(numbers(value, name)))
-
-    @property
-    def n_classes(self) -> int:
-        return 2
-
-    @property
-    def in_words(self) -> str:
-        return "the function of the log-odds"
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {"a": self.a, "b": self.b, "c": self.c, "square": self.square}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The map that a file describes."""
-        return cls(**{name: number_in(parameters, name) for name in ("a", "b", "c", "square")})
 
     def apply_in_double(self, logits: Array) -> Array:
         """The `formula` in float64; refuses masks and another number of classes."""

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from math import inf
 from typing import Any, ClassVar
 
@@ -154,7 +155,22 @@ def _check_mapped(name: str, mapped: Any, logits: Array) -> None:
         raise InputError(name, "return finite logits, or -inf for some classes of a row", got=what)
 
 
-class WideMap(Map):
+class BuiltInMap(Map):
+    """A map of the library: a dataclass whose fields are its parameters."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {part.name: _as_plain(getattr(self, part.name)) for part in fields(self) if part.init}  # type: ignore[arg-type]
+
+
+def _as_plain(value: Any) -> Any:
+    """Arrays as lists, and everything else as it is."""
+    if isinstance(value, tuple):
+        return [_as_plain(part) for part in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+class WideMap(BuiltInMap):
     """A map that is the same for all groups and computed in float64, whatever the dtype of the logits."""
 
     @abstractmethod
@@ -212,14 +228,6 @@ def log_softmax(logits: Array) -> Array:
 # --- parameters as files describe them: anyone may have written those, so every value is checked ---------------------------
 
 _LISTS = (list, tuple, np.ndarray)
-
-
-def number_in(parameters: Mapping[str, Any], name: str) -> Any:
-    """One plain number."""
-    value = parameters[name]
-    if type(value) not in (int, float):
-        raise InputError(name, "be a number", got=repr(value))
-    return value
 
 
 def numbers(values: Any, name: str) -> HostArray:

@@ -1,15 +1,14 @@
 """A mixture of three distributions: the calibrated one, that of the model, and the uniform one."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from math import inf, log
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from nishimori._support.arrays import Array, HostArray, in_double, namespace, row_max, row_sum
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
-from nishimori.maps.map import WideMap, log_softmax_of_drops, number_in, numbers
+from nishimori.maps.map import WideMap, log_softmax_of_drops, numbers
 
 # Weights that somebody typed or rounded; they are divided by their sum.
 _ROUNDING, _EXACT = 1e-6, 1e-15
@@ -31,6 +30,7 @@ class Mixture(WideMap):
     temperature: float
     weights: HostArray
     kind: ClassVar[str] = "mixture"
+    in_words = "the mixture of probabilities"
     format_version: ClassVar[int] = 4
     keeps_predictions = True
 
@@ -43,19 +43,6 @@ class Mixture(WideMap):
             weights = weights / weights.sum()
             weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
-
-    @property
-    def in_words(self) -> str:
-        return "the mixture of probabilities"
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {"temperature": self.temperature, "weights": self.weights.tolist()}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The map that a file describes."""
-        return cls(number_in(parameters, "temperature"), parameters["weights"])
 
     def apply_in_double(self, logits: Array) -> Array:
         """The logarithms of the mixed probabilities; exact also where the probabilities are too small."""

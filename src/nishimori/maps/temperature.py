@@ -1,8 +1,7 @@
 """One temperature for all rows."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,20 +9,23 @@ from nishimori._kernels.kernel import softmax
 from nishimori._rows.scores import Scores
 from nishimori._support.arrays import Array, in_double, is_half, like, numpy_view, on_device_of, row_max, to_compute
 from nishimori._support.numbers import temperature as checked_temperature
-from nishimori.maps.map import Map, number_in
+from nishimori.maps.map import BuiltInMap, Map
 
 # Float32 holds this temperature and its inverse with all their digits.
 _LEAST = 1e-30
 
 
 @dataclass(frozen=True)
-class Temperature(Map):
+class Temperature(BuiltInMap):
     """Division by one temperature."""
 
     temperature: float
     kind: ClassVar[str] = "temperature"
     format_version: ClassVar[int] = 2
     keeps_predictions = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "temperature", checked_temperature(self.temperature))
 
     def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
         """``logits / temperature``."""
@@ -35,22 +37,13 @@ class Temperature(Map):
     def in_words(self) -> str:
         return f"T = {self.temperature:.4g}"
 
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {"temperature": self.temperature}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The map that a file describes."""
-        return cls(checked_temperature(number_in(parameters, "temperature")))
-
     def probabilities(self, logits: Array, groups: Any = None) -> Array:
         """The softmax of the divided logits, by a kernel where one has it."""
         softmaxed = softmax(logits, 1 / self.temperature)
         # Kernels do not carry NaN through, as arithmetic does; masked classes are all right.
-        if softmaxed is None or (softmaxed.is_unusual and not np.isfinite(row_max(logits)).all()):
+        if softmaxed is None or (softmaxed[1] and not np.isfinite(row_max(logits)).all()):
             return super().probabilities(logits, groups)
-        return softmaxed.probabilities
+        return softmaxed[0]
 
     def probabilities_at_once(self, scores: Scores) -> Array | None:
         """The probabilities of all rows, which are checked on the way; None where no kernel computes them."""
@@ -59,9 +52,10 @@ class Temperature(Map):
         softmaxed = softmax(numpy_view(scores.array), 1 / self.temperature)
         if softmaxed is None:
             return None
-        if softmaxed.is_unusual:
+        probabilities, is_unusual = softmaxed
+        if is_unusual:
             scores.check_all()
-        return on_device_of(softmaxed.probabilities, scores.array)
+        return on_device_of(probabilities, scores.array)
 
     def exponents(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
         """The difference first: a quotient of large logits would lose its digits."""

@@ -71,9 +71,9 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, request: Request) 
     data = validation if test is None else test
     absent = absent_parts(validation) or absent_parts(data)
     further = _further_methods(request, by_groups=validation.groups is not None)
-    usual = fit_usual(validation, test, request.meaning, counts=request.counts, without=further)
-    comparison = _compare(validation, test, usual.fitted, further, request)
-    fitted = {name: method for name, method in usual.fitted.items() if isinstance(method, GroupConsistency)}
+    usual, left_out = fit_usual(validation, test, request.meaning, counts=request.counts, without=further)
+    comparison = _compare(validation, test, usual, further, request)
+    fitted = {name: method for name, method in usual.items() if isinstance(method, GroupConsistency)}
     advised = comparison.recommendation
     one = comparison[advised.choice or "none"]
     chosen = [row.temperature for row in comparison if row.temperature is not None and row.method != "none"]
@@ -103,7 +103,7 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, request: Request) 
             else errors_of(without_chosen_floor(data), _map_of(one), ids, names)
         ),
         "gate": None if wanted is None else _gate(comparison, without_chosen_floor(data), wanted, request),
-        "absent": [*absent, *({"what": f"The method {name}", "why": why} for name, why in usual.left_out.items())],
+        "absent": [*absent, *({"what": f"The method {name}", "why": why} for name, why in left_out.items())],
         "tests": comparison.to_dict()["tests"],
         "warnings": list(filter(None, [comparison.same_rows])),
     }

@@ -12,8 +12,8 @@ require("torch", extra="torch", for_="nishimori.torch")
 
 from nishimori.torch._calibrate import calibrate  # noqa: E402 - after the check that torch is installed
 from nishimori.torch._calibrated import Calibrated  # noqa: E402
-from nishimori.torch._collect import Collected, collect  # noqa: E402
 from nishimori.torch._fold import fold_temperature  # noqa: E402
+from nishimori.torch._loader import Collected, collect  # noqa: E402
 from nishimori.torch._onnx import to_onnx  # noqa: E402
 from nishimori.torch._ranks import across_ranks, reduced  # noqa: E402
 

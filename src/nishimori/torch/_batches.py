@@ -2,9 +2,16 @@
 
 By default the entries of a batch are the arguments of the network, and one of them holds the labels. A function ``forward`` of
 the user replaces this rule. Where a network fails, the error describes the batch and how it was passed on.
+
+The rows of a batch are one per sample, token or pixel, with its label, and whether it counts. Logits may have any shape before
+the classes. They are seen as rows without a copy, and stay on the device of the network until it is known what is to be kept.
+Rows that do not count, such as those of padding, are never looked at.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
-from nishimori._rows.labels import Labelling
+from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.batch import Clusters, Groups
+from nishimori._rows.labels import Labelling, are_signs, class_indices, encode_values
+from nishimori._rows.scores import Scores, scores_of
+from nishimori._rows.stream_rows import in_batch
+from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import numeric
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.torch._run import (
@@ -21,9 +34,11 @@ from nishimori.torch._run import (
     check_axis,
     classes_last,
     description,
+    is_unit,
     join_entries,
     logits_of,
     move_to_device,
+    refuse_number,
     short,
     structure,
 )
@@ -79,10 +94,6 @@ class Rule(NamedTuple):
                 got=f"an object of type {type(self.forward).__name__}",
                 remedy=f"Pass {_FORWARD}.",
             )
-        if self.forward is not None and self.labels != LABELS:
-            raise InputError(
-                "labels", "be left out where `forward` is passed", got=f"{self.labels!r}: `forward` returns the labels"
-            )
         if self.clusters is not None and not isinstance(self.clusters, str):
             raise InputError(
                 "clusters",
@@ -90,13 +101,14 @@ class Rule(NamedTuple):
                 got=f"an object of type {type(self.clusters).__name__}",
                 remedy="Make the loader yield them with each batch.",
             )
-        if self.forward is not None and self.clusters is not None:
-            raise InputError(
-                "clusters",
-                "be left out where `forward` is passed",
-                got=f"{self.clusters!r}: `forward` returns the clusters",
-                remedy=f"Pass {_WITH_CLUSTERS}.",
-            )
+        for name, key, usual in (("labels", self.labels, LABELS), ("clusters", self.clusters, None)):
+            if self.forward is not None and key != usual:
+                raise InputError(
+                    name,
+                    "be left out where `forward` is passed",
+                    got=f"{key!r}: `forward` returns the {name}",
+                    remedy=f"Pass {_WITH_CLUSTERS}." if name == "clusters" else "",
+                )
         if self.forward is None and self.needs_groups:
             raise InputError(
                 "forward",
@@ -126,7 +138,7 @@ class Rule(NamedTuple):
                 got=f"{short(error)} in batch {number}",
                 remedy=(
                     f"The batch is {structure(batch)}, and it was passed as `{_call(batch, self._taken)}`. To call the "
-                    f"model in another way, pass `forward`, {_example(batch, self.labels)}"
+                    "model in another way, pass `forward=lambda model, batch: (model(batch[...]), batch[...])`."
                 ),
             ) from error
         remedy = f"Pass {_FORWARD}, which picks the logits; or wrap the model in a module that does."
@@ -162,34 +174,30 @@ class Rule(NamedTuple):
         self, forward: Forward, model: nn.Module, batch: Any, number: int, device: torch.device | None
     ) -> Returned:
         """What the user's own function returns."""
-        wanted, parts = ("logits, labels and groups", 3) if self.needs_groups else ("logits and labels", 2)
+        names = Returned._fields[: 3 if self.needs_groups else 2]
+        must = f"return the {', '.join(names[:-1])} and {names[-1]} of each batch"
         try:
             with torch.inference_mode():
                 returned = forward(model, move_to_device(batch, device))
         except AS_THEY_ARE:
             raise
         except Exception as error:
+            got = f"{short(error)} in batch {number}"
+            raise InputError("forward", must, got=got, remedy=f"The batch is {structure(batch)}.") from error
+        by_name = returned if isinstance(returned, Mapping) else {}
+        if isinstance(returned, tuple | list) and len(returned) == len(names):
+            by_name = dict(zip(names, returned, strict=True))
+        if not set(names) <= set(by_name) <= set(Returned._fields):
             raise InputError(
                 "forward",
-                f"return the {wanted} of each batch",
-                got=f"{short(error)} in batch {number}",
-                remedy=f"The batch is {structure(batch)}.",
-            ) from error
-        if isinstance(returned, Mapping) and {"logits", LABELS} <= set(returned) <= set(Returned._fields):
-            fields = Returned(**returned)
-        elif isinstance(returned, tuple | list) and len(returned) == parts:
-            fields = Returned(*returned)
-        else:
-            raise InputError(
-                "forward",
-                f"return the {wanted} of each batch",
+                must,
                 got=f"{description(returned)} in batch {number}",
-                remedy=_remedy(returned, parts),
+                remedy=(
+                    f"Return a tuple `({', '.join(names)})`, or a dict with the keys {', '.join(map(repr, names))} and, where "
+                    f"you have them, {' and '.join(map(repr, Returned._fields[len(names) :]))}."
+                ),
             )
-        if self.needs_groups and fields.groups is None:
-            raise InputError(
-                "forward", f"return the {wanted} of each batch", got=f"{description(returned)} without groups in batch {number}"
-            )
+        fields = Returned(**by_name)
         return fields._replace(logits=logits_of(fields.logits, "Return the tensor of logits first.", who="forward"))
 
 
@@ -203,19 +211,6 @@ def _are_tokens(labels: Tensor, tokens: Any, ignored: int | None) -> bool:
     if len(some) < _POSITIONS or not torch.equal(some, tokens.detach().cpu()[counted].to(some.dtype)):
         return False
     return len(set(some.tolist())) >= _VALUES
-
-
-def _remedy(returned: Any, parts: int) -> str:
-    """What a function that returned something else should return."""
-    if isinstance(returned, Mapping) and {"logits", LABELS} <= set(returned):
-        return 'Return a dict with the keys "logits" and "labels" and, where you have them, "groups" and "clusters".'
-    remedy = f"Return a tuple `({', '.join(Returned._fields[:parts])})`."
-    if parts == 2 and isinstance(returned, tuple | list) and len(returned) == 3:
-        remedy += (
-            " Groups are for `calibrate(..., method=nishimori.GroupConsistency(by='groups'))`; return clusters in a dict with "
-            'the keys "logits", "labels" and "clusters".'
-        )
-    return remedy
 
 
 def batches(loader: Any) -> Iterable[Any]:
@@ -314,12 +309,178 @@ def _call(batch: Any, taken: tuple[str | None, ...]) -> str:
     return f"model({join_entries(f'batch[{i}]' for i in range(len(batch) - 1))})"
 
 
-def _example(batch: Any, labels: str) -> str:
-    """Another call, of one input alone. Only a mapping says which entry holds the labels; in a tuple they could be anywhere."""
-    if isinstance(batch, Mapping):
-        first = next((key for key in batch if key != labels), labels)
-        return f"for example `forward=lambda model, batch: (model(batch[{first!r}]), batch[{labels!r}])`."
-    return (
-        "for example `forward=lambda model, batch: (model(batch[i]), batch[j])`, where i is the position of the field that "
-        f"holds the inputs and j the position of the field that holds the labels, counted from 0 to {len(batch) - 1}."
-    )
+# --- the rows of a batch ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class BatchRows:
+    """The rows of batch ``number``. Where ``weights`` are zero, they do not count.
+
+    ``labels`` are as they came, and so are ``groups`` and ``clusters``, one per row, if there are any.
+    """
+
+    number: int
+    scores: Scores
+    labels: HostArray
+    weights: HostArray
+    groups: HostArray | None
+    clusters: HostArray | None
+
+    @cached_property
+    def counted(self) -> HostArray:
+        """The positions of the rows that count."""
+        return np.flatnonzero(self.weights)
+
+    @cached_property
+    def columns(self) -> HostArray:
+        """The column of the true class of each row. Labels of other classes are refused."""
+        if are_signs(self.labels[self.counted], self.scores.n_classes):
+            raise InputError(
+                "labels", "be 0 and 1 for two classes", got="-1 and 1", remedy="Make the loader yield `(labels + 1) // 2`."
+            )
+        return class_indices(self.labels, None, self.scores, "labels", self.weights)
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory that the logits of the rows that count take."""
+        array = self.scores.array
+        return len(self.counted) * int(array[0].numel()) * int(array.element_size())
+
+    def rows(self, clusters: Clusters | None = None, groups: Groups | None = None) -> ArrayRows:
+        """The rows where they are, for sums."""
+        return ArrayRows(self.scores, self.columns, self.weights, clusters=clusters, groups=groups)
+
+    def check(self) -> None:
+        """Refuse labels and logits that cannot be used."""
+        with self.naming_batch():
+            for _ in self.rows():
+                pass
+
+    def copy_to_cpu(self) -> "BatchRows":
+        """A copy on the CPU of the rows that count: loaders and workers reuse their memory."""
+        array, index = self.scores.array.detach(), self.counted
+        if len(index) < len(array):
+            array = array[torch.from_numpy(index).to(array.device)]
+        scores = replace(self.scores, array=array.to("cpu", copy=True), leading=())
+        groups, clusters = (None if names is None else names[index] for names in (self.groups, self.clusters))
+        return BatchRows(self.number, scores, self.labels[index], self.weights[index], groups, clusters)
+
+    @contextmanager
+    def naming_batch(self) -> Iterator[None]:
+        """Errors inside name the batch."""
+        try:
+            yield
+        except InputError as error:
+            raise in_batch(self.number, error) from None
+
+
+def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, labelling: Labelling) -> BatchRows | None:
+    """The rows of a batch whose shapes fit together, or None if it has none.
+
+    ``before`` is the shape of the logits of the first batch.
+    """
+    logits = returned.logits
+    _check_logits(logits, before, number)
+    labels = _labels_of(returned.labels, logits, number)
+    leading = tuple(logits.shape[: -1 if logits.ndim > 1 else None])
+    if 0 in leading:
+        return None
+    flat = logits.reshape(-1) if is_unit(logits) or logits.ndim == 1 else logits.reshape(-1, logits.shape[-1])
+    try:
+        scores = scores_of(numeric(flat, "logits"), input="logits", name="logits")
+        scores = replace(scores, leading=leading if len(leading) > 1 else ())
+        plain, weights = labelling.apply(labels.reshape(-1).cpu().numpy(), None, scores, "labels")
+    except InputError as error:
+        raise in_batch(number, error) from None
+    names = {
+        what: None if values is None else _names_of(values, scores, what, number)
+        for what, values in (("groups", returned.groups), ("clusters", returned.clusters))
+    }
+    return BatchRows(number, scores, plain, np.ones(len(plain)) if weights is None else weights, **names)
+
+
+def _check_logits(logits: Tensor, before: tuple[int, ...] | None, number: int) -> None:
+    """Refuse logits without rows, or with other columns, one per class, than in the batches before."""
+    refuse_number(logits, f" in batch {number}")
+    shape = tuple(logits.shape)
+    if before is not None and _n_columns(shape) != _n_columns(before):
+        raise InputError(
+            "model", "return the same number of classes for every batch", got=f"shape {shape} in batch {number} after {before}"
+        )
+
+
+def _n_columns(shape: tuple[int, ...]) -> int:
+    """How many numbers a row has; a flat array has one."""
+    return 1 if len(shape) == 1 else shape[-1]
+
+
+def _labels_of(target: Any, logits: Tensor, number: int) -> Tensor:
+    """Labels of the shape of the logits before the classes."""
+    try:
+        labels = target if isinstance(target, Tensor) else torch.as_tensor(target, device="cpu")
+        labels = labels.float() if labels.dtype == torch.bfloat16 else labels  # which NumPy does not have
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            "The labels of each batch",
+            "be class indices",
+            got=f"a {type(target).__name__} that is not numeric in batch {number}",
+            remedy="Make the loader yield a tensor of integers from 0 to n_classes - 1.",
+        ) from None
+    shape, logits_shape = tuple(labels.shape), tuple(logits.shape)
+    wanted = logits_shape[:-1] if logits.ndim > 1 else logits_shape
+    if shape == wanted or (is_unit(logits) and shape == logits_shape):  # the latter as `BCEWithLogitsLoss` requires it
+        return labels.detach()
+    return _refuse_shape(labels, wanted, logits_shape, number)
+
+
+def _refuse_shape(labels: Tensor, wanted: tuple[int, ...], logits_shape: tuple[int, ...], number: int) -> Tensor:
+    """Refuse labels of another shape than the logits have before the classes."""
+    shape, n_rows = tuple(labels.shape), wanted[0]
+    remedy = f"Check that the model returns one row per sample: it returned {n_rows}."
+    if len(wanted) > 1:
+        remedy = (
+            f"The logits have shape {logits_shape}, with the classes last. Make the loader yield one label for each position."
+        )
+        if shape == (*logits_shape[:1], *logits_shape[2:]):
+            remedy = f"If the classes are in dimension 1 of the logits {logits_shape}, pass `class_axis=1`."
+    elif shape == (n_rows, 1):
+        remedy = "Make the loader yield `labels.flatten()`."
+    elif labels.ndim == 2 and shape[0] == n_rows:
+        remedy = (
+            "Make the loader yield one class index per sample. For labels that do not exclude each other use "
+            "nishimori.multilabel.MultilabelCalibrator."
+        )
+        if ((labels != 0).sum(dim=1) == 1).all():
+            remedy = "They are one-hot: make the loader yield `labels.argmax(dim=1)`."
+    elif labels.ndim == 0:
+        remedy = "The loader seems to yield single samples: pass it a `batch_size`."
+    raise InputError("The labels of each batch", f"have shape {wanted}", got=f"{shape} in batch {number}", remedy=remedy)
+
+
+def _names_of(names: Any, scores: Scores, what: str, number: int) -> HostArray:
+    """The group or the cluster of each row of a batch, on the CPU."""
+    try:
+        values = names.detach().cpu().numpy() if isinstance(names, Tensor) else np.asarray(names)
+        per_row = scores.per_row(values)
+    except (TypeError, ValueError):  # rows of different lengths, a dtype that NumPy does not have
+        per_row = np.empty(0)
+    if per_row.shape != (scores.n_samples,):
+        wanted = f"be a flat list or tensor of {scores.n_samples} names or numbers, one per row of the logits"
+        if scores.leading:
+            wanted = f"have shape {scores.leading[:1]}, one name or number per sequence, or {scores.leading}, one per label"
+        raise InputError(f"The {what} of each batch", wanted, got=f"{structure(names)} in batch {number}")
+    try:
+        encode_values(
+            names if isinstance(names, list | tuple) and not scores.leading else per_row, len(per_row), what.removesuffix("s")
+        )
+    except InputError as error:
+        raise in_batch(number, error) from None
+    return np.array(per_row)
+
+
+def join_names(parts: list[HostArray]) -> HostArray | None:
+    """The groups or clusters of all batches; NumPy would turn numbers into text beside text."""
+    if not parts:
+        return None
+    kinds = {"number" if part.dtype.kind in "biuf" else part.dtype.kind for part in parts}
+    return np.concatenate(parts if len(kinds) == 1 else [part.astype(object) for part in parts])

@@ -1,7 +1,7 @@
 """`calibrate`: a network, calibrated from a validation loader by any method."""
 
 from collections.abc import Iterable
-from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,14 +11,15 @@ from torch import nn
 import nishimori
 from nishimori._fit.search import match
 from nishimori._fit.temperatures import Temperatures, temperatures_of
+from nishimori._rows.array_rows import Guard
 from nishimori._rows.labels import Labelling
 from nishimori._sums.observables import BUILT_IN
+from nishimori._support.numbers import between
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
-from nishimori.torch._collect import INSTEAD, KEEP_UP_TO, FitData, Memory, guard_for
 from nishimori.torch._exchange import Exchange
-from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, LoaderReading
+from nishimori.torch._loader import AS_LOGITS, INSTEAD, KEEP_UP_TO, NO_SOFTMAX, FitData, LoaderReading, guard_for, read_to_fit
 from nishimori.torch._ranks import joint, ranks_in
 
 if TYPE_CHECKING:
@@ -88,20 +89,24 @@ def calibrate(
     network = model.model if isinstance(model, Calibrated) else model
     axis = model.class_axis if class_axis == -1 and isinstance(model, Calibrated) else class_axis
 
-    def check_arguments() -> "tuple[Calibrator, Rule, Memory]":
+    def check_arguments() -> "tuple[Calibrator, Rule]":
         chosen, labelling = _new_calibrator(method), Labelling(ignore_index, shift_labels)
-        return chosen, Rule(labels, forward, _needs_groups(chosen), clusters, labelling, axis), Memory(keep_up_to, reread)
+        between("keep_up_to", keep_up_to, 0, inf)
+        return chosen, Rule(labels, forward, _needs_groups(chosen), clusters, labelling, axis)
 
-    reading = partial(LoaderReading, network, loader, device=device, warns_of_dropout=True)
+    def read(guard: Guard) -> FitData:
+        reading = LoaderReading(network, loader, rule, device, warns_of_dropout=True)
+        return read_to_fit(reading, chosen, keep_up_to, guard, reread=reread, progress=progress)
+
     if across_ranks is False:
-        chosen, rule, memory = check_arguments()
-        data = memory.data(reading(rule), chosen, progress)
+        chosen, rule = check_arguments()
+        data = read(guard_for(chosen)).in_clusters()
     else:
         ranks = ranks_in(across_ranks)
-        chosen, rule, memory = ranks.own_value(check_arguments)  # what is wrong with them on one rank, all ranks say
+        chosen, rule = ranks.own_value(check_arguments)  # what is wrong with them on one rank, all ranks say
         _refuse_other_calls(ranks, chosen, rule)
         guard = guard_for(chosen)
-        data = joint(ranks, network, lambda: memory.read(reading(rule), chosen, progress, guard and "defer"), guard)
+        data = joint(ranks, network, lambda: read(guard and "defer"), guard)
     fitted, temperatures = _fit(chosen, data)
     calibrated = Calibrated(network, fitted, class_axis=rule.class_axis)
     calibrated.temperatures = temperatures

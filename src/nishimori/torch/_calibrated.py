@@ -19,7 +19,7 @@ from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._fold import (
-    change_of,
+    Change,
     check_alone,
     check_calibrated_once,
     fold_into,
@@ -266,7 +266,7 @@ class Calibrated(ExactBuffers):
         """
         check_calibrated_once(self)
         map_ = self.map
-        change, head = change_of(map_), final_layer(self.model, layer)
+        change, head = Change.from_map(map_), final_layer(self.model, layer)
         check_alone(self.model, map_)
         adds_bias = change.adds_bias(head.layer)
         fold_into(self.model, head, change, probe, self.class_axis)
@@ -354,8 +354,6 @@ class Calibrated(ExactBuffers):
         with evaluating(self.model), torch.no_grad():
             logits = refuse_number(logits_of(self.model(*args, **kwargs), _NO_LOGITS).detach())
         check_classes(logits, self.n_classes, self.class_axis)
-        if self.mapping is not None:
-            self.mapping.check(classes_last(logits, self.class_axis))
         return logits
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
@@ -369,35 +367,15 @@ class Calibrated(ExactBuffers):
             self._adopt(mapping)  # its values are loaded after those of this module
         super()._load_from_state_dict(state_dict, prefix, *args)
         if has_temperature or mapping is not None:
-            key, (*_, unexpected, errors) = f"{prefix}n_classes", args
-            self._load_n_classes(state_dict.get(key), unexpected, errors, key)
-            self._load_class_axis(state_dict.get(f"{prefix}class_axis"), unexpected, errors, f"{prefix}class_axis")
+            # They are not buffers: their values are needed without waiting for a device, and in graphs.
+            *_, unexpected, errors = args
+            n_classes = _stored_number(state_dict, f"{prefix}n_classes", unexpected, errors, least=2)
+            axis = _stored_number(state_dict, f"{prefix}class_axis", unexpected, errors)
+            own = None if self.mapping is None else self.mapping.n_classes
+            self.n_classes = n_classes if own is None else own
+            self.class_axis = self.class_axis if axis is None else axis
             self.method, self.temperatures, self.calibrator, self.sketch = "fixed", None, None, None  # of the previous map
             self._folded_outside = None
-
-    def _load_n_classes(self, stored: Any, unexpected: list[str], errors: list[str], key: str) -> None:
-        """Take over the number of classes of a state dict; ``stored`` is None in one without it."""
-        if key in unexpected:  # it is not a buffer: its value is needed without waiting for a device, and in graphs
-            unexpected.remove(key)
-        self.n_classes = None if self.mapping is None else self.mapping.n_classes
-        # Where all tensors of a state dict were converted to half precision, a large number is rounded.
-        if self.n_classes is not None or stored is None or stored.is_floating_point() or stored.is_meta:
-            return
-        if stored.numel() != 1 or int(stored) < 2:
-            errors.append(f"`{key}` must be one whole number of at least 2, got {stored.tolist()!r:.60}.")
-        else:
-            self.n_classes = int(stored)
-
-    def _load_class_axis(self, stored: Any, unexpected: list[str], errors: list[str], key: str) -> None:
-        """Take over where the classes are from a state dict; ``stored`` is None in one without it."""
-        if key in unexpected:
-            unexpected.remove(key)
-        if stored is None or stored.is_meta:
-            return
-        if stored.numel() != 1 or float(stored) % 1:
-            errors.append(f"`{key}` must be one whole number, got {stored.tolist()!r:.60}.")
-        else:
-            self.class_axis = int(stored)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         check_calibrated_once(self)  # whoever loads it could not know
@@ -409,13 +387,6 @@ class Calibrated(ExactBuffers):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        if "mapping" not in self._modules:  # pickles of earlier versions
-            self.__dict__.setdefault("mapping", None)
-        self.__dict__.setdefault("temperatures", self.__dict__.pop("found", None))
-        self.__dict__.setdefault("calibrator", None)
-        self.__dict__.setdefault("sketch", None)
-        self.__dict__.setdefault("class_axis", -1)
-        self.__dict__.setdefault("n_classes", None if self.mapping is None else self.mapping.n_classes)
         register(self)
 
     def __getattr__(self, name: str) -> Any:
@@ -439,6 +410,23 @@ class Calibrated(ExactBuffers):
                     "which moves the calibration into the weights where that is possible."
                 ) from None
             return value
+
+
+def _stored_number(
+    state_dict: Mapping[str, Any], key: str, unexpected: list[str], errors: list[str], least: int | None = None
+) -> int | None:
+    """A whole number that a state dict holds beside the buffers; None without it. One with a ``least`` may be large."""
+    if key in unexpected:
+        unexpected.remove(key)
+    stored = state_dict.get(key)
+    # Where all tensors of a state dict were converted to half precision, a large number is rounded.
+    if stored is None or stored.is_meta or (least is not None and stored.is_floating_point()):
+        return None
+    if stored.numel() != 1 or float(stored) % 1 or (least is not None and stored < least):
+        limit = "" if least is None else f" of at least {least}"
+        errors.append(f"`{key}` must be one whole number{limit}, got {stored.tolist()!r:.60}.")
+        return None
+    return int(stored)
 
 
 def _is_method(value: Any) -> bool:

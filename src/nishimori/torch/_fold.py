@@ -11,7 +11,7 @@ import copy
 from dataclasses import dataclass
 from math import isfinite
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 from weakref import WeakSet
 
 import torch
@@ -19,10 +19,8 @@ from torch import Tensor, nn
 
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
-from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
-from nishimori.maps.mixture import Mixture
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._head import INSTEAD, Head, final_layer
 from nishimori.torch._run import (
@@ -52,52 +50,40 @@ _living: WeakSet[nn.Module] = WeakSet()
 _lock = Lock()  # a set cannot be read while another thread adds to it
 
 
-@dataclass(frozen=True)
-class Division:
-    """Division by one temperature. ``result`` is what folded logits must be equal to, for messages."""
-
-    temperature: float
-    result: ClassVar[str] = "logits / T"
-
-    @property
-    def event(self) -> str:
-        """What is done to the weights, for messages."""
-        return f"divided by {self.temperature:.4g}"
-
-    def fits(self, layer: nn.Module, head: str, *, is_checked: bool) -> None:
-        """Refuse a layer that cannot take the map; none here. ``is_checked`` says whether there is a probe."""
-
-    def adds_bias(self, layer: nn.Module) -> bool:  # noqa: ARG002 - no layer does
-        """Whether a layer without a bias gets one."""
-        return False
-
-    def weights(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The new weight and bias; a bias is added only where the map needs one."""
-        return weight / self.temperature, None if bias is None else bias / self.temperature
-
-    def logits(self, before: Tensor) -> Tensor:
-        """The calibrated logits in float64."""
-        return before.double() / self.temperature
-
-
 @dataclass(frozen=True, eq=False)
-class Mixing:
-    """An affine map without a fallback: a matrix times the logits, plus a bias per class; in float64 on the CPU."""
+class Change:
+    """What ``map`` does to weights: divide them by T or, where there is a ``matrix``, multiply them by it and add a ``bias``.
 
-    matrix: Tensor
+    The matrix, for logits, and the bias, one number per class, are in float64 on the CPU.
+    """
+
+    map: Map
+    matrix: Tensor | None
     bias: Tensor
-    result: ClassVar[str] = "the calibrated logits"
-    event: ClassVar[str] = "multiplied by the matrix of the affine map"
 
     @classmethod
-    def from_map(cls, map_: Affine) -> "Mixing":
-        K, scale = map_.n_classes, torch.tensor(map_.scale, device="cpu")  # the default may differ
-        centring = torch.eye(K, dtype=torch.float64, device="cpu") - 1 / K
-        matrix = scale @ centring if scale.ndim == 2 else scale.reshape(-1, 1) * centring
-        return cls(matrix, torch.tensor(map_.bias, device="cpu"))
+    def from_map(cls, map_: Map) -> "Change":
+        """What ``map_`` does to the weights of a last layer; raises `InputError` for a map that weights cannot hold."""
+        if isinstance(map_, Temperature):
+            return cls(map_, None, torch.zeros(0))
+        if isinstance(map_, Affine) and map_.fallback is None:
+            K, scale = map_.n_classes, torch.tensor(map_.scale, device="cpu")  # the default may differ
+            centring = torch.eye(K, dtype=torch.float64, device="cpu") - 1 / K
+            matrix = scale @ centring if scale.ndim == 2 else scale.reshape(-1, 1) * centring
+            return cls(map_, matrix, torch.tensor(map_.bias, device="cpu"))
+        why = _WHY.get(type(map_), f"{map_.in_words}; weights alone cannot express that. Instead,")
+        must = "be one temperature or an affine function of the logits to be folded into weights"
+        raise InputError("The map", must, got=f"{why} {INSTEAD}")
 
-    def fits(self, layer: nn.Module, head: str, *, is_checked: bool) -> None:
-        """Refuse another number of classes, and convolutions whose outputs might not be the logits."""
+    @property
+    def temperature(self) -> float:
+        """What divides the weights where there is no matrix."""
+        return temperature_of(self.map) or 1.0
+
+    def check_layer(self, layer: nn.Module, head: str, *, is_checked: bool) -> None:
+        """Refuse another number of classes than that of the matrix, and convolutions whose outputs might not be the logits."""
+        if self.matrix is None:
+            return
         weight: Tensor = layer.weight  # type: ignore[assignment]
         K, n_out = len(self.bias), len(weight)
         if n_out != K and (n_out, K) != (1, 2):
@@ -125,10 +111,14 @@ class Mixing:
             )
 
     def adds_bias(self, layer: nn.Module) -> bool:
+        """Whether a layer without a bias gets one."""
         return getattr(layer, "bias", None) is None and bool(self.bias.any())
 
     def weights(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        matrix, shift = self._for(len(weight))
+        """The new weight and bias; a bias is added only where the map needs one."""
+        if self.matrix is None:
+            return weight / self.temperature, None if bias is None else bias / self.temperature
+        matrix, shift = self._of_outputs(self.matrix, len(weight))
         flat = matrix @ weight.detach().cpu().double().flatten(1)
         new = flat.reshape(weight.shape).to(weight)
         if bias is not None:
@@ -136,49 +126,34 @@ class Mixing:
         return new, shift.to(weight) if shift.any() else None
 
     def logits(self, before: Tensor) -> Tensor:
+        """The calibrated logits in float64."""
+        if self.matrix is None:
+            return before.double() / self.temperature
         check_classes(before, len(self.bias))
         n_out = 1 if before.ndim < 2 else before.shape[-1]
-        matrix, shift = self._for(n_out)
+        matrix, shift = self._of_outputs(self.matrix, n_out)
         rows = before.detach().cpu().double().reshape(-1, n_out)
         return (rows @ matrix.T + shift).reshape(before.shape).to(before.device)
 
-    def _for(self, n_out: int) -> tuple[Tensor, Tensor]:
+    def _of_outputs(self, matrix: Tensor, n_out: int) -> tuple[Tensor, Tensor]:
         """The matrix and the bias for the outputs of a layer: all classes, or one score z, which means the logits (0, z)."""
         if n_out == len(self.bias):
-            return self.matrix, self.bias
-        return (self.matrix[1:, 1:] - self.matrix[:1, 1:]), self.bias[1:] - self.bias[:1]
+            return matrix, self.bias
+        return (matrix[1:, 1:] - matrix[:1, 1:]), self.bias[1:] - self.bias[:1]
 
 
-Change = Division | Mixing
-
-
-# Why weights cannot hold a map, and what to do instead.
+# Why weights cannot hold a map that could have been fitted in another way.
 _WHY: dict[type[Map], str] = {
     Affine: (
         "an affine map with `preserve_accuracy=True`, which divides the rows whose predicted class would change by one "
         "temperature instead. Fit it without `preserve_accuracy`; or"
     ),
-    ClassTemperatures: "one temperature per predicted class: the logits of each row decide which one divides them. Instead,",
-    GroupTemperatures: "one temperature per group: weights do not know the group of a sample. Instead,",
     LogOdds: "a function of the log-odds that is not linear. Use 'platt', which is; or",
-    Mixture: "a mixture of probabilities, which is not a linear function of the logits. Instead,",
     LogAffine: (
         "an affine function of log-probabilities, which contain the logarithm of a sum over all classes. Fit "
         "`MatrixScaling`, an affine function of the logits themselves; or"
     ),
 }
-
-
-def change_of(map_: Map) -> Change:
-    """What ``map_`` does to the weights of a last layer; raises `InputError` for a map that weights cannot hold."""
-    if isinstance(map_, Temperature):
-        return Division(map_.temperature)
-    if isinstance(map_, Affine) and map_.fallback is None:
-        return Mixing.from_map(map_)
-    why = _WHY.get(type(map_), f"a map of the kind {map_.kind!r}. Instead,")
-    raise InputError(
-        "The map", "be one temperature or an affine function of the logits to be folded into weights", got=f"{why} {INSTEAD}"
-    )
 
 
 def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any = None) -> nn.Module:
@@ -228,10 +203,11 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
     check_module(model_or_layer, "model_or_layer")
     temperature = number(T, "T")
     _check_uncalibrated(model_or_layer)
-    head = final_layer(model_or_layer, fold="Calibrated(model, T).fold")
+    head = final_layer(model_or_layer)
     _check_unfolded(head, temperature)
-    fold_into(model_or_layer, head, Division(temperature), probe)
-    mark_folded(head, Temperature(temperature))
+    change = Change.from_map(Temperature(temperature))
+    fold_into(model_or_layer, head, change, probe)
+    mark_folded(head, change.map)
     return head.layer
 
 
@@ -269,7 +245,7 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
 
     ``class_axis`` is the dimension of the classes in the logits of the network.
     """
-    change.fits(head.layer, str(head), is_checked=probe is not None)
+    change.check_layer(head.layer, str(head), is_checked=probe is not None)
     before = None if probe is None else _first_logits(model, probe, class_axis)
     if before is not None:
         _check_probe(before)
@@ -282,7 +258,7 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
             _replace(layer, *change.weights(weight, bias))
         _check_finite(layer, kept, change, head)
         if expected is not None:
-            _check_logits(_logits(model, probe, class_axis), expected, change, head)
+            _check_logits(_logits(model, probe, class_axis), expected, head)
     except BaseException:
         with torch.no_grad():
             _replace(layer, *kept)
@@ -293,14 +269,7 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
 def folded_copy(model: nn.Module, map_: Map, saving: str) -> nn.Module:
     """A copy of ``model`` with ``map_`` folded into its last layer, for the method ``saving``, which writes its weights."""
     try:
-        change = change_of(map_)
-    except InputError as error:
-        raise InputError(
-            saving,
-            f"write calibrated weights, but {map_.in_words} cannot be folded into them",
-            remedy=f"{error} Save `calibrated.state_dict()`, which contains the map.",
-        ) from error
-    try:
+        change = Change.from_map(map_)
         copied = copy.deepcopy(model)
         head = final_layer(copied)
         check_alone(copied, map_)
@@ -318,8 +287,7 @@ def folded_copy(model: nn.Module, map_: Map, saving: str) -> nn.Module:
             ),
             remedy=(
                 "Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, "
-                f"then `{saving}`; or save `calibrated.state_dict()`, which contains "
-                f"{'T' if isinstance(change, Division) else 'the map'}."
+                f"then `{saving}`; or save `calibrated.state_dict()`, which contains the map."
             ),
         ) from error
     return copied
@@ -341,14 +309,14 @@ def _check_finite(layer: Any, kept: tuple[Tensor, Tensor | None], change: Change
             raise InputError(
                 f"The weights of {head}",
                 "stay finite",
-                got=f"an overflow of {part.dtype} when {change.event}",
+                got=f"an overflow of {part.dtype} when {change.map.in_words} is folded in",
                 remedy=f"The folding was undone. Fold in a wider dtype; or {INSTEAD}.",
             )
 
 
 def _note(layer: Any, change: Change) -> None:
     """Note in a layer what was folded into it; `fold_temperature` looks for it, so as not to divide twice by mistake."""
-    if isinstance(change, Division):
+    if change.matrix is None:
         layer.folded_temperature = change.temperature * getattr(layer, "folded_temperature", 1.0)
     else:
         layer.folded_map = Affine.kind
@@ -391,14 +359,14 @@ def _check_probe(logits: Tensor) -> None:
         )
 
 
-def _check_logits(after: Tensor, expected: Tensor, change: Change, head: Head) -> None:
+def _check_logits(after: Tensor, expected: Tensor, head: Head) -> None:
     """Refuse logits that are not those expected; -inf masks a class."""
     live = expected != -torch.inf
     off = float((after[live].double() - expected[live]).abs().max() / expected[live].abs().max())
     allowed = _tolerance(after, head.layer.weight)
     if not off <= allowed:  # also NaN
         what = (
-            f"differ from {change.result} by {off:.2g} of the largest ({allowed:g} is allowed)"
+            f"differ from the calibrated logits by {off:.2g} of the largest ({allowed:g} is allowed)"
             if isfinite(off)
             else "are not finite"
         )

@@ -35,6 +35,11 @@ _MOST_CANDIDATES = 5  # in a message
 
 INSTEAD = "keep the calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves"
 
+_NAME_ONE = (
+    "Pass the name of the layer that computes the logits and a probe, some inputs x, so that the result is checked: "
+    f"`Calibrated(model, T).fold(name, probe=x)`; or {INSTEAD}."
+)
+
 
 class Head(NamedTuple):
     """A layer and its path in the network; the path is empty if the layer itself was passed."""
@@ -46,12 +51,9 @@ class Head(NamedTuple):
         return f"`{self.name}`" if self.name else "the layer"
 
 
-def final_layer(model: nn.Module, layer: nn.Module | str | None = None, *, fold: str = "calibrated.fold") -> Head:
-    """The last linear layer of ``model``, or of its part ``layer``, after checking that it can be folded.
-
-    ``fold`` is what the caller can write to fold a layer by its name, for messages.
-    """
-    head = _last(Head("", model) if layer is None else _part(model, layer), model, fold)
+def final_layer(model: nn.Module, layer: nn.Module | str | None = None) -> Head:
+    """The last linear layer of ``model``, or of its part ``layer``, after checking that it can be folded."""
+    head = _last(Head("", model) if layer is None else _part(model, layer), model)
     _check_plain(head)
     _check_unshared(model, head)
     _check_uncapped(model, head)
@@ -86,13 +88,13 @@ def _part(model: nn.Module, layer: nn.Module | str) -> Head:
     )
 
 
-def _last(at: Head, model: nn.Module, fold: str) -> Head:
+def _last(at: Head, model: nn.Module) -> Head:
     """Follow the names and containers of ``model`` down to a layer."""
     module = at.layer
     if isinstance(module, _LINEAR) or not any(True for _ in module.children()) or _is_adapter(module) or _is_quantised(module):
         return at
     if isinstance(module, nn.Sequential):
-        return _last(_tail(at), model, fold)
+        return _last(_tail(at), model)
     # Quantised layers have no parameters, so they are recognised by their names.
     named = {name: child for name, child in module.named_children() if name in _NAMES or any(True for _ in child.parameters())}
     heads = [name for name in named if name in _NAMES and not isinstance(named[name], _TRANSPARENT)]
@@ -103,13 +105,13 @@ def _last(at: Head, model: nn.Module, fold: str) -> Head:
             "The last layer of the network",
             f"be called {', '.join(_NAMES[:-2])} or {_NAMES[-2]}",
             got=f"a {type(module).__name__} with the submodules {list(named)}",
-            remedy=_candidates(at, model, fold),
+            remedy=_candidates(at, model),
         )
     rivals = heads if len(heads) > 1 else [heads[0], *_rivals(heads[0], named)]
     if len(rivals) > 1:
         paths = " and ".join(repr(_join(at.name, name)) for name in rivals)
-        raise InputError("The network", "have one candidate for its last layer", got=paths, remedy=_name_one(fold))
-    return _last(Head(_join(at.name, heads[0]), named[heads[0]]), model, fold)
+        raise InputError("The network", "have one candidate for its last layer", got=paths, remedy=_NAME_ONE)
+    return _last(Head(_join(at.name, heads[0]), named[heads[0]]), model)
 
 
 def _tail(at: Head) -> Head:
@@ -240,7 +242,7 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _candidates(at: Head, model: nn.Module, fold: str) -> str:
+def _candidates(at: Head, model: nn.Module) -> str:
     """The linear layers below ``at`` and what to do; none is preferred, because the one that was defined last may be unused."""
     linear = [Head(_join(at.name, path), part) for path, part in at.layer.named_modules() if isinstance(part, _LINEAR)]
     if not linear:
@@ -248,12 +250,5 @@ def _candidates(at: Head, model: nn.Module, fold: str) -> str:
     _check_unshared(model, linear[-1])  # masked language models: naming another layer would not help
     names = ", ".join(repr(candidate.name) for candidate in linear[-_MOST_CANDIDATES:])
     if len(linear) > _MOST_CANDIDATES:
-        return f"It has {len(linear)} linear layers, and those defined last are {names}. {_name_one(fold)}"
-    return f"Its {'linear layers are' if len(linear) > 1 else 'only linear layer is'} {names}. {_name_one(fold)}"
-
-
-def _name_one(fold: str) -> str:
-    return (
-        "Pass the name of the layer that computes the logits and a probe, some inputs x, so that the result is checked: "
-        f"`{fold}(name, probe=x)`; or {INSTEAD}."
-    )
+        return f"It has {len(linear)} linear layers, and those defined last are {names}. {_NAME_ONE}"
+    return f"Its {'linear layers are' if len(linear) > 1 else 'only linear layer is'} {names}. {_NAME_ONE}"

@@ -1,8 +1,9 @@
 """Maps with more parameters than one temperature as modules of PyTorch, and which module belongs to which map.
 
 A map of the library has a formula in the array API, which its `apply` computes in float64. Here the same formula is computed
-in float32 at least, because `apply` takes 1.5 to 4 times as long. The parameters are buffers, so they are saved, loaded and
-moved with the weights of the network, and are no constants in a graph. Masked classes are looked for outside of graphs only.
+in float32 at least, because `apply` takes 1.5 to 4 times as long. A module for each map would be no faster: eager, compiled,
+exported and in ONNX this one takes 0.2 to 1.1 of its time. The parameters are buffers, so they are saved, loaded and moved with
+the weights of the network, and are no constants in a graph. Masked classes are looked for outside of graphs only.
 """
 
 import functools
@@ -19,13 +20,13 @@ from nishimori._rows.batch import Groups
 from nishimori._support import arrays
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
+from nishimori.maps.around import Tempered
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.kinds import described, find_kind, from_parameters, is_built_in
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture
-from nishimori.maps.tempered import Tempered
-from nishimori.torch._run import check_classes, last_size, wide_dtype
+from nishimori.torch._run import last_size, refuse_number, wide_dtype
 
 
 class ExactBuffers(nn.Module):
@@ -48,13 +49,13 @@ class ExactBuffers(nn.Module):
                 self._buffers[name] = buffer.to(torch.float32)
 
 
+arrays.namespace(torch.empty(0))  # looked up before a compiler meets it
+
+_ADDS_UP = "the affine map adds up several classes"
+
+
 class _Form(NamedTuple):
-    """What a module has to know of a kind of map, besides its parameters."""
-
-    formula: Callable[..., Tensor]
-
-    words: str
-    """What the map is called in messages, with {n} for the number of classes."""
+    """What a module has to know of a kind of map, besides its parameters and its formula."""
 
     n_classes: str | int | None = None
     """How many classes the logits must have, or the parameter with one number per class; None if it does not matter."""
@@ -63,24 +64,20 @@ class _Form(NamedTuple):
     """Why no class may be masked; None if some may be."""
 
 
-arrays.namespace(torch.empty(0))  # looked up before a compiler meets it
-
-_ADDS_UP = "the affine map adds up several classes"
-
 _KINDS: dict[type[Map], _Form] = {
-    ClassTemperatures: _Form(ClassTemperatures.formula, "one temperature per predicted class for {n} classes", "temperatures"),
-    GroupTemperatures: _Form(torch.div, "one temperature per group"),  # by the temperatures that are looked up
-    Affine: _Form(Affine.formula, "an affine map for {n} classes", "bias", _ADDS_UP),
-    LogOdds: _Form(LogOdds.formula, "a function of the log-odds of two classes", 2, "their log-odds would be infinite"),
-    Mixture: _Form(Mixture.formula, "a mixture of calibrated, original and uniform probabilities"),
-    LogAffine: _Form(LogAffine.formula, "an affine map of log-probabilities for {n} classes", "bias", _ADDS_UP),
+    ClassTemperatures: _Form("temperatures"),
+    GroupTemperatures: _Form(),
+    Affine: _Form("bias", _ADDS_UP),
+    LogOdds: _Form(2, "their log-odds would be infinite"),
+    Mixture: _Form(),
+    LogAffine: _Form("bias", _ADDS_UP),
 }
 
 
 class MapModule(ExactBuffers):
     """A map of the library, whose parameters are buffers of the same names."""
 
-    def __init__(self, kind: type[Map], tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self, kind: Any, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.kind = kind
         for name, tensor in tensors.items():
@@ -90,7 +87,8 @@ class MapModule(ExactBuffers):
     def map(self) -> Map:
         """The map of the module, with its parameters rounded to float32."""
         values = {name: buffer.detach().cpu().double() for name, buffer in self.named_buffers()}
-        return self.kind(**{name: value.numpy() if value.ndim else float(value) for name, value in values.items()})
+        map_: Map = self.kind(**{name: value.numpy() if value.ndim else float(value) for name, value in values.items()})
+        return map_
 
     @property
     def n_classes(self) -> int | None:
@@ -105,34 +103,29 @@ class MapModule(ExactBuffers):
 
     def description(self) -> str:
         """The kind of the map and the number of its classes, for messages."""
-        return _KINDS[self.kind].words.format(n=self.n_classes)
+        name, n_classes = self._get_name(), self.n_classes
+        return f"the map {name}" if n_classes is None else f"the map {name} for {n_classes} classes"
 
     def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - for those with groups
         """The calibrated logits in float32 at least, of the shape of ``logits``. A score z means the logits (0, z)."""
-        self.check(logits)
-        wide = logits.to(wide_dtype(logits))
-        if self.n_classes not in (None, 2) or (logits.ndim > 1 and last_size(logits) != 1):
+        n_classes = self.n_classes  # of the logits too, which `Calibrated` has checked
+        wide = refuse_number(logits).to(wide_dtype(logits))
+        if n_classes not in (None, 2) or (logits.ndim > 1 and last_size(logits) != 1):
             return self.rows(wide) if wide.ndim == 2 else self.rows(wide.reshape(-1, wide.shape[-1])).reshape(wide.shape)
         both = self.rows(torch.stack([torch.zeros_like(wide), wide], dim=-1).reshape(-1, 2))
         return (both[:, 1] - both[:, 0]).reshape(wide.shape)
 
     def rows(self, logits: Tensor) -> Tensor:
         """The calibrated logits of a table of shape (n, n_classes), in float32 at least."""
-        formula, _, _, needs_all = _KINDS[self.kind]
+        needs_all = _KINDS[self.kind].needs_all
         if needs_all is not None:
             _check_unmasked(logits, needs_all)
         # The map may be on another device than the logits, where a network is spread over devices.
         parameters = {name: cast("Tensor", buffer).to(logits) for name, buffer in self._buffers.items()}
         if not torch.is_autocast_enabled(logits.device.type):
-            return formula(logits, **parameters)
+            return cast("Tensor", self.kind.formula(logits, **parameters))
         with torch.autocast(logits.device.type, enabled=False):  # which would multiply in half precision
-            return formula(logits, **parameters)
-
-    def check(self, logits: Tensor) -> None:
-        """Refuse logits with another number of classes, if it matters."""
-        check_classes(logits, self.n_classes)
-        if self.n_classes is None and not logits.ndim:
-            raise InputError("model", "return logits of shape (n, n_classes) or (n,)", got="a single number")
+            return cast("Tensor", self.kind.formula(logits, **parameters))
 
     def extra_repr(self) -> str:
         """What ``print`` shows: the number of classes and the options or, if any number will do, the parameters."""
@@ -145,7 +138,7 @@ class MapModule(ExactBuffers):
         return ", ".join(parts + ["preserve_accuracy=True"] * ("fallback" in buffers))
 
     def _get_name(self) -> str:
-        return self.kind.__name__
+        return cast("str", self.kind.__name__)
 
 
 def _shown(values: Tensor) -> str:
@@ -185,8 +178,7 @@ class GroupTemperaturesModule(MapModule):
 
     def forward(self, logits: Tensor, groups: Any = None) -> Tensor:
         """The logits, divided by the temperature of the group of each entry of the first dimension, or of each position."""
-        self.check(logits)
-        wide = logits.to(wide_dtype(logits))
+        wide = refuse_number(logits).to(wide_dtype(logits))
         divisors: Tensor = self._temperatures(wide, groups)
         return wide / divisors
 
@@ -246,7 +238,7 @@ class OwnMapModule(MapModule):
     """
 
     def __init__(self, text: Tensor, map_: Map | None = None) -> None:
-        super().__init__(Map, {"registered_map": text})  # type: ignore[type-abstract]
+        super().__init__(Map, {"registered_map": text})
         self._map = map_  # None until it is read from the buffer
 
     @property
@@ -343,17 +335,20 @@ def module_like(tensors: Mapping[str, Tensor], device: torch.device | None) -> M
     }
     if set(tensors) == {"registered_map"}:
         return OwnMapModule(empty["registered_map"])
-    kind = next((kind for kind in _KINDS if _names(kind) - {"fallback"} <= set(tensors) <= _names(kind)), None)
-    return None if kind is None else _module(kind, empty)
+    for kind in _KINDS:
+        names = _names(kind)
+        if {*names} - {"fallback"} <= set(tensors) <= {*names}:
+            return _module(kind, {name: empty[name] for name in names if name in empty})
+    return None
 
 
 def _module(kind: type[Map], tensors: Mapping[str, Tensor]) -> MapModule:
     return (GroupTemperaturesModule if kind is GroupTemperatures else MapModule)(kind, tensors)
 
 
-def _names(kind: type[Map]) -> set[str]:
-    """The parameters of a kind of map; only a fallback may be left out."""
-    return {parameter.name for parameter in fields(cast("Any", kind)) if parameter.init}
+def _names(kind: type[Map]) -> list[str]:
+    """The parameters of a kind of map, in order; only a fallback may be left out."""
+    return [parameter.name for parameter in fields(cast("Any", kind)) if parameter.init]
 
 
 def _tensor(name: str, values: Any, device: torch.device | None) -> Tensor:

@@ -7,7 +7,6 @@ of a search follows from them, so all ranks decide the same.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from hashlib import sha256
 from math import ceil
 from typing import Any, Unpack
@@ -17,20 +16,24 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from nishimori._rows.array_rows import Guard, ReadOptions
+from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.entry import open_rows
+from nishimori._rows.device_rows import DeviceRows
+from nishimori._rows.entry import load_array, open_rows
+from nishimori._rows.labels import check_number_of_clusters, encode_values
 from nishimori._rows.options import RowOptions, takes_rows
+from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, T, without_rows
 from nishimori._rows.scores import Input, ScoreRange
-from nishimori._sketch.parts import Parts
+from nishimori._rows.stored_rows import StoredRows
+from nishimori._sketch.ranks import sum_of_sketches, without_its_rows
 from nishimori._sketch.sketch import Sketch
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, silent
-from nishimori.errors import InputError, MergeError, NoRowsError
-from nishimori.torch._collect import Collected, FitData, Summed, rows_of
+from nishimori.errors import InputError, NoRowsError
 from nishimori.torch._exchange import Exchange
-from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, LoaderRows
-from nishimori.torch._shared_names import check_apart, share_clusters, share_groups
+from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, FitData, LoaderRows
 
 
 @takes_rows()
@@ -85,11 +88,13 @@ def across_ranks(
     clusters, own = options.get("clusters"), options.copy()
     own["clusters"] = None  # which are numbered alike on all ranks
     rows = ranks.own_value(lambda: _own(logits, labels, own))
-    return RankRows(ranks, rows, share_clusters(ranks, rows, clusters), share_groups(ranks, rows), ReadOptions(guard="refuse"))
+    return RankRows(
+        ranks, rows, _share_clusters(ranks, rows, clusters), _share_groups(ranks, rows), ReadOptions(guard="refuse")
+    )
 
 
 def reduced(sketch: Sketch, *, group: "dist.ProcessGroup | None" = None) -> Sketch:
-    """The sketch of the rows of all ranks, by one `all_reduce` of its sums.
+    """The sketch of the rows of all ranks, added in the order of the ranks.
 
     All ranks must call it, also those whose sketch is empty. The sketch that is passed stays as it is.
 
@@ -126,12 +131,16 @@ def reduced(sketch: Sketch, *, group: "dist.ProcessGroup | None" = None) -> Sket
 
 def _own(logits: Any, labels: Any, options: RowOptions) -> Rows | None:
     """What this rank has; None if it has no rows."""
-    if isinstance(logits, Sketch):
-        raise InputError("logits", "not be a sketch", remedy="Add the sketches of all ranks with `nishimori.torch.reduced`.")
     try:
-        return None if logits is None else open_rows(logits, labels, guard="defer", **options)
+        return None if logits is None else _rows_of_rank(open_rows(logits, labels, guard="defer", **options))
     except NoRowsError:
         return None
+
+
+@question("has no rows to add to those of other ranks; `nishimori.torch.reduced` adds the sketches of all ranks")
+def _rows_of_rank(rows: Rows) -> Rows:
+    """The rows, if they can be read."""
+    return rows
 
 
 def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
@@ -143,13 +152,13 @@ def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
     return Exchange(None if isinstance(group, bool) else group)
 
 
-def joint(ranks: Exchange, model: nn.Module, own: Callable[[], Collected | Summed | LoaderRows], guard: Guard) -> FitData:
-    """What all ranks have together. ``own`` makes what this one has, with ``model``: rows, or a sketch.
+def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: Guard) -> FitData:
+    """What all ranks have together. ``own`` makes what this one has, with ``model``.
 
     If one of them has a sketch, so do all: rows are added to an empty one. A rank without rows takes part.
     """
 
-    def read_own() -> Collected | Summed | LoaderRows | None:
+    def read_own() -> FitData | None:
         if isinstance(model, DistributedDataParallel):
             raise InputError(
                 "model",
@@ -160,39 +169,39 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], Collected | Summe
                 remedy="Pass `model.module`.",
             )
         try:
-            content = own()
+            data = own()
         except NoRowsError:
             return None
-        if isinstance(content, LoaderRows) and content.clusters is not None:
+        if data.sketch is None and data.rows.clusters is not None:
             raise InputError(
                 "`clusters` with `reread=True` cannot be used across ranks. Leave out `reread`, or raise `keep_up_to`."
             )
-        return content
+        return data
 
     mine = ranks.own_value(read_own)
-    sketches = list(ranks.values(lambda: without_its_rows(mine.sketch) if isinstance(mine, Summed) else None))
+    sketch = None if mine is None else mine.sketch
+    sketches = list(ranks.values(lambda: None if sketch is None else without_its_rows(sketch)))
     kind: Sketch | None = next((sketch for sketch in sketches if sketch is not None), None)
-    if kind is not None:
-        summed = ranks.own_value(lambda: _sketch_of_rank(mine, kind))
-        check_apart(ranks, summed.sketch.n_samples, summed.clusters)
-        return FitData(sketch=sum_of_sketches(ranks, summed.sketch))
-    assert not isinstance(mine, Summed), "no rank has a sketch"
-    rows = ranks.own_value(lambda: rows_of(mine, None, guard and "defer") if isinstance(mine, Collected) else mine)
-    clusters = share_clusters(ranks, rows, mine.clusters if isinstance(mine, Collected) else None)
-    meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
-    return FitData(RankRows(ranks, rows, clusters, share_groups(ranks, rows), meaning))
+    if kind is None:
+        rows, clusters = (None, None) if mine is None else (mine.rows, mine.clusters)
+        meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
+        return FitData(RankRows(ranks, rows, _share_clusters(ranks, rows, clusters), _share_groups(ranks, rows), meaning))
+    summed = ranks.own_value(lambda: _sketch_of_rank(mine, kind))
+    _check_apart(ranks, summed)
+    total = sum_of_sketches(ranks, summed.sketch)
+    return FitData(total, total)
 
 
-def _sketch_of_rank(mine: Collected | Summed | LoaderRows | None, kind: Sketch) -> Summed:
+def _sketch_of_rank(mine: FitData | None, kind: Sketch) -> Any:
     """The sketch of this rank, with the names of its clusters; ``kind`` is an empty one."""
-    if isinstance(mine, Summed):
-        return mine
     if mine is None:
-        return Summed(kind, None)
-    if not isinstance(mine, Collected):
+        return FitData(kind, kind)
+    if mine.sketch is not None:
+        return mine
+    if isinstance(mine.rows, LoaderRows):
         raise InputError("reread", "be the same on every rank", got="True here, and False on a rank that has a sketch")
-    names = None if mine.clusters is None else np.unique(mine.clusters).tolist()
-    return Summed(kind.update(mine.logits, mine.labels, clusters=mine.clusters), names)
+    sketch = kind.update(mine.rows, clusters=mine.clusters)
+    return FitData(sketch, sketch, None if mine.clusters is None else np.unique(mine.clusters).tolist())
 
 
 class RankRows(Rows):
@@ -316,43 +325,119 @@ def _unseen(what: str, done: int, total: int | None) -> None:
     """Ignore progress, and show no bar: it would be one per rank."""
 
 
-def sum_of_sketches(ranks: Exchange, sketch: Sketch) -> Sketch:
-    """The sketch of the rows of all ranks, summed among ``ranks``."""
-    parts = _check_kinds(ranks, sketch)
-    state = sketch.state
-    total = ranks.sum_over_ranks(np.concatenate(list(state.values())))
-    total_sketch = copy(sketch)
-    ends = np.cumsum([len(sums) for sums in state.values()])[:-1]
-    total_sketch.state = dict(zip(state, np.split(total, ends), strict=True))
-    ranges = list(ranks.values(lambda: sketch._range))
-    total_sketch._range = None if None in ranges else sum(ranges, start=ScoreRange())
-    total_sketch._parts = sum(parts, start=Parts())
-    return total_sketch
+# --- clusters and groups that have the same name on several ranks are the same ones: all ranks number them alike -----------
 
 
-def without_its_rows(sketch: Sketch) -> Sketch:
-    """A sketch of the same kind, without the rows."""
-    empty = copy(sketch)
-    empty.state = {name: np.zeros_like(array) for name, array in sketch.state.items()}
-    empty._range = None if sketch._range is None else ScoreRange()
-    return empty
+def _share_clusters(ranks: Exchange, rows: Rows | None, clusters: Any) -> Clusters | None:
+    """Number the clusters of this rank's rows as on all other ranks; returns those of all rows, or None without clusters."""
+    mine = ranks.own_value(lambda: _encode_clusters(rows, clusters))
+    names = None if mine is None else mine[0]
+    # The number of rows of a loader is not known; it has no clusters.
+    n_rows = 0 if rows is None else rows.n_rows or 1
+    numbers = list(ranks.values(lambda: n_rows))
+    common = _common_names(ranks, n_rows, names, "clusters")
+    if common is None:
+        return None
+    weights = getattr(rows, "weights", None)
+    if mine is not None and weights is not None:
+        names = mine[0][np.unique(mine[1][arrays.on_host(weights) > 0])]
+    counted = _common_names(ranks, n_rows, names, "clusters")
+    check_number_of_clusters(0 if counted is None else len(counted))
+    if mine is not None:
+        rows.clusters = Clusters(np.searchsorted(common, mine[0])[mine[1]], len(common))  # type: ignore[union-attr]
+    return Clusters(np.broadcast_to(np.int64(0), (sum(numbers),)), len(common))
 
 
-def _check_kinds(ranks: Exchange, sketch: Sketch) -> list[Parts]:
-    """Refuse sketches that do not add, and return the parts of each."""
+def _encode_clusters(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostArray] | None:
+    """The names of the clusters of this rank, and the place of each row's cluster among them."""
+    if rows is not None and rows.clusters is not None:
+        raise InputError(
+            "clusters",
+            (
+                "be passed to `nishimori.torch.across_ranks`, beside arrays of logits and labels: their names are "
+                "needed to find the rows of the same cluster on other ranks"
+            ),
+        )
+    if rows is None or clusters is None:
+        return None
+    if not isinstance(rows, _HELD):
+        raise InputError(
+            f"`clusters` need arrays or .npy files on every rank, got an object of type {type(rows).__name__}. For "
+            "batches, add each batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to "
+            "`nishimori.torch.reduced`."
+        )
+    values = load_array(clusters)
+    flat = values if isinstance(rows, StoredRows) else rows.scores.per_row(values)
+    return encode_values(flat, rows.n_rows, "cluster")
 
-    def own() -> tuple[Sketch, int | None, Parts]:
-        if not isinstance(sketch, Sketch):
-            raise InputError("sketch", "be a nishimori.Sketch", got=f"an object of type {type(sketch).__name__}")
-        return without_its_rows(sketch), sketch.n_classes if sketch.n_samples else None, sketch._end_part()
 
-    kinds = list(ranks.values(own))
-    numbers = [number for _, number, _ in kinds if number is not None]
-    for rank, (kind, number, _) in enumerate(kinds):
-        try:
-            kinds[0][0].merge(kind)
-        except MergeError as error:
-            raise MergeError(f"Rank {rank}: {error}") from None
-        if number is not None and number != numbers[0]:
-            raise MergeError(f"Rank {rank}: Sketches merge only if they have the same classes, got {numbers[0]} and {number}.")
-    return [parts for _, _, parts in kinds]
+def _share_groups(ranks: Exchange, rows: Rows | None) -> Groups | None:
+    """Number the groups of this rank's rows as on all other ranks; returns the names of all, or None without groups."""
+    mine = None if rows is None else rows.groups
+    names = _common_names(ranks, rows is not None, None if mine is None else np.array(mine.names), "groups")
+    if names is None:
+        return None
+    common = tuple(names.tolist())
+
+    def renumber() -> None:
+        if rows is None or mine is None or mine.names == common:
+            return
+        if not isinstance(rows, _HELD):
+            raise InputError(
+                f"`groups` of an object of type {type(rows).__name__}",
+                "have the same names in the same order on every rank",
+                got=f"{mine.names}, and {common} on all ranks",
+                remedy="Pass arrays.",
+            )
+        rows.groups = Groups(np.searchsorted(names, np.array(mine.names))[mine.codes], common)
+
+    ranks.own_value(renumber)
+    return Groups(np.arange(len(common)), common)
+
+
+_HELD = ArrayRows | DeviceRows | StoredRows
+"""Rows whose clusters and groups can be numbered again."""
+
+
+def _common_names(ranks: Exchange, n_rows: int, names: HostArray | None, what: str) -> HostArray | None:
+    """The names on all ranks, in order; None without names. Names must be there on all ranks that have rows, or on none."""
+    by_rank = list(ranks.values(lambda: (n_rows, names)))
+    _check_names(by_rank, what)
+    shared = [own for _, own in by_rank if own is not None]
+    if len({_type_of_names(own) for own in shared}) > 1:
+        raise _mixed_types_error(what)
+    return np.unique(np.concatenate(shared)) if shared else None
+
+
+def _check_names(by_rank: Sequence[tuple[int, Any]], what: str) -> None:
+    """Refuse names on some ranks only, where each rank has a number of rows and their names."""
+    lacking = next((rank for rank, (n_rows, names) in enumerate(by_rank) if n_rows and names is None), None)
+    if lacking is not None and any(names is not None for _, names in by_rank):
+        must = "be given on every rank that has rows, or on none"
+        raise InputError(what, must, got="none here", where=f"Rank {lacking}")
+
+
+def _check_apart(ranks: Exchange, mine: FitData) -> None:
+    """Refuse a cluster with rows on several ranks where each rank has a sketch, in which the sums of a cluster are squared."""
+    by_rank = list(ranks.values(lambda: (mine.rows.n_rows, mine.clusters)))
+    _check_names(by_rank, "clusters")
+    rank_of: dict[Any, int] = {}
+    for rank, (_, names) in enumerate(by_rank):
+        for name in names or ():
+            if rank_of.setdefault(name, rank) != rank:
+                raise InputError(
+                    "clusters",
+                    "not be spread over ranks where logits take more than `keep_up_to`",
+                    got=f"cluster {name!r} on ranks {rank_of[name]} and {rank}",
+                    remedy="Give all rows of a cluster to one rank, or raise `keep_up_to`.",
+                )
+    if len({_type_of_names(np.array(names)) for _, names in by_rank if names}) > 1:
+        raise _mixed_types_error("clusters")
+
+
+def _type_of_names(names: HostArray) -> str:
+    return "number" if names.dtype.kind in "biuf" else names.dtype.kind
+
+
+def _mixed_types_error(what: str) -> InputError:
+    return InputError(what, "be of one type on all ranks, such as numbers or text", got="several")

@@ -235,18 +235,11 @@ def with_logits(output: Any, logits: Tensor) -> Any:
     return changed
 
 
-def refuse_number(logits: Tensor) -> Tensor:
+def refuse_number(logits: Tensor, where: str = "") -> Tensor:
     """The logits themselves, unless they are a single number, which has neither rows nor classes."""
     if not logits.ndim:
-        raise InputError(
-            "model",
-            (
-                "return logits of shape (n, n_classes), with any number of dimensions in place of n, or (n,) or (n, "
-                "1) for a binary score"
-            ),
-            got="a single number",
-            remedy="Return one row per sample.",
-        )
+        must, got = "return logits of shape (n, n_classes) or (n,)", f"a single number{where}"
+        raise InputError("model", must, got=got, remedy="Return one row per sample.")
     return logits
 
 

@@ -90,8 +90,8 @@ SETS = {
     ),
     "a method for two classes": (
         {"calibrator": Binary()},
-        f"`calibrator` must be a method for any number of classes, because there are 3 classes, got '{__name__}:Binary', which "
-        "is for two. Use 'vector' or 'matrix', for example.",
+        f"`calibrator` must work for 3 classes, got '{__name__}:Binary', which is for two. Use 'vector' or 'matrix', for "
+        "example.",
     ),
     "a floor without probabilities": (
         {"floor": 0.01},

@@ -70,7 +70,10 @@ def test_a_method_that_is_not_installed_still_predicts_but_cannot_be_fitted(tmp_
 
 
 DAMAGED = {
-    "a newer version": ({"format_version": 2}, "has multilabel format version 2; this nishimori reads up to 1"),
+    "a newer version": (
+        {"format_version": 2},
+        f"has format version 2, written by nishimori {nishimori.__version__}; this one reads up to 1",
+    ),
     "no version": ({"format_version": None}, "is damaged: format_version is None"),
     "a map too few": ({"maps": []}, "is damaged: maps is []"),
     "another map": ({"maps": [{"kind": "temperature", "parameters": {"temperature": -1.0}}] * 3}, "is damaged: maps is {"),
@@ -258,8 +261,7 @@ REFUSED = {
     ),
     "input in the wrong place": (
         lambda: MultilabelCalibrator(nishimori.TemperatureScaling(input="probabilities")).fit(X, Y),
-        "The calibrator inside must leave out `input`, got 'probabilities'. Pass `input` and `floor` to the "
-        "MultilabelCalibrator.",
+        "`calibrator` must leave out `input`, got 'probabilities'. Pass `input` to MultilabelCalibrator.",
     ),
     "a name too few": (
         lambda: MultilabelCalibrator(labels=["a", "b"]).fit(X, Y),

@@ -196,6 +196,8 @@ def test_a_small_archive_of_a_huge_array_is_refused_before_it_is_read(tmp_path):
         path, r"would grow from \d+ to 2147483648 bytes, more than real arrays do\. Save it again with numpy\.savez"
     )
     assert "'logits'" in message
+    compressed = member(tmp_path / "y.npz", content, file_size=len(content) + 2**31, compression=zipfile.ZIP_DEFLATED)
+    refused(compressed, "would grow from")
 
 
 def test_rows_that_are_too_long_are_refused(tmp_path, monkeypatch):

@@ -5,11 +5,8 @@ import pytest
 import reference
 from scipy.optimize import minimize
 
-from nishimori._fit.affine.curvature import Kronecker
-from nishimori._fit.affine.parameters import Parameters
+from nishimori._fit.affine.parameters import INFORMATION, PSEUDO, Parameters
 from nishimori._fit.affine.penalised import AffineSearch
-from nishimori._fit.affine.strengths import INFORMATION, PSEUDO
-from nishimori._fit.affine.sums import Factor
 from nishimori._rows.entry import open_rows
 from nishimori.errors import NotConvergedError
 
@@ -175,27 +172,3 @@ def test_the_search_for_a_large_matrix_ends_where_all_samples_are_separated_unle
         search.minimum()
     assert search.n_passes < 60  # not the 400 after which the search gives up
     assert np.isfinite(searched(logits, labels, True, [1e-3, 1e-3, 1e-3]).minimum().theta).all()
-
-
-def test_the_variances_of_a_kronecker_product_are_those_of_its_inverse():
-    logits, labels = drawn(200, 4)
-    parameters = Parameters(4, True)
-    search = AffineSearch(open_rows(logits, labels), parameters, 1.3, 1.0, None)
-    sums = search.read(Factor(search.point(parameters.start())))
-    strengths = np.array([7.0, 12.0, 3.0])
-    found = Kronecker(parameters, sums, strengths).variances
-    product = np.kron(sums.classes, sums.inputs / sums.information) + np.diag(np.tile([12.0] * 4 + [3.0], 4))
-    expected = np.diag(np.linalg.inv(product)).reshape(4, 5)
-    places = found[1:17].reshape(4, 4)
-    off = ~np.eye(4, dtype=bool)
-    np.testing.assert_allclose(places[off], expected[:, :4][off], rtol=1e-8)
-
-
-def test_units_of_the_search_and_their_gradient_belong_together():
-    logits, labels = drawn(200, 4)
-    parameters = Parameters(4, True)
-    search = AffineSearch(open_rows(logits, labels), parameters, 1.3, 1.0, None)
-    factors = Kronecker(parameters, search.read(Factor(search.point(parameters.start()))), np.array([7.0, 12.0, 3.0]))
-    rng = np.random.default_rng(0)
-    z, slopes = rng.normal(size=(2, parameters.size))
-    assert slopes @ factors.step(z) == pytest.approx(factors.gradient(slopes) @ z)

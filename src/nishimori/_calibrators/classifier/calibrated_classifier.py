@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from numbers import Integral
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -15,14 +16,16 @@ from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.classifier.calibration import Calibration, prepare_calibrator
-from nishimori._calibrators.classifier.metadata import (
+from nishimori._calibrators.classifier.arguments import (
     calibrator_request,
+    classes_of,
+    flat_targets,
     metadata_by_name,
     prediction_arguments,
     route_metadata,
     routing_enabled,
 )
+from nishimori._calibrators.classifier.calibration import Calibration, prepare_calibrator
 from nishimori._calibrators.classifier.response import (
     FoldScorer,
     HeldOutScores,
@@ -32,7 +35,6 @@ from nishimori._calibrators.classifier.response import (
     known_classes,
     score_method,
 )
-from nishimori._calibrators.classifier.targets import classes_of, flat_targets
 from nishimori._calibrators.folds import Fold, check_folds, out_of_fold, refuse_repeated, split_folds
 from nishimori._calibrators.methods import new_calibrator
 from nishimori._calibrators.private_sklearn import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
@@ -224,17 +226,17 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         calibrator = prepare_calibrator(self.calibrator, scorer, self.floor)
         arguments = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters}
         if routing_enabled():
-            metadata = route_metadata(self, {**arguments, **fit_params})
+            of_estimator, of_split, of_calibrator = route_metadata(self, {**arguments, **fit_params})
         else:
-            metadata = metadata_by_name(estimator, calibrator, params=fit_params, **arguments)
-        calibration = Calibration(calibrator, metadata.calibrator, y)
+            of_estimator, of_split, of_calibrator = metadata_by_name(estimator, calibrator, params=fit_params, **arguments)
+        calibration = Calibration(calibrator, of_calibrator, y)
         models: list[Any] = []
         if is_frozen and not is_ensemble:
             scores = scorer(estimator, X)
             scored = [HeldOutScores(np.arange(len(y)), scores, gives_one_score(scores, scorer))]
         else:
-            folds = self._folds(X, y, metadata.split, is_ensemble=is_ensemble)
-            steps = FoldScorer(estimator, scorer, X, y, metadata.estimator)
+            folds = self._folds(X, y, of_split, is_ensemble=is_ensemble)
+            steps = FoldScorer(estimator, scorer, X, y, of_estimator)
             models, scored = out_of_fold(folds, steps.fit, steps.predict, keep_models=is_ensemble, n_jobs=self.n_jobs)
         if is_ensemble:
             weighted = calibration.parts_with_weight(scored)
@@ -242,7 +244,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             fits = [calibration.fit_to(part) for part in scored]
         else:
             fits = [calibration.fit_to(HeldOutScores.pooled(scored))]
-            models = [clone(estimator).fit(X, y, **metadata.estimator)]
+            models = [clone(estimator).fit(X, y, **of_estimator)]
             scorer.refuse_one_vs_one(models[0])
         return self._keep([CalibratedPair(*pair, scorer) for pair in zip(models, fits, strict=True)], scored)
 
@@ -292,29 +294,25 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
         ``params`` go to the calibrator, if it requests them by metadata routing: ``groups`` of `GroupConsistency`.
         """
-        return self._mean_probabilities(X, "predict_proba", params)
-
-    def _mean_probabilities(self, X: Any, method: str, params: dict[str, Any]) -> HostArray:
-        """The mean over classifiers of their calibrated probabilities, for this method of the classifier."""
-        check_is_fitted(self, "calibrated_classifiers_")
-        pairs, groups = self.calibrated_classifiers_, prediction_arguments(self, method, params)
-        total = pairs[0].predict_proba(X, **groups)
-        for pair in pairs[1:]:
-            total = total + pair.predict_proba(X, **groups)
-        return cast("HostArray", total / len(pairs)) if len(pairs) > 1 else total
+        return self._average(X, "predict_proba", params)
 
     def predict_log_proba(self, X: Any, **params: Any) -> HostArray:
         """Logarithms of the calibrated probabilities, exact also where those round to 0; ``params`` as there."""
+        return self._average(X, "predict_log_proba", params, logarithms=True)
+
+    def _average(self, X: Any, method: str, params: dict[str, Any], *, logarithms: bool = False) -> HostArray:
+        """The mean over classifiers of their calibrated probabilities, or its logarithm, for this method of the classifier."""
         check_is_fitted(self, "calibrated_classifiers_")
-        pairs, groups = self.calibrated_classifiers_, prediction_arguments(self, "predict_log_proba", params)
-        total = pairs[0].predict_log_proba(X, **groups)
-        for pair in pairs[1:]:
-            total = np.logaddexp(total, pair.predict_log_proba(X, **groups))
-        return cast("HostArray", total - np.log(len(pairs))) if len(pairs) > 1 else total
+        pairs, groups = self.calibrated_classifiers_, prediction_arguments(self, method, params)
+        parts = ((pair.predict_log_proba if logarithms else pair.predict_proba)(X, **groups) for pair in pairs)
+        total: HostArray = reduce(np.logaddexp if logarithms else np.add, parts)
+        if len(pairs) == 1:
+            return total
+        return total - np.log(len(pairs)) if logarithms else total / len(pairs)
 
     def predict(self, X: Any, **params: Any) -> HostArray:
         """The class of the largest calibrated probability of each sample; ``params`` as for `predict_proba`."""
-        probabilities = self._mean_probabilities(X, "predict", params)  # first: unfitted, there are no classes
+        probabilities = self._average(X, "predict", params)  # first: unfitted, there are no classes
         predicted: HostArray = self.classes_[probabilities.argmax(axis=1)]
         return predicted
 

@@ -12,7 +12,7 @@ from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.classifier.response import HeldOutScores, Scorer
 from nishimori._calibrators.folds import linked_units
-from nishimori._calibrators.methods import new_calibrator
+from nishimori._calibrators.methods import new_calibrator, refuse_two_classes
 from nishimori._calibrators.private_sklearn import method_params_of_rows
 from nishimori._calibrators.rescue import fit_always, with_frequencies
 from nishimori._rows.labels import class_labels, first_names
@@ -33,13 +33,7 @@ def prepare_calibrator(method: Any, scorer: Scorer, floor: Floor) -> Calibrator:
             got="input='probabilities'",
             remedy="Leave `input` out, or pass `response='predict_proba'`.",
         )
-    if calibrator.traits is not None and calibrator.traits.n_classes == "two" and len(scorer.classes) > 2:
-        raise InputError(
-            "calibrator",
-            f"be a method for any number of classes, because there are {len(scorer.classes)} classes",
-            got=f"{calibrator.method_name!r}, which is for two",
-            remedy="Use 'vector' or 'matrix', for example.",
-        )
+    refuse_two_classes(calibrator, "calibrator", len(scorer.classes))
     classes = params["classes"]
     if classes is not None and class_labels(classes).tolist() != scorer.classes.tolist():
         raise InputError(

@@ -8,7 +8,7 @@ independent, or the cluster that the caller names.
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,13 +33,8 @@ _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 2**13, 2**18, 64
 _MOST_SCORES = 2**21
 
 
-class Column(NamedTuple):
-    """The known decisions of one label: flat scores, 0 or 1, weights, and the cluster of each sample if there are any."""
-
-    scores: Array
-    labels: HostArray
-    weights: HostArray
-    clusters: HostArray | None
+Column = tuple[Array, HostArray, dict[str, HostArray]]
+"""The known decisions of one label: flat scores, 0 or 1, and weights and clusters (if there are any) as options of a fit."""
 
 
 class Decisions(Rows):
@@ -131,8 +126,10 @@ class Decisions(Rows):
 
     def _column(self, place: int, values: Array) -> Column:
         (kept,) = np.nonzero((self.targets[:, place] != UNKNOWN) & (self.weights > 0))
-        clusters = None if self.sample_clusters is None or self.sample_clusters.are_rows else self.sample_clusters.codes[kept]
-        return Column(arrays.rows_at(values, kept), self.targets[kept, place], self.weights[kept], clusters)
+        options = {"sample_weight": self.weights[kept]}
+        if self.sample_clusters is not None and not self.sample_clusters.are_rows:
+            options["clusters"] = self.sample_clusters.codes[kept]
+        return arrays.rows_at(values, kept), self.targets[kept, place], options
 
     def _blocks(self) -> Iterator[tuple[int, Array]]:
         """The number of the first sample of each block, and the scores of its samples."""

@@ -1,21 +1,24 @@
 """`MultilabelCalibrator`: calibration of a model that decides about several labels independently."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.methods import new_calibrator, refuse_common
 from nishimori._calibrators.multilabel.decisions import Decisions, check_values, open_decisions, refuse_probabilities, scores_in
 from nishimori._calibrators.multilabel.label_maps import (
+    LabelFit,
     LabelMaps,
     Sharing,
-    binary_method,
     fit_labels,
 )
-from nishimori._calibrators.multilabel.label_record import LabelRecord
+from nishimori._calibrators.multilabel.label_record import read_labels, write_labels
 from nishimori._calibrators.multilabel.targets import check_missing
 from nishimori._calibrators.private_sklearn import BaseEstimator, ClassifierMixin, TransformerMixin
 from nishimori._fit.floors import choose_floor
@@ -130,7 +133,6 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     feature_names_in_: HostArray
     n_features_in_: int
     n_samples_: int
-    _record_: LabelRecord
 
     def __init__(
         self,
@@ -183,38 +185,32 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         """
         if not isinstance(self.parameters, str) or self.parameters not in get_args(Sharing):
             raise InputError("parameters", "be 'shared', 'per_label' or 'shrunk'", got=repr(self.parameters))
-        method = binary_method(self.calibrator)
+        method = new_calibrator(self.calibrator, "calibrator")
+        refuse_common(method, "calibrator", self)
         rows = self._decisions(X, y, sample_weight, clusters)
-        record = LabelRecord(
-            fit=fit_labels(method, self.parameters, rows),
-            names=rows.names,
-            input=rows.scores.input,
-            floor=None if rows.floor is None else float(rows.floor),
-            missing=check_missing(self.missing),
-            calibrator=self.calibrator,
-            parameters=self.parameters,
-            columns=column_names(X),
-            n_samples=int(np.count_nonzero(rows.weights)),
-        )
-        return self._keep(record)
+        fit = fit_labels(method, self.parameters, rows)
+        floor = None if rows.floor is None else float(rows.floor)
+        n_samples = int(np.count_nonzero(rows.weights))
+        return self._keep(fit, rows.names, rows.scores.input, floor, column_names(X), n_samples)
 
-    def _keep(self, record: LabelRecord) -> Self:
+    def _keep(
+        self,
+        fit: LabelFit,
+        names: tuple[Any, ...],
+        input: Input,
+        floor: float | None,
+        columns: Sequence[str] | None,
+        n_samples: int,
+    ) -> Self:
         """Note what was fitted, or what a file describes. Called last, so that a fit that fails leaves everything as it was."""
-        fit = record.fit
-        self.maps_, self.calibrators_ = fit.maps, fit.calibrators
-        self.temperatures_, self.temperatures_se_ = LabelMaps(fit.maps).temperatures, fit.errors
-        self.temperature_, self.temperature_se_ = fit.common, fit.common_se
-        self.spread_, self.used_spread_ = fit.spread, fit.used_spread
-        self.open_labels_ = fit.open_labels
-        self.input_, self.floor_ = record.input, record.floor
-        self.classes_ = _as_names(record.names)
-        self.n_features_in_ = len(record.names)
-        self.n_samples_ = record.n_samples
-        if record.columns is not None:
-            self.feature_names_in_ = np.array(record.columns, dtype=object)
+        vars(self).update({f"{name}_": value for name, value in vars(fit).items()})
+        self.temperatures_ = LabelMaps(fit.maps).temperatures
+        self.input_, self.floor_, self.n_samples_ = input, floor, n_samples
+        self.classes_, self.n_features_in_ = _as_names(names), len(names)
+        if columns is not None:
+            self.feature_names_in_ = np.array(columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        self._record_ = record
         return self
 
     def _decisions(self, X: Any, y: Any, sample_weight: Any, clusters: Any) -> Decisions:
@@ -248,7 +244,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
 
         Probabilities of a row do not sum to 1: each is that of one label.
         """
-        return self._from_logits(X, _sigmoid)
+        return self._from_logits(X, lambda logits: 1 / (1 + namespace(logits).exp(-logits)))
 
     def transform(self, X: Any) -> Array:
         """The calibrated logit of each label, ``X / temperatures_`` where the method divides logits by a temperature."""
@@ -305,20 +301,13 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
             Replace an existing file.
         """
         check_is_fitted(self, "maps_")
-        self._record_.write(path, overwrite=overwrite)
+        write_labels(self, path, overwrite=overwrite)
 
     @classmethod
-    def from_record(cls, record: LabelRecord) -> Self:
-        """The calibrator that a file describes, ready to use."""
-        estimator = cls(
-            record.calibrator,
-            parameters=record.parameters,
-            labels=list(record.names),
-            missing=record.missing,
-            input=None if record.input == "logits" else record.input,
-            floor=record.floor,
-        )
-        return estimator._keep(record)
+    def from_content(cls, content: dict[str, Any], path: Path) -> Self:
+        """The calibrator that the content of a file describes, ready to use."""
+        parameters, learned = read_labels(content, path)
+        return cls(**parameters)._keep(**learned)
 
 
 def _as_names(names: tuple[Any, ...]) -> HostArray:
@@ -328,10 +317,6 @@ def _as_names(names: tuple[Any, ...]) -> HostArray:
     objects = np.empty(len(names), dtype=object)
     objects[:] = names
     return objects
-
-
-def _sigmoid(logits: Array) -> Array:
-    return 1 / (1 + namespace(logits).exp(-logits))
 
 
 def _decide(logits: Array) -> Array:

@@ -4,7 +4,7 @@ There is one map for all labels, one for each, or a temperature for each that is
 random-effects model of `GroupConsistency`, where the group of a decision is its label.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
@@ -15,7 +15,6 @@ import numpy as np
 from sklearn.base import clone
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.methods import new_calibrator
 from nishimori._calibrators.multilabel.decisions import Column, Decisions
 from nishimori._fit.groups import match_groups
 from nishimori._methods.fitted_method import fit_checked
@@ -101,15 +100,15 @@ def _divide(logits: Array, temperatures: Array) -> Array:
 
 @dataclass(frozen=True)
 class LabelFit:
-    """The map of each label, and how it was fitted.
+    """The map of each label, and how it was fitted; calibrators show these fields as attributes.
 
     Attributes
     ----------
     maps : tuple of Map
         One per label.
-    errors : array of shape (labels,) or None
+    temperatures_se : array of shape (labels,) or None
         The standard errors of the temperatures; None where maps have none.
-    common, common_se : float or None
+    temperature, temperature_se : float or None
         The temperature of all decisions together, and its standard error; None if it was not fitted.
     spread, used_spread : float or None
         The standard deviation of log T between labels: as estimated, and as temperatures are shrunk with.
@@ -120,27 +119,13 @@ class LabelFit:
     """
 
     maps: tuple[Map, ...]
-    errors: HostArray | None
-    common: float | None
-    common_se: float | None
+    temperatures_se: HostArray | None
+    temperature: float | None
+    temperature_se: float | None
     spread: float | None
     used_spread: float | None
     open_labels: tuple[Any, ...]
     calibrators: tuple[Calibrator, ...] | None = None
-
-
-def binary_method(calibrator: Any) -> Calibrator:
-    """An unfitted calibrator of binary scores, from its name or from another."""
-    method = new_calibrator(calibrator, "calibrator")
-    for name in ("input", "classes", "floor"):
-        if getattr(method, name) not in (None, {"input": "logits", "floor": "auto"}.get(name)):
-            raise InputError(
-                "The calibrator inside",
-                f"leave out `{name}`",
-                got=repr(getattr(method, name)),
-                remedy="Pass `input` and `floor` to the MultilabelCalibrator.",
-            )
-    return method
 
 
 # The parameters of EC and TS whose temperatures can be shrunk.
@@ -220,9 +205,9 @@ def _fit_per_label(method: Calibrator, rows: Decisions) -> LabelFit:
     unknown = None in errors or None in map(temperature_of, maps)
     return LabelFit(
         maps=maps,
-        errors=None if unknown else np.array(errors, dtype=float),
-        common=None if common is None else temperature_of(common.map_),
-        common_se=None if common is None else common.temperature_se_,
+        temperatures_se=None if unknown else np.array(errors, dtype=float),
+        temperature=None if common is None else temperature_of(common.map_),
+        temperature_se=None if common is None else common.temperature_se_,
         spread=None,
         used_spread=None,
         open_labels=names,
@@ -246,28 +231,21 @@ def _warn_once(labels_by_notice: dict[Notice, list[Any]]) -> None:
 
 def _fit_label(method: Calibrator, rows: Decisions, name: Any, column: Column) -> tuple[Calibrator | None, str]:
     """The method fitted to one label, or None and the reason why its decisions do not tell its parameters."""
-    if len(column.labels) < 2:
+    scores, labels, options = column
+    if len(labels) < 2:
         return None, "It is known for fewer than two samples."
     copy: Calibrator = clone(method).set_params(input=rows.scores.input, floor=rows.scores.floor)
+    if "clusters" in options and "clusters" not in signature(copy.fit).parameters:
+        raise InputError("clusters", "be left out with this calibrator, which has no standard errors")
     try:
-        fitted: Calibrator = fit_checked(copy, column.scores, column.labels, **_options(copy.fit, column))
+        fitted: Calibrator = fit_checked(copy, scores, labels, **options)
     except NishimoriError as error:
         # Methods other than a temperature may refuse labels that all samples have, or none.
-        if isinstance(error, NoTemperatureError | NotConvergedError) or len(np.unique(column.labels)) < 2:
+        if isinstance(error, NoTemperatureError | NotConvergedError) or len(np.unique(labels)) < 2:
             return None, str(error)
         raise type(error)(f"Label {name!r}: {error}") from None
     _check_map(fitted.map_)
     return fitted, ""
-
-
-def _options(fit: Callable[..., Any], column: Column) -> dict[str, Any]:
-    """Weights and clusters, as far as there are any."""
-    options: dict[str, Any] = {"sample_weight": column.weights}
-    if column.clusters is None:
-        return options
-    if "clusters" not in signature(fit).parameters:
-        raise InputError("clusters", "be left out with this calibrator, which has no standard errors")
-    return options | {"clusters": column.clusters}
 
 
 def _check_map(map_: Map) -> None:

@@ -2,10 +2,8 @@
 
 import json
 import os
-import reprlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import inf, isnan, nan
+from collections.abc import Callable
+from math import isnan, nan
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,12 +11,25 @@ import numpy as np
 
 import nishimori
 from nishimori._calibrators.fixed import FIXED
-from nishimori._calibrators.methods import calibrator
-from nishimori._calibrators.multilabel.label_maps import LabelFit, Sharing, binary_method
+from nishimori._calibrators.methods import calibrator, new_calibrator
+from nishimori._calibrators.multilabel.label_maps import LabelFit, Sharing
 from nishimori._calibrators.multilabel.targets import check_missing, checked_names
 from nishimori._methods import table
-from nishimori._methods.record import MULTILABEL_FORMAT, as_text, damage_error, map_in, present_name, refuse_missing
-from nishimori._rows.scores import Input, check_input
+from nishimori._methods.fitted_method import plain
+from nishimori._methods.record import (
+    MULTILABEL_FORMAT,
+    are_distinct,
+    are_numbers,
+    as_text,
+    check_version,
+    damage_error,
+    input_and_floor,
+    is_count,
+    map_in,
+    part_of,
+    present_name,
+    refuse_missing,
+)
 from nishimori._support.disk import new_file
 from nishimori.errors import FormatError, InputError
 from nishimori.maps.kinds import described
@@ -30,116 +41,76 @@ Names = tuple[Any, ...]
 
 _FIELDS = ("labels", "maps", "input", "floor", "missing", "provenance")
 
+# What a file keeps of a fit besides its maps, by the names of the fields of `LabelFit`.
+_OF_FIT = ("temperatures_se", "temperature", "temperature_se", "spread", "used_spread", "open_labels")
 
-@dataclass(frozen=True)
-class LabelRecord:
-    """What a multilabel calibrator needs to be itself again; ``calibrator`` is the method that is fitted, or its name."""
 
-    fit: LabelFit
-    names: tuple[Any, ...]
-    input: Input
-    floor: float | None
-    missing: float | None
-    calibrator: Any
-    parameters: Sharing
-    columns: Sequence[str] | None
-    n_samples: int
+def write_labels(calibrator: Any, path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Store a fitted `MultilabelCalibrator` as JSON; never a partial file."""
+    method, missing = new_calibrator(calibrator.calibrator, "calibrator"), check_missing(calibrator.missing)
+    names = getattr(calibrator, "feature_names_in_", None)
+    content = {
+        "format": MULTILABEL_FORMAT,
+        "format_version": VERSION,
+        "labels": calibrator.classes_.tolist(),
+        "maps": [described(map_, 2) for map_ in calibrator.maps_],
+        "input": calibrator.input_,
+        "floor": calibrator.floor_,
+        "missing": "nan" if missing is not None and isnan(missing) else missing,
+        "provenance": {
+            "method": method.method_name,
+            "params": method.method_params(),
+            "parameters": calibrator.parameters,
+            "columns": None if names is None else names.tolist(),
+            "n_samples": calibrator.n_samples_,
+            **{name: plain(getattr(calibrator, f"{name}_")) for name in _OF_FIT},
+            "library_version": nishimori.__version__,
+        },
+    }
+    try:
+        text = as_text(content)
+        text.encode()
+    except (TypeError, UnicodeEncodeError):
+        raise InputError(
+            "The names of the labels and the parameters of the method",
+            "be text and numbers to be saved as JSON",
+            remedy="Rename them, or pickle the calibrator.",
+        ) from None
+    with new_file(path, overwrite=overwrite) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
-    def write(self, path: str | os.PathLike[str], *, overwrite: bool) -> None:
-        """Store as JSON; never a partial file."""
-        content = self._content()
-        try:
-            text = as_text(content)
-            text.encode()
-        except (TypeError, UnicodeEncodeError):
-            raise InputError(
-                "The names of the labels and the parameters of the method",
-                "be text and numbers to be saved as JSON",
-                remedy="Rename them, or pickle the calibrator.",
-            ) from None
-        with new_file(path, overwrite=overwrite) as temporary:
-            temporary.write_text(text, encoding="utf-8")
 
-    def _content(self) -> dict[str, Any]:
-        method = binary_method(self.calibrator)
-        return {
-            "format": MULTILABEL_FORMAT,
-            "format_version": VERSION,
-            "labels": list(self.names),
-            "maps": [described(map_, 2) for map_ in self.fit.maps],
-            "input": self.input,
-            "floor": self.floor,
-            "missing": "nan" if self.missing is not None and isnan(self.missing) else self.missing,
-            "provenance": {
-                "method": method.method_name,
-                "params": method.method_params(),
-                "parameters": self.parameters,
-                "columns": None if self.columns is None else list(self.columns),
-                "n_samples": self.n_samples,
-                "temperatures_se": None if self.fit.errors is None else self.fit.errors.tolist(),
-                "temperature": self.fit.common,
-                "temperature_se": self.fit.common_se,
-                "spread": self.fit.spread,
-                "used_spread": self.fit.used_spread,
-                "open_labels": list(self.fit.open_labels),
-                "library_version": nishimori.__version__,
-            },
-        }
-
-    @classmethod
-    def from_content(cls, content: Any, path: Path) -> "LabelRecord | None":
-        """What the content of a file describes; None if it is not of this format."""
-        if not isinstance(content, dict) or content.get("format") != MULTILABEL_FORMAT:
-            return None
-        version = content.get("format_version")
-        if type(version) is not int or version < 1:
-            raise damage_error(path, "format_version", version)
-        if version > VERSION:
-            raise FormatError(
-                f"{path} has multilabel format version {reprlib.repr(version)}; this nishimori reads up to {VERSION}. "
-                "Run `pip install --upgrade nishimori`."
-            )
-        refuse_missing(_FIELDS, content, path)
-        provenance = content["provenance"]
-        if not isinstance(provenance, dict):
-            raise damage_error(path, "provenance", provenance)
-        refuse_missing(tuple(_PROVENANCE), provenance, path)
-        return cls._from_fields(content, provenance, path)
-
-    @classmethod
-    def _from_fields(cls, content: dict[str, Any], provenance: dict[str, Any], path: Path) -> "LabelRecord":
-        names = _names(content, path)
-        for name, is_right in _PROVENANCE.items():
-            if not is_right(provenance[name], names):
-                raise damage_error(path, name, provenance[name])
-        if content["input"] not in get_args(Input):
-            raise damage_error(path, "input", content["input"])
-        for name, check in (("floor", lambda value: check_input(content["input"], value)), ("missing", _as_missing)):
-            try:
-                check(content[name])
-            except InputError:
-                raise damage_error(path, name, content[name]) from None
-        floor, errors = content["floor"], provenance["temperatures_se"]
-        fit = LabelFit(
-            maps=_maps(content["maps"], len(names), path),
-            errors=None if errors is None else np.array(errors, dtype=float),
-            common=provenance["temperature"],
-            common_se=provenance["temperature_se"],
-            spread=provenance["spread"],
-            used_spread=provenance["used_spread"],
-            open_labels=tuple(provenance["open_labels"]),
-        )
-        return cls(
-            fit=fit,
-            names=names,
-            input=content["input"],
-            floor=None if floor is None else float(floor),
-            missing=_as_missing(content["missing"]),
-            calibrator=_calibrator(present_name(provenance["method"]), provenance["params"], path),
-            parameters=provenance["parameters"],
-            columns=provenance["columns"],
-            n_samples=provenance["n_samples"],
-        )
+def read_labels(content: dict[str, Any], path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters of the calibrator that the content of a file describes, and what it has learned."""
+    check_version(content, path, VERSION)
+    refuse_missing(_FIELDS, content, path)
+    provenance = part_of(content, "provenance", _PROVENANCE, path)
+    names = _names(content, path)
+    for name, is_right in _PROVENANCE.items():
+        if not is_right(provenance[name], names):
+            raise damage_error(path, name, provenance[name])
+    input_, floor = input_and_floor(content, path)
+    try:
+        missing = check_missing(nan if content["missing"] == "nan" else content["missing"])
+    except InputError:
+        raise damage_error(path, "missing", content["missing"]) from None
+    errors = provenance["temperatures_se"]
+    fit = LabelFit(
+        maps=_maps(content["maps"], len(names), path),
+        **{name: provenance[name] for name in _OF_FIT}
+        | {"temperatures_se": None if errors is None else np.array(errors, dtype=float)}
+        | {"open_labels": tuple(provenance["open_labels"])},
+    )
+    parameters = {
+        "calibrator": _calibrator(present_name(provenance["method"]), provenance["params"], path),
+        "parameters": provenance["parameters"],
+        "labels": list(names),
+        "missing": missing,
+        "input": None if input_ == "logits" else input_,
+        "floor": floor,
+    }
+    learned = {"names": names, "input": input_, "floor": floor}
+    return parameters, {"fit": fit, **learned, "columns": provenance["columns"], "n_samples": provenance["n_samples"]}
 
 
 def _calibrator(name: str, params: dict[str, Any], path: Path) -> Any:
@@ -152,10 +123,6 @@ def _calibrator(name: str, params: dict[str, Any], path: Path) -> Any:
     except (InputError, TypeError, ValueError):
         raise FormatError(f"{path} is damaged: params is {params!r:.60}. Fit and save again.") from None
     return name if method.get_params() == calibrator(name).get_params() else method
-
-
-def _as_missing(value: Any) -> float | None:
-    return check_missing(nan if value == "nan" else value)
 
 
 def _names(content: dict[str, Any], path: Path) -> tuple[Any, ...]:
@@ -186,18 +153,9 @@ def _maps(described: Any, number: int, path: Path) -> tuple[Map, ...]:
     return tuple(maps)
 
 
-def _is_list_of(values: Any, kinds: Any, number: int | None = None) -> bool:
-    """Whether this is a list of such values, and of this many."""
-    return isinstance(values, list) and all(isinstance(value, kinds) for value in values) and number in (None, len(values))
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it is a finite number that is not negative."""
-    return type(value) in (int, float) and 0 <= value < inf
-
-
-def _is_number_or_none(value: Any, _: Names = ()) -> bool:
-    return value is None or _is_number(value)
+def _is_size(value: Any, _: Names = ()) -> bool:
+    """Whether it is nothing, or a finite number that is not negative."""
+    return value is None or (are_numbers([value]) and value >= 0)
 
 
 # The fields of the provenance, and whether a value of one can be right where labels have these names.
@@ -205,15 +163,15 @@ _PROVENANCE: dict[str, Callable[[Any, Names], bool]] = {
     "method": lambda value, _: isinstance(value, str) and bool(value),
     "params": lambda value, _: isinstance(value, dict),
     "parameters": lambda value, _: isinstance(value, str) and value in get_args(Sharing),
-    "columns": lambda value, names: value is None or (_is_list_of(value, str, len(names)) and len(set(value)) == len(names)),
-    "n_samples": lambda value, _: type(value) is int and value >= 1,
+    "columns": lambda value, names: are_distinct(value, (str,), len(names)),
+    "n_samples": lambda value, _: is_count(value, 1),
     "temperatures_se": lambda value, names: (
-        value is None or (_is_list_of(value, int | float, len(names)) and all(map(_is_number, value)))
+        value is None or (isinstance(value, list) and len(value) == len(names) and are_numbers(value) and min(value) >= 0)
     ),
-    "temperature": lambda value, _: value is None or (_is_number(value) and value > 0),
-    "temperature_se": _is_number_or_none,
-    "spread": _is_number_or_none,
-    "used_spread": _is_number_or_none,
-    "open_labels": lambda value, names: _is_list_of(value, str | int | float) and all(label in names for label in value),
+    "temperature": lambda value, _: _is_size(value) and value != 0,
+    "temperature_se": _is_size,
+    "spread": _is_size,
+    "used_spread": _is_size,
+    "open_labels": lambda value, names: isinstance(value, list) and all(label in names for label in value),
     "library_version": lambda value, _: isinstance(value, str),
 }

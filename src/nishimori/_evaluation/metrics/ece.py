@@ -1,29 +1,34 @@
-"""The expected calibration error, and the difference of two of the same rows.
+"""Metrics that are made of sums per bin: the gap between confidence and accuracy, and the expected calibration error.
 
-Each of the two has an estimate and limits of its own (`BinnedGaps`), which are not symmetric. The limits of the difference
-follow from theirs by the method of variance estimates recovery (Zou and Donner 2008): the distance from the estimate to the
-lower limit of the difference is √(a² + b² - 2ρab), where a is the distance of the second ECE to its lower limit, b that of the
-first to its upper limit, and ρ the correlation of the measured ECEs. The correlation is that of sums of |gap| where the gaps of
-all bins of both vary with their joint covariance. It depends on the true gaps. Of three guesses for these, the one with the
-lowest correlation is used: the measured gaps scaled to the corrected ECE; the measured gaps without what their errors explain;
-and no gaps where labels drawn from the probabilities of the model explain the measured ECE.
+Confidence can equal accuracy while the probability of the second of two classes is far off: where that class is rare, a model
+that gives it too much is not right less often than it says. So every scorecard of two classes has the metrics of that class
+too.
+
+Of two ECEs of the same rows each has an estimate and limits of its own (`BinnedGaps`), which are not symmetric. The limits of
+the difference follow from theirs by the method of variance estimates recovery (Zou and Donner 2008): the distance from the
+estimate to the lower limit of the difference is √(a² + b² - 2ρab), where a is the distance of the second ECE to its lower
+limit, b that of the first to its upper limit, and ρ the correlation of the measured ECEs. The correlation is that of sums of
+|gap| where the gaps of all bins of both vary with their joint covariance. It depends on the true gaps. Of three guesses for
+these, the one with the lowest correlation is used: the measured gaps scaled to the corrected ECE; the measured gaps without
+what their errors explain; and no gaps where labels drawn from the probabilities of the model explain the measured ECE.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import inf, sqrt
+from math import inf, nan, sqrt
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from nishimori._evaluation.limits import limits_of_ece
-from nishimori._evaluation.metrics.accuracy import OfBins, limits_of_size, true_share
+from nishimori._evaluation.limits import limits_of_ece, limits_of_gaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Limits, Metric, StandardError
 from nishimori._rows.rows import Rows
 from nishimori._sums.binned_gaps import BinnedGaps
+from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.predictions import Predictions, reliability_of
 from nishimori._sums.reliability import BinnedClaims, BinSums, ClusterGapSpread, GapSpread, Norm, Of, Strategy
+from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, normal_quantile, two_sided
 
@@ -42,6 +47,109 @@ _REACH = normal_quantile(0.95)
 _MOST_REACH, _PARTS = 6, 10
 
 
+class OfBins:
+    """What metrics have in common that are made of the sums per bin that every scorecard has."""
+
+    of_bins: ClassVar[OneClaim | None]
+
+    def claims(self, predictions: Predictions) -> BinnedClaims:
+        """What is claimed of each row, in bins."""
+        return predictions.positive_claims if self.of_bins == "positive" else predictions.top_claims
+
+    def sums(self, predictions: Predictions) -> BinSums:
+        """Sums per bin."""
+        return self.claims(predictions).sums
+
+
+class GapOfBins(OfBins):
+    """What gaps have in common that are made of sums per bin, whatever is claimed."""
+
+    bounds: ClassVar = (-1.0, 1.0)
+    bound_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)  # of its size
+    in_percent: ClassVar = True
+    by_default: ClassVar = True
+    sides: ClassVar[tuple[str, str]] = ("confidence", "accuracy")  # what the gap is between
+
+    def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
+        """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
+        return float(sums.gaps.gaps.sum()), sums.gaps.total_se
+
+    def for_gate(self, estimate: Estimate) -> float:
+        """The size of the gap, on which a bound is one."""
+        return abs(estimate.value)
+
+    def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
+        """The limits of its size, and its sign in words."""
+        return Limits(*limits_of_size(estimate, card, level), direction(estimate.value, *self.sides))
+
+
+class OverallGap(GapOfBins, Metric):
+    """Mean confidence minus accuracy: positive where a model is overconfident.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.gap([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
+    0.3808
+    """
+
+    name = "gap"
+    of_bins = "top"
+    in_tables = False
+    needs = "top"
+    order = 4
+
+
+class PositiveGap(GapOfBins, Metric):
+    """Mean probability of the positive class, the second of two, minus its share of the samples.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.positive_gap([[0.0, 2.0], [2.0, 0.0]], [0, 0]), 4)
+    0.5
+    """
+
+    name = "positive_gap"
+    title = "positive gap"
+    of_bins = "positive"
+    n_classes = 2
+    order = 8
+    sides = ("mean p(1)", "the share of class 1")
+
+    def pair(self, first: Predictions, second: Predictions) -> Spread | ClusterSpread:
+        """How the differences of the probabilities of both calibrations vary from sample to sample."""
+        return spread(first.batch, [self.claims(second).misses - self.claims(first).misses], counts=first.counts)
+
+    def difference(self, first: BinSums, second: BinSums, pair: Spread | ClusterSpread, *, alone: bool) -> Difference:
+        """The difference of two means over the same samples."""
+        value = self.of_sums(second)[0] - self.of_sums(first)[0]
+        variance = float(pair.around(np.array([value]))[0])
+        return Difference.normal(value, nan if alone else sqrt(variance) / float(first.bins.weight.sum()), 1.0)
+
+
+def limits_of_size(gap: Estimate, card: "Scorecard", level: float) -> tuple[float, float]:
+    """The limits of the size of a gap of all samples, |claimed - true|."""
+    assert gap.se is not None, "whose absence has a reason"
+    claimed, true = card.confidence, true_share(gap, card)
+    if gap.metric.of_bins == "positive":
+        claimed = true + gap.value
+    low, high = limits_of_gaps(np.array([[claimed], [true], [gap.se], [1 / gap.squares]]), level, level)
+    return float(low[0]), float(high[0])
+
+
+def true_share(estimate: Estimate, card: "Scorecard") -> float:
+    """The share of the claims that came true, of a metric that is made of bins."""
+    assert estimate.gaps is not None, "which is made of bins"
+    share: float = estimate.gaps.true_share if estimate.metric.of_bins == "positive" else card.accuracy
+    return share
+
+
+def direction(gap: float, claimed: str = "confidence", true: str = "accuracy") -> str:
+    """On which side of what is true the claims are, in words; empty if they are equal."""
+    return f"{claimed} is {'above' if gap > 0 else 'below'} {true}" if gap else ""
+
+
 class MeanAbsoluteGap(OfBins):
     """What calibration errors have in common that are the mean of abs(gap) over bins, whatever is claimed."""
 
@@ -49,9 +157,14 @@ class MeanAbsoluteGap(OfBins):
     in_percent: ClassVar = True
     by_default: ClassVar = True
 
-    def pair(self, first: Predictions, second: Predictions) -> "PairedGaps":
-        """Products of the gaps of both calibrations, per pair of bins."""
-        return PairedGaps.from_claims(self.claims(first), self.claims(second))
+    def pair(self, first: Predictions, second: Predictions) -> HostArray:
+        """Products of the gaps of both calibrations, per pair of bins; none of clusters, whose gaps are kept for both."""
+        before, after = self.claims(first), self.claims(second)
+        if before.clusters is not None:
+            return np.zeros((0, 0))
+        places = before.places[:, 0] * before.n_bins + after.places[:, 0]
+        products = before.units * before.misses * after.misses
+        return np.bincount(places, products, before.n_bins**2).reshape(before.n_bins, before.n_bins)
 
     def of_sums(self, sums: BinSums) -> tuple[float, StandardError]:
         """The mean of abs(gap) over bins, for bins with fixed edges."""
@@ -74,12 +187,12 @@ class MeanAbsoluteGap(OfBins):
         ends = limits_of_ece(estimate.gaps, limits_of_size(gap, card, level), true_share(gap, card), level)
         return Limits(*ends, f"{100 * estimate.value:.2f} % as measured")
 
-    def difference(self, first: BinSums, second: BinSums, pair: "PairedGaps", *, alone: bool) -> Difference:
+    def difference(self, first: BinSums, second: BinSums, pair: HostArray, *, alone: bool) -> Difference:
         """The difference, whose limits are not symmetric."""
-        difference = EceDifference(first.gaps, second.gaps, pair.covariance(first, second))
+        difference = EceDifference(first.gaps, second.gaps, _covariance(first, second, pair))
         if alone:
             return Difference(difference.value, None, None)
-        if np.array_equal(first.gaps.gaps, second.gaps.gaps) and pair.is_of_equals(first, second):  # the maps do the same
+        if np.array_equal(first.gaps.gaps, second.gaps.gaps) and _are_equal(first, second, pair):  # the maps do the same
             return Difference(0.0, 0.0, 1.0)
         return Difference(difference.value, difference.se, difference.p_value, difference)
 
@@ -153,43 +266,27 @@ class PositiveEce(MeanAbsoluteGap, Metric):
     order = 9
 
 
-@dataclass(frozen=True)
-class PairedGaps:
-    """Sums of products of the gaps of two calibrations per pair of bins; None where clusters tell."""
+def _gaps_of_clusters(*sums: BinSums) -> list[HostArray]:
+    """The gaps of the bins in each cluster; empty where rows are independent."""
+    return [own.spread.gaps.values for own in sums if isinstance(own.spread, ClusterGapSpread)]
 
-    products: HostArray | None
 
-    @classmethod
-    def from_claims(cls, first: BinnedClaims, second: BinnedClaims) -> "PairedGaps":
-        """The products of the gaps of one batch."""
-        if first.clusters is not None:
-            return cls(None)  # the gaps of each cluster, which are kept for both, tell
-        places = first.places[:, 0] * first.n_bins + second.places[:, 0]
-        products = first.units * first.misses * second.misses
-        return cls(np.bincount(places, products, first.n_bins**2).reshape(first.n_bins, first.n_bins))
+def _are_equal(first: BinSums, second: BinSums, products: HostArray) -> bool:
+    """Whether both calibrations gave each row the same confidence, as far as the sums tell."""
+    if clustered := _gaps_of_clusters(first, second):
+        return np.array_equal(clustered[0], clustered[1])
+    own = [np.diag(sums.spread.products) for sums in (first, second) if isinstance(sums.spread, GapSpread)]
+    return all(np.array_equal(diagonal, products) for diagonal in own)
 
-    def __add__(self, other: "PairedGaps") -> "PairedGaps":
-        return PairedGaps(None if self.products is None or other.products is None else self.products + other.products)
 
-    def is_of_equals(self, first: BinSums, second: BinSums) -> bool:
-        """Whether both calibrations gave each row the same confidence, as far as the sums tell."""
-        if isinstance(first.spread, ClusterGapSpread) and isinstance(second.spread, ClusterGapSpread):
-            return np.array_equal(first.spread.gaps.values, second.spread.gaps.values)
-        assert self.products is not None, "which rows without clusters have"
-        own = [np.diag(sums.spread.products) for sums in (first, second) if isinstance(sums.spread, GapSpread)]
-        return all(np.array_equal(diagonal, self.products) for diagonal in own)
-
-    def covariance(self, first: BinSums, second: BinSums) -> HostArray:
-        """The covariance of the gaps of both."""
-        mine, theirs, products = first.gaps, second.gaps, self.products
-        weight = float(first.bins.weight.sum())
-        if products is None:
-            assert isinstance(first.spread, ClusterGapSpread), "which rows without clusters do not have"
-            assert isinstance(second.spread, ClusterGapSpread), "which rows without clusters do not have"
-            products = first.spread.gaps.values @ second.spread.gaps.values.T
-        mixed = np.outer(mine.gaps, theirs.crossed) + np.outer(mine.crossed, theirs.gaps)
-        covariance: HostArray = products / weight**2 - mixed + mine.squares * np.outer(mine.gaps, theirs.gaps)
-        return covariance
+def _covariance(first: BinSums, second: BinSums, products: HostArray) -> HostArray:
+    """The covariance of the gaps of both."""
+    mine, theirs, weight = first.gaps, second.gaps, float(first.bins.weight.sum())
+    if clustered := _gaps_of_clusters(first, second):
+        products = clustered[0] @ clustered[1].T
+    mixed = np.outer(mine.gaps, theirs.crossed) + np.outer(mine.crossed, theirs.gaps)
+    covariance: HostArray = products / weight**2 - mixed + mine.squares * np.outer(mine.gaps, theirs.gaps)
+    return covariance
 
 
 @dataclass(frozen=True, eq=False)

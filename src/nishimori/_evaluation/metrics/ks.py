@@ -31,7 +31,7 @@ class KolmogorovSmirnov(Metric):
     K. Gupta et al. (2020). Claims that are equal up to rounding pass a threshold together. 17 bytes per row are kept.
 
     Bias: a calibrated ResNet-20 measures 3.6 % with 100 samples, 1.2 % with 1,000 and 0.4 % with 10,000 (ECE with 15 uniform
-    bins: 7.8, 2.6 and 0.8 %). With a true error of 6.1 % the bias is 0.3, 0.02 and 0.00 points (`bench/measures.py`).
+    bins: 7.8, 2.6 and 0.8 %). With a true error of 6.1 % the bias is 0.3, 0.02 and 0.00 points (`bench/accuracy/measures.py`).
     MAPIE and probmetrics have the same statistic.
 
     Examples

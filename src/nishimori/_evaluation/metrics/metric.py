@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from nishimori._evaluation.limits import FEW, limits_of_share, one_sided
-from nishimori._evaluation.metrics.resampling import KeptRows, Resampling
+from nishimori._evaluation.resampling import KeptRows, Resampling
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
 from nishimori._sums.outcomes import OneClaim
@@ -260,6 +260,9 @@ class Metric:
     of_bins: ClassVar[OneClaim | None] = None  # of which claim `sums` are the sums per bin that every scorecard has
     n_classes: ClassVar[int | None] = None  # the only number of classes that it is for; None for any
     keeps_sums: ClassVar[bool] = False  # whether its `Estimate` has what it is made of
+    is_complement: ClassVar[bool] = (
+        False  # whether it is one minus the mean of `of_rows`: what is rare is summed with all digits
+    )
     score: ClassVar[str | None] = None  # which of the kernel's `SCORES` it is that `of_rows` returns
     bound_range: ClassVar[tuple[float, float] | None] = None  # what a bound can be, where that is not `bounds`
 
@@ -303,7 +306,7 @@ class Metric:
 
     def of_mean(self, mean: float) -> float:
         """The metric from the mean of `of_rows`: the mean itself, or its complement."""
-        return mean
+        return 1 - mean if self.is_complement else mean
 
     def sums(self, predictions: Predictions) -> Any:
         """Anything of some samples that adds (``+``) to the same of others, such as an array of numbers.
@@ -383,7 +386,7 @@ class Metric:
 
     def measure(self, data: Rows, beta: float) -> float:
         """The metric of rows at an inverse temperature."""
-        return self.from_sums(data.gather(partial(self.gather, beta)))[0]
+        return self.in_bounds(self.from_sums(data.gather(partial(self.gather, beta)))[0])
 
     def gather(self, beta: float, batch: Batch) -> Any:
         """Sum what the metric is made of over a batch, at an inverse temperature."""
@@ -399,12 +402,13 @@ class Metric:
             return self
         return type(self).of_rows, repr(astuple(self)) if is_dataclass(self) else id(self) if vars(self) else ""
 
-    def check_value(self, value: float) -> None:
-        """Refuse a value that the metric says it cannot have: intervals are cut at its bounds."""
+    def in_bounds(self, value: float) -> float:
+        """The value without rounding beyond the bounds; refuses one that the metric says it cannot have."""
         low, high = self.bounds
         room = _ROUNDING * max(1.0, abs(value))
         if not isnan(value) and not low - room <= value <= high + room:
             raise InputError(f"{type(self).__name__}.bounds", f"hold the metric of these data, {value:.6g}", got=self.bounds)
+        return value if isnan(value) else min(max(value, low), high)
 
     def summed(self, predictions: Predictions) -> Any:
         """What `sums` returns, which must add as numbers do; all outcomes where the metric is made of these."""

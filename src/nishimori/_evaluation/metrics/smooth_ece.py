@@ -56,7 +56,7 @@ class SmoothEce(Metric):
     on a grid, so memory does not grow with the rows.
 
     Bias: a calibrated ResNet-20 measures 5.1 % with 100 samples, 2.4 % with 1,000 and 1.1 % with 10,000 (ECE with 15 uniform
-    bins: 7.8, 2.6 and 0.8 %). With a true error of 6.1 % the bias is 1.1, 0.11 and 0.01 points (`bench/measures.py`).
+    bins: 7.8, 2.6 and 0.8 %). With a true error of 6.1 % the bias is 1.1, 0.11 and 0.01 points (`bench/accuracy/measures.py`).
 
     Examples
     --------

@@ -165,12 +165,13 @@ def can_measure(data: Any, metric: Metric) -> bool:  # noqa: ARG001 - rows tell 
     return True
 
 
-def checked_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:
-    """The metrics without those that the data do not tell, after a check of those that were asked for.
+def checked_metrics(metrics: Sequence[Metric] | None, data: Any) -> tuple[Metric, ...]:
+    """The metrics, the usual ones by default, without those that the data do not tell, after a check of those asked for.
 
     Those of every scorecard that the user did not name are not checked: `MetricPlan.suited` leaves them out, and a stream need
     not be read for that.
     """
+    metrics = default_metrics() if metrics is None else metrics
     named = metrics.named if isinstance(metrics, AskedMetrics) else frozenset[str]()
     for metric in metrics:
         if metric.n_classes is None or not metric.by_default or metric.label in named:
@@ -180,11 +181,6 @@ def checked_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:
     if lost is not None:
         raise InputError("metrics", f"be what a {data.kind} keeps", got=repr(lost), remedy="Pass logits and labels.")
     return measurable
-
-
-def suited_metrics(metrics: Sequence[Metric], data: Any) -> tuple[Metric, ...]:
-    """The metrics that data which have been read can have."""
-    return tuple(metric for metric in checked_metrics(metrics, data) if metric.suits(data.n_classes))
 
 
 def in_tables(metrics: Sequence[Metric]) -> list[Metric]:

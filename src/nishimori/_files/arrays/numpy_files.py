@@ -1,23 +1,24 @@
 """NumPy's files (.npy, .npz), read a run of rows at a time and without trust in what their headers say.
 
 A header gives a shape and a dtype. The array must have exactly the number of bytes that follow from them, which is checked
-before anything is read or allocated. A compressed member of an archive is unpacked to a temporary file without a name, so that
-the rows of all arrays are read in one way. Pickled objects are never loaded.
+before anything is read or allocated. Rows are read from where they are; a compressed member of an archive is unpacked in memory
+as a whole, if it fits there. Pickled objects are never loaded.
 """
 
 import io
 import os
+import re
 import shutil
 import struct
-import tempfile
+import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from math import prod
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -32,8 +33,8 @@ _LONGEST_HEADER = 1 << 14
 _CHUNK = 1 << 18
 # The directory of an archive is read as a whole; one of this size has at least 30,000 members.
 _LARGEST_DIRECTORY = 1 << 22
-# Real logits are compressed to a half, one-hot labels to a hundredth. Far more is a bomb, if it is also large.
-_RATIO, _HARMLESS = 200, 1 << 28
+# No content is compressed further by deflate; what is stored is not compressed at all.
+_MOST = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 _ENCRYPTED = 1
 _AGAIN = "Save it again with numpy.savez."
 
@@ -42,7 +43,7 @@ class Header(NamedTuple):
     """What the header of an array says, and how many bytes the header takes."""
 
     shape: tuple[int, ...]
-    fortran_order: bool
+    order: Literal["C", "F"]
     dtype: "np.dtype[Any]"
     length: int
 
@@ -122,7 +123,7 @@ def _header(stream: IO[bytes], size: int, where: str) -> Header:
             f"{where} is truncated or damaged: its header describes {described} bytes, and there are {n_bytes}. "
             "Save it again with NumPy."
         )
-    return Header(shape, fortran_order, dtype, start.tell())
+    return Header(shape, "F" if fortran_order else "C", dtype, start.tell())
 
 
 def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
@@ -131,16 +132,20 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
     damaged = f"{where} is damaged, or not an archive of arrays. {_AGAIN}"
     if member.flag_bits & _ENCRYPTED:
         raise FormatError(f"{where} is encrypted. {_AGAIN}")
-    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+    if member.compress_type not in _MOST:
         raise FormatError(f"{where} is compressed in a way that NumPy does not use. {_AGAIN}")
     was = _state(path)
     with damage(damaged), _archive(path) as archive, archive.open(member) as stream:
         about = _header(stream, member.file_size, where)
-    if member.file_size > max(_HARMLESS, _RATIO * member.compress_size):
+    if member.file_size > _MOST[member.compress_type] * member.compress_size:
         raise FormatError(
             f"{where} would grow from {member.compress_size} to {member.file_size - about.length} bytes, more than real arrays "
             f"do. {_AGAIN}"
         )
+    too_large = FormatError(
+        f"{where} is compressed, and its {member.file_size} bytes do not fit in memory. Convert it to .npy, of which a few "
+        "rows are read at a time."
+    )
 
     def open_rows() -> Part:
         if member.compress_type == zipfile.ZIP_STORED:
@@ -148,18 +153,25 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
             with damage(damaged), Path(os.devnull).open("wb") as nowhere:
                 _unpack(path, member, nowhere)
                 return _rows_of_file(path, content_offset(path, member) + about.length, about, was)
-        folder = tempfile.gettempdir()
-        if member.file_size > shutil.disk_usage(folder).free:
-            raise FormatError(
-                f"{where} is compressed, and its {member.file_size} bytes do not fit into {folder}. Convert it to .npy, or let "
-                "TMPDIR name a folder with more room."
-            )
-        with damage(damaged), tempfile.TemporaryFile() as unpacked:
-            _unpack(path, member, unpacked)
-            unpacked.flush()
-            return _mapped_rows(unpacked, about.length, about)
+        if member.file_size > _free_memory():
+            raise too_large
+        with damage(damaged):
+            unpacked = io.BytesIO()
+            try:
+                _unpack(path, member, unpacked)
+            except MemoryError:  # a limit of its own, such as that of a shell
+                raise too_large from None
+            array = np.frombuffer(unpacked.getbuffer(), about.dtype, offset=about.length)
+            return _rows_of(array.reshape(about.shape, order=about.order))
 
     return _stored_array(where, about, open_rows)
+
+
+def _free_memory() -> int:
+    """How many bytes the system can give a program, as far as it says so."""
+    with suppress(OSError, TypeError):
+        return 1024 * int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[1])  # type: ignore[index]
+    return sys.maxsize
 
 
 def _unpack(path: Path, member: zipfile.ZipInfo, target: IO[bytes]) -> None:
@@ -184,8 +196,8 @@ def _rows_of_file(path: Path, offset: int, about: Header, was: tuple[int, int]) 
     The file is read and not mapped: a file that shrinks while it is mapped ends the process, and reads of several megabytes
     keep the disk busier than page faults do.
     """
-    if about.fortran_order and len(about.shape) > 1:  # the rows are spread over the file
-        return _mapped_rows(path, offset, about)
+    if about.order == "F" and len(about.shape) > 1:  # the rows are spread over the file
+        return _rows_of(np.asarray(np.memmap(path, about.dtype, "r", offset, about.shape, "F")))
     columns = about.shape[1:][-1:]
 
     def rows(start: int, stop: int) -> HostArray:
@@ -198,12 +210,10 @@ def _rows_of_file(path: Path, offset: int, about: Header, was: tuple[int, int]) 
     return rows
 
 
-def _mapped_rows(file: Path | IO[bytes], offset: int, about: Header) -> Part:
-    """What copies rows of a memory map."""
-    order = "F" if about.fortran_order else "C"
-    mapped = np.memmap(file, about.dtype, "r", offset, about.shape or (1,), order)  # type: ignore[call-overload]
-    array = merge_leading(np.asarray(mapped)) if mapped.ndim > 2 else np.asarray(mapped)
-    return lambda start, stop: np.array(rows_between(array, start, stop), order="C")
+def _rows_of(array: HostArray) -> Part:
+    """What copies rows of an array."""
+    table = merge_leading(array) if array.ndim > 2 else array
+    return lambda start, stop: np.array(rows_between(table, start, stop), order="C")
 
 
 def _state(path: Path) -> tuple[int, int]:

@@ -57,6 +57,8 @@ class Roles:
         Whether a calibration says what the scores are.
     groups_remembered : bool
         Whether ``groups`` is what the calibration says that it needs, and not an argument.
+    max_rows : int or None
+        How many rows a table may have; by default as many as there are in undamaged files of its size.
     more : tuple of Path
         Further files, whose rows follow those of the first one.
     unused : tuple of str
@@ -81,6 +83,7 @@ class Roles:
     n_classes: int | None = None
     calibrated: bool = False
     groups_remembered: bool = False
+    max_rows: int | None = None
     more: tuple[Path, ...] = ()
     unused: tuple[str, ...] = ()
 

@@ -8,9 +8,9 @@ there the curvature vanishes along them alone, and along every other direction i
 curvature vanishes elsewhere, as it does where classes are separated perfectly, is a comparison of two matrices, for which
 neither the units nor the number of the parameters matter.
 
-`Kronecker` is for large matrices. One for K classes has K² + K parameters, too many for their curvature to be held where K is
-large. The product of two matrices with K rows stands in for it. It is approximate for the factors off the diagonal; the
-curvature by the diagonal and the biases is exact, because it takes only 2K rows.
+`Diagonal` is for large matrices. One for K classes has K² + K parameters, too many for their curvature to be held where K is
+large. Its diagonal stands in for it. A product of two matrices with K rows, as it would be if probabilities and inputs were
+independent, took as many passes and gave the same loss of held-out samples to 0.0007 (networks of 100 classes).
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-from nishimori._fit.affine.parameters import Parameters
-from nishimori._fit.affine.sums import FactorSums
 from nishimori._support.arrays import HostArray
 from nishimori.errors import NotConvergedError, setting
 
@@ -103,47 +101,30 @@ class Directions:
         return (axes / values) @ axes.T
 
 
-class Kronecker:
-    """The approximate curvature of all parameters of a matrix at one point, with the strengths of their penalties."""
+@dataclass(frozen=True, eq=False)
+class Diagonal:
+    """The second derivative by each parameter with its penalty: the units of one parameter at a time."""
 
-    def __init__(self, parameters: Parameters, sums: FactorSums, strengths: HostArray) -> None:
-        self.parameters, self.sums, self.strengths = parameters, sums, strengths
-        n, (_, off_diagonal, bias) = parameters.n_classes, strengths
-        # What each input is multiplied with, so that all departures are penalised as those off the diagonal.
-        self._units = np.ones(n + 1)
-        self._units[-1] = np.sqrt(max(off_diagonal, _TINY) / max(bias, _TINY))
-        inputs = sums.inputs / max(sums.information, _TINY) * self._units[:, None] * self._units
-        class_sizes, self._class_axes = np.linalg.eigh(sums.classes)
-        input_sizes, self._input_axes = np.linalg.eigh(inputs)
-        sizes = np.outer(np.maximum(class_sizes, 0), np.maximum(input_sizes, 0)) + off_diagonal
-        # One over the square roots of the eigenvalues of the curvature with its penalty, and of the curvature by β.
-        self._roots = 1 / np.sqrt(np.maximum(sizes, _TINY + 1e-10 * sizes.max()))
-        self._beta_unit = float(1 / np.sqrt(max(sums.diagonal[:n, :n].sum(), _TINY)))
+    seconds: HostArray
+
+    @classmethod
+    def from_seconds(cls, seconds: HostArray, added: HostArray) -> "Diagonal":
+        """The units from second derivatives to which something is added; none is much smaller than the largest."""
+        sizes = seconds + added
+        return cls(np.maximum(sizes, _TINY + 1e-10 * sizes.max()))
 
     @property
     def variances(self) -> HostArray:
-        """The posterior variance of each parameter; zero for β, which has no penalty."""
-        n = self.parameters.n_classes
-        variances = np.zeros(self.parameters.size)
-        variances[1 : 1 + n * n] = ((self._class_axes**2 @ self._roots**2) @ (self._input_axes**2).T)[:, :n].ravel()
-        simple = Parameters(n, is_matrix=False)
-        exact = Cholesky.from_matrix(simple.hessian(self.sums.diagonal), simple.precisions(self.strengths[[0, 2]])).variances
-        for places, simple_places in zip((self.parameters.members[0], self.parameters.members[2]), simple.members, strict=True):
-            variances[places] = exact[simple_places]
-        return variances
+        """The posterior variance of each parameter, if the others stay as they are."""
+        return 1 / self.seconds
 
     def step(self, z: HostArray) -> HostArray:
-        """The change of the parameters that ``z`` stands for: in z the curvature is about one in all directions."""
-        n = self.parameters.n_classes
-        table = (self._class_axes @ (self._roots * z[1:].reshape(n, n + 1)) @ self._input_axes.T) * self._units
-        return np.concatenate([z[:1] * self._beta_unit, table[:, :n].ravel(), table[:, n]])
+        """The change of the parameters that ``z`` stands for: in z the curvature along each axis is one."""
+        return z / np.sqrt(self.seconds)
 
     def gradient(self, by_parameter: HostArray) -> HostArray:
         """The derivative by z, from that by each parameter."""
-        n = self.parameters.n_classes
-        table = np.column_stack([by_parameter[1 : 1 + n * n].reshape(n, n), by_parameter[1 + n * n :]]) * self._units
-        by_z = self._roots * (self._class_axes.T @ table @ self._input_axes)
-        return np.concatenate([by_parameter[:1] * self._beta_unit, by_z.ravel()])
+        return by_parameter / np.sqrt(self.seconds)
 
 
 def curvature_error() -> NotConvergedError:

@@ -11,16 +11,15 @@ are uncertain enough to balance it. Newton's method finds a minimum to all digit
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
-from nishimori._fit.affine.curvature import Cholesky, Directions, Kronecker, curvature_error
-from nishimori._fit.affine.parameters import Parameters
-from nishimori._fit.affine.strengths import fitting_strengths, usual_strengths
-from nishimori._fit.affine.sums import AffinePoint, Curve, CurvedSums, Factor, Loss, LossSums
+from nishimori._fit.affine.curvature import Cholesky, Diagonal, Directions, curvature_error
+from nishimori._fit.affine.parameters import Parameters, fitting_strengths, usual_strengths
+from nishimori._fit.affine.sums import CurvedSums, LossSums, measure_curve, measure_loss, measure_seconds
 from nishimori._fit.newton import Equations, Solution, solve
-from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows, Sum
 from nishimori._support.arrays import HostArray
 from nishimori.errors import DegenerateDataError, NotConvergedError, setting
@@ -135,8 +134,10 @@ class AffineSearch:
             curvature = self._curvature(theta, strengths)
             theta = self._least(theta, strengths, curvature, rough=True)
         else:
-            kind: Any = Curve if self.is_exact else Factor
-            seconds = self._measure(kind, theta, single=True).seconds
+            if self.is_exact:
+                seconds = self._measure(measure_curve, theta, single=True).seconds
+            else:
+                seconds = self._measure(measure_seconds, theta, single=True)[1:]
             strengths = usual = usual_strengths(self.parameters, self.unit * seconds)
             curvature = self._curvature(theta, strengths)
             for _ in range(_MOST_ROUNDS if self.is_exact else _MOST_ROUNDS_OF_LARGE):
@@ -149,7 +150,7 @@ class AffineSearch:
         theta = self._least(theta, strengths, curvature, rough=False)
         if not strengths.all():
             self._refuse_long_steps(theta, strengths)
-        last = self._measure(Loss, theta)
+        last = self._measure(measure_loss, theta)
         _, gradient = self._penalised(theta, last, strengths)
         residual = float(np.abs(gradient).max() / (self.unit * last.frequencies.sum()))
         return Minimum(theta, strengths, determined, residual, self.n_passes)
@@ -157,39 +158,39 @@ class AffineSearch:
     def _refuse_long_steps(self, theta: HostArray, strengths: HostArray) -> None:
         """Raise if the next step of a large matrix that is not penalised would be long."""
         curvature = self._curvature(theta, strengths)
-        _, gradient = self._penalised(theta, self._measure(Loss, theta), strengths)
+        _, gradient = self._penalised(theta, self._measure(measure_loss, theta), strengths)
         if np.abs(curvature.step(curvature.gradient(gradient))).max() > _SHORT:
             raise self.not_found()
 
-    def _curvature(self, theta: HostArray, strengths: HostArray) -> Cholesky | Kronecker:
+    def _curvature(self, theta: HostArray, strengths: HostArray) -> Cholesky | Diagonal:
         """The curvature with these penalties, at a point or so near to it that it has hardly changed."""
-        if not self.is_exact:
-            return Kronecker(self.parameters, self._measure(Factor, theta, single=True) * self.unit, strengths)
         precisions = self.parameters.precisions(strengths)
-        if Curve not in self._last or self._is_far(theta):
-            self._measure(Curve, theta, single=True)
-        _, single, sums = self._last[Curve]
+        if not self.is_exact:
+            return Diagonal.from_seconds(self.unit * self._measure(measure_seconds, theta, single=True), precisions)
+        if measure_curve not in self._last or self._is_far(theta):
+            self._measure(measure_curve, theta, single=True)
+        _, single, sums = self._last[measure_curve]
         hessian = self._hessian(sums)
         if single and (precisions[1:] < _LARGE_PENALTY * np.diag(hessian)[1:]).any():
-            hessian = self._hessian(self._measure(Curve, theta, single=False))
+            hessian = self._hessian(self._measure(measure_curve, theta, single=False))
         return Cholesky.from_matrix(hessian, precisions)
 
     def _is_far(self, theta: HostArray) -> bool:
         """Whether logits differ so much from those of the last curvature that it has to be measured again."""
-        at, _, sums = self._last[Curve]
+        at, _, sums = self._last[measure_curve]
         change = theta - at
-        return bool(change @ self._hessian(sums) @ change > _FAR**2 * self.unit * sums.first.frequencies.sum())
+        return bool(change @ self._hessian(sums) @ change > _FAR**2 * self.unit * sums.frequencies.sum())
 
     def _hessian(self, sums: CurvedSums) -> HostArray:
         return self.unit * self.parameters.hessian(sums.hessian)
 
-    def _measure(
-        self, kind: Callable[[AffinePoint, bool], Callable[[Batch], T]], theta: HostArray, *, single: bool = False
-    ) -> T:
+    def _measure(self, pass_: Callable[..., T], theta: HostArray, *, single: bool = False) -> T:
         """The sums of a pass at a point; those that were read last are not read again."""
-        if kind not in self._last or self._last[kind][1] != single or not np.array_equal(self._last[kind][0], theta):
-            self._last[kind] = theta, single, self.read(kind(self.point(theta), single))
-        sums: T = self._last[kind][2]
+        if pass_ not in self._last or self._last[pass_][1] != single or not np.array_equal(self._last[pass_][0], theta):
+            self.n_passes += 1
+            point = self.parameters.point(theta, self.temperature)
+            self._last[pass_] = theta, single, self.data.gather(partial(pass_, point, single=single))
+        sums: T = self._last[pass_][2]
         return sums
 
     def _penalised(self, theta: HostArray, sums: LossSums, strengths: HostArray) -> tuple[float, HostArray]:
@@ -198,13 +199,13 @@ class AffineSearch:
         loss = self.unit * sums.loss + float(precisions @ theta**2) / 2
         return loss, self.unit * self.parameters.gradient(sums) + precisions * theta
 
-    def _least(self, start: HostArray, strengths: HostArray, curvature: Cholesky | Kronecker, *, rough: bool) -> HostArray:
+    def _least(self, start: HostArray, strengths: HostArray, curvature: Cholesky | Diagonal, *, rough: bool) -> HostArray:
         """The minimum by L-BFGS in the units of a curvature nearby; with ``rough`` a point near it, from sums in float32."""
         from scipy.optimize import minimize  # noqa: PLC0415 - slow to import
 
         def loss(z: HostArray, unit: float) -> tuple[float, HostArray]:
             theta = start + curvature.step(unit * z)
-            sums = self._measure(Loss, theta, single=rough)
+            sums = self._measure(measure_loss, theta, single=rough)
             if sums.n_doubtful == 0 and not strengths.any():
                 raise self.separated()
             value, gradient = self._penalised(theta, sums, strengths)
@@ -224,25 +225,25 @@ class AffineSearch:
     def _minimum_of_free(self, strengths: HostArray) -> Minimum:
         """The minimum by Newton's method, where some parameters are not penalised; raises if there is none."""
         start, penalties = self.parameters.start(), np.diag(self.parameters.precisions(strengths))
-        equal = self._measure(Curve, np.zeros(len(start)))
-        weight = self.unit * float(equal.first.frequencies.sum())
+        equal = self._measure(measure_curve, np.zeros(len(start)))
+        weight = self.unit * float(equal.frequencies.sum())
         directions = Directions.from_curvature(self._hessian(equal) + penalties)
         basis = directions.shortest(directions.basis)
         units, noise = np.full(basis.shape[1], np.sqrt(weight)), np.zeros(basis.shape[1])
 
         def equations(x: HostArray) -> Equations:
             theta = start + basis @ x
-            sums = self._measure(Curve, theta)
-            loss, gradient = self._penalised(theta, sums.first, strengths)
+            sums = self._measure(measure_curve, theta)
+            loss, gradient = self._penalised(theta, sums, strengths)
             return Equations(basis.T @ gradient, basis.T @ (self._hessian(sums) + penalties) @ basis, units, noise, loss)
 
         try:
             solution: Solution | None = solve(equations, np.zeros(basis.shape[1]))
         except NotConvergedError:
             solution = None
-        theta = self._last[Curve][0] if solution is None else start + basis @ solution.x
-        sums = self._measure(Curve, theta)
-        _, gradient = self._penalised(theta, sums.first, strengths)
+        theta = self._last[measure_curve][0] if solution is None else start + basis @ solution.x
+        sums = self._measure(measure_curve, theta)
+        _, gradient = self._penalised(theta, sums, strengths)
         if np.abs(directions.without_effect.T @ gradient).max(initial=0.0) > _HIDDEN * np.sqrt(weight):
             raise curvature_error()
         if solution is None:
@@ -251,17 +252,17 @@ class AffineSearch:
             if not len(vanishing):
                 raise self.not_found()
             effects = np.sum([self.parameters.effects(axis, equal.hessian) for axis in vanishing], axis=0)
-            raise self.separation_error(effects, sums.first.frequencies)
+            raise self.separation_error(effects, sums.frequencies)
         certain = self.unit * sums.seconds[-self.parameters.n_classes :] < _VANISHING
         if self.parameters.has_bias and certain.any():
-            raise self.separation_error(certain.astype(float), sums.first.frequencies)
+            raise self.separation_error(certain.astype(float), sums.frequencies)
         return Minimum(theta, strengths, None, float(np.abs(gradient).max() / weight), self.n_passes, equal.hessian)
 
     def _refuse_empty_classes(self, theta: HostArray, strengths: HostArray) -> None:
         """Raise if a class has no samples and nothing keeps its bias from going to minus infinity."""
         if not self.parameters.has_bias or strengths[-1] > 0:
             return
-        empty = np.flatnonzero(self._measure(Loss, theta).frequencies == 0)
+        empty = np.flatnonzero(self._measure(measure_loss, theta).frequencies == 0)
         if len(empty):
             which = f"{self._names_of_classes(empty)} {'has' if len(empty) == 1 else 'have'}"
             raise DegenerateDataError(
@@ -298,12 +299,3 @@ class AffineSearch:
     def _names_of_classes(self, places: HostArray) -> str:
         names = [repr(name) for name in (places if self.names is None else self.names[places]).tolist()]
         return f"class{'es' if len(names) > 1 else ''} {', '.join(names)}"
-
-    def point(self, theta: HostArray) -> AffinePoint:
-        """The affine map of these parameters."""
-        return self.parameters.point(theta, self.temperature)
-
-    def read(self, pass_: Callable[[Batch], T]) -> T:
-        """The sums of a pass over the data."""
-        self.n_passes += 1
-        return self.data.gather(pass_)

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._fit.conditions import FieldSums, refuse_masks
 from nishimori._rows.batch import Batch
+from nishimori._rows.rows import Sum
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace, row_max, row_sum
+from nishimori.maps.affine import refuse_masks
 
 # The exponentials of numbers up to this size, and their sums, are normal numbers of float32.
 _MODERATE = 60.0
@@ -55,7 +56,7 @@ class AffinePoint:
 
 
 @dataclass(frozen=True, eq=False)
-class LossSums(FieldSums):
+class LossSums(Sum):
     """Weighted sums at one point; those of other rows at the same point add.
 
     Attributes
@@ -80,10 +81,9 @@ class LossSums(FieldSums):
 
 
 @dataclass(frozen=True, eq=False)
-class CurvedSums(FieldSums):
+class CurvedSums(LossSums):
     """The loss, its gradient and its Hessian by all factors, row after row of the scale, and then by all biases."""
 
-    first: LossSums
     hessian: HostArray
 
     @property
@@ -92,105 +92,33 @@ class CurvedSums(FieldSums):
         return np.diag(self.hessian)
 
 
-@dataclass(frozen=True, eq=False)
-class FactorSums(FieldSums):
-    """What an approximation of the curvature of a large matrix needs: that of a Kronecker product.
-
-    The curvature of a row is (diag p − ppᵀ) ⊗ ξξᵀ with ξ = (x, 1). Its sum is taken for the product of two sums, which is exact
-    if the two factors are independent.
-
-    Attributes
-    ----------
-    classes : array of shape (K, K)
-        Σw(diag p − ppᵀ), the curvature by the biases.
-    inputs : array of shape (K + 1, K + 1)
-        Σwvξξᵀ, where v = 1 − Σp² says how much a row has to tell.
-    information : float
-        Σwv.
-    diagonal : array of shape (2K, 2K)
-        The exact curvature by the diagonal of the scale and by the biases.
-    off_diagonal : float
-        The sum of the exact second derivatives by each factor off the diagonal.
-    """
-
-    classes: HostArray
-    inputs: HostArray
-    information: float
-    diagonal: HostArray
-    off_diagonal: float
-
-    def __mul__(self, unit: float) -> "FactorSums":
-        return FactorSums(*(values * unit for values in vars(self).values()))
-
-    @property
-    def seconds(self) -> HostArray:
-        """The second derivative by each factor and each bias; those by factors off the diagonal on average."""
-        n, exact = len(self.classes), np.diag(self.diagonal)
-        by_scale = np.full((n, n), self.off_diagonal / (n * (n - 1)))
-        np.fill_diagonal(by_scale, exact[:n])
-        return np.concatenate([by_scale.ravel(), exact[n:]])
-
-
-@dataclass(frozen=True, eq=False)
-class Loss:
+def measure_loss(point: AffinePoint, batch: Batch, *, single: bool = False) -> LossSums:
     """The pass that sums the loss and its gradient; with ``single`` from numbers in float32, on the way to a minimum."""
-
-    point: AffinePoint
-    single: bool = False
-
-    def __call__(self, batch: Batch) -> LossSums:
-        return AffineRows(batch, self.point, single=self.single).loss_sums()
+    return AffineRows(batch, point, single=single).loss_sums()
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
+def measure_curve(point: AffinePoint, batch: Batch, *, single: bool = False) -> CurvedSums:
     """The pass that sums the loss, its gradient and its whole curvature; with ``single`` from numbers in float32."""
-
-    point: AffinePoint
-    single: bool = False
-
-    def __call__(self, batch: Batch) -> CurvedSums:
-        rows = AffineRows(batch, self.point, single=self.single)
-        return CurvedSums(rows.loss_sums(), rows.hessian())
+    rows = AffineRows(batch, point, single=single)
+    return CurvedSums(**vars(rows.loss_sums()), hessian=rows.hessian())
 
 
-@dataclass(frozen=True, eq=False)
-class Factor:
-    """The pass that sums the two factors of an approximate curvature; with ``single`` from numbers in float32."""
-
-    point: AffinePoint
-    single: bool = False
-
-    def __call__(self, batch: Batch) -> FactorSums:
-        rows = AffineRows(batch, self.point, single=self.single)
-        xp, x, p, weights = batch.xp, rows.x, rows.p, rows.weights
-        inputs = xp.concat([x, xp.ones_like(x[:, :1])], axis=1)
-        information = (1 - xp.sum(p * p, axis=1)) * weights
-        heavy = inputs * xp.sqrt(information)[:, None]
-        diagonal = rows.diagonal_hessian()
-        n = self.point.bias.shape[0]
-        squares = x * x
-        varied = xp.sum((p * (1 - p) * weights[:, None]) * (row_sum(squares) - squares), axis=0)
-        return FactorSums(
-            classes=diagonal[n:, n:],
-            inputs=rows.sums(heavy.T @ heavy),
-            information=float(rows.sums(xp.sum(information))),
-            diagonal=diagonal,
-            off_diagonal=float(rows.sums(varied).sum()),
-        )
+def measure_seconds(point: AffinePoint, batch: Batch, *, single: bool = False) -> HostArray:
+    """The pass that sums the second derivative by β, each factor of a matrix and each bias; ``single`` as for the loss."""
+    rows = AffineRows(batch, point, single=single)
+    xp, x, p, weights = batch.xp, rows.x, rows.p, rows.weights
+    varied = p * (1 - p) * weights[:, None]
+    spread = xp.sum(p * (x - row_sum(p * x)) ** 2, axis=1)
+    sums = (xp.sum(weights * spread), varied.T @ (x * x), xp.sum(varied, axis=0))
+    return np.concatenate([np.ravel(rows.sums(values)) for values in sums])
 
 
-@dataclass(frozen=True, eq=False)
-class RowGradients:
+def row_gradients(point: AffinePoint, batch: Batch) -> HostArray:
     """The derivative of the loss of each row, (n, m), by all factors, one row of the scale after the other, and all biases."""
-
-    point: AffinePoint
-
-    def __call__(self, batch: Batch) -> HostArray:
-        rows = AffineRows(batch, self.point)
-        x, gaps = arrays.on_host(rows.x), arrays.on_host(rows.gaps)
-        by_scale = gaps[:, :, None] * x[:, None, :] if self.point.is_matrix else gaps * x
-        return np.concatenate([by_scale.reshape(len(x), -1), gaps], axis=1)
+    rows = AffineRows(batch, point)
+    x, gaps = arrays.on_host(rows.x), arrays.on_host(rows.gaps)
+    by_scale = gaps[:, :, None] * x[:, None, :] if point.is_matrix else gaps * x
+    return np.concatenate([by_scale.reshape(len(x), -1), gaps], axis=1)
 
 
 def _row_sum(table: Array) -> Array:
