@@ -193,7 +193,10 @@ class _BatchNames:
         return _BatchNames(self.what, places, [new[codes] if len(new) else codes for codes in self.codes])
 
     def codes_of(self, values: Any, weights: HostArray, *, are_first: bool = False) -> HostArray:
-        """Codes of some rows, whose names must be there unless they ``are_first``; 0 for clusters of rows of weight zero."""
+        """The codes of some rows, 0 for clusters of rows of weight zero.
+
+        Names must have been there before, unless these rows ``are_first``.
+        """
         kept = np.flatnonzero(weights) if self.what == "cluster" else np.arange(len(weights))
         names, codes = encode_values(values, len(weights), self.what, kept=kept)
         for name in names.tolist():
