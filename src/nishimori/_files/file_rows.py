@@ -2,8 +2,7 @@
 
 A file is a set of named arrays or columns; `Roles` says which name is which. Labels, weights, clusters and groups are read when
 the file is opened, scores whenever they are needed, in blocks. Parsing takes long, so the scores of tables are kept in memory,
-or in a temporary file of numbers, and those of .npz files as long as they fit in memory. Errors about rows name the file, and
-its lines and columns where it has them.
+or in a temporary file of numbers. Errors about rows name the file, and its lines and columns where it has them.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
