@@ -166,6 +166,28 @@ def test_columns_that_are_not_there_or_in_doubt_are_refused(tmp_path, frame, giv
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("argument", "names", "got"),
+    [
+        ("columns", [], "an empty list"),
+        ("columns", 5, "5"),
+        ("columns", ("z_0", 1), "1"),
+        ("ignore", [None], "None"),
+        ("ignore", 2, "2"),
+    ],
+)
+def test_what_names_no_columns_is_refused(tmp_path, argument, names, got):
+    with pytest.raises(InputError) as error:
+        nishimori.rows(saved(tmp_path), **{argument: names})
+    assert str(error.value) == f"`{argument}` must be the name of a column, or a list of names, got {got}."
+
+
+@pytest.mark.parametrize("names", [np.array(["z_1", "z_3"]), SCORES.columns[[1, 3]]], ids=["array", "columns of a frame"])
+def test_names_of_columns_may_be_an_array(tmp_path, names):
+    batches = list(nishimori.rows(saved(tmp_path, FRAME.assign(labels=LABELS % 2)), columns=names))
+    np.testing.assert_array_equal(np.concatenate([batch.logits for batch in batches]), LOGITS[:, [1, 3]])
+
+
 def test_a_folder_without_tables_is_refused(tmp_path):
     with pytest.raises(
         FormatError,

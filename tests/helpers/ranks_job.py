@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import nishimori
 from nishimori._rows.entry import open_rows
-from nishimori.torch import across_ranks, calibrate, reduced
+from nishimori.torch import _exchange, across_ranks, calibrate, reduced
 
 SMALL = reference.drawn(900, 5)
 MANY_CLASSES = tuple(np.asarray(each, kind) for each, kind in zip(reference.drawn(3000, 40), (np.float32, int), strict=True))
@@ -72,9 +72,13 @@ def fits(rank):
     tensors = across_ranks(*map(torch.tensor, own(rank, *MANY_CLASSES)))
     found = nishimori.temperatures(tensors)
     card = nishimori.evaluate(rows, temperature=TEMPERATURE)
+    _exchange._AT_ONCE, before = 0, _exchange._AT_ONCE
+    one_by_one = nishimori.temperatures(across_ranks(*mine))
+    _exchange._AT_ONCE = before
     weighted = across_ranks(*mine, sample_weight=own(rank, WEIGHTS)[0])
     return {
         "arrays": bits(nishimori.temperatures(rows)),
+        "one_by_one": bits(one_by_one),
         "loader": bits(nishimori.temperatures(loader)),
         "n_rows": [rows.n_rows, loader.n_rows, tensors.n_rows, across_ranks(batches(rank)).n_rows],
         "many_classes": bits(found),

@@ -77,7 +77,7 @@ def test_scores_between_0_and_1_are_refused_by_both_ranks_unless_one_has_a_negat
     assert ts == pytest.approx(reference.ts_temperature(below, labels), rel=1e-8)
 
 
-@pytest.mark.parametrize("rows", ["arrays", "loader"])
+@pytest.mark.parametrize("rows", ["arrays", "one_by_one", "loader"])
 def test_temperatures_are_those_of_all_rows(ranks, rows):
     ec, ts, *errors = numbers(ranks[0]["fits"][rows])
     assert ec == pytest.approx(reference.ec_temperature(*SMALL), rel=1e-8)

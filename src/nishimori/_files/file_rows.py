@@ -2,11 +2,10 @@
 
 A file is a set of named arrays or columns; `Roles` says which name is which. Labels, weights, clusters and groups are read when
 the file is opened, scores whenever they are needed, in blocks. Parsing takes long, so the scores of tables are kept in memory,
-or in a temporary file of numbers, and those of .npz files as long as they fit in memory. Errors about rows name the file, and
-its lines and columns where it has them.
+or in a temporary file of numbers. Errors about rows name the file, and its lines and columns where it has them.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import isnan, prod
@@ -173,7 +172,7 @@ def open_path(passed: Passed) -> FileRows:
     roles = dict(passed.of_file)
     for name in ("columns", "ignore"):
         if not isinstance(roles.get(name), str | None):
-            roles[name] = tuple(roles[name])
+            roles[name] = _column_names(name, roles[name])
     roles |= {"input": meaning.input, "classes": meaning.classes, "ignore_index": meaning.labelling.ignore_index}
     if roles.get("max_rows") is not None:
         roles["max_rows"] = whole("max_rows", roles["max_rows"], 1)
@@ -186,6 +185,15 @@ def open_path(passed: Passed) -> FileRows:
             argument = {"labels": meaning.names[1], "weights": "sample_weight"}.get(role, role)
             raise InputError(argument, f"be the name of an array or column of {path}", got=f"a {type(value).__name__}")
     return open_file(path, Roles(labels=labels or "labels", **parts, **roles), meaning, progress=passed.progress)
+
+
+def _column_names(argument: str, names: Any) -> tuple[str, ...]:
+    """The names in a list, a tuple, an array or the columns of a data frame."""
+    listed = list(names) if isinstance(names, Iterable) else [names]
+    wrong = [f"{name!r:.60}" for name in listed if not isinstance(name, str)]
+    if wrong or (argument == "columns" and not listed):
+        raise InputError(argument, "be the name of a column, or a list of names", got=wrong[0] if wrong else "an empty list")
+    return tuple(map(str, listed))
 
 
 def open_file(path: Path, roles: Roles, meaning: ReadOptions, *, progress: bool | None = None) -> FileRows:

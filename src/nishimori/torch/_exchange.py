@@ -15,6 +15,9 @@ from nishimori.errors import FormatError, InputError, MergeError, NishimoriError
 
 V = TypeVar("V")
 
+# Messages up to this size, 1 MiB, come from all ranks at once. Of larger ones, which come one by one, only one is in memory.
+_AT_ONCE = 2**20
+
 
 class Exchange:
     """The ranks of a process group, which tell each other what they have.
@@ -44,11 +47,14 @@ class Exchange:
             message = pickle.dumps(make())
         except BaseException as error:  # also where a rank is interrupted
             failure, message = error, pickle.dumps(self._error_of_rank(error))
+        shown = message if failure is not None or len(message) <= _AT_ONCE else None
         gathered: list[Any] = [None] * dist.get_world_size(self._group)
-        dist.all_gather_object(gathered, (failure is None, message), group=self._group)
+        dist.all_gather_object(gathered, (failure is None, shown), group=self._group)
         failed = next((text for is_value, text in gathered if not is_value), None)
         if failed is None:
-            return (_unpickle(text) for _, text in gathered)
+            return (
+                _unpickle(self._message_of(rank, message) if text is None else text) for rank, (_, text) in enumerate(gathered)
+            )
         if failure is not None and not isinstance(failure, Exception):
             raise failure
         raise _unpickle(failed) from failure
@@ -59,6 +65,14 @@ class Exchange:
         for _ in self.values(lambda: values.append(make())):
             pass
         return values[0]
+
+    def _message_of(self, rank: int, message: bytes) -> bytes:
+        """The large message of one rank, which that rank sends to all others."""
+        box = [message if rank == self.rank else None]
+        sender = rank if self._group is None else dist.get_global_rank(self._group, rank)
+        dist.broadcast_object_list(box, src=sender, group=self._group)
+        assert box[0] is not None, "the rank has sent it"
+        return box[0]
 
     def _error_of_rank(self, error: BaseException) -> NishimoriError:
         """An error that names this rank; one that is not the library's own becomes an `InputError`.

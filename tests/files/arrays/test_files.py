@@ -199,6 +199,12 @@ def test_free_memory_is_that_of_the_system():
     assert 0.5 * available < numpy_files._free_memory() / os.sysconf("SC_PAGE_SIZE") < pages
 
 
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_a_single_value_is_an_array_of_one_row(tmp_path, write):
+    write(tmp_path / "x.npz", notes=np.array("words"))
+    assert open_arrays(tmp_path / "x.npz").stored("notes").rows(0, 1).tolist() == ["words"]
+
+
 def test_constant_arrays_are_read_however_well_they_are_compressed(tmp_path):
     path, rows = tmp_path / "x.npz", np.zeros((10_000_000, 2), np.int8)
     np.savez_compressed(path, logits=rows)

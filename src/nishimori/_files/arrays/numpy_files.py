@@ -162,7 +162,7 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
             except MemoryError:  # a limit of its own, such as that of a shell
                 raise too_large from None
             array = np.frombuffer(unpacked.getbuffer(), about.dtype, offset=about.length)
-            return _rows_of(array.reshape(about.shape, order=about.order))
+            return _rows_of(array.reshape(about.shape or (1,), order=about.order))
 
     return _stored_array(where, about, open_rows)
 
