@@ -8,8 +8,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import numpy as np
 
@@ -77,12 +76,7 @@ class SpooledScores(Sliced):
         self.shape = (self.shape[0] + len(rows), *self.shape[1:])
         return True
 
-    @contextmanager
-    def open(self) -> Iterator[Callable[[int, int], HostArray]]:
-        """A context manager that reads rows of the file."""
-        yield self._rows
-
-    def _rows(self, start: int, stop: int) -> HostArray:
+    def rows(self, start: int, stop: int) -> HostArray:
         """Read rows of the file. Pages of a map would count as memory of the process, and threads share a position."""
         rows: HostArray = np.empty((stop - start, *self.shape[1:]), self.dtype)
         content = memoryview(rows.reshape(-1).view(np.uint8).data)

@@ -5,8 +5,8 @@ stored scores has to do is small: `Stored`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -155,25 +155,30 @@ class KeptScores(Stored):
 
 
 class Sliced(Stored):
-    """Scores of which any run of rows can be read by itself."""
+    """Scores of which any run of rows can be read by itself.
+
+    Where some rows can only be read ``together``, runs begin and end at multiples of that number.
+    """
+
+    together: int = 1
 
     @abstractmethod
-    def open(self) -> Any:
-        """A context manager that gives a function from the first and last row to these rows."""
+    def rows(self, start: int, stop: int) -> HostArray:
+        """The rows from number ``start`` to the one before ``stop``, (rows, classes) or (rows,)."""
 
-    def blocks(self) -> Generator[HostArray, None, None]:
-        """Pieces of whole blocks."""
-        step = rows_per_piece(self.n_columns)
-        with self.open() as rows:
-            for start in range(0, self.n_rows, step):
-                yield rows(start, min(self.n_rows, start + step))
+    def blocks(self, n_rows: int | None = None) -> Generator[HostArray, None, None]:
+        """Consecutive blocks of about that many rows, by default of several blocks of the computation."""
+        step = self.together * max(1, (n_rows or rows_per_piece(self.n_columns)) // self.together)
+        for start in range(0, self.n_rows, step):
+            yield self.rows(start, min(self.n_rows, start + step))
 
     def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
-        """The numbers of about ``size`` rows in random runs, and these rows."""
+        """The numbers of about ``size`` rows in random runs, and these rows; None if single rows cannot be read."""
+        if self.together > 1:
+            return None
         length = max(1, size // _RUNS)
         starts = length * _choose(self.n_rows // length, -(-size // length))
-        with self.open() as rows:
-            parts = [rows(start, start + length) for start in starts.tolist()]
+        parts = [self.rows(start, start + length) for start in starts.tolist()]
         return (starts[:, None] + np.arange(length)).ravel(), np.concatenate(parts)
 
 
@@ -188,12 +193,8 @@ class Mapped(Sliced):
         self.shape, self.dtype = values.shape, values.dtype
         self.array: HostArray = merge_leading(values) if values.ndim > 2 else values
 
-    @contextmanager
-    def open(self) -> Iterator[Callable[[int, int], HostArray]]:
-        """A context manager that gives slices of the memory map, none of which is a copy."""
-        yield self._rows
-
-    def _rows(self, start: int, stop: int) -> HostArray:
+    def rows(self, start: int, stop: int) -> HostArray:
+        """A slice of the memory map, which is no copy."""
         rows: HostArray = rows_between(self.array, start, stop)
         if rows.flags.c_contiguous:
             rows.view(np.uint8).reshape(-1)[::_PAGE].max()
