@@ -15,8 +15,8 @@ from optional import pd, safetensors, torch
 import nishimori
 from nishimori import ExpectationConsistency
 from nishimori._files import file_rows
+from nishimori._files.spooled_scores import KeptScores
 from nishimori._files.tables.columns import constant_or_whole
-from nishimori._rows.stored_rows import KeptScores
 from nishimori.errors import FormatError, InputError
 
 LOGITS, LABELS = reference.drawn(900, 5)

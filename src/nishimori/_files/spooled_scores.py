@@ -8,11 +8,13 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Generator
 from contextlib import suppress
 
 import numpy as np
 
-from nishimori._rows.stored_rows import KeptScores, Sliced, Stored
+from nishimori._rows.array_rows import spread
+from nishimori._rows.stored_rows import Sliced, Stored
 from nishimori._support.arrays import HostArray
 
 # Bytes of scores that are kept in memory.
@@ -49,6 +51,28 @@ class ScoreKeeper:
     def stored(self) -> Stored | None:
         """All scores, or None where there was no room."""
         return self._spool or (KeptScores(self._blocks) if self._blocks else None)
+
+
+class KeptScores(Stored):
+    """Scores that were read and fit in memory; the list of blocks that they were read in is emptied."""
+
+    def __init__(self, blocks: list[HostArray]) -> None:
+        end = sum(map(len, blocks))
+        self.shape, self.dtype = (end, *blocks[0].shape[1:]), np.result_type(*blocks)
+        self._array: HostArray = np.empty(self.shape, self.dtype)
+        while blocks:  # each block goes as its copy comes, so that little is in memory twice
+            block = blocks.pop()
+            self._array[end - len(block) : end] = block
+            end -= len(block)
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """All rows at once."""
+        yield self._array
+
+    def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
+        """The numbers of about ``size`` random rows, and these rows."""
+        index = spread(len(self._array), size)
+        return index, self._array[index]
 
 
 class SpooledScores(Sliced):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArrayRows, ReadOptions, spread
+from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.labels import class_indices
 from nishimori._rows.pieces import Pieces, rows_per_piece
 from nishimori._rows.rows import most_copied
@@ -125,33 +125,6 @@ class StoredRows(Pieces[_Block]):
         if sample is None or not self.weights[sample[0]].any():
             return None
         return self._array_rows(sample[1], sample[0])
-
-
-class KeptScores(Stored):
-    """Scores that were read and fit in memory; the list of blocks that they were read in is emptied.
-
-    ``shape`` is theirs if it has more dimensions than the blocks.
-    """
-
-    def __init__(self, blocks: list[HostArray], shape: tuple[int, ...] | None = None) -> None:
-        end = sum(map(len, blocks))
-        flat = (end, *blocks[0].shape[1:])
-        self.shape = flat if shape is None else shape
-        self.dtype = np.result_type(*blocks)
-        self._array: HostArray = np.empty(flat, self.dtype)
-        while blocks:  # each block goes as its copy comes, so that little is in memory twice
-            block = blocks.pop()
-            self._array[end - len(block) : end] = block
-            end -= len(block)
-
-    def blocks(self) -> Generator[HostArray, None, None]:
-        """The blocks as they were read."""
-        yield self._array
-
-    def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
-        """The numbers of about ``size`` random rows, and these rows."""
-        index = spread(len(self._array), size)
-        return index, self._array[index]
 
 
 class Sliced(Stored):
