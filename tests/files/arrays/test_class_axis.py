@@ -58,3 +58,11 @@ def test_tables_and_memory_maps_have_their_classes_last(tmp_path):
     np.save(tmp_path / "x.npy", classes_second(IMAGES))
     with pytest.raises(InputError, match=r"^`class_axis` must be -1 where `logits` is a memmap\. Put the classes last\.$"):
         metrics.nll(np.load(tmp_path / "x.npy", mmap_mode="r"), PIXELS, class_axis=1)
+
+
+def test_a_sample_is_read_from_a_file_unless_only_whole_images_can_be_read(tmp_path):
+    last = nishimori.rows(saved(tmp_path / "last.npz", logits=IMAGES, labels=PIXELS))
+    index, rows = last.stored.random_rows(50)
+    np.testing.assert_array_equal(rows, LOGITS[index])
+    second = nishimori.rows(saved(tmp_path / "second.npz", logits=classes_second(IMAGES), labels=PIXELS), class_axis=1)
+    assert second.stored.random_rows(50) is None
