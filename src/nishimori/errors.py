@@ -1,4 +1,4 @@
-"""Every error and warning that nishimori raises on purpose, and how they write the arguments that they name.
+"""Every error and warning that nishimori raises on purpose, and how messages name arguments.
 
 ::
 

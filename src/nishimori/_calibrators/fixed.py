@@ -1,4 +1,4 @@
-"""Calibrators that are ready to use without data: from a temperature you know, or from a file of any method."""
+"""Calibrators that learn nothing: a temperature you know, a map kept as it is, or no calibration."""
 
 from typing import Any, ClassVar, Self, cast
 

@@ -1,4 +1,4 @@
-"""Calibrators with several parameters: each is a family of maps, and as many observables whose means must agree."""
+"""Calibrators with several parameters: each is a family of maps, with one observable per parameter whose means must agree."""
 
 from abc import abstractmethod
 from collections.abc import Mapping

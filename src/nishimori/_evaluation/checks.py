@@ -1,4 +1,4 @@
-"""A bound on a metric against what the data say: it holds, it does not, or they do not tell.
+"""Whether the data prove that a metric is within its bound, or outside it, or neither.
 
 Each check has two one-sided limits. If the metric of infinitely many samples is not within its bound, the upper limit is below
 the bound in at most a share 1 - level of all data sets: the model passes as rarely. If it is within its bound, the lower limit

@@ -1,4 +1,4 @@
-"""One-sided limits: a number below and one above what was measured, each on the wrong side of the truth as rarely as is said.
+"""One-sided limits: a number below and one above what was measured, each on the wrong side of the truth at the stated rate.
 
 An interval of 90 % has a one-sided limit of 95 % at each end. What these limits add to intervals is that they hold near zero,
 where a size |x| cannot be smaller, and for few right or few wrong answers, of which a normal distribution knows too little.

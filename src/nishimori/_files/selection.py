@@ -1,7 +1,7 @@
 """Which columns of a table, or which arrays of a file, are what, and what to type where that is not clear.
 
-`propose` is the only place where arguments are put into an error: it tries them on the file before they are printed. Where its
-first rows do not prove which columns are meant, the error says what is needed and lists no columns to type.
+`propose` is the only place that proposes columns or arrays in an error: it tries them on the file before they are printed.
+Where its first rows do not prove which columns are meant, the error says what is needed and lists no columns to type.
 """
 
 import re

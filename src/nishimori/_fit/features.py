@@ -1,4 +1,4 @@
-"""Conditions of a map that a user wrote: from the derivative of the map by each parameter, and what is matched.
+"""Fits of `SeveralParameters`, the maps that users write: from the derivative by each parameter, and what is matched.
 
 The map turns logits into u(θ), with p(k) ∝ exp(u_k). Each condition says that an observable O has the same mean under p as at
 the labels. Its gap is the difference of the two.

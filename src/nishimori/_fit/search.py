@@ -12,7 +12,7 @@ Expectation consistency and temperature scaling are one search with two observab
 8. Whether a root exists follows from the gaps at T = 0 and T = ∞. They are measured in the first exact pass if the sample has
    no answer, and otherwise after three passes that did not end the search.
 9. Standard errors need the squares of gaps at the root: those of the last pass are continued by the slopes of the rows.
-10. Which arithmetic is quick and which is exact only the kernel knows, and how the rows are read only the rows.
+10. Only the kernel knows which arithmetic is quick and which is exact, and only the rows how they are read.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Power sums of blocks of rows: the arithmetic that takes nearly all of the time, one file per way to do it.
+"""Which kernel computes, and the sums of blocks of rows that other folders ask it for.
 
 A kernel is one function, `power_sums`: it takes logits (n, k), some β and an order, and gives Σ d^j exp(βd) over the classes
 of each row, d being the distance from the row's largest logit. Everything that nishimori measures follows from these sums.

@@ -1,5 +1,6 @@
-"""From what people have to checked batches of rows: arrays, labels, streams, files, tables, loaders, Dask, top-k lists.
+"""From what people have to checked batches of rows: arrays, stored arrays and streams, with labels and options.
 
-Everything that nishimori fits or measures asks a `Rows` for the sum of a pass over all rows, and for nothing else. So a new
-kind of data is one class: it says how many classes there are and yields batches, and every fit and metric works on it.
+Everything that nishimori fits or measures asks a `Rows` for the sum of a pass over all rows, and a search for a sample to start
+from. So a new kind of data is one class: it says how many classes there are and yields batches, and every fit and metric works
+on it.
 """

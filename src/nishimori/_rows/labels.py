@@ -1,4 +1,4 @@
-"""True classes, sample weights and clusters, as NumPy integers and floats.
+"""True classes, sample weights, clusters and groups, as NumPy integers and floats, and labels to ignore.
 
 Labels take little memory compared with logits, so they stay on the host and each block of rows is moved to its device.
 

@@ -1,4 +1,4 @@
-"""Everything that can be said about data, once: what it is called, what it means, and how functions take or refuse it.
+"""The keywords about data that every function takes: their names, what they mean, and how functions take or refuse them.
 
 Every public function that takes data takes the same keywords; `fit` of calibrators takes some of them, because their parameters
 say the rest. Each is documented here, checked where the rows are opened, and filled into signature and docstring of the

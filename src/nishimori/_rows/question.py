@@ -1,4 +1,4 @@
-"""One question, many kinds of data.
+"""`question`: a function of rows that sketches and top-k lists answer in modules of their own.
 
 Most of what is asked of data (a search, scorecards, a bootstrap) is answered from rows, whatever holds them: that answer is the
 function itself. A kind of data without rows to read, such as a `Sketch`, names its folder in `annex`. What it can answer is in

@@ -1,7 +1,7 @@
 """What rows are: data that can be read again and again, and summed.
 
-Everything that nishimori fits or measures asks `Rows` for the sum of a pass, and for nothing else. So a new kind of data is one
-class: it says how many classes there are and yields batches, and every fit and metric works on it.
+Everything that nishimori fits or measures asks `Rows` for the sum of a pass, and a search for a sample to start from. So a
+new kind of data is one class: it says how many classes there are and yields batches, and every fit and metric works on it.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What the user calls logits or probabilities, kept as it came.
+"""Logits or probabilities as the user passed them: their checks, and whether their range fits what they are said to be.
 
 `Scores` holds the caller's own array. Fitting asks it for blocks as they are stored, prediction for blocks in the caller's
 precision; neither changes the array, and nothing is inferred from its values: whether it holds logits or probabilities is

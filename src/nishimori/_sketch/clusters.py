@@ -1,4 +1,4 @@
-"""Sums of squares over rows, or over clusters of rows that are not independent: what standard errors are made of."""
+"""The squares that a sketch keeps, per row or per cluster of rows: what its standard errors are made of."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Everything nishimori fits is a sum over rows; this is the sum.
+"""The sums from which temperatures and their errors follow: `Moments` of one observable, `GapSums` of several.
 
 A `Moments` is what remains of the data once they have been read. Adding two gives the moments of the rows behind both, so
 chunks, processes and days of traffic combine with ``+`` and nothing has to be kept. It knows its observable and its β, and

@@ -1,4 +1,4 @@
-"""The only module that knows array libraries have names.
+"""The only module that knows array libraries by name, besides PyTorch, Triton and the reader of .pt files.
 
 All other modules use an array and its `namespace`, and ask this module for what the array API standard does not define: which
 inputs are arrays, whether a device supports float64, how to copy to the host, how to compute in half precision, and how many

@@ -1,4 +1,4 @@
-"""What numbers of the user must be: a single one whole, positive or a temperature; an array of real numbers.
+"""Checks of numbers that users pass: a single one that is whole, positive or a temperature; an array of real numbers.
 
 Each check returns the number in the type that the library computes with, or the array, or raises an `InputError` that names the
 argument.

@@ -233,7 +233,7 @@ DataToReport = Annotated[
     DataOptions,
     _options(
         *("input", "floor", "scores", "labels", "weights", "ignore_index", "clusters", "groups", "counts"),
-        *("columns", "ignore", "classes", "delimiter", "decimal"),
+        *("columns", "ignore", "classes", "delimiter", "decimal", "max_rows"),
     ),
 ]
 """What each command takes; of `DataOptions` the others keep their defaults."""

@@ -1,4 +1,4 @@
-"""Maps around another map: a floor of probabilities before it, or one more temperature after it."""
+"""Maps that wrap another one: a floor of probabilities before it, or one more temperature after it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A function of the log-odds of two classes: what calibrators of binary scores beyond an affine map choose."""
+"""A map of the log-odds of two classes, for binary calibrators that are not affine."""
 
 from dataclasses import dataclass
 from math import inf

@@ -1,1 +1,1 @@
-"""One file per metric: every module here holds the metrics that its subject has, and the table finds them by itself."""
+"""Metrics by subject: `table.py` finds them by itself, and `metric.py` says what one is."""

@@ -1,4 +1,4 @@
-"""The one table of metrics: everything that measures or shows metrics iterates over it, and nothing else lists them.
+"""The one table of metrics: everything that measures or shows metrics iterates over it, and finds them by itself.
 
 A metric comes from a module of this folder, from `register` in this process, from the entry points of installed packages, or
 from ``package.module:Name``.

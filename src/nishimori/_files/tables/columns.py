@@ -1,4 +1,4 @@
-"""Which columns of a table hold the scores: those that are named, or those whose names leave no doubt.
+"""`Roles` says what each column or array is; scores are the columns that are named, or whose names leave no doubt.
 
 One extra column changes every result without a word, so nothing is taken because it happens to be a number.
 """

@@ -1,4 +1,4 @@
-"""Tables in files, read and written in blocks of rows: .csv .tsv .csv.gz .tsv.gz .jsonl .parquet .feather.
+"""Tables in files, which the ending of their name opens: .csv .tsv .csv.gz .tsv.gz .jsonl .parquet .feather.
 
 A table is a file whose columns have names, or several of one kind. `open_table` reads it and `new_table` writes one; both hold
 a few thousand rows at a time, so the size of a file does not matter. All need pyarrow, except to read JSON lines. Lines of text
