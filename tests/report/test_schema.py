@@ -279,7 +279,14 @@ def test_a_report_that_was_made_before_there_was_a_recommendation_is_read(result
             del each[name]
     before["verdict"]["advice"] = "Divide the logits by T = 1.6."
     again = Report.from_dict(before)
-    assert again.to_dict() == before
+    now = again.to_dict()
+    assert set(now) == set(results)
+    assert {name: now[name] for name in before if name not in ("verdict", "slider", "data", "methods")} == {
+        name: each for name, each in before.items() if name not in ("verdict", "slider", "data", "methods")
+    }
+    assert now["recommendation"]["other"] is now["gate"] is now["data"]["positive"] is None
+    assert [each["now"] for each in now["verdict"]["headlines"]] == [before["verdict"]["headline"]]
+    assert Report.from_dict(now).to_dict() == now
     shown(again)
     assert '<span class="tag">use</span>' in again.to_html()
     assert '<p class="action">Divide the logits by T = 1.6.</p>' in again.to_html()
