@@ -170,6 +170,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER
 
 
+ANYTHING = Kind("any JSON", lambda _: True)
 TEXT = Kind("text", lambda value: isinstance(value, str))
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 NUMBER = Kind("a finite number", is_number)
