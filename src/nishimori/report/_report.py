@@ -129,6 +129,8 @@ class Report:
     def from_dict(cls, results: Mapping[str, Any]) -> Self:
         """The report of results that `to_dict` gave, perhaps through a file of JSON.
 
+        Results of earlier versions get the keys that reports have now, with None or nothing where they say nothing.
+
         Raises
         ------
         InputError
