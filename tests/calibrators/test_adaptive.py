@@ -292,7 +292,7 @@ def test_a_file_without_estimates_still_has_its_temperature(tmp_path, estimates)
         loaded.confidence_interval()
     content["provenance"]["params"] = {"top_n": 2}
     (tmp_path / "adaptive.json").write_text(json.dumps(content))
-    with pytest.raises(FormatError, match="is damaged: params is"):
+    with pytest.raises(FormatError, match=r"is damaged: provenance\.params must be parameters of 'adaptive', got"):
         nishimori.load(tmp_path / "adaptive.json")
 
 

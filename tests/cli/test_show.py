@@ -20,8 +20,8 @@ def files(tmp_path_factory):
     for method in ("ec", "bias", "group", "isotonic"):
         assert shell.nishimori(f"fit scores.npz --method {method} -o {method}.json", place=place).code == 0
     assert shell.nishimori("sketch scores.npz -o sketch.npz", place=place).code == 0
-    assert shell.nishimori("report scores.npz -o report.json", place=place).code == 0
-    assert shell.nishimori("report scores.npz -o report.md", place=place).code == 0
+    for ending in ("json", "md", "html"):
+        assert shell.nishimori(f"report scores.npz -o report.{ending}", place=place).code == 0
     assert shell.nishimori("gate scores.npz --bound ece=0.9 -o gate.json", place=place).code == 0
     for name, words in {"eval": "eval scores.npz", "compare": "compare scores.npz", "methods": "methods"}.items():
         (place / f"{name}.json").write_text(shell.nishimori(f"{words} --json", place=place).out)
@@ -41,6 +41,7 @@ KINDS = {
     "sketch.npz": "sketch",
     "report.json": "report",
     "report.md": "report as a page",
+    "report.html": "report as a page",
     "gate.json": "result of gate",
     "eval.json": "result of eval",
     "compare.json": "result of compare",
@@ -62,6 +63,13 @@ def test_every_kind_of_file_is_shown(files, name, kind):
     assert text.out.startswith("file ")
     if "library_version" in content:
         assert content["library_version"] == nishimori.__version__
+
+
+def test_a_page_of_an_earlier_report_is_known(tmp_path):
+    (tmp_path / "page.html").write_text('<title>a: calibration report</title>\n<p class="kicker">Calibration report</p>')
+    assert kind_of(tmp_path / "page.html") == "a report as a page"
+    (tmp_path / "other.html").write_text("<title>Calibration of a thermometer</title>")
+    assert kind_of(tmp_path / "other.html") is None
 
 
 def test_a_calibration_has_its_method_temperature_and_samples(files):

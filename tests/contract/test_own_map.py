@@ -573,7 +573,7 @@ def test_a_file_with_parameters_that_the_class_refuses_is_damaged(fitted, place)
     content = json.loads((place / "c.json").read_text())
     content["map"]["parameters"] = {"a": 1.0}
     (place / "c.json").write_text(json.dumps(content))
-    with pytest.raises(FormatError, match=r"c\.json is damaged: map is \{"):
+    with pytest.raises(FormatError, match=r"c\.json is damaged: map must be a map with possible parameters, got \{"):
         nishimori.load(place / "c.json")
 
 

@@ -75,6 +75,7 @@ def test_a_report_is_shown_with_a_choice_and_before_beside_after():
     report = nishimori.Report.from_dict(json.loads((WRITTEN / "report.json").read_text(encoding="utf-8")))
     told = report.to_dict()
     rows = {each["method"]: each for each in told["methods"]}
+    assert told["recommendation"]["other"] == "vector"  # its best method, which changes predictions
     first, use = str(report).splitlines()[:2]
     assert first == f"{told['verdict']['headline']}."
     assert use.startswith(f"Use {told['recommended']}: one temperature, T = ")

@@ -313,7 +313,9 @@ def test_a_file_whose_map_has_other_classes_is_damaged(tmp_path):
     content = json.loads((tmp_path / "c.json").read_text())
     content["provenance"]["n_classes"] = 3
     (tmp_path / "c.json").write_text(json.dumps(content))
-    with pytest.raises(nishimori.errors.FormatError, match=r"is damaged: n_classes is 3\. Fit and save again\."):
+    with pytest.raises(
+        nishimori.errors.FormatError, match=r"provenance\.n_classes must be 4, as that of the map, got 3\. Fit and save again\."
+    ):
         nishimori.load(tmp_path / "c.json")
 
 

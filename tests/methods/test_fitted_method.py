@@ -59,5 +59,5 @@ def test_parameters_that_no_fit_can_have_had_are_refused(tmp_path):
     bare("top 2").fit(nishimori.rows(LOGITS, LABELS)).save(path)
     path.write_text(path.read_text().replace('"top_n": 2', '"top_n": 4'))
     record = Record.from_content(json.loads(path.read_text()), path)
-    with pytest.raises(FormatError, match=r"is damaged: params is \{'smooth_labels': False, 'top_n': 4\}"):
+    with pytest.raises(FormatError, match=r"damaged: provenance\.params must be parameters of 'ec', got \{.*'top_n': 4\}"):
         BareCalibrator.from_record(table.find_bare("ec"), record, path)

@@ -263,7 +263,8 @@ IN_SECOND = [
 def test_a_top_n_that_cannot_be_is_damage_in_the_second_version_too(top_n, tmp_path):
     content = json.loads(SECOND_VERSION)
     content["provenance"] |= {"method": "ec", "params": {"top_n": top_n}}
-    assert f"is damaged: params is {{'top_n': {top_n!r}}}" in refusal(content, tmp_path / "c.json")
+    said = f"is damaged: provenance.params must be parameters of 'ec', got {{'top_n': {top_n!r}}}"
+    assert said in refusal(content, tmp_path / "c.json")
 
 
 def refusal(content, path):
@@ -276,17 +277,19 @@ def refusal(content, path):
 @pytest.mark.parametrize(("field", "value"), IN_FIRST)
 def test_a_field_with_an_impossible_value_is_named(field, value, tmp_path):
     message = refusal(json.loads(FIRST_VERSION) | {field: value}, tmp_path / "c.json")
-    shown = "map" if field == "temperature" else field
-    assert message.startswith(f"{tmp_path / 'c.json'} is damaged: {shown} is ")
+    moved = ("classes", "columns", "n_samples", "library_version")  # which later versions have in the provenance
+    shown = "map" if field == "temperature" else f"provenance.{field}" if field in moved else field
+    assert message.startswith(f"{tmp_path / 'c.json'} is damaged: {shown} must be ")
     assert message.endswith(AGAIN)
 
 
 @pytest.mark.parametrize(("field", "value"), IN_SECOND)
 def test_a_field_of_the_second_version_with_an_impossible_value_is_named(field, value, tmp_path):
     content = json.loads(SECOND_VERSION)
+    shown = field if field in content else f"provenance.{field}"
     (content if field in content else content["provenance"])[field] = value
     message = refusal(content, tmp_path / "c.json")
-    assert message.startswith(f"{tmp_path / 'c.json'} is damaged: {field} is ")
+    assert message.startswith(f"{tmp_path / 'c.json'} is damaged: {shown} must be ")
     assert message.endswith(AGAIN)
 
 
@@ -294,7 +297,7 @@ def test_a_field_of_the_second_version_with_an_impossible_value_is_named(field, 
 def test_a_missing_field_is_named(field, tmp_path):
     content = json.loads(FIRST_VERSION)
     del content[field]
-    assert refusal(content, tmp_path / "c.json") == f"{tmp_path / 'c.json'} is damaged: {field} missing. Fit and save again."
+    assert refusal(content, tmp_path / "c.json") == f"{tmp_path / 'c.json'} is damaged: {field} is missing. Fit and save again."
 
 
 @pytest.mark.parametrize("part", [None, "map", "provenance"])
@@ -304,7 +307,8 @@ def test_a_missing_field_of_the_second_version_is_named(part, tmp_path):
         content = json.loads(SECOND_VERSION)
         del (content if part is None else content[part])[field]
         message = refusal(content, tmp_path / "c.json")
-        assert message == f"{tmp_path / 'c.json'} is damaged: {field} missing. Fit and save again."
+        place = field if part is None else f"{part}.{field}"
+        assert message == f"{tmp_path / 'c.json'} is damaged: {place} is missing. Fit and save again."
 
 
 @pytest.mark.parametrize("version", [None, "1", 0, 1.5])
@@ -312,7 +316,10 @@ def test_a_version_that_is_none_is_damage(version, tmp_path):
     (tmp_path / "c.json").write_text(json.dumps(json.loads(FIRST_VERSION) | {"format_version": version}))
     with pytest.raises(FormatError) as error:
         load(tmp_path / "c.json")
-    assert str(error.value) == f"{tmp_path / 'c.json'} is damaged: format_version is {version!r}. Fit and save again."
+    assert str(error.value) == (
+        f"{tmp_path / 'c.json'} is damaged: format_version must be a whole number of at least 1, got {version!r}. "
+        "Fit and save again."
+    )
 
 
 def test_a_newer_version_is_refused_with_how_to_upgrade(tmp_path):
@@ -385,7 +392,8 @@ def test_any_value_in_any_field_is_used_or_refused_in_one_line(tmp_path, field, 
 def test_more_classes_than_any_model_has_are_refused_without_listing_them(tmp_path):
     content = json.loads(SECOND_VERSION)
     content["provenance"].update(n_classes=500_000_000, classes=None)
-    assert "is damaged: n_classes is 500000000. " in refusal(content, tmp_path / "c.json")
+    said = "is damaged: provenance.n_classes must be a whole number from 2 to 1.67772e+07, got 500000000. "
+    assert said in refusal(content, tmp_path / "c.json")
 
 
 def test_a_file_that_calls_the_adaptive_method_auto_is_read(tmp_path):

@@ -277,9 +277,21 @@ def test_a_report_that_was_made_before_there_was_a_recommendation_is_read(result
     for each in before["methods"]:
         for name in ("worst_class", "worst_group", "gap", "gap_se"):
             del each[name]
+    for place in before["slider"]["places"]:
+        place["bins"] = [each[:7] for each in place["bins"]]
     before["verdict"]["advice"] = "Divide the logits by T = 1.6."
     again = Report.from_dict(before)
-    assert again.to_dict() == before
+    now = again.to_dict()
+    assert set(now) == set(results)
+    assert {name: now[name] for name in before if name not in ("verdict", "slider", "data", "methods")} == {
+        name: each for name, each in before.items() if name not in ("verdict", "slider", "data", "methods")
+    }
+    assert now["recommendation"]["other"] is now["gate"] is now["data"]["positive"] is None
+    assert [each["now"] for each in now["verdict"]["headlines"]] == [before["verdict"]["headline"]]
+    for place, present in zip(now["slider"]["places"], results["slider"]["places"], strict=True):
+        for restored, counted in zip(place["bins"], present["bins"], strict=True):
+            assert restored == pytest.approx(counted, abs=1e-5)  # a share times the number of samples
+    assert Report.from_dict(now).to_dict() == now
     shown(again)
     assert '<span class="tag">use</span>' in again.to_html()
     assert '<p class="action">Divide the logits by T = 1.6.</p>' in again.to_html()

@@ -10,16 +10,18 @@ import json
 import os
 import re
 import reprlib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
+import nishimori._support.json as shapes
 from nishimori._rows.column_names import refuse_permuted
 from nishimori._rows.scores import Input, check_input
 from nishimori._support.disk import new_file
 from nishimori._support.escape import printable
-from nishimori._support.json import JsonError, read_json
+from nishimori._support.json import JsonError, Maybe, check_shape, read_json, shape_error
 from nishimori.errors import FormatError, InputError
 from nishimori.maps.around import Tempered
 from nishimori.maps.kinds import described, find_kind, from_parameters
@@ -38,9 +40,6 @@ def is_multilabel(content: Any) -> bool:
     """Whether the content of a file is that of a `MultilabelCalibrator`."""
     return isinstance(content, dict) and content.get("format") == MULTILABEL_FORMAT
 
-
-# What the first files of version 2 do not have.
-_ADDED = ("label_column", "score_column", "group_column", "temperature_se", "estimates", "is_flat", "data_digest")
 
 # A hundred times the largest vocabulary; a calibrator lists its classes, so this bounds what a small file can ask for.
 _MOST_CLASSES = 2**24
@@ -66,31 +65,53 @@ class Provenance:
     data_digest: str | None = None  # which rows it was fitted to, see `_rows.fingerprint`; None in files that do not say
     library_version: str = ""
 
-    def faults(self) -> list[str]:
-        """The names of the fields that cannot be right."""
-        is_right = {
-            "method": isinstance(self.method, str) and bool(self.method),
-            "params": isinstance(self.params, dict) and all(map(_is_plain, self.params.values())),
-            "n_classes": self.n_classes is None or (is_count(self.n_classes, 2) and self.n_classes <= _MOST_CLASSES),
-            "n_samples": self.n_samples is None or is_count(self.n_samples, 1),
-            "residual": self.residual is None or type(self.residual) in (int, float),
-            "temperature_se": self.temperature_se is None or (are_numbers([self.temperature_se]) and self.temperature_se > 0),
-            "estimates": self.estimates is None or (isinstance(self.estimates, dict) and are_numbers(self.estimates.values())),
-            "classes": are_distinct(self.classes, (str, int, float), self.n_classes),
-            "columns": are_distinct(self.columns, (str,), self.n_classes),
-            "label_column": isinstance(self.label_column, str | None),
-            "score_column": isinstance(self.score_column, str | None),
-            "group_column": isinstance(self.group_column, str | None),
-            "is_flat": self.is_flat is None or (type(self.is_flat) is bool and (not self.is_flat or self.n_classes == 2)),
-            "data_digest": isinstance(self.data_digest, str | None),
-            "library_version": isinstance(self.library_version, str),
-        }
-        faults = [name for name, right in is_right.items() if not right]
-        try:
-            refuse_permuted(None if faults else self.columns, self.classes)
-        except InputError:
-            return ["columns"]
-        return faults
+
+def _is_plain(value: object) -> bool:
+    """Whether JSON gives it back as it was: a number, text, nothing, or a list of these."""
+    return (
+        value is None or isinstance(value, str | int | float | bool) or (isinstance(value, list) and all(map(_is_plain, value)))
+    )
+
+
+def different(what: str, *kinds: type, number: int | None) -> shapes.Kind:
+    """A list of different values of some types, of which a file may have a million."""
+
+    def is_right(value: Any) -> bool:
+        is_list = isinstance(value, list) and len(value) == number and all(isinstance(entry, kinds) for entry in value)
+        return is_list and len(set(value)) == len(value)
+
+    return shapes.Kind(f"a list of {number} different {what}", is_right)
+
+
+def _dictionary(what: str, is_right: Any) -> shapes.Kind:
+    return shapes.Kind(f"a dictionary of {what}", lambda value: isinstance(value, dict) and all(map(is_right, value.values())))
+
+
+METHOD = shapes.Kind("the name of a method", lambda value: isinstance(value, str) and value != "")
+
+DESCRIBED_MAP = shapes.same("kind parameters", shapes.ANYTHING)
+"""The shape of a map as a file describes it, which `map_in` checks."""
+
+# What may be missing is not in the first files of version 2.
+_PROVENANCE: shapes.Shape = {
+    "method": METHOD,
+    "params": _dictionary("numbers, text and lists of them", _is_plain),
+    **shapes.same("classes columns", shapes.ANYTHING),  # which `_check_names` checks
+    **shapes.same("label_column score_column group_column data_digest", Maybe((shapes.TEXT, None), None)),
+    "n_classes": (shapes.whole(2, _MOST_CLASSES), None),
+    "n_samples": (shapes.whole(1), None),
+    "residual": (shapes.NUMBER, None),
+    "temperature_se": Maybe((shapes.POSITIVE, None), None),
+    "estimates": Maybe((_dictionary("finite numbers", shapes.is_number), None), None),
+    "is_flat": Maybe((shapes.FLAG, None), None),
+    "library_version": shapes.TEXT,
+}
+_FIELDS: shapes.Shape = {
+    "map": DESCRIBED_MAP,
+    "input": shapes.one_of(*get_args(Input)),
+    "floor": Maybe(shapes.ANYTHING, None),  # which `checked_floor` checks
+    "provenance": _PROVENANCE,
+}
 
 
 @dataclass(frozen=True)
@@ -139,7 +160,8 @@ class Record:
 
     def parameters_error(self, path: str | os.PathLike[str]) -> FormatError:
         """The error that the method cannot have been fitted with these parameters."""
-        return FormatError(f"{os.fspath(path)} is damaged: params is {self.provenance.params!r}. {_REMEDY}")
+        fault = shape_error("provenance.params", f"parameters of {self.provenance.method!r}", self.provenance.params)
+        return FormatError(f"{os.fspath(path)} is damaged: {fault}. {_REMEDY}")
 
     @classmethod
     def from_content(cls, content: Any, path: Path) -> "Record":
@@ -148,25 +170,35 @@ class Record:
             raise FormatError(f"{path} is a multilabel calibration. Use it in Python: `nishimori.load({str(path)!r})`.")
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise FormatError(f'{path} is not a calibration file: it has no "format": "{FORMAT}". {_REMEDY}')
-        version = check_version(content, path, VERSION)
-        return cls._from_fields(_from_version_1(content, path) if version == 1 else content, path)
+        with report_damage(path):
+            version = check_version(content, path, VERSION)
+            return cls._from_fields(_from_version_1(content) if version == 1 else content, path)
 
     @classmethod
     def _from_fields(cls, content: dict[str, Any], path: Path) -> "Record":
         """The record from the fields of versions 2 to 5."""
-        refuse_missing(("map", "input", "provenance"), content, path)
-        names = [field_.name for field_ in fields(Provenance)]
-        required = [name for name in names if name not in _ADDED]
-        origin: dict[str, Any] = dict.fromkeys(names) | part_of(content, "provenance", required, path)
-        used = map_in(part_of(content, "map", ("kind", "parameters"), path), path, "map")
+        checked = check_shape(content, _FIELDS)
+        origin = checked["provenance"]
+        _check_names(origin)
+        used = map_in(checked["map"], path, "map")
+        if used.n_classes not in (None, origin["n_classes"]):
+            raise shape_error("provenance.n_classes", f"{used.n_classes}, as that of the map", origin["n_classes"])
         origin["method"] = present_name(origin["method"])
-        provenance = Provenance(**{name: origin[name] for name in names})
-        for name in provenance.faults():
-            raise damage_error(path, name, origin[name])
-        if used.n_classes is not None and used.n_classes != provenance.n_classes:
-            raise damage_error(path, "n_classes", provenance.n_classes)
-        input_, floor = input_and_floor(content, path)
-        return cls(used, input_, provenance, floor)
+        provenance = Provenance(**{field_.name: origin[field_.name] for field_ in fields(Provenance)})
+        return cls(used, checked["input"], provenance, checked_floor(checked))
+
+
+def _check_names(origin: dict[str, Any]) -> None:
+    """Refuse classes or columns that the number of classes does not go with, or that are in different orders."""
+    n_classes, classes, columns = origin["n_classes"], origin["classes"], origin["columns"]
+    check_shape(classes, (different("texts or numbers", str, int, float, number=n_classes), None), "provenance.classes")
+    check_shape(columns, (different("texts", str, number=n_classes), None), "provenance.columns")
+    if origin["is_flat"] and n_classes != 2:
+        raise shape_error("provenance.is_flat", "false where there are not two classes", value=True)
+    try:
+        refuse_permuted(columns, classes)
+    except InputError:
+        raise shape_error("provenance.columns", "in the order of the classes", columns) from None
 
 
 _EARLIER_NAMES = {"auto": "adaptive", "ensemble": "mixture"}
@@ -183,9 +215,7 @@ def present_name(method: Any) -> Any:
 
 def check_version(content: dict[str, Any], path: Path, latest: int) -> int:
     """The version of the format of a file; refuses a newer one than the ``latest`` that can be read."""
-    version: Any = content.get("format_version")
-    if not is_count(version, 1):
-        raise damage_error(path, "format_version", version)
+    version: int = check_shape(content.get("format_version"), shapes.whole(1), "format_version")
     if version > latest:
         writer = content.get("provenance", content)
         writer = str(writer.get("library_version", "?"))[:20] if isinstance(writer, dict) else "?"
@@ -193,7 +223,7 @@ def check_version(content: dict[str, Any], path: Path, latest: int) -> int:
             f"{path} has format version {reprlib.repr(version)}, written by nishimori {writer}; this one reads up to {latest}. "
             "Run `pip install --upgrade nishimori`."
         )
-    return int(version)
+    return version
 
 
 def content_of(path: Path) -> Any:
@@ -204,7 +234,16 @@ def content_of(path: Path) -> Any:
         raise FormatError(f"{path} is not a calibration file: {error}. {_REMEDY}") from None
 
 
-def map_in(described: dict[str, Any], path: Path, field_name: str) -> Map:
+@contextmanager
+def report_damage(path: Path) -> Iterator[None]:
+    """A context manager that says of which file something is not what it must be, and what to do."""
+    try:
+        yield
+    except JsonError as error:
+        raise FormatError(f"{path} is damaged: {error}. {_REMEDY}") from None
+
+
+def map_in(described: dict[str, Any], path: Path, place: str) -> Map:
     """The map that a field of a file describes; one of a kind that is not known here is refused with what to do."""
     parameters = described["parameters"]
     inner = parameters.get("inner") if described["kind"] == Tempered.kind and isinstance(parameters, dict) else None
@@ -221,7 +260,7 @@ def map_in(described: dict[str, Any], path: Path, field_name: str) -> Map:
     try:
         return from_parameters(described["kind"], described["parameters"])
     except InputError:
-        raise damage_error(path, field_name, described) from None
+        raise shape_error(place, "a map with possible parameters", described) from None
 
 
 def as_text(content: dict[str, Any]) -> str:
@@ -231,80 +270,32 @@ def as_text(content: dict[str, Any]) -> str:
     return re.sub(r"\[\n([-+.,eE\d\s]+)\n\s*\]", lambda match: f"[{' '.join(match[1].split())}]", text) + "\n"
 
 
-def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:
+def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
     """The fields of version 1 where version 2 has them."""
-    same = ("method", "classes", "columns", "n_classes", "n_samples", "library_version")
-    refuse_missing(("temperature", "top_n", "input", *same), content, path)
-    method, top_n, n_classes = content["method"], content["top_n"], content["n_classes"]
-    if method not in ("ec", "ts", "fixed"):
-        raise damage_error(path, "method", method)
-    if not is_count(top_n, 1) or (is_count(n_classes, 2) and top_n >= n_classes):
-        raise damage_error(path, "top_n", top_n)
-    params = {"top_n": top_n} if method == "ec" else {}
+    names = ("method", "classes", "columns", "n_classes", "n_samples", "library_version")
+    origin = {"method": shapes.one_of("ec", "ts", "fixed"), "n_classes": _PROVENANCE["n_classes"], "top_n": shapes.whole(1)}
+    check_shape(content, shapes.same("temperature input classes columns n_samples library_version", shapes.ANYTHING) | origin)
+    top_n, n_classes = content["top_n"], content["n_classes"]
+    if n_classes is not None and top_n >= n_classes:
+        raise shape_error("top_n", f"below the number of classes, {n_classes}", top_n)
+    params = {"top_n": top_n} if content["method"] == "ec" else {}
     return {
         "map": {"kind": "temperature", "parameters": {"temperature": content["temperature"]}},
         "input": content["input"],
-        "provenance": {name: content[name] for name in same} | {"params": params, "residual": None},
+        "provenance": {name: content[name] for name in names} | {"params": params, "residual": None},
     }
 
 
-def are_numbers(values: Iterable[Any]) -> bool:
-    """Whether these are finite numbers."""
-    return all(type(value) in (int, float) and abs(value) < 1e300 for value in values)
-
-
-def part_of(content: dict[str, Any], name: str, required: Collection[str], path: Path) -> dict[str, Any]:
-    """A field of a file that holds fields itself; refuses one without those that are ``required``."""
-    part = content[name]
-    if not isinstance(part, dict):
-        raise damage_error(path, name, part)
-    refuse_missing(required, part, path)
-    return part
-
-
-def input_and_floor(content: dict[str, Any], path: Path) -> tuple[Input, float | None]:
-    """What a file says of the scores."""
-    input_, floor = content["input"], content.get("floor")
-    if input_ not in get_args(Input):
-        raise damage_error(path, "input", input_)
+def checked_floor(content: dict[str, Any]) -> float | None:
+    """What the content of a file says of the lowest probability."""
+    floor = content["floor"]
     try:
-        check_input(input_, floor)
-    except InputError:
-        raise damage_error(path, "floor", floor) from None
-    return input_, None if floor is None else float(floor)
-
-
-def refuse_missing(names: Collection[str], content: dict[str, Any], path: Path) -> None:
-    """Refuse a file without these fields."""
-    missing = [name for name in names if name not in content]
-    if missing:
-        raise FormatError(f"{path} is damaged: {', '.join(missing)} missing. {_REMEDY}")
-
-
-def damage_error(path: Path, name: str, value: Any) -> FormatError:
-    """The error that a field of a file cannot be right."""
-    return FormatError(f"{path} is damaged: {name} is {reprlib.repr(value)}. {_REMEDY}")
-
-
-def _is_plain(value: object) -> bool:
-    """Whether JSON gives it back as it was: a number, text, nothing, or a list of these."""
-    return (
-        value is None or isinstance(value, str | int | float | bool) or (isinstance(value, list) and all(map(_is_plain, value)))
-    )
+        check_input(content["input"], floor)
+    except InputError as error:
+        raise shape_error("floor", f"a floor of {content['input']}", floor) from error
+    return None if floor is None else float(floor)
 
 
 def _is_text(value: str) -> bool:
     """Whether it can be written; half of a surrogate pair cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def is_count(value: object, least: int) -> bool:
-    """Whether this is a whole number, at least this one."""
-    return type(value) is int and value >= least
-
-
-def are_distinct(value: object, kinds: tuple[type, ...], number: object) -> bool:
-    """Whether this is None, or a list of this many different values of those kinds."""
-    if value is None:
-        return True
-    return isinstance(value, list) and all(isinstance(v, kinds) for v in value) and len(value) == number == len(set(value))

@@ -37,7 +37,7 @@ _HEADER = {
     "input": one_of(*get_args(Input)),
     "classes": (_LIST, None),
     "floor": (NUMBER, None),
-    "score_range": Maybe((_LIST, None)),  # of numbers, which `ScoreRange` checks; not in older files
+    "score_range": Maybe((_LIST, None), None),  # of numbers, which `ScoreRange` checks; not in older files
 }
 
 
@@ -77,7 +77,7 @@ def read(content: Path | BytesIO, name: str) -> tuple[dict[str, Any], dict[str, 
             f"{name} was written by a newer version of nishimori (format {header['version']}, and this one reads up to "
             f"{VERSION}). Update nishimori."
         )
-    check_shape(header, _HEADER)
+    header = check_shape(header, _HEADER)
     header["grid"] = Grid(*header["grid"])
     if not header["grid"].is_possible:
         raise ValueError("grid")

@@ -437,7 +437,7 @@ class Sketch(Displayed, Rows):
             sketch._survey = Survey(header["grid"], held)
             sketch._hold(state)
             sketch._parts = sketch._parts if parts is None else parts.checked(sketch.n_samples)
-            score_range = header.get("score_range")  # None also in files that were written before there was one
+            score_range = header["score_range"]
             sketch._range = None if score_range is None else ScoreRange.from_numbers(score_range)
         return sketch
 

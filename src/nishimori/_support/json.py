@@ -101,11 +101,15 @@ class Kind:
     entries: Any = None
 
 
+_MISSING: Any = object()
+
+
 @dataclass(frozen=True)
 class Maybe:
-    """The shape of a value whose key may be missing."""
+    """The shape of a value whose key may be missing; ``default`` stands for it then, and without one it stays missing."""
 
     shape: Any
+    default: Any = _MISSING
 
 
 Shape = Any
@@ -113,31 +117,37 @@ Shape = Any
 that returns its shape."""
 
 
-def check_shape(value: Any, shape: Shape, place: str = "", depth: int = 0) -> None:
-    """Refuse a value of another shape. Keys that a dictionary has besides may hold any JSON."""
+def check_shape(value: Any, shape: Shape, place: str = "", depth: int = 0) -> Any:
+    """Refuse a value of another shape, and give it with the defaults of missing keys.
+
+    Keys that a dictionary has besides may hold any JSON.
+    """
     if depth > _DEEPEST:
         raise JsonError(f"{place[:40]}... is nested too deeply")
     if callable(shape):
         shape = shape(value)
     if isinstance(shape, tuple):
-        if value is not None:
-            check_shape(value, shape[0], place, depth)
-    elif isinstance(shape, Kind):
+        return None if value is None else check_shape(value, shape[0], place, depth)
+    if isinstance(shape, Kind):
         if not shape.is_right(value):
             raise shape_error(place, shape.wanted, value)
-        for number, entry in enumerate(value if shape.entries is not None else ()):
-            check_shape(entry, shape.entries, f"{place}[{number}]", depth + 1)
-    else:
-        needed = [name for name, inner in shape.items() if not isinstance(inner, Maybe)]
-        if not (isinstance(value, dict) and all(isinstance(name, str) for name in value)):
-            keys = f"the keys {', '.join(needed)}" if needed else "texts as keys"
-            raise shape_error(place or "it", f"a dictionary with {keys}", value)
-        inside = f"{place}." if place else ""
-        if missing := [name for name in needed if name not in value]:
-            raise JsonError(f"{inside}{missing[0]} is missing")
-        for name, entry in value.items():
-            inner = shape.get(name, any_shape)
-            check_shape(entry, inner.shape if isinstance(inner, Maybe) else inner, f"{inside}{name}", depth + 1)
+        if shape.entries is None:
+            return value
+        return [check_shape(entry, shape.entries, f"{place}[{number}]", depth + 1) for number, entry in enumerate(value)]
+    optional = {name: inner for name, inner in shape.items() if isinstance(inner, Maybe)}
+    needed = [name for name in shape if name not in optional]
+    if not (isinstance(value, dict) and all(isinstance(name, str) for name in value)):
+        keys = f"the keys {', '.join(needed)}" if needed else "texts as keys"
+        raise shape_error(place or "it", f"a dictionary with {keys}", value)
+    inside = f"{place}." if place else ""
+    if missing := [name for name in needed if name not in value]:
+        raise JsonError(f"{inside}{missing[0]} is missing")
+    shapes = shape | {name: inner.shape for name, inner in optional.items()}
+    checked = {
+        name: check_shape(entry, shapes.get(name, any_shape), f"{inside}{name}", depth + 1) for name, entry in value.items()
+    }
+    defaults = {name: inner.default for name, inner in optional.items() if name not in value}
+    return checked | {name: default for name, default in defaults.items() if default is not _MISSING}
 
 
 def any_shape(value: Any) -> Shape:
@@ -160,6 +170,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER
 
 
+ANYTHING = Kind("any JSON", lambda _: True)
 TEXT = Kind("text", lambda value: isinstance(value, str))
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 NUMBER = Kind("a finite number", is_number)

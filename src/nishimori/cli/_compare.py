@@ -8,13 +8,7 @@ from nishimori._support.progress import show_progress
 from nishimori.cli._files import data_set, data_sets
 from nishimori.cli._help import OUTPUT, JsonOption, MarkdownOption, epilog, flag, form_of, option
 from nishimori.cli._options import BinsOption, DataSets, DataToFit, MetricsOption, StrategyOption, method_names
-from nishimori.cli._terminal import (
-    collect_warnings,
-    print_json,
-    print_lines,
-    print_tabular,
-    print_text,
-)
+from nishimori.cli._terminal import collect_warnings, print_result
 
 MethodsOption = Annotated[
     str | None,
@@ -65,12 +59,5 @@ def compare(
             n_bins=n_bins,
             strategy=strategy,
         )
-    if form == "json":
-        print_json(comparison.to_dict() | {"warnings": warned, "library_version": nishimori.__version__})
-    elif form != "text":
-        print_lines(comparison.to_markdown() if form == "markdown" else comparison.to_latex())
-    else:
-        for table in comparison.tables.values():
-            print_tabular(table)
-        for verdict in comparison.verdicts:
-            print_text(verdict)
+    about = {"warnings": warned, "library_version": nishimori.__version__}
+    print_result(comparison, form, about, comparison.tables.values(), comparison.verdicts)

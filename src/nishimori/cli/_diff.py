@@ -11,7 +11,7 @@ from nishimori._sketch.sketch import Sketch
 from nishimori._support.json import read_json
 from nishimori.cli._files import CALIBRATION, REPORT, SKETCH, kind_of
 from nishimori.cli._help import JsonOption, MarkdownOption, argument, epilog, flag, form_of, option
-from nishimori.cli._terminal import print_json, print_lines, print_tabular, print_text
+from nishimori.cli._terminal import print_result
 from nishimori.errors import InputError
 
 _READ = (REPORT, SKETCH, CALIBRATION, "the result of eval", "the result of fit")
@@ -50,14 +50,8 @@ def diff(
     """
     form = form_of(json=as_json, markdown=markdown)
     difference = nishimori.diff(_content(old), _content(new), level=level)
-    if form == "json":
-        files = {"old_file": str(old), "new_file": str(new)}
-        print_json(difference.to_dict() | files | {"library_version": nishimori.__version__})
-    elif form == "markdown":
-        print_lines(difference.to_markdown())
-    else:
-        print_tabular(difference.table)
-        print_text(difference.summary)
+    about = {"old_file": str(old), "new_file": str(new), "library_version": nishimori.__version__}
+    print_result(difference, form, about, [difference.table], [difference.summary])
     if fail_on_difference and difference.different:
         raise typer.Exit(3)
 

@@ -52,8 +52,8 @@ _RESULTS: dict[str, set[str]] = {
 }
 
 # How pages begin that the report writes.
-_HTML_PAGE = '<p class="kicker">Calibration report</p>'
-_PAGES = {".html": _HTML_PAGE, ".htm": _HTML_PAGE, ".md": "# Calibration report"}
+_HTML_PAGE = ("<title>Calibration report", '<p class="kicker">Calibration report</p>')  # the second in earlier ones
+_PAGES = {".html": _HTML_PAGE, ".htm": _HTML_PAGE, ".md": ("# Calibration report",)}
 
 _MEANT = {
     CALIBRATION: "Pass it with --calibration, or to nishimori apply; nishimori show says what it holds.",
@@ -236,10 +236,10 @@ def kind_of(path: Path) -> str | None:
             return kind_of_content(read_json(path))
         except (JsonError, OSError):
             return UNREADABLE
-    if (mark := _PAGES.get(path.suffix.lower())) is not None:
+    if (marks := _PAGES.get(path.suffix.lower())) is not None:
         with path.open("rb") as file:
-            is_page = mark.encode() in file.read(2**16)
-        return f"{REPORT} as a page" if is_page else None
+            start = file.read(2**16)
+        return f"{REPORT} as a page" if any(mark.encode() in start for mark in marks) else None
     return SCORES if name.endswith(SUFFIXES) else None
 
 

@@ -20,7 +20,7 @@ from nishimori.cli._files import data_set, data_sets
 from nishimori.cli._gate import BoundOption, typed_bounds
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, form_of, option
 from nishimori.cli._options import BinsOption, DataOptions, DataSets, DataToReport, MetricsOption, method_names
-from nishimori.cli._terminal import collect_warnings, note, print_json, print_lines, print_text
+from nishimori.cli._terminal import collect_warnings, note, print_result
 from nishimori.errors import InputError
 
 # Arguments of `nishimori.rows` whose names are not those of the options.
@@ -105,13 +105,7 @@ def report(
         if target is not None:
             begin_step(f"Writing {target}")
             page.save(target, overwrite=force)
-    if form == "json":
-        print_json(page.to_dict())
-    elif form == "markdown":
-        print_lines(page.to_markdown())
-    else:
-        for line in page.verdict.splitlines():
-            print_text(line)
+    print_result(page, form, {}, lines=page.verdict.splitlines())
     if target is not None:
         note(f"Wrote {target}")
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from math import inf, isfinite
@@ -91,6 +91,21 @@ def print_json(content: dict[str, Any]) -> None:
     """Print the result for machines."""
     with writing_results():
         sys.stdout.write(json_text(content) + "\n")
+
+
+def print_result(
+    result: Any, form: str, about: Mapping[str, Any], tables: Iterable[Tabular] = (), lines: Iterable[str] = ()
+) -> None:
+    """Print a result as "json" with what there is to say ``about`` it, as "markdown" or "latex", or its tables and lines."""
+    if form == "json":
+        print_json(result.to_dict() | about)
+    elif form != "text":
+        print_lines(getattr(result, f"to_{form}")())
+    else:
+        for table in tables:
+            print_tabular(table)
+        for line in lines:
+            print_text(line)
 
 
 def json_text(content: dict[str, Any]) -> str:

@@ -80,23 +80,17 @@ def datasets(results: Mapping[str, Any], places: list[int] | None = None) -> dic
 
 
 def shown_places(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The places of the slider and what the page can show besides, with the bins of the diagram: of two classes the second's.
-
-    Bins of earlier reports, which have shares only, get their number of samples.
-    """
-    n, key = results["data"]["n_measured"], "bins" if second_class(results) is None else "positive_bins"
+    """What the page can show, see `all_places`, with the bins of the diagram: of two classes those of the second one."""
+    key = "bins" if second_class(results) is None else "positive_bins"
     return [
-        {
-            **{name: value for name, value in place.items() if name != "positive_bins"},
-            "bins": [bin_ if len(bin_) == len(BIN_NAMES) else [*bin_, bin_[-1] * n] for bin_ in place[key]],
-        }
+        {name: value for name, value in place.items() if name != "positive_bins"} | {"bins": place[key]}
         for place in all_places(results)
     ]
 
 
 def second_class(results: Mapping[str, Any]) -> str | None:
     """The name of the second of two classes, if the diagram is about it; None otherwise."""
-    second = results["data"].get("positive")
+    second = results["data"]["positive"]
     return None if second is None else _short_name(second["name"], _LONGEST)
 
 
@@ -238,8 +232,8 @@ def _ends(group: Mapping[str, Any], z: float) -> Spec:
 
 def risk_coverage(results: Mapping[str, Any], after: str) -> Spec | None:
     """The error of the most confident answers against their share of all samples; None if it is not known."""
-    curves_by_time = results.get("risk_coverage")
-    if not curves_by_time or not curves_by_time["one"]:
+    curves_by_time = results["risk_coverage"]
+    if curves_by_time is None or not curves_by_time["one"]:
         return None
     values = [
         {"coverage": coverage, "error": error, "when": when}

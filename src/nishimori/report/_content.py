@@ -6,18 +6,10 @@ from typing import Any
 from nishimori._rows.labels import first_names
 from nishimori._support.formatting import points_with_error
 from nishimori.report._text import digits, format_measurement, four, interval, percent, points, rounded, share, whole
-from nishimori.report._top import after_name, other_method
+from nishimori.report._top import after_name
 
 SHORT_TITLES = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 """What charts and buttons call methods."""
-
-# What reports show that were made before they listed their metrics.
-_FIRST = (
-    {"name": "confidence", "title": "confidence", "in_percent": True, "direction": None},
-    {"name": "ece", "title": "ECE", "in_percent": True, "direction": "lower"},
-    {"name": "nll", "title": "NLL", "in_percent": False, "direction": "lower"},
-    {"name": "brier", "title": "Brier score", "in_percent": False, "direction": "lower"},
-)
 
 # Rows of a table on the page. The dictionary has all of them.
 _MOST_ROWS = 1000
@@ -31,17 +23,15 @@ _COVERAGES = (0.9, 0.8, 0.5)
 
 def metrics_of(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """What the report shows of each method: name, title, direction, whether it is in percent, and a factor."""
-    listed: Sequence[Mapping[str, Any]] = results.get("metrics", _FIRST)
     # scikit-learn's `brier_score_loss` sums over classes if there are more than two, and takes the positive class of two.
     half = results["data"]["n_classes"] == 2
     return [
         {
             **metric,
-            "title": f"{metric['title']} in points" if metric.get("is_signed") else metric["title"],
-            "is_signed": metric.get("is_signed", False),
+            "title": f"{metric['title']} in points" if metric["is_signed"] else metric["title"],
             "factor": 0.5 if half and metric["name"] == "brier" else 1,
         }
-        for metric in listed
+        for metric in results["metrics"]
     ]
 
 
@@ -105,18 +95,15 @@ def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
 
 def sentences(results: Mapping[str, Any]) -> list[str]:
     """What the numbers say, a sentence each: what to do first, then the worst class and group, then the tests."""
-    verdict, advised = results["verdict"], results.get("recommendation")
-    advice_sentences = [] if advised is None else advised["sentences"]
-    advice = advice_sentences if advice_sentences and verdict["advice"] == " ".join(advice_sentences) else [verdict["advice"]]
-    return [
-        sentence for sentence in (*advice, verdict["classes"], verdict.get("groups", ""), *verdict["sentences"]) if sentence
-    ]
+    verdict, advised = results["verdict"], results["recommendation"]["sentences"]
+    advice = advised if advised and verdict["advice"] == " ".join(advised) else [verdict["advice"]]
+    return list(filter(None, (*advice, verdict["classes"], verdict["groups"], *verdict["sentences"])))
 
 
 def about_risk(results: Mapping[str, Any]) -> str:
     """The error of all answers and of the most confident ones, as a sentence; empty if it is not known."""
-    curves = results.get("risk_coverage")
-    if not curves or not curves["one"]:
+    curves = results["risk_coverage"]
+    if curves is None or not curves["one"]:
         return ""
     curve = curves["one"]
     shown = [next((point for point in curve if point[0] >= least - 1e-6), curve[-1]) for least in _COVERAGES]
@@ -128,13 +115,15 @@ def confusions(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The rows of the table of classes that are taken for each other; empty if they are not known."""
     return [
         (pair["label"], pair["predicted"], whole(pair["n"]), share(pair["share"]), share(pair["confidence"]))
-        for pair in results.get("confusions") or []
+        for pair in results["confusions"] or []
     ]
 
 
 def tags(results: Mapping[str, Any], method: str) -> list[str]:
     """What the tables mark a method as."""
-    return ["use"] * (method == results["recommended"]) + ["if predictions may change"] * (method == other_method(results))
+    return ["use"] * (method == results["recommended"]) + ["if predictions may change"] * (
+        method == results["recommendation"]["other"]
+    )
 
 
 def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -152,7 +141,7 @@ def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def all_places(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """What the page can show: the places of the slider, and methods to use that have no temperature."""
-    return [*results["slider"]["places"], *results["slider"].get("methods", [])]
+    return [*results["slider"]["places"], *results["slider"]["methods"]]
 
 
 def slider_place(results: Mapping[str, Any]) -> int:

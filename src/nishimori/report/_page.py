@@ -43,7 +43,7 @@ def page(results: Mapping[str, Any]) -> str:
         template.render(
             results=results,
             heading=top.heading(results),
-            headlines=top.headlines(results),
+            headlines=results["verdict"]["headlines"],
             actions=top.actions(results),
             wrong=top.stays_wrong(results),
             shipping=top.shipping(results),

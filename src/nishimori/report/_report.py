@@ -22,7 +22,7 @@ from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
 from nishimori.report._results import FORMAT, Request, results_of
-from nishimori.report._schema import check_results, with_present_names
+from nishimori.report._schema import present_results
 from nishimori.report._top import lines
 
 # More bins than this are not readable in a diagram, and make the file large.
@@ -129,6 +129,8 @@ class Report:
     def from_dict(cls, results: Mapping[str, Any]) -> Self:
         """The report of results that `to_dict` gave, perhaps through a file of JSON.
 
+        Results of earlier versions get the keys that reports have now, with None or nothing where they say nothing.
+
         Raises
         ------
         InputError
@@ -139,9 +141,8 @@ class Report:
         version = results.get("format") if isinstance(results, Mapping) else None
         if type(version) is not int or version != FORMAT:
             raise InputError("results", f"be what `to_dict` of a report gave, of format {FORMAT}", got=brief(results))
-        check_results(results)
         report = cls.__new__(cls)
-        report._results = with_present_names(to_plain(results))
+        report._results = to_plain(present_results(results))
         return report
 
     @property

@@ -1,7 +1,8 @@
 """What the dictionary of a report must hold, so that page, Markdown and JSON can be made of it.
 
-Keys that no table names may be there too, as JSON: later versions of the same format may have more of them. What is not known,
-or not finite, is None in most places.
+Keys that no table names may be there too, as JSON: later versions of the same format may have more of them. What earlier
+reports lack has a default in the tables, or follows from what they have: `present_results` gives every report the format of
+today, which is the only one that the page and the others know. What is not known, or not finite, is None in most places.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,14 @@ from nishimori._support.json import (
 from nishimori.errors import FormatError
 from nishimori.report._content import metrics_of, scores_of_slider
 
+# What reports show that were made before they listed their metrics.
+_FIRST_METRICS = [
+    {"name": "confidence", "title": "confidence", "in_percent": True, "direction": None, "is_signed": False},
+    {"name": "ece", "title": "ECE", "in_percent": True, "direction": "lower", "is_signed": False},
+    {"name": "nll", "title": "NLL", "in_percent": False, "direction": "lower", "is_signed": False},
+    {"name": "brier", "title": "Brier score", "in_percent": False, "direction": "lower", "is_signed": False},
+]
+
 # Lower and upper edge, confidence, accuracy with its limits, share, and the number of samples, which earlier reports lack.
 _PER_BIN = 8
 
@@ -46,13 +55,12 @@ _WORST = {
     "se": _UNKNOWN,
     "off": FLAG,
 }
-
-
-def _method(value: Any) -> Shape:
-    """A row of the table of methods; those of earlier reports have no worst class."""
-    has_worst = isinstance(value, dict) and "worst_class" in value
-    worst = {**same("gap gap_se error", _UNKNOWN), **same("worst_class worst_group", (_WORST, None))}
-    return _FITTED | {"confidence": _UNKNOWN} | (worst if has_worst else {})
+_METHOD = {
+    **_FITTED,
+    "confidence": _UNKNOWN,
+    **same("gap gap_se error", Maybe(_UNKNOWN, None)),
+    **same("worst_class worst_group", Maybe((_WORST, None), None)),
+}
 
 
 def _gaps(value: Any) -> Shape:
@@ -91,7 +99,12 @@ _RECOMMENDATION = {
     "p_value": _UNKNOWN,
     "action": (one_of("calibrate", "nothing", "leave", "open"), None),
     "sentences": list_of(TEXT),
-    **same("choice other", Maybe(_NAME)),
+    **same("choice other", Maybe(_NAME)),  # `present_results` adds the second
+}
+_NO_RECOMMENDATION: dict[str, Any] = {
+    "reference": "none",
+    **dict.fromkeys(("as_is", "simplest", "best", "p_value", "action", "choice", "other")),
+    "sentences": [],
 }
 _VERDICT = one_of("pass", "inconclusive", "cannot be judged", "fail")
 _JUDGED = {
@@ -103,14 +116,14 @@ _METRIC = {
     **same("name title", TEXT),
     "in_percent": FLAG,
     "direction": (one_of("lower", "higher"), None),
-    "is_signed": Maybe(FLAG),
+    "is_signed": Maybe(FLAG, False),
 }
 _CURVE = list_of(list_of(_SHARE, 2, 2))
 _REPORT = {
     **same("title code", TEXT),
     "verdict": {
         **same("status headline summary advice classes", TEXT),
-        **same("groups caveats", Maybe(TEXT)),
+        **same("groups caveats", Maybe(TEXT, "")),
         "sentences": list_of(TEXT),
         "headlines": Maybe(list_of({**same("now after", TEXT), **same("off off_after", FLAG)}, 1)),
     },
@@ -119,16 +132,16 @@ _REPORT = {
         "measured_on": one_of("test", "validation"),
         "is_sketch": FLAG,
         "accuracy": NUMBER,
-        "data_digest": Maybe(_NAME),
-        "positive": Maybe(({"name": TEXT, "share": _SHARE}, None)),
+        "data_digest": Maybe(_NAME, None),
+        "positive": Maybe(({"name": TEXT, "share": _SHARE}, None), None),
     },
     "level": _SHARE,
     "n_bins": whole(1),
     "recommended": _NAME,
-    "best": Maybe(_NAME),
+    "best": Maybe(_NAME, None),
     "temperatures": list_of(_FITTED | {"method": one_of("ts", "ec", "adaptive", "auto")}),
-    "methods": list_of(_method, 1),
-    "slider": {"places": list_of(_PLACE, 1), "start": _COUNT, "methods": Maybe(list_of(_OTHER_PLACE))},
+    "methods": list_of(_METHOD, 1),
+    "slider": {"places": list_of(_PLACE, 1), "start": _COUNT, "methods": Maybe(list_of(_OTHER_PLACE), [])},
     **same("classes groups", (_gaps, None)),
     "mistakes": (
         list_of(
@@ -148,40 +161,54 @@ _REPORT = {
         "files": list_of({**same("role name sha256", TEXT), "bytes": _COUNT}),
     },
     "warnings": list_of(TEXT),
-    "confusions": Maybe((list_of({**same("predicted label", TEXT), "n": _COUNT, **same("share confidence", _SHARE)}), None)),
-    "risk_coverage": Maybe((same("before one", _CURVE), None)),
-    "metrics": Maybe(list_of(_METRIC)),
-    "recommendation": Maybe(_RECOMMENDATION),
-    "gate": Maybe(({"methods": list_of(_JUDGED, 1), "unjudged": list_of(TEXT)}, None)),
+    "confusions": Maybe(
+        (list_of({**same("predicted label", TEXT), "n": _COUNT, **same("share confidence", _SHARE)}), None), None
+    ),
+    "risk_coverage": Maybe((same("before one", _CURVE), None), None),
+    "metrics": Maybe(list_of(_METRIC), _FIRST_METRICS),
+    "recommendation": Maybe(_RECOMMENDATION, _NO_RECOMMENDATION),
+    "gate": Maybe(({"methods": list_of(_JUDGED, 1), "unjudged": list_of(TEXT)}, None), None),
 }
 
 
-def with_present_names(value: Any, key: str = "") -> Any:
-    """The results with methods as they are called now; earlier reports have other names for some."""
-    if isinstance(value, dict):
-        return {name: with_present_names(entry, name) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [with_present_names(entry, key) for entry in value]
-    return present_name(value) if key in ("method", "recommended", "best", "choice", "other", "names", "unjudged") else value
-
-
-def check_results(results: Mapping[str, Any]) -> None:
-    """Refuse a dictionary from which a report cannot be made."""
+def present_results(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The results as reports have them now; refuses a dictionary from which a report cannot be made."""
     try:
-        check_shape(dict(results), _REPORT)
-        _check_slider(results["slider"])
-        _check_metrics(results)
-        _check_names(results)
-        if results.get("gate") is not None:
-            _check_gate(results["gate"], results["recommended"])
+        checked: dict[str, Any] = check_shape(dict(results), _REPORT)
+        _check_slider(checked["slider"])
+        _check_metrics(checked)
+        _check_names(checked)
+        if checked["gate"] is not None:
+            _check_gate(checked["gate"], checked["recommended"])
     except JsonError as error:
         raise FormatError(f"`results` is damaged: {error}. Make the report again.") from None
+    verdict, n = checked["verdict"], checked["data"]["n_measured"]
+    is_off = verdict["status"] in ("overconfident", "underconfident", "uneven")
+    verdict.setdefault("headlines", [{"now": verdict["headline"], "off": is_off, "after": "", "off_after": False}])
+    if "other" not in checked["recommendation"]:  # the best method is there for those whose predictions may change
+        best = checked["recommendation"]["best"]
+        is_other = best is not None and best["method"] != checked["recommended"] and best["changed_predictions"]
+        checked["recommendation"]["other"] = best["method"] if is_other else None
+    for place in (*checked["slider"]["places"], *checked["slider"]["methods"]):
+        for name in {"bins", "positive_bins"} & set(place):
+            place[name] = [bin_ if len(bin_) == _PER_BIN else [*bin_, bin_[-1] * n] for bin_ in place[name]]
+    present: dict[str, Any] = _with_present_names(checked)
+    return present
+
+
+def _with_present_names(value: Any, key: str = "") -> Any:
+    """The results with methods as they are called now; earlier reports have other names for some."""
+    if isinstance(value, dict):
+        return {name: _with_present_names(entry, name) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_with_present_names(entry, key) for entry in value]
+    return present_name(value) if key in ("method", "recommended", "best", "choice", "other", "names", "unjudged") else value
 
 
 def _check_slider(slider: Mapping[str, Any]) -> None:
     """The slider starts at one of its places, and one of them is the model as it is."""
     temperatures = [place["temperature"] for place in slider["places"]]
-    check_shape(slider["start"], whole(0, len(temperatures) + len(slider.get("methods", [])) - 1), "slider.start")
+    check_shape(slider["start"], whole(0, len(temperatures) + len(slider["methods"]) - 1), "slider.start")
     if 1 not in temperatures:
         raise shape_error("slider.places", "a list of which one has the temperature 1", temperatures)
 
@@ -191,11 +218,11 @@ def _check_metrics(results: Mapping[str, Any]) -> None:
     listed, methods, slider = metrics_of(results), results["methods"], results["slider"]
     of_place: dict[str, Shape] = {metric["name"]: _UNKNOWN for metric in scores_of_slider(results)}
     of_fitted: dict[str, Shape] = {}
-    if results["data"].get("positive") is not None:
+    if results["data"]["positive"] is not None:
         of_place["positive_bins"] = _BINS
         of_fitted = {**same("positive_gap positive_ece", NUMBER), "positive_gap_se": _UNKNOWN}
     for key in ("places", "methods"):
-        check_shape(slider.get(key, []), list_of(of_place), f"slider.{key}")
+        check_shape(slider[key], list_of(of_place), f"slider.{key}")
     for number, metric in enumerate(listed):
         if not any(metric["name"] in method for method in methods):
             raise shape_error(f"metrics[{number}].name", "the name of a metric that the methods have", metric["name"])
@@ -222,8 +249,8 @@ def _check_names(results: Mapping[str, Any]) -> None:
         raise shape_error("methods", "a list of which one has the method 'none' and its numbers", fitted)
     names = [name for name in fitted if name != "none"]
     wanted = f"None or one of the methods that have numbers{''.join(f', {name!r}' for name in names)}"
-    advised = results.get("recommendation") or {}
-    named = {"recommended": results["recommended"], "best": results.get("best"), "recommendation.other": advised.get("other")}
+    named = {name: results[name] for name in ("recommended", "best")}
+    named["recommendation.other"] = results["recommendation"].get("other")
     for place, name in named.items():
         if name is not None and name not in names:
             raise shape_error(place, wanted, name)

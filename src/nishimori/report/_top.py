@@ -23,21 +23,14 @@ def after_name(results: Mapping[str, Any]) -> str:
     return f"after {results['recommended']}" if results["recommended"] else ""
 
 
-def other_method(results: Mapping[str, Any]) -> str | None:
-    """The method to use if predictions may change; reports that were made before they made a choice may have a best method."""
-    advised = results.get("recommendation") or {}
-    if "other" in advised:
-        other: str | None = advised["other"]
-        return other
-    best = advised.get("best")
-    if best is None or best["method"] == results["recommended"] or not best["changed_predictions"]:
-        return None
-    return str(best["method"])
+def _methods_to_use(results: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The method to use, and the one to use if predictions may change."""
+    return results["recommended"], results["recommendation"]["other"]
 
 
 def lines(results: Mapping[str, Any]) -> list[str]:
     """All of it in words, a line each."""
-    sentences = [f"{results['verdict']['headline']}.", *filter(None, [results["verdict"].get("caveats")])]
+    sentences = [f"{results['verdict']['headline']}.", *filter(None, [results["verdict"]["caveats"]])]
     sentences += actions(results)
     sentences += [f"{title}: {text}" for title, text in filter(None, [stays_wrong(results)])]
     if (decision := shipping(results)) is not None:
@@ -45,22 +38,12 @@ def lines(results: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def headlines(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What is wrong now and what is left of it; reports that were made before they had both have one text."""
-    verdict = results["verdict"]
-    off = verdict["status"] in ("overconfident", "underconfident", "uneven")
-    plain: list[Mapping[str, Any]] = [{"now": verdict["headline"], "off": off, "after": "", "off_after": False}]
-    return verdict.get("headlines") or plain
-
-
 # What to do
 
 
 def actions(results: Mapping[str, Any]) -> list[str]:
-    """What to do, a sentence for each method; empty where a report has no recommendation."""
-    advised = results.get("recommendation")
-    if advised is None:
-        return [results["verdict"]["advice"]]
+    """What to do, a sentence for each method."""
+    advised = results["recommendation"]
     if advised["action"] == "nothing":
         return ["Nothing has to be done."]
     if advised["action"] == "leave":
@@ -68,9 +51,11 @@ def actions(results: Mapping[str, Any]) -> list[str]:
     by_name = {method["method"]: method for method in (advised["simplest"], advised["best"]) if method is not None}
     start = "Inconclusive. If you calibrate, use" if advised["action"] == "open" else "Use"
     sentences = []
-    for name, words in ((results["recommended"], start), (other_method(results), "If predictions may change, use")):
+    for name, words in zip(_methods_to_use(results), (start, "If predictions may change, use"), strict=True):
         if name in by_name:
             sentences.append(f"{words} {name}: {_what_it_does(by_name[name])}.")
+    if not sentences and results["recommended"]:  # of an earlier report, which has no recommendation
+        return [results["verdict"]["advice"]]
     return sentences or ["No calibration is recommended; the table of methods says why."]
 
 
@@ -93,14 +78,12 @@ def stays_wrong(results: Mapping[str, Any]) -> tuple[str, str] | None:
     None if it is not known.
     """
     rows = {method["method"]: method for method in results["methods"]}
-    one, verdict = rows[results["recommended"] or "none"], results["verdict"]
+    one = rows[results["recommended"] or "none"]
     title = f"Still wrong {after_name(results)}" if results["recommended"] else "Wrong as it is"
-    if "worst_class" not in one:  # of reports that were made before their rows had one
-        text = " ".join(filter(None, (verdict["classes"], verdict.get("groups", ""))))
+    if one["gap_se"] is None:  # earlier reports have no numbers, only words
+        text = " ".join(filter(None, (results["verdict"]["classes"], results["verdict"]["groups"])))
         return ("What is left", text) if text else None
-    if one["gap_se"] is None:
-        return None
-    other = rows.get(other_method(results) or "")
+    other = rows.get(results["recommendation"]["other"] or "")
     possible = [*_means_off(one, results), *(_about_worst(one, other, key, results) for key in ("class", "group"))]
     wrong = list(filter(None, possible))
     if not wrong and one.get("ece_low"):
@@ -113,7 +96,7 @@ def stays_wrong(results: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def _means_off(row: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
     """Mean confidence, and the mean probability of the second of two classes, where they are significantly off."""
-    z, sentences, second = normal_quantile(results["level"]), [], results["data"].get("positive")
+    z, sentences, second = normal_quantile(results["level"]), [], results["data"]["positive"]
     if second is not None and _is_off(row, "positive_gap", z):
         mean = share(max(0.0, second["share"] + row["positive_gap"]))
         sentences.append(f"mean P(class {second['name']}) is {mean}, prevalence {share(second['share'])}.")
@@ -157,9 +140,9 @@ Cell = tuple[str, str, str]
 def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers that decide, as the model is and after each method to use: bounds first, if there are any."""
     methods = {method["method"]: method for method in results["methods"]}
-    names = [name for name in (results["recommended"], other_method(results)) if name is not None and name in methods]
+    names = [name for name in _methods_to_use(results) if name is not None and name in methods]
     shown = [methods["none"], *(methods[name] for name in names)]
-    second = results["data"].get("positive")
+    second = results["data"]["positive"]
     rows = [
         *_bounds(results, ["none", *names]),
         ("Accuracy", [_plain(percent(_accuracy(row, results))) for row in shown]),
@@ -172,7 +155,7 @@ def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
         rows.append((f"ECE of P(class {second['name']})", [_plain(percent(row["positive_ece"])) for row in shown]))
     rows.append(("NLL", [_plain(four(row["nll"])) for row in shown]))
     for key in ("class", "group"):
-        worst = [row.get(f"worst_{key}") for row in shown]
+        worst = [row[f"worst_{key}"] for row in shown]
         if all(worst):
             rows.append(
                 (
@@ -193,13 +176,12 @@ def _plain(text: str) -> Cell:
 
 
 def _accuracy(row: Mapping[str, Any], results: Mapping[str, Any]) -> float:
-    error = row.get("error")
-    return float(results["data"]["accuracy"] if error is None else 1 - error)
+    return float(results["data"]["accuracy"] if row["error"] is None else 1 - row["error"])
 
 
 def _bounds(results: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, list[Cell]]]:
     """A row for each bound: the verdict on each method, and the limits that show it."""
-    checks_of = {method["method"]: method["checks"] for method in (results.get("gate") or {"methods": []})["methods"]}
+    checks_of = {method["method"]: method["checks"] for method in (results["gate"] or {"methods": []})["methods"]}
     rows = []
     for number, first in enumerate(checks_of.get("none", [])):
         checks = [checks_of[name][number] if name in checks_of else None for name in names]
@@ -220,12 +202,12 @@ def _unjudged() -> Cell:
 
 def shipping(results: Mapping[str, Any]) -> dict[str, Any] | None:
     """Whether the model keeps its bounds, as it is or after a method to use, with the checks; None if no bound was given."""
-    gate = results.get("gate")
+    gate = results["gate"]
     if gate is None:
         return None
     verdicts = {method["method"]: method["verdict"] for method in gate["methods"]}
     recommended = results["recommended"]
-    passed = [name for name in (recommended, "none", other_method(results)) if verdicts.get(name) == "pass"]
+    passed = [name for name in (recommended, "none", results["recommendation"]["other"]) if verdicts.get(name) == "pass"]
     if passed:
         decision, ok = "Ship it as it is" if passed[0] == "none" else f"Ship it with {passed[0]}", True
     elif gate["unjudged"] or verdicts.get(recommended or "none") in _INCONCLUSIVE:

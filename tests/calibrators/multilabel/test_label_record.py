@@ -74,16 +74,28 @@ DAMAGED = {
         {"format_version": 2},
         f"has format version 2, written by nishimori {nishimori.__version__}; this one reads up to 1",
     ),
-    "no version": ({"format_version": None}, "is damaged: format_version is None"),
-    "a map too few": ({"maps": []}, "is damaged: maps is []"),
-    "another map": ({"maps": [{"kind": "temperature", "parameters": {"temperature": -1.0}}] * 3}, "is damaged: maps is {"),
-    "three classes": ({"maps": [{"kind": "class_temperatures", "parameters": {"temperatures": [1, 2, 3]}}] * 3}, "maps is {"),
-    "names twice": ({"labels": ["a", "a", "c"]}, "is damaged: labels is ['a', 'a', 'c']"),
-    "names in lists": ({"labels": [["a"], "b", "c"]}, "is damaged: labels is [['a'], 'b', 'c']"),
-    "input": ({"input": "scores"}, "is damaged: input is 'scores'"),
-    "floor": ({"floor": 0.1}, "is damaged: floor is 0.1"),
-    "missing": ({"missing": 1}, "is damaged: missing is 1"),
-    "provenance": ({"provenance": []}, "is damaged: provenance is []"),
+    "no version": ({"format_version": None}, "is damaged: format_version must be a whole number of at least 1, got None"),
+    "a map too few": ({"maps": []}, "is damaged: maps must be a list of 3 values, got []"),
+    "another map": (
+        {"maps": [{"kind": "temperature", "parameters": {"temperature": -1.0}}] * 3},
+        "is damaged: maps must be a map with ",
+    ),
+    "three classes": (
+        {"maps": [{"kind": "class_temperatures", "parameters": {"temperatures": [1, 2, 3]}}] * 3},
+        "maps must be maps of two ",
+    ),
+    "names twice": (
+        {"labels": ["a", "a", "c"]},
+        "is damaged: labels must be a list of different texts or numbers, got ['a', 'a', 'c']",
+    ),
+    "names in lists": (
+        {"labels": [["a"], "b", "c"]},
+        "is damaged: labels must be a list of different texts or numbers, got [['a'], 'b', 'c']",
+    ),
+    "input": ({"input": "scores"}, "is damaged: input must be one of 'logits', 'probabilities', got 'scores'"),
+    "floor": ({"floor": 0.1}, "is damaged: floor must be a floor of logits, got 0.1"),
+    "missing": ({"missing": 1}, "is damaged: missing must be a mark of unknown labels, got 1"),
+    "provenance": ({"provenance": []}, "is damaged: provenance must be a dictionary with the keys method, "),
 }
 OF_PROVENANCE = {
     "method": "",
@@ -120,11 +132,11 @@ def test_a_damaged_provenance_is_refused_with_the_field(name, saved):
     path, content = saved
     content["provenance"][name] = OF_PROVENANCE[name]
     path.write_text(json.dumps(content))
-    with pytest.raises(FormatError, match=f"is damaged: {name} is"):
+    with pytest.raises(FormatError, match=rf"is damaged: provenance\.{name}(\[\d\])? must be"):
         nishimori.load(path)
     del content["provenance"][name]
     path.write_text(json.dumps(content))
-    with pytest.raises(FormatError, match=f"is damaged: {name} missing"):
+    with pytest.raises(FormatError, match=rf"is damaged: provenance\.{name} is missing"):
         nishimori.load(path)
 
 
