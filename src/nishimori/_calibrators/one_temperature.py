@@ -49,9 +49,9 @@ class OneTemperature(Calibrator):
 
     fit = fit_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the temperature from ``data``, which are the rows of ``X``."""
-        return self._adopt(X, data, self._method().fit(data, label_name=label_name(X), counts=counts))
+        return self._adopt(X, data, self._method().fit(data, label_name=label_name(X)))
 
     def _adopt(self, X: Any, data: Rows, fit: TemperatureFit) -> Self:
         """Keep what was found in ``data``, which are those of ``X``."""

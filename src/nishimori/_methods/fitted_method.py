@@ -57,12 +57,13 @@ def open_to_fit(
     clusters: Any = None,
     groups: Any = None,
     *,
+    counts: bool = False,
     ignore_index: int | None = None,
 ) -> Rows:
     """The data to fit to; values are checked when they are first read."""
     check_constructor(calibrator)
     options: RowOptions = {"sample_weight": sample_weight, "clusters": clusters, "groups": groups}
-    options["ignore_index"] = ignore_index
+    options |= {"counts": counts, "ignore_index": ignore_index}
     if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
         options["floor"] = calibrator.floor if is_auto(calibrator.floor) else None
     else:
@@ -227,10 +228,10 @@ class BareCalibrator:
         vars(calibrator).update(calibrator.method.restored(record))
         return calibrator
 
-    def fit(self, data: Any, *, counts: bool = False) -> Self:
+    def fit(self, data: Any) -> Self:
         """Choose the temperature from rows, or from what was summed of them."""
         rows = open_to_fit(self, data, None, None)
-        keep_temperature(self, data, rows, self.method.fit(rows, label_name=label_name(data), counts=counts or rows.counts))
+        keep_temperature(self, data, rows, self.method.fit(rows, label_name=label_name(data)))
         return self
 
     @property
@@ -281,11 +282,6 @@ def fit_checked(method: M, *data: Any, **options: Any) -> M:
         got = "a calibrator without a map" if is_method else f"a result of the type {type(fitted).__name__}"
         raise InputError(f"{type(method).__name__}.fit", "end with `return self.learn(...)`", got=got)
     return cast("M", fitted)
-
-
-def counts_option(method: FittedMethod, *, counts: bool) -> dict[str, Any]:
-    """What `fit` of a method is told if weights are numbers of samples: nothing where it has no standard error."""
-    return {"counts": True} if counts and "counts" in signature(method.fit).parameters else {}
 
 
 def _check_batch(map_: Map, batch: Batch) -> int:

@@ -101,7 +101,6 @@ class Report:
             classes,
             kind,
             used,
-            (validation.counts or bool(options.get("counts"))),
             float(level),
             n_bins,
             methods,
