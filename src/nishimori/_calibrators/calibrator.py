@@ -30,7 +30,6 @@ from nishimori._methods.fitted_method import (
     keep_record,
     open_to_fit,
     own_parameters,
-    plain,
     record_of,
 )
 from nishimori._methods.record import Record
@@ -42,6 +41,7 @@ from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Input, Scores, scores_of, warn_of_probabilities
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
+from nishimori._support.json import as_python
 from nishimori._support.numbers import numeric
 from nishimori._support.optional import import_object
 from nishimori.errors import InputError
@@ -208,7 +208,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
 
     def method_params(self) -> dict[str, Any]:
         """The parameters of the method, which `nishimori.calibrator` takes besides its name."""
-        return {name: plain(getattr(self, name)) for name in sorted(own_parameters(type(self)))}
+        return {name: as_python(getattr(self, name)) for name in sorted(own_parameters(type(self)))}
 
     @property
     def temperature_(self) -> float | None:

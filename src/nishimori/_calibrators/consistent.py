@@ -13,7 +13,7 @@ from nishimori._calibrators.folds import Fold, deal_folds, in_row_order, out_of_
 from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
-from nishimori._methods.fitted_method import own_parameters, plain
+from nishimori._methods.fitted_method import own_parameters
 from nishimori._methods.record import Record
 from nishimori._methods.table import FINISHED, Traits
 from nishimori._rows.labels import Classes
@@ -22,6 +22,7 @@ from nishimori._rows.scores import Floor, Input, is_auto
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Confidence
 from nishimori._support.arrays import HostArray
+from nishimori._support.json import as_python
 from nishimori._support.numbers import whole
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import DegenerateDataError, InputError
@@ -191,7 +192,7 @@ class Consistent(Calibrator):
     def _params_with(self, calibrator: Calibrator) -> dict[str, Any]:
         own = [name for name in own_parameters(type(self)) if name != "calibrator"]
         inner = {inner_name(name, own): value for name, value in calibrator.method_params().items()}
-        return {name: plain(getattr(self, name)) for name in own} | inner
+        return {name: as_python(getattr(self, name)) for name in own} | inner
 
     def _record(self) -> Record:
         """What a file keeps: the method that was fitted, which is another one where that of `calibrator` has no solution."""

@@ -83,8 +83,7 @@ class AffineScaling(Calibrator):
         map_ = kind(point.scale / point.temperature, point.bias, fallback)
         if errors is not None:
             estimates |= flat_entries(self._layout(map_).by_name(errors), "_se")
-        clusters_read = not data.counts and data.has_clusters
-        n_passes = fit_info.n_passes + clusters_read + minimum.n_passes + (0 if errors is None else 2)
+        n_passes = fit_info.n_passes + data.has_clusters + minimum.n_passes + (0 if errors is None else 2)
         return self.learn(X, data, map_, fit_info.n_samples, minimum.residual, estimates=estimates, n_passes=n_passes)
 
     def _parameters(self, n_classes: int) -> Parameters:

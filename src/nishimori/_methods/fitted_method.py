@@ -29,6 +29,7 @@ from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import Floor, Input, is_auto
 from nishimori._sums.observables import Observable
 from nishimori._support.arrays import HostArray
+from nishimori._support.json import as_python
 from nishimori.errors import InputError
 from nishimori.maps.kinds import CHECKED_ROWS, check_claims, check_claims_on_random_logits, claims_to_check
 from nishimori.maps.map import Map, apply_checked
@@ -246,7 +247,7 @@ class BareCalibrator:
 
     def method_params(self) -> dict[str, Any]:
         """The parameters of the method."""
-        return {name: plain(getattr(self.method, name)) for name in sorted(own_parameters(type(self.method)))}
+        return {name: as_python(getattr(self.method, name)) for name in sorted(own_parameters(type(self.method)))}
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write what was learned to a small JSON file, as `Calibrator.save` does."""
@@ -303,10 +304,3 @@ def check_map(map_: Map, n_classes: int | None, data: Rows | None = None) -> Non
         rows.gather(partial(_check_batch, map_))
     elif number is not None:
         check_claims_on_random_logits(map_, number)
-
-
-def plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, and tuples, as Python's numbers and lists."""
-    if isinstance(value, tuple):
-        return [plain(item) for item in value]
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
