@@ -91,13 +91,13 @@ def test_methods_that_would_take_long_are_left_out_and_named():
 
     rows = nishimori.rows(*reference.drawn(300, 3))
     meaning = {"input": "logits", "classes": None, "floor": None}
-    assert not fit_usual(rows, None, meaning, counts=False)[1]
+    assert not fit_usual(rows, None, meaning)[1]
 
     class ManyRows(type(rows)):
         n_rows = 10**9
 
     rows.__class__ = ManyRows
-    _, left_out = fit_usual(rows, None, meaning, counts=False)
+    _, left_out = fit_usual(rows, None, meaning)
     assert set(left_out) == {"class temperatures", "bias", "vector"}
     assert all(" s, more than 5 s; name it to try it" in why for why in left_out.values())
 

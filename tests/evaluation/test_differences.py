@@ -29,8 +29,8 @@ UNITS = {
 def paired(logits, labels, *temperatures, n_bins=15, strategy="uniform", counts=False, **options):
     """The scorecards at two temperatures, and what the second one differs by from the first."""
     maps = {name: Temperature(float(T)) for name, T in zip(("first", "second"), temperatures, strict=True)}
-    data = nishimori.rows(logits, labels, **options)
-    found = measure_maps(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
+    data = nishimori.rows(logits, labels, counts=counts, **options)
+    found = measure_maps(data, maps, n_bins=n_bins, strategy=strategy)
     return SimpleNamespace(**found.cards, **found.differences("first", "second"))
 
 

@@ -82,7 +82,7 @@ def test_the_error_is_right_where_one_row_decides(counts):
         logits = 3 * rng.normal(size=(n, k))
         labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
         weights = 10 ** rng.uniform(-12, 12, n)
-        found = match(open_rows(logits, labels, weights), Confidence(), Energy(), counts=counts)
+        found = match(open_rows(logits, labels, weights, counts=counts), Confidence(), Energy())
         for i, (method, root) in enumerate(zip(METHODS, found.roots, strict=True)):
             if isinstance(root, Root):
                 expected = precise_sandwich(method, logits, labels, weights, np.exp(-root.x), power=1 if counts else 2)

@@ -1,6 +1,7 @@
 """What can be said about data: the same keywords everywhere, each honoured or refused by name."""
 
 import inspect
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -81,6 +82,37 @@ def test_counts_that_were_said_once_hold_for_every_function():
         nishimori.rows(nishimori.rows(LOGITS, LABELS), counts=True)
     with pytest.raises(InputError, match="`counts` must be False where `clusters` is given"):
         nishimori.rows(LOGITS, LABELS, counts=True, clusters=np.arange(600) // 2)
+
+
+@dataclass(frozen=True)
+class FrozenRows(nishimori.Rows):
+    """Rows of a user's own, whose class allows no new attributes."""
+
+    weights: np.ndarray
+    n_rows, n_classes = 600, 4
+
+    def __iter__(self):
+        yield nishimori.Batch(LOGITS, LABELS, self.weights)
+
+
+@pytest.mark.parametrize("kind", ["array", "batches", "own", "sketch"])
+def test_counts_that_are_said_of_rows_hold_for_one_call(kind):
+    weights = np.random.default_rng(0).integers(1, 5, 600).astype(float)
+    makers = {
+        "array": lambda: nishimori.rows(LOGITS, LABELS, sample_weight=weights),
+        "batches": lambda: nishimori.rows(lambda: [(LOGITS, LABELS, weights)]),
+        "own": lambda: FrozenRows(weights),
+        "sketch": lambda: nishimori.Sketch().update(LOGITS, LABELS, weights),
+    }
+    data = makers[kind]()
+    before = nishimori.temperatures(data).ec_se
+    repeated = (values.repeat(weights.astype(int), axis=0) for values in (LOGITS, LABELS))
+    expected = nishimori.temperatures(*repeated).ec_se
+    assert abs(expected / before - 1) > 0.05
+    rel = 1e-2 if kind == "sketch" else 1e-6
+    assert nishimori.temperatures(data, counts=True).ec_se == pytest.approx(expected, rel=rel)
+    assert nishimori.ExpectationConsistency().fit(data, counts=True).temperature_se_ == pytest.approx(expected, rel=rel)
+    assert nishimori.temperatures(data).ec_se == pytest.approx(before, rel=1e-9)
 
 
 def test_help_shows_every_keyword():

@@ -16,7 +16,7 @@ from nishimori._calibrators.folds import Fold, check_folds, deal_folds, linked_u
 from nishimori._calibrators.methods import new_calibrator, refuse_common, refuse_two_classes, set_common
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
-from nishimori._methods.fitted_method import counts_option, fit_checked
+from nishimori._methods.fitted_method import fit_checked
 from nishimori._methods.table import CANDIDATES, Traits
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.labels import Classes
@@ -129,23 +129,23 @@ class Best(Calibrator):
 
     fit = fit_grouped_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the method from ``data``, which are the rows of ``X``, and fit it to them."""
         seed = self._check_parameters()
         samples = collect_samples(data, max(_SCORES, _PER_CLASS * data.n_classes**2))
         folds = self._folds(samples, data, seed)
         codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
-        units = Units(samples.weights, codes, counts)
+        units = Units(samples.weights, codes, data.counts)
         if self.candidates is None:
             methods, left_out = self._default_candidates(units.n_samples, data.n_classes, len(folds) + 1)
         else:
             methods, left_out = self._named_candidates(data.n_classes), {}
-        scores, n_unsolved = self._score_candidates(methods, left_out, samples, folds, counts=counts)
+        scores, n_unsolved = self._score_candidates(methods, left_out, samples, folds)
         scored = units.subset(np.sort(np.concatenate([fold.test for fold in folds])))
         sizes = {"n_folds": len(folds), "seed": seed}
         choose = partial(select, scores, scored, self.scoring, n_unsolved=n_unsolved, left_out=left_out, **sizes)
         selection = choose()
-        while isinstance(chosen := self._fit_chosen(methods, selection, data, counts=counts), str):
+        while isinstance(chosen := self._fit_chosen(methods, selection, data), str):
             left_out[selection.chosen] = chosen
             del scores[selection.chosen]
             selection = choose()
@@ -244,8 +244,6 @@ class Best(Calibrator):
         left_out: dict[str, str],
         samples: CollectedSamples,
         folds: Sequence[Fold],
-        *,
-        counts: bool,
     ) -> tuple[dict[str, RowScores], dict[str, int]]:
         """The scores of all candidates on the samples that are held out, and in how many folds each had no solution.
 
@@ -256,7 +254,7 @@ class Best(Calibrator):
         def fit(candidate: Calibrator, fold: Fold) -> tuple[Map, bool]:
             """Fit to all samples but those of a fold; say whether smoothed labels took the place of the method."""
             method: Calibrator = clone(candidate)
-            fitted = fit_always(method, samples.rows(fold.train), **counts_option(method, counts=counts))
+            fitted = fit_always(method, samples.rows(fold.train))
             return fitted.map_, fitted is not method
 
         def score(model: tuple[Map, bool], fold: Fold) -> RowScores:
@@ -283,9 +281,7 @@ class Best(Calibrator):
             scores[name] = RowScores.in_order(rows, parts)
         return scores, n_unsolved
 
-    def _fit_chosen(
-        self, methods: Mapping[str, Calibrator], selection: MethodSelection, data: Rows, *, counts: bool
-    ) -> Calibrator | str:
+    def _fit_chosen(self, methods: Mapping[str, Calibrator], selection: MethodSelection, data: Rows) -> Calibrator | str:
         """The chosen method after its fit to all data, or why another must be chosen.
 
         A method that had a solution in all folds can have none for all samples. What would take its place was not scored, so
@@ -293,13 +289,12 @@ class Best(Calibrator):
         What methods warn of, such as few samples of a class, has been measured out of fold.
         """
         chosen = set_common(clone(methods[selection.chosen]), input=self.input, classes=self.classes, floor=data.floor)
-        options = counts_option(chosen, counts=counts)
         try:
             with collect_notices():
-                return fit_checked(chosen, data, **options)
+                return fit_checked(chosen, data)
         except NO_SOLUTION as error:
             if len(selection.candidates) == 2 or selection[selection.chosen].n_unsolved:  # "none" is the other
-                return rescue(chosen, error, data, **options)
+                return rescue(chosen, error, data)
             return f"no solution for all samples: {error}".rstrip(".")
 
     def method_params(self) -> dict[str, Any]:

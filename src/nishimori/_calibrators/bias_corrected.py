@@ -13,7 +13,7 @@ from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
-from nishimori._rows.rows import Rows, refuse_counted_clusters
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_claims import sum_by_class
 from nishimori._sums.observables import Confidence, Energy
@@ -135,19 +135,18 @@ class BiasCorrected(Calibrator):
 
     fit = fit_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose temperature and biases from ``data``, which are the rows of ``X``."""
         if self.method not in ("ec", "ts"):
             raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
-        refuse_counted_clusters(data, counts=counts)
         if data.n_classes > _MOST_CLASSES:
             raise InputError("X", f"have at most {_MOST_CLASSES:,} classes for the method 'bias'", got=f"{data.n_classes:,}")
-        matched = find_roots(data, Confidence(), Energy(), label_name=label_name(X), counts=counts)
+        matched = find_roots(data, Confidence(), Energy(), label_name=label_name(X))
         refuse_masks(matched.census.n_masked > 0)
         matched.warn()
         search = BiasSearch(data)
         try:
-            biases = self._fit_biases(search, matched, counts=counts)
+            biases = self._fit_biases(search, matched)
         except NotConvergedError as error:
             if not self.shrink:
                 raise
@@ -159,7 +158,7 @@ class BiasCorrected(Calibrator):
         self._warn(biases)
         errors, n_errors = None, 0
         if not self.shrink and not too_many(1 + data.n_classes):
-            errors, n_errors = standard_errors(data, biases, counts=counts), 1
+            errors, n_errors = standard_errors(data, biases), 1
         fallback = _temperature(matched, self.method) if self.preserve_accuracy else None
         map_ = Affine(np.array(biases.point.beta), np.array(biases.point.biases), fallback)
         estimates = {"spread": biases.spread} if self.shrink else {}
@@ -169,18 +168,18 @@ class BiasCorrected(Calibrator):
         n_passes = matched.n_passes + search.n_passes + n_errors
         return self.learn(X, data, map_, matched.census.n_rows, biases.residual, estimates=estimates, n_passes=n_passes)
 
-    def _fit_frequencies(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_frequencies(self, X: Any, data: Rows) -> Self:
         """Choose biases alone, for scores that say nothing: every sample gets the frequencies of the classes.
 
         They are smoothed by Laplace's rule, (n + 1)/(N + K) for n of N samples and K classes, so that none is zero.
         """
         samples = data.gather(sum_by_class)
-        numbers = samples.weights / samples.one_sample(counts=counts)
+        numbers = samples.weights / samples.one_sample(counts=data.counts)
         logs = np.log((numbers + 1) / (numbers.sum() + len(numbers)))
         map_ = Affine(np.array(0.0), logs - logs.mean())
         return self.learn(X, data, map_, samples.n_rows, estimates={"by_confidence": 0.0}, n_passes=1)
 
-    def _fit_biases(self, search: BiasSearch, matched: Match, *, counts: bool) -> Biases:
+    def _fit_biases(self, search: BiasSearch, matched: Match) -> Biases:
         """The temperature and the biases of the classes, from sums at several points."""
         n_classes = search.data.n_classes
         if all(isinstance(root, NishimoriError) for root in matched.roots):
@@ -188,7 +187,7 @@ class BiasCorrected(Calibrator):
         start = BiasPoint(1 / _temperature(matched, "ts"), (0.0,) * n_classes)
         sums = search.sums(start)
         if self.shrink:
-            start = search.choose_spread(start, counts=counts)
+            start = search.choose_spread(start)
             if search.spread == 0:  # noise explains all biases
                 point = BiasPoint(1 / _temperature(matched.without_uncertain(), self.method), (0.0,) * n_classes)
                 residual = abs(matched.fit_info(_POSITIONS[self.method]).residual)
@@ -201,7 +200,7 @@ class BiasCorrected(Calibrator):
                 remedy=f"Use {setting('shrink', True)}, or leave the class out of {setting('X')}.",
             )
         biases = search.by_energy(start) if self.shrink else search.least_loss(start, class_labels(self.classes, n_classes))
-        return search.by_confidence(biases.point, counts=counts) if self.method == "ec" else biases
+        return search.by_confidence(biases.point) if self.method == "ec" else biases
 
     def _warn(self, biases: Biases) -> None:
         """Warn of what the user may not expect."""

@@ -14,7 +14,7 @@ from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, Regr
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
-from nishimori._rows.rows import Rows, refuse_counted_clusters
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.census import count_zeros, warn_of_zeros
 from nishimori._sums.passes import together
@@ -59,24 +59,22 @@ class BinaryCalibrator(Calibrator):
 
     fit = fit_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the parameters from ``data`` of two classes, which are the rows of ``X``."""
         terms = self._terms
-        self._refuse_other_data(data, counts=counts)
+        self._refuse_other_data(data)
         functions = tuple(function for function in terms.values() if function != "1")
         zeros, seen = data.gather(together(count_zeros, partial(overview, functions))).items
         self._refuse(seen, label_name(X))
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
         has_constant = len(functions) < len(terms)
-        regression = Regression.from_overview(
-            functions, seen, has_constant=has_constant, smoothing=self._smoothing(seen, counts=counts)
-        )
+        regression = Regression.from_overview(functions, seen, has_constant=has_constant, smoothing=self._smoothing(seen, data))
         search = LogisticSearch(data, seen)
         try:
             coefficients = self._fit_coefficients(search, regression)
         except NotConvergedError as error:
             self._explain(error)
-        errors = None if self.smooth_labels else search.standard_errors(coefficients, counts=counts)
+        errors = None if self.smooth_labels else search.standard_errors(coefficients)
         parameters = self._values_by_name(coefficients.regression, coefficients.values)
         estimates = flat_entries(parameters)
         if errors is not None:
@@ -85,11 +83,10 @@ class BinaryCalibrator(Calibrator):
         map_ = self._map_for(parameters)
         return self.learn(X, data, map_, seen.n_rows, coefficients.residual, estimates=estimates, n_passes=n_passes)
 
-    def _refuse_other_data(self, data: Rows, *, counts: bool) -> None:
+    def _refuse_other_data(self, data: Rows) -> None:
         """Raise if these parameters cannot be fitted to such data."""
         if not isinstance(self.smooth_labels, bool | np.bool_):
             raise InputError("smooth_labels", "be True or False", got=repr(self.smooth_labels))
-        refuse_counted_clusters(data, counts=counts)
         if data.n_classes != 2:
             raise InputError(
                 "X",
@@ -100,11 +97,11 @@ class BinaryCalibrator(Calibrator):
                 ),
             )
 
-    def _smoothing(self, seen: Overview, *, counts: bool) -> tuple[float, float]:
+    def _smoothing(self, seen: Overview, data: Rows) -> tuple[float, float]:
         """How far the labels are moved from 0 and 1: J. Platt's 1/(N + 2), where N samples have the same class."""
         if not self.smooth_labels:
             return 0.0, 0.0
-        return 1 / (seen.negative.number(counts=counts) + 2), 1 / (seen.positive.number(counts=counts) + 2)
+        return 1 / (seen.negative.number(counts=data.counts) + 2), 1 / (seen.positive.number(counts=data.counts) + 2)
 
     def _refuse(self, seen: Overview, label_name: str) -> None:
         """Raise if the data cannot determine any parameter."""

@@ -30,7 +30,6 @@ from nishimori._methods.fitted_method import (
     keep_record,
     open_to_fit,
     own_parameters,
-    plain,
     record_of,
 )
 from nishimori._methods.record import Record
@@ -42,6 +41,7 @@ from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Input, Scores, scores_of, warn_of_probabilities
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
+from nishimori._support.json import as_python
 from nishimori._support.numbers import numeric
 from nishimori._support.optional import import_object
 from nishimori.errors import InputError
@@ -146,10 +146,11 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         clusters: Any = None,
         groups: Any = None,
         *,
+        counts: bool = False,
         ignore_index: int | None = None,
     ) -> Rows:
         """The data to fit to, for a `fit` of your own; values are checked when they are first read."""
-        return open_to_fit(self, X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+        return open_to_fit(self, X, y, sample_weight, clusters, groups, counts=counts, ignore_index=ignore_index)
 
     def learn(
         self,
@@ -191,7 +192,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     def _show(self) -> None:
         """Set the attributes that follow from the map and the estimates, after a fit as after a file was read."""
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Learn from ``data``, the opened rows of ``X``, in calibrators whose `fit` is `fit_rows` or `fit_grouped_rows`."""
         raise NotImplementedError
 
@@ -207,7 +208,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
 
     def method_params(self) -> dict[str, Any]:
         """The parameters of the method, which `nishimori.calibrator` takes besides its name."""
-        return {name: plain(getattr(self, name)) for name in sorted(own_parameters(type(self)))}
+        return {name: as_python(getattr(self, name)) for name in sorted(own_parameters(type(self)))}
 
     @property
     def temperature_(self) -> float | None:
@@ -509,8 +510,8 @@ def fit_rows(
     NoTemperatureError, DegenerateDataError, NotConvergedError
         If the data are valid but do not determine what is fitted; the class says when.
     """
-    data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-    return self._fit_rows(X, data, counts=counts or data.counts)
+    data = self.rows_from(X, y, sample_weight, clusters, counts=counts, ignore_index=ignore_index)
+    return self._fit_rows(X, data)
 
 
 def fit_grouped_rows(
@@ -545,8 +546,8 @@ def fit_grouped_rows(
     if groups is not None and "fit" in self._methods_without_groups():
         must = "be left out: this calibrator treats all groups alike"
         raise InputError("groups", must, remedy="Use GroupConsistency(by='groups') for a temperature per group.")
-    data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
-    return self._fit_rows(X, data, counts=counts or data.counts)
+    data = self.rows_from(X, y, sample_weight, clusters, groups, counts=counts, ignore_index=ignore_index)
+    return self._fit_rows(X, data)
 
 
 fit_rows.__qualname__ = fit_grouped_rows.__qualname__ = "Calibrator.fit"  # what messages about wrong arguments call them

@@ -10,7 +10,7 @@ from nishimori._calibrators.parameters import NOT_IN_FILE, Layout, flat_entries,
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels, first_names
-from nishimori._rows.rows import Rows, refuse_counted_clusters
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_claims import (
     ClassWeights,
@@ -143,13 +143,12 @@ class Isotonic(Calibrator):
 
     fit = fit_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the curves from ``data``, which are the rows of ``X``."""
         prior = between("prior", self.prior, 0, _MOST_ADDED)
-        refuse_counted_clusters(data, counts=counts)
         samples = data.gather(sum_by_class)
         check_samples(samples, self.classes, label_name=label_name(X))
-        added = prior * samples.one_sample(counts=counts)
+        added = prior * samples.one_sample(counts=data.counts)
         curves, n_passes = [], 1
         for some in claims_by_class(data, samples.n_rows):
             n_passes += 1
@@ -275,11 +274,10 @@ class HistogramBinning(Calibrator):
 
     fit = fit_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the value of each bin from ``data``, which are the rows of ``X``."""
         prior = between("prior", self.prior, 0, _MOST_ADDED)
         check_bins(self.n_bins, self.strategy)
-        refuse_counted_clusters(data, counts=counts)
         n_curves = len(curve_columns(data.n_classes))
         if n_curves * self.n_bins > _MOST_BINS:
             raise InputError(
@@ -287,9 +285,9 @@ class HistogramBinning(Calibrator):
             )
         samples, bins, n_passes = self._sums(data)
         check_samples(samples, self.classes, label_name=label_name(X))
-        unit = samples.one_sample(counts=counts)
+        unit = samples.one_sample(counts=data.counts)
         values = _frequencies(bins, prior * unit)
-        errors = _errors(data, bins, values, (prior * unit, unit), counts=counts)
+        errors = _errors(data, bins, values, (prior * unit, unit))
         # A file holds errors if they are not too many. JSON has no NaN; -1 stands for the error of an empty bin.
         finite = {"frequencies": np.nan_to_num(errors, nan=-1)}
         estimates = None if too_many(values.size) else flat_entries(finite, "_se")
@@ -327,7 +325,7 @@ def _frequencies(bins: Bins, added: float) -> HostArray:
     return frequencies
 
 
-def _errors(data: Rows, bins: Bins, values: HostArray, added: tuple[float, float], *, counts: bool) -> HostArray:
+def _errors(data: Rows, bins: Bins, values: HostArray, added: tuple[float, float]) -> HostArray:
     """The standard error of each value; ``added`` are the weight of what was added, and that of one sample.
 
     Outcomes in a bin have the variance v(1 - v), also those that were added. Clusters show their variance themselves.
@@ -337,7 +335,7 @@ def _errors(data: Rows, bins: Bins, values: HostArray, added: tuple[float, float
     if data.has_clusters:
         variance = cluster_squares(data, bins.edges, values)
     else:
-        variance = spread * (bins.weight if counts else bins.squares)
+        variance = spread * (bins.weight if data.counts else bins.squares)
     with np.errstate(invalid="ignore"):  # an empty bin to which nothing was added
         errors: HostArray = np.sqrt(variance + spread * weight * unit) / (bins.weight + weight)
     return errors

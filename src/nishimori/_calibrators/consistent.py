@@ -13,7 +13,7 @@ from nishimori._calibrators.folds import Fold, deal_folds, in_row_order, out_of_
 from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
-from nishimori._methods.fitted_method import counts_option, own_parameters, plain
+from nishimori._methods.fitted_method import own_parameters
 from nishimori._methods.record import Record
 from nishimori._methods.table import FINISHED, Traits
 from nishimori._rows.labels import Classes
@@ -22,6 +22,7 @@ from nishimori._rows.scores import Floor, Input, is_auto
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Confidence
 from nishimori._support.arrays import HostArray
+from nishimori._support.json import as_python
 from nishimori._support.numbers import whole
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import DegenerateDataError, InputError
@@ -134,24 +135,24 @@ class Consistent(Calibrator):
 
     fit = fit_grouped_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the map and the temperature after it from ``data``, which are the rows of ``X``."""
         method = self._new_calibrator()
-        samples = replace(collect_samples(data), counts=counts)
+        samples = collect_samples(data)
         folds = deal_folds(samples.labels, self._n_folds(samples), samples.clusters)
 
         def fit_without(fold: Fold) -> Map:
-            return _fit_inner(method, samples.rows(fold.train), counts=counts).map_
+            return _fit_inner(method, samples.rows(fold.train)).map_
 
         with collect_notices():  # the fit to all samples says what there is to say of the data
             maps, parts = out_of_fold(folds, fit_without, lambda map_, fold: samples.mapped(map_, fold.test))
         held_out = in_row_order([fold.test for fold in folds], parts)
         floor = data.floor if is_auto(self.floor) else self.floor
-        fitted = _fit_inner(set_common(method, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
-        last = _fit_ec(samples.rows(logits=held_out), counts=counts)
+        fitted = _fit_inner(set_common(method, input=self.input, classes=self.classes, floor=floor), data)
+        last = _fit_ec(samples.rows(logits=held_out))
         temperature, error = last.temperature_, None
         assert temperature is not None, "all that may take the place of EC has one"
-        if not counts and last.temperature_se_ is not None:
+        if not data.counts and last.temperature_se_ is not None:
             cross_fit = CrossFit(samples, folds, maps, held_out, fitted.map_)
             error = (cross_fit.correction_error if fitted.matches_confidence else cross_fit.temperature_error)(temperature)
         estimates = {"ec_temperature": temperature} | ({} if error is None else {"ec_temperature_se": error})
@@ -191,7 +192,7 @@ class Consistent(Calibrator):
     def _params_with(self, calibrator: Calibrator) -> dict[str, Any]:
         own = [name for name in own_parameters(type(self)) if name != "calibrator"]
         inner = {inner_name(name, own): value for name, value in calibrator.method_params().items()}
-        return {name: plain(getattr(self, name)) for name in own} | inner
+        return {name: as_python(getattr(self, name)) for name in own} | inner
 
     def _record(self) -> Record:
         """What a file keeps: the method that was fitted, which is another one where that of `calibrator` has no solution."""
@@ -231,20 +232,20 @@ class Consistent(Calibrator):
         return self
 
 
-def _fit_inner(calibrator: Calibrator, data: Rows, *, counts: bool) -> Calibrator:
+def _fit_inner(calibrator: Calibrator, data: Rows) -> Calibrator:
     """A copy of the calibrator that is fitted to some rows, or one of smoothed labels where it has no solution."""
     copy = new_calibrator(calibrator, "calibrator")
-    return fit_always(copy, data, **counts_option(copy, counts=counts))
+    return fit_always(copy, data)
 
 
-def _fit_ec(data: Rows, *, counts: bool) -> Calibrator:
+def _fit_ec(data: Rows) -> Calibrator:
     """Expectation consistency for held-out predictions, with smoothed labels where it has no temperature."""
     method = ExpectationConsistency()
     try:
-        return method.fit(data, counts=counts)
+        return method.fit(data)
     except NO_SOLUTION as error:
         place = "the predictions for held-out samples"
-        return rescue(method, error, data, where=place, may_be_frequencies=False, counts=counts)
+        return rescue(method, error, data, where=place, may_be_frequencies=False)
 
 
 @dataclass(frozen=True, eq=False)

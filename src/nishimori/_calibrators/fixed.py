@@ -40,7 +40,7 @@ class FixedTemperature(Calibrator):
 
     fit = fit_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:  # noqa: ARG002
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Check ``data``, the rows of ``X``, and note its columns; the temperature stays as it is."""
         map_ = Temperature(checked_temperature(self.temperature))
         return self.learn(X, data, map_, census(data).n_rows)
@@ -123,7 +123,7 @@ class FixedMap(Calibrator):
 
     fit = fit_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:  # noqa: ARG002
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Check ``data``, the rows of ``X``, and note its columns; the map stays as it is."""
         if not isinstance(self.map, Map):
             raise InputError("map", "be a Map", got=repr(self.map))

@@ -115,13 +115,13 @@ class GroupConsistency(Calibrator):
 
     fit = fit_grouped_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the temperatures from ``data``, which are the rows of ``X``."""
         observable = self._observable()
         grouping = _grouping(data, self.by)
-        matched = match(data, observable, label_name=label_name(X), counts=counts)
+        matched = match(data, observable, label_name=label_name(X))
         common, fit_info = matched.solution(0)
-        by_group = match_groups(data, grouping, observable, common, fit_info.temperature_se, counts=counts)
+        by_group = match_groups(data, grouping, observable, common, fit_info.temperature_se)
         if self.by == "prediction" or data.groups is None:
             map_: Map = ClassTemperatures(by_group.temperatures)
         else:

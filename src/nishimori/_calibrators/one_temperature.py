@@ -10,7 +10,7 @@ from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._fit.adaptive import Adapted
 from nishimori._fit.match import FitInfo
 from nishimori._methods import table
-from nishimori._methods.fitted_method import keep_temperature, label_name, plain
+from nishimori._methods.fitted_method import keep_temperature, label_name
 from nishimori._methods.one_temperature import (
     EC,
     TS,
@@ -27,6 +27,7 @@ from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Observable
 from nishimori._support.intervals import Interval, interval_in_ratio
+from nishimori._support.json import as_python
 from nishimori.errors import InputError
 
 
@@ -49,9 +50,9 @@ class OneTemperature(Calibrator):
 
     fit = fit_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the temperature from ``data``, which are the rows of ``X``."""
-        return self._adopt(X, data, self._method().fit(data, label_name=label_name(X), counts=counts))
+        return self._adopt(X, data, self._method().fit(data, label_name=label_name(X)))
 
     def _adopt(self, X: Any, data: Rows, fit: TemperatureFit) -> Self:
         """Keep what was found in ``data``, which are those of ``X``."""
@@ -395,4 +396,4 @@ class Matched(OneTemperature):
                 "keep each parameter in an attribute of the same name to be saved",
                 got=f"none for {', '.join(lost)}",
             )
-        return {name: plain(getattr(self.observable, name)) for name in names}
+        return {name: as_python(getattr(self.observable, name)) for name in names}

@@ -84,10 +84,9 @@ def with_frequencies(calibrator: Calibrator, error: NishimoriError, *data: Any, 
     """A calibrator that gives each class its smoothed frequency, (n + 1)/(N + K), with a warning: the scores tell nothing."""
     frequencies = BiasCorrected(method="ts", shrink=False, **_common(calibrator))
     usual = _usual_options(options)
-    counts = usual.pop("counts", False)
     with collect_notices():
         rows = frequencies.rows_from(*data, **usual)
-        fitted = frequencies._fit_frequencies(data[0], rows, counts=counts or rows.counts)
+        fitted = frequencies._fit_frequencies(data[0], rows)
     action = "Each class gets its smoothed frequency instead: (n + 1)/(N + K) for n of N samples and K classes."
     _warn_of_replacement(calibrator, error, where, action)
     return fitted

@@ -63,18 +63,18 @@ class AffineScaling(Calibrator):
 
     fit = fit_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the map from ``data``, which are the rows of ``X``."""
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
-        matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
+        matched = find_roots(data, Energy(), label_name=label_name(X))
         temperature, fit_info = matched.solution(0)
-        unit = 1.0 if counts else _unit(matched, data)
+        unit = 1.0 if data.counts else _unit(matched, data)
         strengths = self._strengths(parameters, temperature, unit * matched.census.weight)
         labels = class_labels(self.classes, data.n_classes)
         minimum = AffineSearch(data, parameters, temperature, unit, strengths, labels).minimum()
         point = parameters.point(minimum.theta, temperature)
-        errors = self._errors(data, point, minimum, counts=counts)
+        errors = self._errors(data, point, minimum)
         fallback = temperature if self.preserve_accuracy else None
         estimates = {"ts": temperature, **_by_block(parameters, "penalty", minimum.strengths)}
         if minimum.determined is not None:
@@ -83,8 +83,7 @@ class AffineScaling(Calibrator):
         map_ = kind(point.scale / point.temperature, point.bias, fallback)
         if errors is not None:
             estimates |= flat_entries(self._layout(map_).by_name(errors), "_se")
-        clusters_read = not counts and data.has_clusters
-        n_passes = fit_info.n_passes + clusters_read + minimum.n_passes + (0 if errors is None else 2)
+        n_passes = fit_info.n_passes + data.has_clusters + minimum.n_passes + (0 if errors is None else 2)
         return self.learn(X, data, map_, fit_info.n_samples, minimum.residual, estimates=estimates, n_passes=n_passes)
 
     def _parameters(self, n_classes: int) -> Parameters:
@@ -104,12 +103,12 @@ class AffineScaling(Calibrator):
             raise InputError("penalty", f"be 'auto', None, a number that is not negative{several}", got=repr(self.penalty))
         return np.broadcast_to(strengths, (len(names),)).copy()
 
-    def _errors(self, data: Rows, point: AffinePoint, minimum: Minimum, *, counts: bool) -> HostArray | None:
+    def _errors(self, data: Rows, point: AffinePoint, minimum: Minimum) -> HostArray | None:
         """The standard errors of all factors and biases; None if they are penalised, or too many."""
         number = point.scale.size + point.bias.size * self._has_bias
         if minimum.strengths.any() or too_many(number):
             return None
-        products = gap_products(data, partial(row_gradients, point), counts=counts)[:number, :number]
+        products = gap_products(data, partial(row_gradients, point))[:number, :number]
         assert minimum.equal is not None, "nothing is penalised"
         # Some changes have no effect, such as that of all biases by the same number: the errors are those without them.
         directions = Directions.from_curvature(minimum.equal[:number, :number])

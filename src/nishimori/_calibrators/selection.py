@@ -25,6 +25,7 @@ from nishimori._sums.reliability import BinnedClaims, uniform_edges
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import value_with_error
+from nishimori._support.json import to_plain
 from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
@@ -204,21 +205,9 @@ class MethodSelection(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
-        rows = [
-            {
-                name: None if isinstance(value, float) and not isfinite(value) else value
-                for name, value in vars(candidate).items()
-            }
-            for candidate in self.candidates
-        ]
-        return {
-            "chosen": self.chosen,
-            "scoring": self.scoring,
-            "candidates": rows,
-            "left_out": dict(self.left_out),
-            "n_folds": self.n_folds,
-            "n_samples": self.n_samples,
-        }
+        names = ("chosen", "scoring", "candidates", "left_out", "n_folds", "n_samples")
+        plain: dict[str, Any] = to_plain({name: getattr(self, name) for name in names})
+        return plain
 
     @property
     def _display(self) -> Display:

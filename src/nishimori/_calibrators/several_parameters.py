@@ -14,7 +14,7 @@ from nishimori._fit.features import Family, check_features, match_features, row_
 from nishimori._fit.newton import Equations, Solution, sandwich, solve
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
-from nishimori._rows.rows import Rows, refuse_counted_clusters
+from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Energy
 from nishimori._sums.spread import gap_products
 from nishimori._support.arrays import HostArray
@@ -128,10 +128,9 @@ class SeveralParameters(Calibrator):
 
     fit = fit_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the parameters from ``data``, which are the rows of ``X``."""
-        refuse_counted_clusters(data, counts=counts)
-        matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
+        matched = find_roots(data, Energy(), label_name=label_name(X))
         refuse_masks(matched.census.n_masked > 0)
         temperature, fit_info = matched.solution(0)
         layout, start = Layout.from_values(self.start(data.n_classes, temperature), type(self).__name__)
@@ -140,7 +139,7 @@ class SeveralParameters(Calibrator):
         solution = _solve(data, family, start)
         covariance = errors = None
         if not too_many(layout.size):
-            products = gap_products(data, partial(row_gaps, family, solution.x), counts=counts) / matched.census.weight**2
+            products = gap_products(data, partial(row_gaps, family, solution.x)) / matched.census.weight**2
             covariance = sandwich(solution.equations.jacobian, products)
             errors = np.sqrt(np.diag(covariance))
         parameters = layout.by_name(solution.x)

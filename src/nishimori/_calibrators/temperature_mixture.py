@@ -89,13 +89,13 @@ class TemperatureMixture(Calibrator):
 
     fit = fit_rows
 
-    def _fit_rows(self, X: Any, data: Rows, *, counts: bool) -> Self:
+    def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose temperature and weights from ``data``, which are the rows of ``X``."""
-        matched = find_roots(data, Energy(), label_name=label_name(X), counts=counts)
+        matched = find_roots(data, Energy(), label_name=label_name(X))
         temperature, fit_info = matched.solution(0)
         mixture = best_weights(data, temperature)
         is_inside = bool(mixture.weights.all())
-        errors = standard_errors(data, temperature, mixture.weights, counts=counts) if is_inside else None
+        errors = standard_errors(data, temperature, mixture.weights) if is_inside else None
         estimates = {} if errors is None else flat_entries(_LAYOUT.by_name(errors), "_se")
         map_ = Mixture(temperature, mixture.weights)
         n_passes = fit_info.n_passes + mixture.n_passes + 2 * is_inside

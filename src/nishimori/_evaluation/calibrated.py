@@ -25,10 +25,8 @@ CALIBRATORS_WORD = {
 """What the row options mean where a calibrator may say them."""
 
 
-def open_calibrated(
-    logits: Any, labels: Any, options: RowOptions, *, temperature: Any, calibrator: Any
-) -> tuple[Rows, Map, bool]:
-    """What the user passed as rows, the map of a temperature or of a fitted calibrator, and whether weights are counts.
+def open_calibrated(logits: Any, labels: Any, options: RowOptions, *, temperature: Any, calibrator: Any) -> tuple[Rows, Map]:
+    """What the user passed as rows, and the map of a temperature or of a fitted calibrator.
 
     T = 1 if neither is given. What the options leave open about the scores, the calibrator says.
     """
@@ -41,7 +39,7 @@ def open_calibrated(
     map_ = calibrator if is_map else _map_of(calibrator)
     data = open_rows(logits, labels, **options) if is_map else _open_for(calibrator, logits, labels, options)
     check_groups(data, [map_])
-    return data, map_, data.counts or bool(options.get("counts"))
+    return data, map_
 
 
 def _open_for(used: Any, logits: Any, labels: Any, options: RowOptions) -> Rows:

@@ -29,7 +29,7 @@ from nishimori._fit.search import match
 from nishimori._rows.batch import Batch
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
-from nishimori._rows.rows import Rows, counts_of_clusters
+from nishimori._rows.rows import Rows
 from nishimori._sums.census import Census, Count
 from nishimori._sums.moments import GapSums
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy, Observable
@@ -275,20 +275,20 @@ def calibration_test(
         for name, value in (("temperature", temperature), ("calibrator", calibrator)):
             if value is not None:
                 raise InputError(name, "be left out for 'temperatures', which compares the temperatures of EC and TS")
-    data, used, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
+    data, used = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
     if statistic == "temperatures":
-        matched = match(data, *BUILT_IN.values(), counts=counts)
+        matched = match(data, *BUILT_IN.values())
         matched.warn()
-        return temperatures_test(data, matched, counts=counts)
+        return temperatures_test(data, matched)
     if statistic == "ece":
         if data.clusters is not None:
             remedy = "Use 'spiegelhalter'."
             raise InputError("clusters", "be left out for 'ece', which redraws each label by itself", remedy=remedy)
-        if counts:
+        if data.counts:
             remedy = "Repeat the samples instead."
             raise InputError("counts", "be False for 'ece', which redraws each label once", remedy=remedy)
         return _by_redrawing(data, used, n_bins, strategy, n_draws, seed)
-    return _by_deviation(data, used, statistic, counts=counts)
+    return _by_deviation(data, used, statistic)
 
 
 def is_rejected(p: float, level: float) -> bool:
@@ -299,7 +299,7 @@ def is_rejected(p: float, level: float) -> bool:
 # "confidence", "energy" and "spiegelhalter": the mean of one number per sample
 
 
-def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) -> CalibrationTest:
+def _by_deviation(data: Rows, used: Map, statistic: Statistic) -> CalibrationTest:
     temperature = temperature_of(used)
     if statistic == "energy" and temperature is None:
         raise InputError(
@@ -308,7 +308,7 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
             got="one that does more",
             remedy="Use 'confidence' or 'spiegelhalter'.",
         )
-    measured, census = deviation(data, statistic, used, counts=counts)
+    measured, census = deviation(data, statistic, used)
     deviates = sqrt(max(measured.variance, 0.0))
     z = _in_errors(measured.total, deviates, _ROUNDING * measured.weight)
     if statistic == "energy" and census.n_at_masks:
@@ -405,11 +405,9 @@ class _Deviate(KernelPass[HostArray | ClusterSums]):
 
 
 @question("has no rows to sum over")
-def deviation(data: Rows, statistic: Statistic, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
-    """The sum over all rows after a map, from one pass; with ``counts`` a weight of w stands for w independent rows."""
+def deviation(data: Rows, statistic: Statistic, map_: Map) -> tuple[Deviation, Census]:
+    """The sum over all rows after a map, from one pass; a weight that is a count stands for so many independent rows."""
     in_clusters = data.clusters is not None
-    if in_clusters and counts:
-        raise counts_of_clusters()
     sums, census = data.gather(together(_Deviate(statistic, map_, in_clusters), Count(Confidence()))).items
     if in_clusters:
         # Sums s and weights w of clusters: Σ(s − mean·w)².
@@ -417,7 +415,7 @@ def deviation(data: Rows, statistic: Statistic, map_: Map, *, counts: bool) -> t
         total, weight = float(values.sum()), float(weights.sum())
         return Deviation(total, float(((values - total / weight * weights) ** 2).sum()), weight, "sample"), census
     total, square_variance, variance = sums.tolist()
-    return Deviation(total, variance if counts else square_variance, census.weight, "model"), census
+    return Deviation(total, variance if data.counts else square_variance, census.weight, "model"), census
 
 
 # "ece": labels that are redrawn from the model. Confidences stay as they are, and with them the bins; each answer is drawn
@@ -500,7 +498,7 @@ class RedrawnECE:
 # "temperatures": two conditions for one number
 
 
-def temperatures_test(data: Rows, matched: Match, *, counts: bool) -> CalibrationTest:
+def temperatures_test(data: Rows, matched: Match) -> CalibrationTest:
     """Test whether EC and TS choose the same temperature, from a search for both in ``data``, with J."""
     for name, root in zip(BUILT_IN, matched.roots, strict=True):
         if isinstance(root, NoTemperatureError):
@@ -509,7 +507,7 @@ def temperatures_test(data: Rows, matched: Match, *, counts: bool) -> Calibratio
             raise root
     log_ec, log_ts = (-root.x for root in matched.roots if isinstance(root, Root))
     # Both conditions are summed at T of temperature scaling.
-    gaps = gaps_at_temperature(data, matched.observables, -log_ts, counts=counts)
+    gaps = gaps_at_temperature(data, matched.observables, -log_ts)
     # J is the square of the one combination of gaps that does not move with T, over its variance.
     slopes = np.array([gap.slope[0] * gap.betas[0] for gap in gaps.items])
     still = np.array([slopes[1], -slopes[0]])
@@ -537,11 +535,11 @@ def temperatures_test(data: Rows, matched: Match, *, counts: bool) -> Calibratio
 
 
 @question("has no sums of both conditions")
-def gaps_at_temperature(data: Rows, observables: Sequence[Observable], log_beta: float, *, counts: bool) -> GapSums:
+def gaps_at_temperature(data: Rows, observables: Sequence[Observable], log_beta: float) -> GapSums:
     """Sum both conditions at one temperature, in one more pass.
 
     Each condition at its own temperature, as a fit has them, makes the test reject too often for few wrong answers: for 100
     samples of svhn/resnet20 in 8.0 % instead of 5 % of cases with labels that are drawn from softmax(z/T), and in 9.2 % with
     real labels that are reweighted so that both temperatures are equal (bench/results/temperature_test.md).
     """
-    return gaps_at(data, [(observable, exp(log_beta)) for observable in observables], counts=counts)
+    return gaps_at(data, [(observable, exp(log_beta)) for observable in observables])

@@ -24,6 +24,7 @@ from nishimori._evaluation.resampling import KeptRows
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import printable
 from nishimori._support.formatting import number_text, percent
+from nishimori._support.json import to_plain
 from nishimori._support.numbers import between
 from nishimori.errors import InputError, setting
 
@@ -200,8 +201,8 @@ class Check:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers and texts; a number that is not finite is None."""
         names = ("name", "verdict", "value", "bound", "low", "high", "level", "fail_level", "cap", "needed_samples", "message")
-        numbers = {name: getattr(self, name) for name in names}
-        return {name: None if isinstance(x, float) and not isfinite(x) else x for name, x in numbers.items()}
+        plain: dict[str, Any] = to_plain({name: getattr(self, name) for name in names})
+        return plain
 
     @property
     def cells(self) -> tuple[str, str, str, str]:

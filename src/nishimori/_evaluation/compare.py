@@ -146,7 +146,7 @@ def compare(
     chosen = calibrators_by_name(listed, meaning, by_groups=by_groups, of_rows=is_rows(logits))
     for fitted in filter(is_fitted, chosen.values()):
         fitted._check_columns(validation, "logits")
-    how: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "counts": validation.counts or bool(options.get("counts"))}
+    how: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy}
     with_usual = None if methods is not None else meaning
     comparison = _compare_methods(chosen, validation, test, wanted, level, with_usual=with_usual, **how)
     return replace(comparison, verdicts=(*comparison.verdicts, *floor_verdicts(logits, options, used)))
@@ -160,7 +160,6 @@ def _compare_methods(
     level: float,
     *,
     with_usual: Mapping[str, Any] | None,
-    counts: bool,
     **bins: Any,
 ) -> Comparison:
     """Fit, measure and test; without test data measure on the validation data.
@@ -171,15 +170,15 @@ def _compare_methods(
     equal = [] if test is None else warn_of_equal_data(validation, test)
     same = warn_of_same_rows(test or validation, {name: method for name, method in methods.items() if is_fitted(method)})
     begin_step("Fitting ec and ts")
-    matched = match_both(validation, counts=counts)
+    matched = match_both(validation)
     for data in (validation, test or validation):
         metrics = tuple(metric for metric in checked_metrics(metrics, data) if metric.suits(data.n_classes))
     left_out: dict[str, str] = {}
     if with_usual is not None:
-        usual, left_out = fit_usual(validation, test, with_usual, counts=counts)
+        usual, left_out = fit_usual(validation, test, with_usual)
         methods = {**methods, **usual}
     flatters = test is None and not all(is_fitted(method) or isinstance(method, Uncalibrated) for method in methods.values())
-    fitted, why = fit_methods(methods, validation, matched, counts=counts)
+    fitted, why = fit_methods(methods, validation, matched)
     data = without_chosen_floor(test or validation)
     floor = None if data is (test or validation) else (test or validation).floor
     maps = {name: _floored(method, floor) for name, method in fitted.items()}
@@ -188,9 +187,9 @@ def _compare_methods(
     _check_groups(data, maps, groups_name)
     kinds: tuple[By, ...] = ("prediction",) if data.groups is None else ("prediction", "groups")
     groups = {by: names_of_groups(data, by, classes) for by in kinds}
-    measured = measure_maps(data, maps, groups=groups, level=level, metrics=metrics, counts=counts, zero=floor, **bins)
+    measured = measure_maps(data, maps, groups=groups, level=level, metrics=metrics, zero=floor, **bins)
     first, card = next(iter(measured.cards.items()))
-    tests = _tests(validation, matched, counts=counts)
+    tests = _tests(validation, matched)
     flatters = flatters or bool(equal)
     caveat = _about_zeros(matched, None if test is None else card)
     off = warn_of_one_temperature({name: measured.cards[name] for name, method in fitted.items() if not method.is_fixed})
@@ -271,7 +270,7 @@ def data_sets(
                 raise InputError(name, "be left out where there is no `test_logits`")
         return fitted, None, used
     others = options.copy()
-    others.update({**test_options, "floor": None if is_auto(floor) else used})  # type: ignore[typeddict-item]
+    others.update({**test_options, "counts": fitted.counts, "floor": None if is_auto(floor) else used})  # type: ignore[typeddict-item]
     measured = _data(*test, others, ("test_logits", "test_labels"))
     if measured.n_classes != fitted.n_classes:
         raise InputError("test_logits", f"have {fitted.n_classes} classes, as `logits` has", got=measured.n_classes)
@@ -305,6 +304,7 @@ def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str])
     own: RowOptions = {"floor": "auto" if is_auto(options.get("floor", "auto")) else None}
     # What rows bring themselves is refused where it is said again.
     own |= {"sample_weight": options.get("sample_weight"), "clusters": options.get("clusters"), "groups": options.get("groups")}
+    own["counts"] = options.get("counts", False)
     return open_rows(logits, labels, names=names, choose_floor=choose_floor, **own)
 
 
@@ -407,11 +407,11 @@ def _about_test(test: CalibrationTest, level: float) -> str:
     return f"The temperatures of EC and TS, {test.ec:.4g} and {test.ts:.4g}, {differ} ({p})."
 
 
-def _tests(data: Rows, matched: Match, *, counts: bool) -> dict[str, CalibrationTest]:
+def _tests(data: Rows, matched: Match) -> dict[str, CalibrationTest]:
     """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
     tests: dict[str, CalibrationTest] = {}
     with suppress(NishimoriError):
-        tests["score_test"] = calibration_test(without_chosen_floor(data), statistic="confidence", counts=counts)
+        tests["score_test"] = calibration_test(without_chosen_floor(data), statistic="confidence")
     with suppress(NishimoriError):
-        tests["temperature_test"] = temperatures_test(data, matched, counts=counts)
+        tests["temperature_test"] = temperatures_test(data, matched)
     return tests

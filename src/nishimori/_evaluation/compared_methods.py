@@ -18,7 +18,7 @@ from nishimori._calibrators.groups import GroupConsistency
 from nishimori._calibrators.methods import calibrator, set_common
 from nishimori._calibrators.one_temperature import AdaptiveConsistency, ExpectationConsistency, TemperatureScaling
 from nishimori._fit.match import Match
-from nishimori._methods.fitted_method import check_constructor, counts_option, fit_checked
+from nishimori._methods.fitted_method import check_constructor, fit_checked
 from nishimori._methods.one_temperature import solution_of
 from nishimori._methods.table import CANDIDATES
 from nishimori._rows.options import RowOptions
@@ -47,7 +47,7 @@ MOST_SECONDS = 5.0
 
 
 def fit_usual(
-    validation: Rows, test: Rows | None, meaning: Mapping[str, Any], *, counts: bool, without: Container[str] = ()
+    validation: Rows, test: Rows | None, meaning: Mapping[str, Any], *, without: Container[str] = ()
 ) -> tuple[dict[str, Calibrator], dict[str, str]]:
     """Fit the usual methods of several parameters to the validation data; those in ``without`` are fitted elsewhere.
 
@@ -75,7 +75,7 @@ def fit_usual(
             continue
         begin_step(f"Fitting {name}")
         try:
-            fitted[name] = _fit_quietly(method, validation, counts=counts)
+            fitted[name] = _fit_quietly(method, validation)
         except NishimoriError as error:
             left_out[name] = str(error).removesuffix(".")
     return fitted, left_out
@@ -88,11 +88,11 @@ def names_for(data: Rows) -> tuple[str, ...]:
     return (*by_group, *CHANGING)
 
 
-def _fit_quietly(method: Calibrator, validation: Rows, *, counts: bool) -> Calibrator:
+def _fit_quietly(method: Calibrator, validation: Rows) -> Calibrator:
     """Fit without warnings, such as those of small classes, which are for those who asked for the method."""
     later = validation.defer_probability_check()
     with later, collect_notices():
-        fitted = fit_checked(method, validation, **counts_option(method, counts=counts))
+        fitted = fit_checked(method, validation)
     fitted.data_digest_ = None  # a comparison says by itself where methods are measured on the data of their fit
     return fitted
 
@@ -178,7 +178,7 @@ def _refuse_other_scores(method: Calibrator, meaning: Mapping[str, Any]) -> None
             raise InputError("methods", f"hold calibrators with `{name}` as it is for the data, {value!r}", got=repr(own))
 
 
-def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Calibrator:
+def _fit(method: Calibrator, data: Rows, matched: Match) -> Calibrator:
     """Fit one method, unless it is fitted; those that need no more than the temperatures of EC and TS share one search."""
     if is_fitted(method):
         return method
@@ -188,19 +188,17 @@ def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Cal
         return method._adopt(data, data, solution_of(matched, 1))
     if type(method) is ExpectationConsistency and method.top_n == 1 and not method.smooth_labels:
         return method._adopt(data, data, solution_of(matched, 0))
-    return fit_checked(method, data, **counts_option(method, counts=counts))
+    return fit_checked(method, data)
 
 
-def fit_methods(
-    methods: Mapping[str, Calibrator], data: Rows, matched: Match, *, counts: bool
-) -> tuple[dict[str, Calibrator], dict[str, str]]:
+def fit_methods(methods: Mapping[str, Calibrator], data: Rows, matched: Match) -> tuple[dict[str, Calibrator], dict[str, str]]:
     """The calibrators that could be fitted, and why the others could not, by name."""
     fitted: dict[str, Calibrator] = {}
     why: dict[str, NishimoriError] = {}
     for name, method in methods.items():
         begin_step(f"Fitting {name}")
         try:
-            fitted[name] = _fit(method, data, matched, counts=counts)
+            fitted[name] = _fit(method, data, matched)
         except NishimoriError as error:
             why[name] = error
     if fitted:

@@ -1,11 +1,8 @@
 """What a comparison of methods found: numbers by method, and the same as a table, as sentences, and for machines."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
-from math import isfinite
+from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
@@ -15,6 +12,7 @@ from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.display import Display, NamedEntries, plural, short_repr
 from nishimori._support.formatting import percent, percent_with_error, points_with_error, two_decimals, value_with_error
 from nishimori._support.intervals import Interval
+from nishimori._support.json import to_plain
 from nishimori._support.tables import Tabular
 from nishimori.maps.map import Map
 
@@ -356,21 +354,3 @@ def _test_in_files(name: str, test: Any) -> dict[str, Any]:
     """A test with the keys that JSON and reports have for it."""
     others = {"gap": test.value, "statistic": test.z, "method": "ec"}
     return {key: others[key] if key in others else getattr(test, key) for key in _TESTS_IN_FILES[name]}
-
-
-def to_plain(value: Any) -> Any:
-    """Turn a value into JSON: dictionaries with texts as keys, lists, texts, and None for numbers that are not finite.
-
-    Halves of surrogate pairs, which the names of files may hold and no file of text can, are escaped.
-    """
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {str(name): to_plain(entry) for name, entry in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return to_plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [to_plain(entry) for entry in value]
-    if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
-    return None if isinstance(value, float) and not isfinite(value) else value

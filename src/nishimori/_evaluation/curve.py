@@ -141,7 +141,7 @@ def temperature_curve(
 
 
 @question("has no rows to measure")
-def cards_around(data: Rows, chosen: Sequence[float], *, n_bins: int, counts: bool) -> list[Scorecard]:
+def cards_around(data: Rows, chosen: Sequence[float], *, n_bins: int) -> list[Scorecard]:
     """Measure scorecards on a grid of temperatures around those of interest, from one reading.
 
     The grid has factors of 2^(1/12), so that every temperature has one in the grid of twice its value. Power sums at β and at
@@ -150,7 +150,7 @@ def cards_around(data: Rows, chosen: Sequence[float], *, n_bins: int, counts: bo
     """
     maps = [Temperature(T) for T in _grid_around(chosen, (data.n_rows or 0) * data.n_classes)]
     with collect_notices():  # what is to be said of the data was said where the temperatures of interest were measured
-        return scorecards(data, maps, n_bins=n_bins, counts=counts)
+        return scorecards(data, maps, n_bins=n_bins)
 
 
 def _grid_around(chosen: Sequence[float], n_logits: int) -> list[float]:

@@ -91,7 +91,6 @@ def measure_maps(
     level: float = 0.95,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    counts: bool = False,
     metrics: tuple[Metric, ...] | None = None,
     zero: float | None = None,
 ) -> MeasuredMaps:
@@ -108,9 +107,9 @@ def measure_maps(
     plan = MetricPlan(checked_metrics(metrics, data))
     applied, places = tuple(maps.values()), {name: place for place, name in enumerate(maps)}
     edges = edges_for(data, applied, n_bins, strategy)
-    tallies = tuple(tally_of(data, by, names, counts=counts) for by, names in groups.items())
+    tallies = tuple(tally_of(data, by, names) for by, names in groups.items())
     placed = tuple((places[first], places[second]) for first, second in pairs)
-    gathered = data.gather(partial(_compare, applied, edges, placed, plan, counts, tallies, zero))
+    gathered = data.gather(partial(_compare, applied, edges, placed, plan, data.counts, tallies, zero))
     sums, together, changed, tallied = (part.items for part in gathered.items)
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     plan = plan.suited(data.n_classes)

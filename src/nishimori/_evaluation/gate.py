@@ -260,12 +260,12 @@ def gate(
       fail by chance.
     """
     wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
-    data, map_, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
+    data, map_ = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
     classes = options.get("classes")
     if by is None:  # the groups may take a pass, so they are asked for only where a bound is on them
         has_group_gap = any(limit.metric is None for limit in wanted.limits)
         by = "groups" if has_group_gap and data.groups is not None else "prediction"
-    return judge(data, map_, wanted, by, getattr(calibrator, "classes", None) if classes is None else classes, counts=counts)
+    return judge(data, map_, wanted, by, getattr(calibrator, "classes", None) if classes is None else classes)
 
 
 @dataclass(frozen=True)
@@ -303,9 +303,9 @@ class Wanted:
         return checked_bounds(self.bounds)
 
 
-def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
+def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None) -> Gate:
     """The checks of rows after a map: one pass for all samples, and one more for groups."""
-    level, counts = wanted.level, counts or data.counts
+    level = wanted.level
     if by not in get_args(By):
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
     metrics = asked_metrics([limit.metric for limit in wanted.limits if limit.metric is not None], "bounds")
@@ -313,11 +313,11 @@ def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None
         bounded.check(data)
     if any(isinstance(limit.metric, Nll) for limit in wanted.limits):
         metrics = AskedMetrics.from_metrics((*metrics, LossOfSamples()), metrics.named)
-    (card,) = scorecards(data, [map_], n_bins=wanted.n_bins, strategy=wanted.strategy, counts=counts, metrics=metrics)
-    reason = _why_not_judged(data, map_, card, wanted, counts=counts)
+    (card,) = scorecards(data, [map_], n_bins=wanted.n_bins, strategy=wanted.strategy, metrics=metrics)
+    reason = _why_not_judged(data, map_, card, wanted)
     gaps = None
     if not reason and any(limit.metric is None for limit in wanted.limits):
-        (gaps,) = gaps_after(data, [map_], by, names_of_groups(data, by, classes), level, counts=counts)
+        (gaps,) = gaps_after(data, [map_], by, names_of_groups(data, by, classes), level)
 
     def check(limit: MetricBound, fail_level: float) -> Check:
         if reason:
@@ -350,13 +350,13 @@ def _all_checks(limits: Sequence[MetricBound], check: Callable[[MetricBound, flo
     return tuple(decided[limit] for limit in limits)
 
 
-def _why_not_judged(data: Rows, map_: Map, card: Scorecard, wanted: Wanted, *, counts: bool) -> str:
+def _why_not_judged(data: Rows, map_: Map, card: Scorecard, wanted: Wanted) -> str:
     """Why the data cannot be held against any bound; empty if they can."""
     number, what = (card.n_samples, "sample") if card.n_clusters is None else (card.n_clusters, "cluster")
     # Weights that differ tell as much as (Σw)²/Σw² equal ones. With `counts`, a row is as many samples as its weight says.
     effective = round(1 / card["gap"].squares)
     weighted = effective < number
-    if weighted or counts:
+    if weighted or data.counts:
         number = effective
     if number < wanted.min_samples:
         reason = f"there is only one {what}" if number == 1 else f"there are only {number} {what}s"

@@ -11,7 +11,7 @@ from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
-from nishimori._rows.rows import Rows, refuse_counted_clusters
+from nishimori._rows.rows import Rows
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.groups import By, Grouping, GroupTally, TallyGroups
 from nishimori._support.arrays import HostArray
@@ -220,7 +220,7 @@ def group_gaps(
     if by not in get_args(By):
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
     between("level", level, 0, 1)
-    data, map_, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
+    data, map_ = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
     if by == "prediction" and options.get("groups") is not None and not map_.needs_groups:
         raise InputError(
             "groups",
@@ -230,20 +230,19 @@ def group_gaps(
         )
     classes = options.get("classes")
     names = names_of_groups(data, by, getattr(calibrator, "classes", None) if classes is None else classes)
-    return gaps_after(data, [map_], by, names, level, counts=counts)[0]
+    return gaps_after(data, [map_], by, names, level)[0]
 
 
 @question("has no sums per group")
-def gaps_after(data: Rows, maps: Sequence[Map], by: By, names: Sequence[Any], level: float, *, counts: bool) -> list[GroupGaps]:
+def gaps_after(data: Rows, maps: Sequence[Map], by: By, names: Sequence[Any], level: float) -> list[GroupGaps]:
     """The gaps of the groups of rows after each of several maps, all from one pass."""
-    tally = tally_of(data, by, names, counts=counts)
+    tally = tally_of(data, by, names)
     return [gaps_in(by, names, sums, level) for sums in data.gather(replace(tally, maps=tuple(maps))).items]
 
 
-def tally_of(data: Rows, by: By, names: Sequence[Any], *, counts: bool) -> TallyGroups:
+def tally_of(data: Rows, by: By, names: Sequence[Any]) -> TallyGroups:
     """The pass that sums over the groups of rows."""
-    refuse_counted_clusters(data, counts=counts)
-    return TallyGroups(Grouping(by, len(names)), counts, data.has_clusters)
+    return TallyGroups(Grouping(by, len(names)), data.counts, data.has_clusters)
 
 
 def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:

@@ -348,8 +348,8 @@ def evaluate(
     0.538 0.013
     """
     wanted = asked_metrics(metrics)
-    data, map_, counts = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
-    (card,) = scorecards(data, [map_], n_bins=n_bins, strategy=strategy, counts=counts, metrics=wanted)
+    data, map_ = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
+    (card,) = scorecards(data, [map_], n_bins=n_bins, strategy=strategy, metrics=wanted)
     if calibrator is not None:
         warn_of_one_temperature({"`calibrator`": card})
     return replace(card, data_digest=data.digest)
@@ -572,7 +572,6 @@ def scorecards(
     *,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    counts: bool = False,
     metrics: tuple[Metric, ...] | None = None,
 ) -> list[Scorecard]:
     """A scorecard for each map, all from the same passes; ``metrics`` are the usual ones by default."""
@@ -585,7 +584,7 @@ def scorecards(
     cards = []
     for start in range(0, len(maps), at_once):
         group = tuple(maps[start : start + at_once])
-        sums = data.gather(MeasureScores(group, edges_for(data, group, n_bins, strategy), plan, counts)).items
+        sums = data.gather(MeasureScores(group, edges_for(data, group, n_bins, strategy), plan, data.counts)).items
         warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
         cards += cards_of(sums, group, plan.suited(data.n_classes))
     return cards

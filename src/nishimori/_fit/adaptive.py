@@ -52,16 +52,16 @@ def kept_share(delta: HostArray, variance: float) -> HostArray:
 
 
 @question("has no rows to match")
-def match_both(data: Rows, *, label_name: str = "labels", counts: bool = False) -> Match:
+def match_both(data: Rows, *, label_name: str = "labels") -> Match:
     """Where EC and TS are matched, with sums at both temperatures themselves.
 
     T depends on these sums, and not only its standard error. A short step away they would be right to a percent, which depends
     on the kernel and on where the search started; T is promised to eight digits.
     """
-    matched = match(data, Confidence(), Energy(), label_name=label_name, counts=counts)
+    matched = match(data, Confidence(), Energy(), label_name=label_name)
     if data.has_clusters:
         return matched  # whose sums are at the temperatures already
-    return matched.at_roots(data, counts=counts)
+    return matched.at_roots(data)
 
 
 class Draws(NamedTuple):

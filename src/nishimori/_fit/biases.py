@@ -300,10 +300,10 @@ class BiasSearch:
         """φ/τ²."""
         return self.dispersion / self.spread**2
 
-    def choose_spread(self, start: BiasPoint, *, counts: bool) -> BiasPoint:
+    def choose_spread(self, start: BiasPoint) -> BiasPoint:
         """Find the spread, with the condition "ts", and a point close to the solution; ``start`` if there is no spread."""
         point, sums = start, self.sums(start)
-        products = gap_products(self.data, partial(row_gaps, start, False), counts=counts)
+        products = gap_products(self.data, partial(row_gaps, start, False))
         self.n_passes += 1
         self.dispersion = float(np.trace(products[1:, 1:])) / sums.model_variance
         for _ in range(_SPREAD_ROUNDS):
@@ -324,7 +324,7 @@ class BiasSearch:
         """The biases that fulfil the condition "ts"."""
         return self.biases_of(self.solve(start, None, by_confidence=False))
 
-    def by_confidence(self, start: BiasPoint, *, counts: bool) -> Biases:
+    def by_confidence(self, start: BiasPoint) -> Biases:
         """The biases that fulfil the condition "ec" if the top classes settle; else those of "ts", and why.
 
         An exact solution need not exist: if the accuracy jumps where mean confidence would reach it, top classes change back
@@ -349,7 +349,9 @@ class BiasSearch:
             if biases.sums.n_changed == 0:
                 return biases
             left = abs(biases.sums.own_confidence / biases.sums.weight)
-            if left <= _UNAVOIDABLE * _confidence_error(biases.sums, counts=counts) and (best is None or left < best.residual):
+            if left <= _UNAVOIDABLE * _confidence_error(biases.sums, counts=self.data.counts) and (
+                best is None or left < best.residual
+            ):
                 best = replace(biases, residual=left)
             if any(np.allclose(solution.x, earlier.x, rtol=0, atol=1e-9) for earlier in tried):
                 problem = "the top classes of some samples change back and forth between two solutions"
@@ -396,11 +398,11 @@ def common_spread(sums: BiasSums, biases: HostArray, dispersion: float) -> float
     return sqrt(variance_limit(scores / values, dispersion / values, _LEVEL, centre=0.0))
 
 
-def standard_errors(data: Rows, biases: Biases, *, counts: bool) -> tuple[float, HostArray]:
+def standard_errors(data: Rows, biases: Biases) -> tuple[float, HostArray]:
     """The standard errors of β and of the biases, which must not be shrunk, from one pass."""
     by_confidence = biases.by_confidence
     jacobian = equations_of(biases.sums, biases.point, 0.0, by_confidence=by_confidence).jacobian
     jacobian[:, 0] /= biases.point.beta
-    products = gap_products(data, partial(row_gaps, biases.point, by_confidence), counts=counts) / biases.sums.weight**2
+    products = gap_products(data, partial(row_gaps, biases.point, by_confidence)) / biases.sums.weight**2
     errors = np.sqrt(np.diag(sandwich(jacobian, products)))
     return float(errors[0]), errors[1:]

@@ -101,11 +101,9 @@ def match_groups(
     observable: Confidence | Energy,
     common: float,
     common_se: float | None,
-    *,
-    counts: bool = False,
 ) -> GroupMatch:
     """The temperature of each group, where that of all rows is known."""
-    search = _GroupSearch(data, grouping, observable, -log(common), counts, data.has_clusters)
+    search = _GroupSearch(data, grouping, observable, -log(common))
     first = search.read(np.zeros(grouping.number))
     is_open = (first.n_units < 2) | ~(_LARGEST_ERROR**2 * first.slope**2 > first.variance)
     spread, used, possible = _spreads(first, ~is_open, observable)
@@ -174,8 +172,6 @@ class _GroupSearch:
     grouping: Grouping
     observable: Confidence | Energy
     log_beta: float
-    counts: bool
-    clustered: bool
     n_passes: int = 0
 
     def read(self, distances: HostArray) -> GroupSums:
@@ -187,7 +183,7 @@ class _GroupSearch:
             )
         self.n_passes += 1
         betas = np.exp(self.log_beta - distances)
-        return self.data.gather(MeasureGroups(self.grouping, self.observable, betas, self.counts, self.clustered))
+        return self.data.gather(MeasureGroups(self.grouping, self.observable, betas, self.data.counts, self.data.has_clusters))
 
     def solve(self, sums: GroupSums, is_open: HostArray, spread: float) -> HostArray:
         """The distances at which the penalised equation of each group holds; ``sums`` are those at the common temperature."""

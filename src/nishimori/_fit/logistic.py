@@ -289,14 +289,14 @@ class LogisticSearch:
         """The sum of the losses of all rows."""
         return self.sums(coefficients.regression, coefficients.x).loss
 
-    def standard_errors(self, coefficients: Coefficients, *, counts: bool) -> HostArray:
+    def standard_errors(self, coefficients: Coefficients) -> HostArray:
         """The standard errors of the coefficients, from the sandwich of sums over independent rows or clusters."""
         if not coefficients.regression.size:
             return np.zeros(0)
         self.n_passes += 1
         gaps_of = partial(row_gradients, coefficients.regression, coefficients.x)
         weight = self.seen.negative.weight + self.seen.positive.weight
-        products = gap_products(self.data, gaps_of, counts=counts) / weight**2
+        products = gap_products(self.data, gaps_of) / weight**2
         turn = coefficients.regression.to_coefficients
         covariance = turn @ sandwich(coefficients.curvature, products) @ turn.T
         errors: HostArray = np.sqrt(np.maximum(np.diag(covariance), 0))

@@ -208,7 +208,7 @@ class Match:
         """The match with standard errors for which a weight of w stands for w independent rows."""
         return self if self.gaps is None else replace(self, gaps=self.gaps.with_counts())
 
-    def at_roots(self, data: Rows, *, counts: bool = False) -> "Match":
+    def at_roots(self, data: Rows) -> "Match":
         """The match with all sums measured at the temperatures themselves, in one more pass.
 
         Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. Errors of
@@ -221,7 +221,7 @@ class Match:
         ]
         if not matched:
             return self
-        return replace(self, gaps=gaps_at(data, matched, counts=counts), n_passes=self.n_passes + 1, has_squares=True)
+        return replace(self, gaps=gaps_at(data, matched), n_passes=self.n_passes + 1, has_squares=True)
 
     def warn(self) -> None:
         """Say what makes the temperatures that were found uncertain."""
@@ -245,7 +245,7 @@ def _name(observable: Observable) -> str:
     return names.get(type(observable), type(observable).__name__)
 
 
-def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]], *, counts: bool) -> GapSums:
+def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]]) -> GapSums:
     """The sums of some observables, each at one β, with the squares of what is independent in the data: rows or clusters."""
     measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
     if data.has_clusters:
@@ -253,4 +253,4 @@ def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]], *, counts: b
         clustered: GapSums = replace(gaps, square_products=sums.products)
         return clustered
     gaps = data.gather(measure)
-    return gaps.with_counts() if counts else gaps
+    return gaps.with_counts() if data.counts else gaps

@@ -235,9 +235,9 @@ def _tilts(rows: MixtureRows, weights: HostArray) -> tuple[HostArray, HostArray]
     return (rows.relative[:, :2] - rows.relative[:, 2:]) / mixed[:, None], rows.relative[:, 0] / mixed
 
 
-def standard_errors(data: Rows, temperature: float, weights: HostArray, *, counts: bool) -> HostArray | None:
+def standard_errors(data: Rows, temperature: float, weights: HostArray) -> HostArray | None:
     """The standard errors of T and of the three weights; None if the conditions do not determine them. Reads twice."""
-    products = gap_products(data, partial(row_conditions, temperature, weights), counts=counts)
+    products = gap_products(data, partial(row_conditions, temperature, weights))
     jacobian = data.gather(partial(condition_slopes, temperature, weights))
     scale = 1 / np.sqrt(np.diag(jacobian))
     if not np.isfinite(scale).all() or np.linalg.cond(jacobian * scale[:, None] * scale) > _LARGEST_CONDITION:

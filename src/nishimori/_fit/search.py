@@ -27,7 +27,7 @@ import numpy as np
 from nishimori._fit.match import FitInfo, Match
 from nishimori._fit.roots import Point, Root, Roots, drive, increasing_root
 from nishimori._rows.question import question
-from nishimori._rows.rows import Rows, refuse_counted_clusters
+from nishimori._rows.rows import Rows
 from nishimori._sums.census import Census, Count, measure_evenness
 from nishimori._sums.moments import GapSums, Measure, Moments, log_scale
 from nishimori._sums.observables import Confidence, Observable, TopN
@@ -81,16 +81,15 @@ def match(
     right: TopN | None = None,
     starts: Sequence[float] | None = None,
     label_name: str = "labels",
-    counts: bool = False,
 ) -> Match:
     """Search for the temperatures of several observables at once; one that its own standard error denies is no result.
 
     ``right`` says which answers count as right: by default those whose top class is true. ``starts`` are the values of log β
     to start from; by default the answers of a sample. ``label_name`` is what the caller's signature calls the labels.
-    Standard errors are those of independent rows, or of clusters if the data have any; with ``counts``, a weight of w stands
-    for w independent rows.
+    Standard errors are those of independent rows, or of clusters if the data have any; where weights are counts, a weight of w
+    stands for w independent rows.
     """
-    options: dict[str, Any] = {"right": right, "starts": starts, "label_name": label_name, "counts": counts}
+    options: dict[str, Any] = {"right": right, "starts": starts, "label_name": label_name}
     return _without_rounding(data, find_roots(data, *observables, **options).without_uncertain())
 
 
@@ -124,12 +123,10 @@ class TemperatureSolution(NamedTuple):
 
 
 @question("has no rows with all logits to search in")
-def find_temperature(
-    data: Rows, observable: Observable, *, label_name: str = "labels", counts: bool = False
-) -> TemperatureSolution:
+def find_temperature(data: Rows, observable: Observable, *, label_name: str = "labels") -> TemperatureSolution:
     """Find the temperature of one observable; raises if there is none, and warns if it is uncertain."""
     right = observable if isinstance(observable, TopN) else None
-    return TemperatureSolution(*match(data, observable, right=right, label_name=label_name, counts=counts).solution(0))
+    return TemperatureSolution(*match(data, observable, right=right, label_name=label_name).solution(0))
 
 
 @question("has no rows with all logits to search in")
@@ -139,14 +136,12 @@ def find_roots(
     right: TopN | None = None,
     starts: Sequence[float] | None = None,
     label_name: str = "labels",
-    counts: bool = False,
 ) -> Match:
     """What `match` finds, with all temperatures, however uncertain: for searches of more parameters that only start there."""
     matched = Search(data, observables, right or Confidence(), label_name).run(starts)
-    refuse_counted_clusters(data, counts=counts)
     if data.has_clusters or not matched.has_squares:
-        return matched.at_roots(data, counts=counts)
-    return matched.with_counts() if counts else matched
+        return matched.at_roots(data)
+    return matched.with_counts() if data.counts else matched
 
 
 class Search:

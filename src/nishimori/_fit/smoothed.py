@@ -68,12 +68,10 @@ class Smoothed:
 
 
 @question("has no rows whose labels could be smoothed")
-def match_smoothed(
-    data: Rows, observable: Confidence | TopN | Energy, *, label_name: str = "labels", counts: bool = False
-) -> Smoothed:
+def match_smoothed(data: Rows, observable: Confidence | TopN | Energy, *, label_name: str = "labels") -> Smoothed:
     """The temperature at which an observable has the same mean under the model as under smoothed labels.
 
-    A weight of w stands for w samples with ``counts``; else rows stand for (Σw)²/Σw² samples, as for `Platt`.
+    A weight of w stands for w samples if weights are counts; else rows stand for (Σw)²/Σw² samples, as for `Platt`.
 
     Raises
     ------
@@ -84,13 +82,13 @@ def match_smoothed(
     census, classes, widest = data.gather(together(Count(right), sum_by_class, _widest)).items
     n_passes, target = 1, None
     if not isinstance(observable, Energy):
-        number = classes.number(counts=counts)
+        number = classes.number(counts=data.counts)
         target = (number * census.accuracy + 0.5) / (number + 1)
         shift = census.accuracy - target
     elif census.n_at_masks:
         raise masked_labels_error(census, label_name)
     else:
-        numbers = classes.numbers(counts=counts)
+        numbers = classes.numbers(counts=data.counts)
         n_passes, shift = 2, data.gather(partial(smooth_energy, tuple(numbers.tolist()))).value
     search = _Bisection(data, observable, shift)
     hottest = -log(_UNIFORM * (min(max(widest.difference, _LEAST), _LARGEST) if widest.difference else 1.0))

@@ -167,7 +167,7 @@ def temperatures(
     """
     options.setdefault("floor", "auto")
     data = open_rows(logits, labels, choose_floor=choose_floor, **options)
-    return replace(_at_least_one(temperatures_of(data, counts=(data.counts or bool(options.get("counts"))))), floor=data.floor)
+    return replace(_at_least_one(temperatures_of(data)), floor=data.floor)
 
 
 def _at_least_one(temperatures: Temperatures) -> Temperatures:
@@ -181,12 +181,10 @@ def _at_least_one(temperatures: Temperatures) -> Temperatures:
 
 
 @question("has no rows to fit temperatures to")
-def temperatures_of(
-    data: Rows, *, warn: bool = True, starts: Mapping[str, float] | None = None, counts: bool = False
-) -> Temperatures:
+def temperatures_of(data: Rows, *, warn: bool = True, starts: Mapping[str, float] | None = None) -> Temperatures:
     """Both temperatures of rows, or neither; ``warn`` if few samples decide; ``starts`` are guesses by name."""
     begin = None if starts is None else [-log(starts[name]) for name in BUILT_IN]
-    matched = match(data, *BUILT_IN.values(), starts=begin, counts=counts)
+    matched = match(data, *BUILT_IN.values(), starts=begin)
     if warn:
         matched.warn()
     return Temperatures.from_match(matched)

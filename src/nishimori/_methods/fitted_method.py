@@ -29,6 +29,7 @@ from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import Floor, Input, is_auto
 from nishimori._sums.observables import Observable
 from nishimori._support.arrays import HostArray
+from nishimori._support.json import as_python
 from nishimori.errors import InputError
 from nishimori.maps.kinds import CHECKED_ROWS, check_claims, check_claims_on_random_logits, claims_to_check
 from nishimori.maps.map import Map, apply_checked
@@ -57,12 +58,13 @@ def open_to_fit(
     clusters: Any = None,
     groups: Any = None,
     *,
+    counts: bool = False,
     ignore_index: int | None = None,
 ) -> Rows:
     """The data to fit to; values are checked when they are first read."""
     check_constructor(calibrator)
     options: RowOptions = {"sample_weight": sample_weight, "clusters": clusters, "groups": groups}
-    options["ignore_index"] = ignore_index
+    options |= {"counts": counts, "ignore_index": ignore_index}
     if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
         options["floor"] = calibrator.floor if is_auto(calibrator.floor) else None
     else:
@@ -227,10 +229,10 @@ class BareCalibrator:
         vars(calibrator).update(calibrator.method.restored(record))
         return calibrator
 
-    def fit(self, data: Any, *, counts: bool = False) -> Self:
+    def fit(self, data: Any) -> Self:
         """Choose the temperature from rows, or from what was summed of them."""
         rows = open_to_fit(self, data, None, None)
-        keep_temperature(self, data, rows, self.method.fit(rows, label_name=label_name(data), counts=counts or rows.counts))
+        keep_temperature(self, data, rows, self.method.fit(rows, label_name=label_name(data)))
         return self
 
     @property
@@ -245,7 +247,7 @@ class BareCalibrator:
 
     def method_params(self) -> dict[str, Any]:
         """The parameters of the method."""
-        return {name: plain(getattr(self.method, name)) for name in sorted(own_parameters(type(self.method)))}
+        return {name: as_python(getattr(self.method, name)) for name in sorted(own_parameters(type(self.method)))}
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write what was learned to a small JSON file, as `Calibrator.save` does."""
@@ -283,11 +285,6 @@ def fit_checked(method: M, *data: Any, **options: Any) -> M:
     return cast("M", fitted)
 
 
-def counts_option(method: FittedMethod, *, counts: bool) -> dict[str, Any]:
-    """What `fit` of a method is told if weights are numbers of samples: nothing where it has no standard error."""
-    return {"counts": True} if counts and "counts" in signature(method.fit).parameters else {}
-
-
 def _check_batch(map_: Map, batch: Batch) -> int:
     """The pass that checks what a map claims, and sums nothing."""
     check_claims(map_, batch.double, apply_checked(map_, batch.double))
@@ -307,10 +304,3 @@ def check_map(map_: Map, n_classes: int | None, data: Rows | None = None) -> Non
         rows.gather(partial(_check_batch, map_))
     elif number is not None:
         check_claims_on_random_logits(map_, number)
-
-
-def plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, and tuples, as Python's numbers and lists."""
-    if isinstance(value, tuple):
-        return [plain(item) for item in value]
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -52,19 +52,19 @@ class ObservableMethod(ABC):
         """One, and another for the errors of clusters, which are measured at the temperature itself."""
         return 2 if data.has_clusters else 1
 
-    def fit(self, data: Rows, *, label_name: str, counts: bool) -> TemperatureFit:
+    def fit(self, data: Rows, *, label_name: str) -> TemperatureFit:
         """Find the temperature; that of smoothed labels has no standard error.
 
-        ``label_name`` is what messages call the labels, and ``counts`` says that weights are numbers of samples.
+        ``label_name`` is what messages call the labels.
         """
         observable = self.observable_for(data.n_classes)
         if not isinstance(self.smooth_labels, bool | np.bool_):
             raise InputError("smooth_labels", "be True or False", got=repr(self.smooth_labels))
         if not self.smooth_labels:
-            temperature, fit_info, bounds = find_temperature(data, observable, label_name=label_name, counts=counts)
+            temperature, fit_info, bounds = find_temperature(data, observable, label_name=label_name)
             return TemperatureFit(temperature, fit_info, _shown(bounds))
         assert isinstance(observable, Confidence | TopN | Energy), "only these methods have the parameter"
-        smoothed = match_smoothed(data, observable, label_name=label_name, counts=counts)
+        smoothed = match_smoothed(data, observable, label_name=label_name)
         smoothed.warn()
         estimates = {"uniform": float(smoothed.is_uniform)}
         attributes = _shown(None, is_uniform=smoothed.is_uniform, estimates=estimates)
@@ -134,9 +134,9 @@ class Adaptive:
         """Two: the second is for the errors at both temperatures."""
         return 2
 
-    def fit(self, data: Rows, *, label_name: str, counts: bool) -> TemperatureFit:
+    def fit(self, data: Rows, *, label_name: str) -> TemperatureFit:
         """Find both temperatures in one search, and the one between them."""
-        return self.choose(match_both(data, label_name=label_name, counts=counts))
+        return self.choose(match_both(data, label_name=label_name))
 
     def choose(self, matched: Match) -> TemperatureFit:
         """The temperature between those that `match_both` has found."""

@@ -17,7 +17,7 @@ from nishimori._rows.column_names import column_names, refuse_permuted
 from nishimori._rows.device_rows import DeviceRows, can_stay_on_device
 from nishimori._rows.labels import Classes, Labelling, class_indices, refuse_name
 from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, is_rows, raise_to_floor, refuse_counted_clusters, with_all_attributes
+from nishimori._rows.rows import Rows, is_rows, raise_to_floor, with_all_attributes, with_counts
 from nishimori._rows.scores import Floor, Input, check_input, is_auto, refuse_auto
 from nishimori._rows.stored_rows import Chunked, Mapped, Stored, StoredRows
 from nishimori._rows.stream_rows import WHAT_A_BATCH_IS, StreamRows
@@ -220,9 +220,8 @@ def open_rows(
         data = _open_batches(passed)
     else:
         data = import_object(ANNEXES[kind])(passed)
-    if counts and kind != "rows":
-        refuse_counted_clusters(data, counts=True)
-        data.counts = True
+    if counts and not data.counts:
+        data = with_counts(data)
     if choose_floor is not None and is_auto(floor) and data.input != "logits" and data.floor is None:
         chosen = choose_floor(data, names[0])
         return data if chosen is None else raise_to_floor(data, chosen, names[0])

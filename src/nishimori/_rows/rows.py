@@ -185,15 +185,13 @@ def without_rows() -> NoRowsError:
     return NoRowsError("The data", "have at least one row of positive weight", got="none")
 
 
-def refuse_counted_clusters(data: Any, *, counts: bool) -> None:
-    """Raise if weights are said to be counts where rows belong together."""
-    if counts and data.clusters is not None:
-        raise counts_of_clusters()
-
-
-def counts_of_clusters() -> InputError:
-    """The error if weights are counts where rows belong to clusters."""
-    return InputError("counts", f"be False where {setting('clusters')} is given: copies of a sample belong to its cluster")
+def with_counts(data: Rows) -> Rows:
+    """The rows with weights that are numbers of independent samples; refuses rows that belong together."""
+    if data.clusters is not None or data.has_clusters:
+        raise InputError("counts", f"be False where {setting('clusters')} is given: copies of a sample belong to its cluster")
+    duplicate = copy(data)
+    object.__setattr__(duplicate, "counts", True)  # also of a user's own rows, whose class may be frozen
+    return duplicate
 
 
 def reads_unchecked(pass_: Callable[[Batch], Any], batch: Batch) -> bool:
@@ -227,6 +225,7 @@ class RowsInside(Rows):
 
     def __init__(self, inside: Rows) -> None:
         self.inside = inside
+        self.counts = getattr(inside, "counts", False)
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self.inside)
@@ -250,7 +249,7 @@ class RowsInside(Rows):
 
 for _name in (
     *("clusters", "groups", "floor", "input", "score_range", "kind"),
-    *("class_names", "column_names", "ids", "counts", "digest"),
+    *("class_names", "column_names", "ids", "digest"),
 ):
     setattr(RowsInside, _name, _inside(_name))
 

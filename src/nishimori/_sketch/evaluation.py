@@ -28,7 +28,6 @@ from nishimori._evaluation.metrics.metric import Estimate, Metric
 from nishimori._evaluation.metrics.table import can_measure, checked_metrics
 from nishimori._evaluation.scorecard import ONE_SAMPLE, Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures
-from nishimori._rows.rows import counts_of_clusters
 from nishimori._sketch.grid import Grid
 from nishimori._sketch.interpolation import NodeScores, gap_at_node, gaps_at, scores_at
 from nishimori._sketch.sketch import Sketch
@@ -119,13 +118,12 @@ def _(
     *,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    counts: bool = False,
     metrics: tuple[Metric, ...] | None = None,
 ) -> list[Scorecard]:
     """A scorecard for each map, which must divide logits by one temperature."""
     check_bins(n_bins, strategy)
     wanted = checked_metrics(metrics, data)
-    if counts:
+    if data.counts:
         raise InputError("counts", "be False for a sketch, which keeps sums for independent samples")
     if (n_bins, strategy) != (15, "uniform"):
         raise InputError("n_bins", f"be 15 and {setting('strategy')} 'uniform' for a sketch", got=f"{n_bins} and {strategy!r}")
@@ -155,7 +153,7 @@ def _card(data: Sketch, map_: Map, metrics: Sequence[Metric]) -> Scorecard:
 
 
 @cards_around.register(Sketch)
-def _(data: Sketch, chosen: Sequence[float], *, n_bins: int, counts: bool) -> list[Scorecard]:  # noqa: ARG001 - refused elsewhere
+def _(data: Sketch, chosen: Sequence[float], *, n_bins: int) -> list[Scorecard]:
     """The scorecards at the temperatures of the sketch's own grid, at which all its sums are exact."""
     low, high = min([1.0, *chosen]) / REACH, max([1.0, *chosen]) * REACH
     nodes = [1 / beta for beta in reversed(Grid.over(data.temperatures).betas) if low <= 1 / beta <= high]
@@ -185,7 +183,7 @@ def _(data: Sketch, map_: Map, confidence: float, confidence_se: float | None) -
 
 
 @deviation.register(Sketch)
-def _(data: Sketch, statistic: Statistic, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
+def _(data: Sketch, statistic: Statistic, map_: Map) -> tuple[Deviation, Census]:
     """The deviation of an observable at one temperature: its variance is the spread of the gaps."""
     if statistic not in _OBSERVABLES:
         raise InputError(
@@ -193,16 +191,14 @@ def _(data: Sketch, statistic: Statistic, map_: Map, *, counts: bool) -> tuple[D
         )
     temperature = _single_temperature(map_, "tested")
     _refuse_one_cluster(data)
-    if counts and data.n_clusters is not None:
-        raise counts_of_clusters()
-    total, squares = gap_at_node(data, _OBSERVABLES[statistic], temperature, counts=counts)
+    total, squares = gap_at_node(data, _OBSERVABLES[statistic], temperature)
     return Deviation(total, squares, data.census.weight, "sample"), data.census
 
 
 @gaps_at_temperature.register(Sketch)
-def _(data: Sketch, observables: Sequence[Observable], log_beta: float, *, counts: bool) -> GapSums:
+def _(data: Sketch, observables: Sequence[Observable], log_beta: float) -> GapSums:
     _refuse_one_cluster(data)
-    return gaps_at(data, observables, log_beta, counts=counts)
+    return gaps_at(data, observables, log_beta)
 
 
 def _refuse_one_cluster(data: Sketch) -> None:

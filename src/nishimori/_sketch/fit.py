@@ -9,7 +9,6 @@ from nishimori._fit.roots import Root
 from nishimori._fit.search import find_roots, find_temperature, refusal, rounding_decides
 from nishimori._fit.temperatures import temperatures_of
 from nishimori._rows.labels import check_number_of_clusters
-from nishimori._rows.rows import counts_of_clusters
 from nishimori._sketch.interpolation import gaps_of, moments_of, root_of
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
@@ -23,13 +22,10 @@ def _(
     right: TopN | None = None,
     starts: Sequence[float] | None = None,  # noqa: ARG001 - nothing is searched
     label_name: str = "labels",
-    counts: bool = False,
 ) -> Match:
     """The match of observables in a sketch: nothing is read."""
     if right is not None and right.n > 1:
         raise InputError("top_n", "be 1 for a sketch, which counts right answers of the top class", got=right.n)
-    if counts and data.n_clusters is not None:
-        raise counts_of_clusters()
     outcomes: list[Root | NishimoriError] = []
     for observable in observables:
         try:
@@ -42,7 +38,7 @@ def _(
     if roots and data.n_clusters != 1:  # there is no spread between clusters if there is one
         if data.n_clusters is not None:
             check_number_of_clusters(data.n_clusters)
-        gaps = gaps_of(data, roots, counts=counts)
+        gaps = gaps_of(data, roots)
     return Match(observables, tuple(outcomes), data.census, 1, gaps)
 
 
@@ -57,9 +53,9 @@ def _(data: Sketch, temperature: float) -> bool:  # noqa: ARG001 - a sketch has 
 
 
 @match_both.register(Sketch)
-def _(data: Sketch, *, label_name: str = "labels", counts: bool = False) -> Match:
+def _(data: Sketch, *, label_name: str = "labels") -> Match:
     """The match of EC and TS, whose sums are at both temperatures already."""
-    return find_roots(data, Confidence(), Energy(), label_name=label_name, counts=counts)
+    return find_roots(data, Confidence(), Energy(), label_name=label_name)
 
 
 @choose_floor.register(Sketch)

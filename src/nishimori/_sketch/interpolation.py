@@ -100,10 +100,10 @@ def _root(curve: Polynomial, place: float, grid: Grid, noise: float = 0.0) -> Ro
     return Root(grid.log_beta(place), Point(value, steepness / grid.step, 0.0, noise), 1, value, is_measured=False)
 
 
-def gaps_of(data: Sketch, roots: Sequence[tuple[Observable, Root]], *, counts: bool = False) -> GapSums:
+def gaps_of(data: Sketch, roots: Sequence[tuple[Observable, Root]]) -> GapSums:
     """What standard errors are made of: the sums of some observables where each is matched.
 
-    With ``counts``, a weight of w stands for w independent rows.
+    If weights are counts, a weight of w stands for w independent rows.
     """
     contents, grid = data.contents, data.grid
     places = [grid.place(root.x) for _, root in roots]
@@ -113,15 +113,15 @@ def gaps_of(data: Sketch, roots: Sequence[tuple[Observable, Root]], *, counts: b
         for i in (0, 1)
     )
     items = tuple(_moments_at(contents, observable, i, root) for i, (observable, root) in zip(which, roots, strict=True))
-    return GapSums(items, plain, plain if counts else squared, float(contents.weights[1]))
+    return GapSums(items, plain, plain if data.counts else squared, float(contents.weights[1]))
 
 
-def gaps_at(data: Sketch, observables: Sequence[Observable], log_beta: float, *, counts: bool = False) -> GapSums:
+def gaps_at(data: Sketch, observables: Sequence[Observable], log_beta: float) -> GapSums:
     """The sums of some observables, from which standard errors are made, all at one temperature of the range."""
     grid, place = data.grid, data.grid.place(log_beta)
     curves = [_curve(moments_of(data, observable).at(_NODES_ONLY), grid, place, _NODES) for observable in observables]
     roots = [(observable, _root(curve, place, grid)) for observable, curve in zip(observables, curves, strict=True)]
-    return gaps_of(data, roots, counts=counts)
+    return gaps_of(data, roots)
 
 
 def _moments_at(contents: Contents, observable: Observable, which: int, root: Root) -> Moments:
@@ -250,10 +250,10 @@ def _between(jets: HostArray, near: Sequence[int], place: float) -> float:
     return Polynomial.through(near, jets)(place) if np.isfinite(jets).all() else inf
 
 
-def gap_at_node(data: Sketch, observable: Observable, temperature: float, *, counts: bool) -> tuple[float, float]:
+def gap_at_node(data: Sketch, observable: Observable, temperature: float) -> tuple[float, float]:
     """Σw·g of an observable at a temperature of the grid, and what the variance of that sum is estimated by.
 
-    This is Σw²(g − m)² with the mean gap m, or Σw(g − m)² with ``counts``. The first needs Σw²·g, which follows from Σw·g
+    This is Σw²(g − m)² with the mean gap m, or Σw(g − m)² if weights are counts. The first needs Σw²·g, which follows from Σw·g
     if all weights are equal. If they are not, or there are clusters, it is Σw²·g².
     """
     moments, contents, which = moments_of(data, observable), data.contents, data.observables.index(observable)
@@ -267,9 +267,9 @@ def gap_at_node(data: Sketch, observable: Observable, temperature: float, *, cou
             remedy=f"The nearest is {1 / nodes[position]:.17g}.",
         )
     pair = pairs(len(contents.observed)).index((which, which))
-    total, squares = float(moments.excess[position]), float(contents.products[pair, 0 if counts else 1, position])
+    total, squares = float(moments.excess[position]), float(contents.products[pair, 0 if data.counts else 1, position])
     weight, square_weight, number = contents.weights.tolist()
-    if counts:
+    if data.counts:
         squares -= total**2 / weight
     elif data.n_clusters is None and abs(weight**2 / (number * square_weight) - 1) < _EQUAL_WEIGHTS:
         squares -= total**2 / number

@@ -480,6 +480,10 @@ class Sketch(Displayed, Rows):
         return self.contents.census
 
     @property
+    def has_clusters(self) -> bool:
+        return self.n_clusters is not None
+
+    @property
     def n_clusters(self) -> int | None:
         """How many clusters the rows belong to; None if each row is independent."""
         number = round(float(self._contents.weights[2]))

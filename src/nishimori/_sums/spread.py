@@ -120,12 +120,12 @@ def unit_weights(batch: Batch, *, counts: bool) -> HostArray:
     return weights if counts else weights**2
 
 
-def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray], *, counts: bool) -> HostArray:
+def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray]) -> HostArray:
     """The sums of products of gaps, (n, m) for each batch, over what is independent in the data, rows or clusters; one pass.
 
     Of independent rows it gives Σu·g_a·g_b, where u = w² or, if weights are counts, u = w.
     """
-    sums: Any = data.gather(partial(_multiply_gaps, gaps_of, counts, data.has_clusters))
+    sums: Any = data.gather(partial(_multiply_gaps, gaps_of, data.counts, data.has_clusters))
     products: HostArray = sums.products if data.has_clusters else sums
     return products
 

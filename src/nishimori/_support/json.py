@@ -5,9 +5,9 @@ What a file must hold is a table, a `Shape`, which `check_shape` compares with w
 
 import json
 import reprlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from math import inf
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +209,30 @@ def list_of(shape: Shape, least: int = 0, most: float = inf) -> Kind:
 def same(names: str, shape: Shape) -> dict[str, Shape]:
     """One shape for several keys."""
     return dict.fromkeys(names.split(), shape)
+
+
+# What results become in JSON
+
+
+def as_python(value: Any) -> Any:
+    """NumPy's numbers and arrays, and tuples, as Python's numbers and lists; everything else as it is."""
+    if isinstance(value, tuple):
+        return [as_python(entry) for entry in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def to_plain(value: Any) -> Any:
+    """Turn a value into JSON: dictionaries with texts as keys, lists, texts, and None for numbers that are not finite.
+
+    Halves of surrogate pairs, which the names of files may hold and no file of text can, are escaped.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    value = as_python(value)
+    if isinstance(value, Mapping):
+        return {str(name): to_plain(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [to_plain(entry) for entry in value]
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    return None if isinstance(value, float) and not isfinite(value) else value

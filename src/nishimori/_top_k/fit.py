@@ -39,7 +39,6 @@ def _(
     observable: Observable,
     *,
     label_name: str = "labels",  # noqa: ARG001 - the rows know it
-    counts: bool = False,
 ) -> TemperatureSolution:
     """Find the temperature of one observable; raises unless the listed classes determine it."""
     if not isinstance(observable, Confidence | TopN | Energy):
@@ -49,7 +48,7 @@ def _(
             got="top-k log-probabilities",
             remedy="Use the method 'ec' or 'ts'.",
         )
-    matched = BoundedMatch(data, observable, counts=counts)
+    matched = BoundedMatch(data, observable)
     (temperature,) = matched.temperatures
     if temperature.error is not None:
         raise temperature.error
@@ -72,10 +71,9 @@ def _(
     *,
     warn: bool = True,
     starts: Mapping[str, float] | None = None,  # noqa: ARG001 - bounds are searched from the even tail
-    counts: bool = False,
 ) -> Temperatures:
     """Both temperatures with their bounds, or neither."""
-    matched = BoundedMatch(data, *BUILT_IN.values(), counts=counts)
+    matched = BoundedMatch(data, *BUILT_IN.values())
     if warn:
         matched.warn()
     ec, ts = matched.temperatures
@@ -113,7 +111,7 @@ class BoundedTemperature:
 class BoundedMatch:
     """The search for both temperatures of top-k log-probabilities, in both completions."""
 
-    def __init__(self, data: TopKRows, *observables: Observable, counts: bool = False) -> None:
+    def __init__(self, data: TopKRows, *observables: Observable) -> None:
         self.data = data
         self.observables = observables
         self._measurable = tuple(
@@ -124,8 +122,8 @@ class BoundedMatch:
             raise InputError("top_n", f"be at most the number of listed classes per sample, {data.n_listed}", got=right.n)
         searched = self._measurable or (Confidence(),)  # which counts the rows
         name = data.labels_name
-        self.even: Match = find_roots(data.even, *searched, right=right, label_name=name, counts=counts)
-        self.concentrated: Match = find_roots(data.concentrated, *searched, right=right, label_name=name, counts=counts)
+        self.even: Match = find_roots(data.even, *searched, right=right, label_name=name)
+        self.concentrated: Match = find_roots(data.concentrated, *searched, right=right, label_name=name)
         self.n_passes: int = self.even.n_passes + self.concentrated.n_passes
 
     @property

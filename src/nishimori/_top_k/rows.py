@@ -47,8 +47,16 @@ class TopKRows(Rows):
         self.labels_name = labels_name
         (self._kept,) = np.nonzero(weights)
         self._columns, self._weights = columns, weights
-        # What is not listed has equal probabilities, or is in as few classes as possible.
-        self.even, self.concentrated = Completed(self, Tails.even_levels), Completed(self, Tails.concentrated_levels)
+
+    @property
+    def even(self) -> "Completed":
+        """The rows if what is not listed has equal probabilities."""
+        return Completed(self, Tails.even_levels)
+
+    @property
+    def concentrated(self) -> "Completed":
+        """The rows if what is not listed is in as few classes as possible."""
+        return Completed(self, Tails.concentrated_levels)
 
     @property
     def n_classes(self) -> int:
@@ -119,7 +127,7 @@ class Completed(Rows):
     def __init__(self, rows: TopKRows, complete: Callable[[Tails], TailLevels]) -> None:
         self._rows = rows
         self._complete = complete
-        self.clusters = rows.clusters
+        self.clusters, self.counts = rows.clusters, rows.counts
 
     @property
     def n_classes(self) -> int:

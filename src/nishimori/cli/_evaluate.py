@@ -134,7 +134,6 @@ def _measure_rows(
         classes = rows.class_names if data.classes is None else data.classes
         if calibrator is not None:
             warn_of_same_rows(rows, {"The calibration": calibrator})
-        measures = measures | {"counts": data.counts}
         results = _measure(Reported(rows, "Measuring", report), calibrator, classes, by, level, measures)
         if "after" in results.cards:
             warn_of_one_temperature({"calibration": results.cards["after"]})
@@ -223,7 +222,7 @@ def _measure(
         cards, differences = list(measured.cards.values()), measured.differences("before", "after")
     by_group = {}
     if by is not None:
-        gaps = gaps_after(rows, chosen, by, names_of_groups(rows, by, classes), level, counts=measures["counts"])
+        gaps = gaps_after(rows, chosen, by, names_of_groups(rows, by, classes), level)
         by_group = dict(zip(maps, gaps, strict=True))
     return _Results(dict(zip(maps, cards, strict=True)), differences, getattr(calibrator, "temperature_se_", None), by_group)
 

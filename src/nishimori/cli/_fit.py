@@ -14,12 +14,11 @@ from nishimori._methods import table
 from nishimori._methods.fitted_method import (
     BareCalibrator,
     FittedMethod,
-    counts_option,
     fit_checked,
     name_columns,
     own_parameters,
 )
-from nishimori._rows.rows import Reported
+from nishimori._rows.rows import Reported, Rows, with_counts
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
@@ -96,7 +95,7 @@ def fit(
         if sums is None:
             _fit_to_rows(calibrator, files, data)
         else:
-            _learn(calibrator, sums, counts=data.counts)
+            _learn(calibrator, with_counts(sums) if data.counts else sums)
     calibrator.save(output, overwrite=force)
     _show(calibrator, top_n, output, warned, as_json=as_json)
 
@@ -106,16 +105,16 @@ def _fit_to_rows(calibrator: FittedMethod, files: Sequence[Path], data: DataOpti
     with show_progress(None) as report:
         rows = _files.open_files(files, data)
         passes = calibrator.method.expected_passes(rows) if isinstance(calibrator, BareCalibrator) else None
-        _learn(calibrator, Reported(rows, "Fitting", report, passes), counts=data.counts)
+        _learn(calibrator, Reported(rows, "Fitting", report, passes))
     contents = rows.contents
     name_columns(calibrator, contents.columns, contents.label_column, contents.column, data.groups)
 
 
-def _learn(calibrator: FittedMethod, data: Any, *, counts: bool) -> None:
-    """Fit; not every method has a standard error."""
-    if counts and "counts" not in signature(calibrator.fit).parameters:
+def _learn(calibrator: FittedMethod, data: Rows) -> None:
+    """Fit; not every method of a user's own has a standard error."""
+    if data.counts and not isinstance(calibrator, BareCalibrator) and "counts" not in signature(calibrator.fit).parameters:
         raise typer.BadParameter(f"the method {calibrator.method_name} has no standard error.", param_hint="--counts")
-    fit_checked(calibrator, data, **counts_option(calibrator, counts=counts))
+    fit_checked(calibrator, data)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import nishimori
 from nishimori._support.escape import encodable, printable
 from nishimori._support.formatting import decimals_of
+from nishimori._support.json import to_plain
 from nishimori._support.progress import hide_progress, print_line
 from nishimori._support.tables import BREAKS, Tabular
 from nishimori.errors import SameRowsWarning
@@ -110,7 +111,7 @@ def print_result(
 
 def json_text(content: dict[str, Any]) -> str:
     """One line of JSON. What is not finite, such as the loss at a masked label, is null."""
-    return json.dumps(_finite(content), allow_nan=False)
+    return json.dumps(to_plain(content), allow_nan=False)
 
 
 @contextmanager
@@ -123,17 +124,6 @@ def writing_results() -> Iterator[None]:
         raise
     except OSError as error:
         raise OSError(f"The result cannot be written to standard output: {error.strerror}.") from None
-
-
-def _finite(value: Any) -> Any:
-    """A value with lists in place of arrays, and None in place of numbers that are not finite."""
-    if isinstance(value, dict):
-        return {name: _finite(entry) for name, entry in value.items()}
-    if hasattr(value, "tolist"):  # NumPy's arrays and numbers
-        return _finite(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def as_row(card: "Scorecard") -> dict[str, float | None]:

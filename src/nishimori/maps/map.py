@@ -24,6 +24,7 @@ from nishimori._support.arrays import (
     row_sum,
     with_rows,
 )
+from nishimori._support.json import as_python
 from nishimori._support.numbers import temperature
 from nishimori.errors import InputError
 
@@ -160,14 +161,7 @@ class BuiltInMap(Map):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        return {part.name: _as_plain(getattr(self, part.name)) for part in fields(self) if part.init}  # type: ignore[arg-type]
-
-
-def _as_plain(value: Any) -> Any:
-    """Arrays as lists, and everything else as it is."""
-    if isinstance(value, tuple):
-        return [_as_plain(part) for part in value]
-    return value.tolist() if isinstance(value, np.ndarray) else value
+        return {part.name: as_python(getattr(self, part.name)) for part in fields(self) if part.init}  # type: ignore[arg-type]
 
 
 class WideMap(BuiltInMap):

@@ -10,13 +10,12 @@ from typing import Any, Self, Unpack
 import nishimori
 from nishimori._evaluation.compare import data_sets, floor_verdicts
 from nishimori._evaluation.compared_methods import CHANGING, ONE_TEMPERATURE, Methods
-from nishimori._evaluation.comparison import to_plain
 from nishimori._fit.floors import MAY_BE_AUTO
 from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_options
 from nishimori._rows.rows import Rows
 from nishimori._support.disk import new_file
 from nishimori._support.escape import html_text, printable
-from nishimori._support.json import brief
+from nishimori._support.json import brief, to_plain
 from nishimori._support.numbers import between, whole
 from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
@@ -101,7 +100,6 @@ class Report:
             classes,
             kind,
             used,
-            (validation.counts or bool(options.get("counts"))),
             float(level),
             n_bins,
             methods,

@@ -52,7 +52,6 @@ class Request:
     classes: Any
     input: Any
     floor: float | None
-    counts: bool
     level: float
     n_bins: int
     methods: Methods = ()
@@ -71,7 +70,7 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, request: Request) 
     data = validation if test is None else test
     absent = absent_parts(validation) or absent_parts(data)
     further = _further_methods(request, by_groups=validation.groups is not None)
-    usual, left_out = fit_usual(validation, test, request.meaning, counts=request.counts, without=further)
+    usual, left_out = fit_usual(validation, test, request.meaning, without=further)
     comparison = _compare(validation, test, usual, further, request)
     fitted = {name: method for name, method in usual.items() if isinstance(method, GroupConsistency)}
     advised = comparison.recommendation
@@ -158,7 +157,7 @@ def _gate(comparison: Comparison, data: Rows, wanted: Wanted, request: Request) 
     judged = []
     for name in ("none", *([] if comparison.flatters else used)):
         with collect_notices():  # the comparison has said what there is to say
-            gate = judge(data, _map_of(comparison[name]), wanted, by, request.classes, counts=request.counts)
+            gate = judge(data, _map_of(comparison[name]), wanted, by, request.classes)
         checks = [
             {**numbers, "title": check.title, "limits": check.reason or check.cells[3]}
             for check, numbers in zip(gate.checks, gate.to_dict()["checks"], strict=True)
@@ -198,7 +197,7 @@ def _slider(data: Rows, comparison: Comparison, chosen: Sequence[float], one: Co
     The places of methods have names.
     """
     cards: dict[float, Scorecard] = {}
-    for card in cards_around(data, chosen, n_bins=request.n_bins, counts=request.counts):
+    for card in cards_around(data, chosen, n_bins=request.n_bins):
         cards[float(card.temperature or 1.0)] = card
     names: dict[float, list[str]] = {}
     for row in comparison:

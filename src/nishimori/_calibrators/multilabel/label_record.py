@@ -15,7 +15,6 @@ from nishimori._calibrators.methods import calibrator, new_calibrator
 from nishimori._calibrators.multilabel.label_maps import LabelFit, Sharing
 from nishimori._calibrators.multilabel.targets import check_missing, checked_names
 from nishimori._methods import table
-from nishimori._methods.fitted_method import plain
 from nishimori._methods.record import (
     DESCRIBED_MAP,
     METHOD,
@@ -30,7 +29,7 @@ from nishimori._methods.record import (
 )
 from nishimori._rows.scores import Input
 from nishimori._support.disk import new_file
-from nishimori._support.json import check_shape, shape_error
+from nishimori._support.json import as_python, check_shape, shape_error
 from nishimori.errors import InputError
 from nishimori.maps.kinds import described
 from nishimori.maps.map import Map
@@ -59,7 +58,7 @@ def write_labels(calibrator: Any, path: str | os.PathLike[str], *, overwrite: bo
             "parameters": calibrator.parameters,
             "columns": None if names is None else names.tolist(),
             "n_samples": calibrator.n_samples_,
-            **{name: plain(getattr(calibrator, f"{name}_")) for name in _OF_FIT},
+            **{name: as_python(getattr(calibrator, f"{name}_")) for name in _OF_FIT},
             "library_version": nishimori.__version__,
         },
     }
