@@ -262,6 +262,17 @@ REFUSED = {
         lambda: calibrate(Network(), BATCHES, forward=sometimes),
         "`forward` must return clusters for every batch or for none, got none in batch 1 after some.",
     ),
+    "groups of some batches": (
+        lambda: collect(
+            Network(),
+            BATCHES[:2],
+            forward=lambda model, batch: {
+                **GROUPED["tokens"](model, batch),
+                "groups": None if batch is BATCHES[1] else batch["document"],
+            },
+        ),
+        "`forward` must return groups for every batch or for none, got none in batch 1 after some.",
+    ),
     "no groups from forward": (
         lambda: calibrate(Network(), BATCHES, forward=documents_by_forward, method=nishimori.GroupConsistency(by="groups")),
         "`forward` must return the logits, labels and groups of each batch, got a dict with the keys ['logits', 'labels', "

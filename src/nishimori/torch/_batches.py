@@ -69,6 +69,11 @@ class Returned(NamedTuple):
     groups: Any = None
     clusters: Any = None
 
+    @property
+    def named(self) -> set[str]:
+        """What the rows have besides labels: clusters, groups, or nothing."""
+        return {name for name in ("clusters", "groups") if getattr(self, name) is not None}
+
 
 class Rule(NamedTuple):
     """How logits, labels and clusters follow from a batch, and which labels count.
@@ -382,8 +387,7 @@ def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, 
             remedy = "Make the loader yield `(labels + 1) // 2`."
             raise InputError("labels", "be 0 and 1 for two classes", got="-1 and 1", remedy=remedy)
         rows = _PLAIN.rows(scores, labels, weights)
-        parts = {"clusters": returned.clusters, "groups": returned.groups}
-        names = {what: _names_of(values, rows, what) for what, values in parts.items() if values is not None}
+        names = {what: _names_of(getattr(returned, what), rows, what) for what in sorted(returned.named)}
     return BatchRows(number, scores, labels, rows, names)
 
 

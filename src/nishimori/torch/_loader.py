@@ -109,7 +109,8 @@ class LoaderReading:
     def rows(self) -> Generator[BatchRows, None, None]:
         """The rows of each batch, which are on the device of the network. Close it, to restore the modes of the network."""
         shape: tuple[int, ...] | None = None
-        has_clusters, n_rows, n_counted = False, 0, 0
+        named: set[str] = set()
+        n_rows, n_counted = 0, 0
         with evaluating(self.model):
             for number, batch in enumerate(self.batches):
                 states = [] if self._first_is_checked else _random_states(self.device)
@@ -119,8 +120,8 @@ class LoaderReading:
                     self._check_first(batch, returned.labels, rows, has_drawn=_drew_numbers(states, self.device))
                 switch_to_eval(self.model)  # which a function of the user, or the network itself, may have changed
                 if shape is not None:
-                    _check_clusters(has_clusters, returned.clusters, number)
-                shape, has_clusters = shape or tuple(returned.logits.shape), returned.clusters is not None
+                    _check_named(named, returned.named, number)
+                shape, named = shape or tuple(returned.logits.shape), returned.named
                 if rows is not None:
                     n_rows, n_counted = n_rows + rows.scores.n_samples, n_counted + len(rows.counted)
                     yield rows
@@ -154,13 +155,11 @@ class LoaderReading:
         return batch_rows(self.rule.apply(self.model, batch, number, self.device), number, None, self.rule.labelling)
 
 
-def _check_clusters(before: bool, clusters: Any, number: int) -> None:
-    if before != (clusters is not None):
-        raise InputError(
-            "forward",
-            "return clusters for every batch or for none",
-            got=f"{'none' if before else 'some'} in batch {number} after {'some' if before else 'none'}",
-        )
+def _check_named(before: set[str], now: set[str], number: int) -> None:
+    """Refuse clusters or groups of some batches only."""
+    for name in sorted(before ^ now):
+        got = f"{'none' if name in before else 'some'} in batch {number} after {'some' if name in before else 'none'}"
+        raise InputError("forward", f"return {name} for every batch or for none", got=got)
 
 
 def _move_model(model: nn.Module, device: torch.device | str) -> torch.device:
