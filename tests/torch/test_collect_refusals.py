@@ -78,8 +78,9 @@ REFUSED = {
     ),
     "a dict without labels": (
         lambda: collect(Returning(), [{"x": X, "label": Y}]),
-        "`labels` must be the key of the labels in each batch, got 'labels' for a batch with the keys ['x', 'label']. "
-        "Pass the right key, or make the loader yield the labels.",
+        "`labels` must be the key of the labels in each batch, got 'labels' for batch 0 with the keys ['x', 'label']. "
+        "Pass the right key, or make the loader yield the labels. The Trainer of Hugging Face drops columns that the model "
+        "does not take, unless `remove_unused_columns=False`.",
     ),
     "single samples": (
         lambda: collect(Returning(), DataLoader(TensorDataset(X, Y), batch_size=None)),

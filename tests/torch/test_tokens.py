@@ -230,8 +230,8 @@ REFUSED = {
     "an unknown key of clusters": (
         lambda: calibrate(Network(), BATCHES, clusters="page"),
         "`clusters` must be the key of the clusters in each batch, got 'page' for batch 0 with the keys ['x', 'labels', "
-        "'document']. Pass the right key. The Trainer of Hugging Face drops columns that the model does not take, unless "
-        "`remove_unused_columns=False`.",
+        "'document']. Pass the right key, or make the loader yield the clusters. The Trainer of Hugging Face drops columns "
+        "that the model does not take, unless `remove_unused_columns=False`.",
     ),
     "a key of clusters in tuples": (
         lambda: calibrate(Network(), [(torch.zeros(4, 3), torch.zeros(4))], clusters="document"),

@@ -267,23 +267,17 @@ def _of_tensors(parts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[Any, Any, Any]:
     """The inputs, the labels and, if there is a key for them, the clusters of a batch."""
     if isinstance(batch, Mapping):
-        if labels not in batch:
-            raise InputError(
-                "labels",
-                "be the key of the labels in each batch",
-                got=f"{labels!r} for a batch with the keys {list(batch)}",
-                remedy="Pass the right key, or make the loader yield the labels.",
-            )
-        if clusters is not None and clusters not in batch:
-            raise InputError(
-                "clusters",
-                "be the key of the clusters in each batch",
-                got=f"{clusters!r} for batch {number} with the keys {list(batch)}",
-                remedy=(
-                    "Pass the right key. The Trainer of Hugging Face drops columns that the model does not take, unless "
-                    "`remove_unused_columns=False`."
-                ),
-            )
+        for name, key in (("labels", labels), ("clusters", clusters)):
+            if key is not None and key not in batch:
+                raise InputError(
+                    name,
+                    f"be the key of the {name} in each batch",
+                    got=f"{key!r} for batch {number} with the keys {list(batch)}",
+                    remedy=(
+                        f"Pass the right key, or make the loader yield the {name}. The Trainer of Hugging Face drops columns "
+                        "that the model does not take, unless `remove_unused_columns=False`."
+                    ),
+                )
         inputs = {key: value for key, value in batch.items() if key not in (labels, clusters)}
         return inputs, batch[labels], None if clusters is None else batch[clusters]
     if not isinstance(batch, tuple | list) or len(batch) < 2:
@@ -414,9 +408,12 @@ def _names_of(values: Any, rows: ArrayRows, what: str) -> HostArray:
     return arrays.on_host(arrays.as_array(per_row))
 
 
-def join_names(parts: list[HostArray]) -> HostArray | None:
+def type_of_names(names: HostArray) -> str:
+    """What the names of clusters or groups are: numbers, or another kind of NumPy's."""
+    return "number" if names.dtype.kind in "biuf" else names.dtype.kind
+
+
+def join_names(parts: list[HostArray]) -> HostArray:
     """The groups or clusters of all batches; NumPy would turn numbers into text beside text."""
-    if not parts:
-        return None
-    kinds = {"number" if part.dtype.kind in "biuf" else part.dtype.kind for part in parts}
-    return np.concatenate(parts if len(kinds) == 1 else [part.astype(object) for part in parts])
+    is_one_type = len(set(map(type_of_names, parts))) == 1
+    return np.concatenate(parts if is_one_type else [part.astype(object) for part in parts])

@@ -440,7 +440,7 @@ def read_to_fit(
             parts.append(beyond)
             del beyond  # or its logits would be in memory during all passes
             grid = _FINE_GRID if n_classes >= _MANY_CLASSES else {}
-            sketch = Sketch(_observables(chosen, n_classes), input=chosen.input, **grid)
+            sketch = Sketch(observables_of(chosen, n_classes), input=chosen.input, **grid)
             return _sketch_rows(sketch, parts, batches, reading.n_batches, report)
     named = tuple(beyond.names)
     del beyond
@@ -476,8 +476,8 @@ def _refuse_if_it_needs_rows(chosen: "Calibrator", keep_up_to: float, number: in
         )
 
 
-def _observables(chosen: "Calibrator", n_classes: int) -> list[Observable]:
-    """What the sketch must hold: the conditions of EC and TS, and that of the method itself, if it is another one."""
+def observables_of(chosen: "Calibrator", n_classes: int) -> list[Observable]:
+    """What is measured: the conditions of EC and TS, and that of the method itself, if it is another one."""
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415 - imports scikit-learn
 
     built_in = list(BUILT_IN.values())
