@@ -392,7 +392,7 @@ def _n_columns(shape: tuple[int, ...]) -> int:
 
 def _labels_of(target: Any, logits: Tensor, scores: Scores) -> HostArray:
     """One number per row."""
-    if isinstance(target, Tensor) and is_unit(logits) and target.shape == logits.shape:
+    if is_unit(logits) and getattr(target, "shape", None) == logits.shape:
         target = target[..., 0]  # `BCEWithLogitsLoss` requires this shape
     labels = flat_labels(target, scores, "labels")
     if labels.dtype.kind not in "biuf":
