@@ -43,6 +43,9 @@ class StreamRows(Pieces[_Numbered]):
     only_counted: tuple[str, ...] = ("clusters",)
     """Whose names are looked at only in rows of positive weight."""
 
+    n_batches: int | None = None
+    """How many batches there are, where that is known."""
+
     def __init__(
         self,
         batches: Iterable[Any] | Callable[[], Iterable[Any]],
@@ -100,7 +103,7 @@ class StreamRows(Pieces[_Numbered]):
                     for name, names in seen.items():
                         if rows is not None:
                             names.add(values[name], rows.weights)
-                report("Reading groups and clusters", piece[0] + 1, None)
+                report("Reading groups and clusters", piece[0] + 1, self.n_batches)
         ordered = {name: names.in_order() for name, names in seen.items()}
         if "clusters" in ordered:
             check_number_of_clusters(len(ordered["clusters"].places))

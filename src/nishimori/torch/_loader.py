@@ -263,7 +263,7 @@ class LoaderRows(StreamRows):
             )
         meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
         super().__init__(reading.rows, meaning, progress=progress)
-        self._n_classes, self._named = n_classes, named
+        self._n_classes, self._named, self.n_batches = n_classes, named, reading.n_batches
 
     @property
     def name(self) -> str:
