@@ -11,7 +11,7 @@ each time. Whether random numbers were drawn is told by the states of PyTorch's 
 a network that draws none is not run twice.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from functools import reduce
 from itertools import chain
@@ -147,12 +147,12 @@ class LoaderReading:
         if self.rule.forward is not None:
             _warn_of_random_forward(self.model, has_drawn=has_drawn)
         elif has_drawn:
-            _warn_of_random_logits(self.model, rows, lambda: self._again(batch, rows.number))
-
-    def _again(self, batch: Any, number: int) -> BatchRows | None:
-        """The rows of the same batch, from another run of the network in eval mode."""
-        switch_to_eval(self.model)
-        return batch_rows(self.rule.apply(self.model, batch, number, self.device), number, None, self.rule.labelling)
+            switched = _in_training(self.model)
+            switch_to_eval(self.model)
+            returned = self.rule.apply(self.model, batch, rows.number, self.device)
+            second = batch_rows(returned, rows.number, None, self.rule.labelling)
+            if second is not None:
+                _warn_of_random_logits(switched, rows, second)
 
 
 def _check_named(before: set[str], now: set[str], number: int) -> None:
@@ -207,11 +207,8 @@ def _warn_of_random_forward(model: nn.Module, *, has_drawn: bool) -> None:
     )
 
 
-def _warn_of_random_logits(model: nn.Module, first: BatchRows, again: Callable[[], BatchRows | None]) -> None:
-    """Warn if the network gives other logits for the same batch when it is run ``again``. Rounding does not count."""
-    switched, second = _in_training(model), again()
-    if second is None:
-        return
+def _warn_of_random_logits(switched: str | None, first: BatchRows, second: BatchRows) -> None:
+    """Warn if two runs of a batch gave other logits; rounding does not count. ``switched`` is a module in training mode."""
     with naming_batch(first.number):
         before = Fingerprint.from_rows(first.rows, is_first=True)
         now = Fingerprint.from_rows(second.rows, is_first=False)
