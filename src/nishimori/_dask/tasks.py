@@ -91,7 +91,7 @@ class ChunkReading:
         # Positions of several dimensions count from the start of the chunk, which may not be the start of a sequence.
         first_row = int(slices[0].start) if len(slices) == 1 and slices[0].start > 0 else 0
         weights = others.get("sample_weight")
-        rows = self.meaning.rows(scores, others["labels"], weights, first_row, self.n_classes, self.n_rows)
+        rows = self.meaning.rows(self.meaning.scores(scores), others["labels"], weights, first_row, self.n_classes, self.n_rows)
         if "clusters" in others:
             rows.clusters = Clusters(_codes(others["clusters"], names["clusters"], "cluster"), len(names["clusters"]))
         if "groups" in others:

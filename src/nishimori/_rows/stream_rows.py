@@ -6,7 +6,7 @@ groups need to know all of them.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -18,6 +18,7 @@ from nishimori._rows.labels import check_number_of_clusters, encode_values
 from nishimori._rows.pieces import Pieces
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
+from nishimori._support.progress import show_progress
 from nishimori.errors import InputError, NoRowsError
 
 WHAT_A_BATCH_IS = "a tuple (logits, labels) or (logits, labels, sample_weight), or a dictionary"
@@ -38,6 +39,12 @@ class StreamRows(Pieces[_Numbered]):
         "Use fixed transforms and put networks in eval mode; or compute the logits once, as `nishimori.torch.collect(model, "
         "loader)` does, and pass these arrays."
     )
+
+    only_counted: tuple[str, ...] = ("clusters",)
+    """Whose names are looked at only in rows of positive weight."""
+
+    n_batches: int | None = None
+    """How many batches there are, where that is known."""
 
     def __init__(
         self,
@@ -88,22 +95,19 @@ class StreamRows(Pieces[_Numbered]):
         return self._all_names
 
     def _read_names(self) -> "dict[str, _BatchNames]":
-        seen = {name: _BatchNames.empty(name) for name in self._named or ()}
-        with closing(self.read()) as pieces:
+        seen = {name: _BatchNames.empty(name, only_counted=name in self.only_counted) for name in self._named or ()}
+        with show_progress(self._progress) as report, closing(self.read()) as pieces:
             for piece in pieces:
                 with self._errors_at(piece):
-                    rows = self.rows(piece)
+                    rows, values = self.named_rows(piece)
                     for name, names in seen.items():
                         if rows is not None:
-                            names.add(self._values(piece, rows, name), rows.weights)
+                            names.add(values[name], rows.weights)
+                report("Reading groups and clusters", piece[0] + 1, self.n_batches)
         ordered = {name: names.in_order() for name, names in seen.items()}
         if "clusters" in ordered:
             check_number_of_clusters(len(ordered["clusters"].places))
         return ordered
-
-    def _values(self, piece: _Numbered, rows: ArrayRows, name: str) -> Any:
-        """What a batch names of each of its rows."""
-        return rows.scores.per_row(_parts(piece[1])[name], name)
 
     def read(self) -> Generator[_Numbered, None, None]:
         """The batches as they come, with their numbers."""
@@ -116,12 +120,24 @@ class StreamRows(Pieces[_Numbered]):
                 close()
 
     def rows(self, piece: _Numbered) -> ArrayRows | None:
-        """The rows of one batch; None if it is empty."""
+        """The rows of one batch, in their clusters and groups once those of all batches are known; None if it is empty."""
+        rows, values = self.named_rows(piece)
+        if rows is not None:
+            for name, names in (self._all_names or {}).items():
+                codes = names.codes_of(values[name], rows.weights)
+                if name == "clusters":
+                    rows.clusters = Clusters(codes, len(names.places))
+                else:
+                    rows.groups = Groups(codes, tuple(names.places))
+        return rows
+
+    def named_rows(self, piece: _Numbered) -> tuple[ArrayRows | None, Mapping[str, Any]]:
+        """The rows of one batch, and what it names of each of them."""
         batch = _parts(piece[1])
         array = batch["logits"]
         shape = tuple(getattr(array, "shape", (1,)))
         if 0 in (shape[:-1] or shape):
-            return None
+            return None, {}
         named = tuple(name for name in _NAMED if batch.get(name) is not None)
         if self._named is None:
             self._named = named
@@ -131,14 +147,9 @@ class StreamRows(Pieces[_Numbered]):
                 f"name {' and '.join(self._named) or 'neither clusters nor groups'}, as the first one does",
                 got=named,
             )
-        rows = self.meaning.rows(array, batch["labels"], batch.get("sample_weight"), n_classes=self._n_classes)
-        for name, names in (self._all_names or {}).items():
-            codes = names.codes_of(self._values(piece, rows, name), rows.weights)
-            if name == "clusters":
-                rows.clusters = Clusters(codes, len(names.places))
-            else:
-                rows.groups = Groups(codes, tuple(names.places))
-        return rows
+        table = self.meaning.scores(array)
+        rows = self.meaning.rows(table, batch["labels"], batch.get("sample_weight"), n_classes=self._n_classes)
+        return rows, {name: table.per_row(batch[name], name) for name in named}
 
     def place(self, error: InputError, piece: _Numbered | None) -> InputError:
         """The error with the number of the batch; both batches and the rows of each count from 0."""
@@ -164,15 +175,19 @@ def _parts(batch: Any) -> Mapping[str, Any]:
 
 @dataclass
 class _BatchNames:
-    """The clusters or groups of rows: the place of each name, and the codes of the rows of each batch."""
+    """The clusters or groups of rows: the place of each name, and the codes of the rows of each batch.
+
+    ``only_counted`` if the names of rows of weight zero are not looked at; their codes are 0.
+    """
 
     what: str
+    only_counted: bool
     places: dict[Any, int]
     codes: list[HostArray]
 
     @classmethod
-    def empty(cls, name: str) -> "_BatchNames":
-        return cls(name.removesuffix("s"), {}, [])
+    def empty(cls, name: str, *, only_counted: bool) -> "_BatchNames":
+        return cls(name.removesuffix("s"), only_counted, {}, [])
 
     @property
     def all_codes(self) -> HostArray:
@@ -190,14 +205,11 @@ class _BatchNames:
             raise InputError(f"{self.what}s", "hold values of one type, such as numbers or text") from None
         places = {name: place for place, name in enumerate(ordered)}
         new = np.array([places[name] for name in self.places], dtype=np.int64)
-        return _BatchNames(self.what, places, [new[codes] if len(new) else codes for codes in self.codes])
+        return replace(self, places=places, codes=[new[codes] if len(new) else codes for codes in self.codes])
 
     def codes_of(self, values: Any, weights: HostArray, *, are_first: bool = False) -> HostArray:
-        """The codes of some rows, 0 for clusters of rows of weight zero.
-
-        Names must have been there before, unless these rows ``are_first``.
-        """
-        kept = np.flatnonzero(weights) if self.what == "cluster" else np.arange(len(weights))
+        """The codes of some rows, whose names must have been there before unless these rows ``are_first``."""
+        kept = np.flatnonzero(weights) if self.only_counted else np.arange(len(weights))
         names, codes = encode_values(values, len(weights), self.what, kept=kept)
         for name in names.tolist():
             if not are_first and name not in self.places:
