@@ -345,14 +345,6 @@ def _spelling(value: Any, spellings: set[str]) -> str:
     return whole if whole in spellings else text
 
 
-def cluster_codes(clusters: Any, weights: HostArray, row: RowIndex = int) -> HostArray:
-    """A whole number for the cluster of each sample; samples of weight zero may have any cluster, and get 0."""
-    (kept,) = np.nonzero(weights)
-    codes = np.zeros(len(weights), dtype=np.int64)
-    codes[kept] = encode_values(clusters, len(weights), "cluster", row, kept)[1]
-    return codes
-
-
 def encode_values(
     values: Any, n_samples: int, what: str, row: RowIndex = int, kept: HostArray | None = None
 ) -> tuple[HostArray, HostArray]:
