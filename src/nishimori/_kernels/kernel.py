@@ -37,6 +37,7 @@ from nishimori._kernels.sums import (
 from nishimori._rows.batch import Batch
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
+from nishimori._support.formatting import enumeration
 from nishimori.errors import InputError
 
 _VARIABLE = "NISHIMORI_KERNEL"
@@ -117,9 +118,7 @@ def kernel_for(array: Array) -> Kernel:
     able = _able(array)
     wanted = os.environ.get(_VARIABLE, "")
     if wanted and wanted not in _NAMES:
-        raise InputError(
-            _VARIABLE, f"be {', '.join(_NAMES[:-1])} or {_NAMES[-1]}", got=repr(wanted), remedy="Correct or unset it."
-        )
+        raise InputError(_VARIABLE, f"be {enumeration(_NAMES, 'or')}", got=repr(wanted), remedy="Correct or unset it.")
     if wanted == "native" and not native.is_available():
         got = f"{wanted!r} ({native.description()})"
         raise InputError(_VARIABLE, "be a kernel that is installed", got=got, remedy="Unset it.")
