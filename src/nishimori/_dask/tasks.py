@@ -91,10 +91,10 @@ class ChunkReading:
         first_row = int(slices[0].start) if len(slices) == 1 and slices[0].start > 0 else 0
         weights = others.get("sample_weight")
         rows = self.meaning.rows(scores, others["labels"], weights, first_row, self.n_classes, self.n_rows)
-        for name, known in names.items():
+        for name, all_names in names.items():
             values = arrays.on_host(others[name]).reshape(-1)
-            codes = known.codes_of(values, rows.weights, f"Call `{name}.persist()` first.")
-            setattr(rows, name, known.with_codes(codes))
+            codes = all_names.codes_of(values, rows.weights, f"Call `{name}.persist()` first.")
+            setattr(rows, name, all_names.with_codes(codes))
         if self.trusted is not None:
             rows.trust(None if self.trusted.has_masks else False)
         return rows
