@@ -40,6 +40,7 @@ def write_compressed(path, *rows):
 
 WRITERS = {
     "t.npz": write_compressed,
+    "stored.npz": lambda path, *rows: np.savez(path, **arrays(*rows)),
     "t.pt": lambda path, *rows: torch.save({name: torch.tensor(each) for name, each in arrays(*rows).items()}, path),
     "t.safetensors": lambda path, *rows: safetensors.numpy.save_file(arrays(*rows), path),
     "t.csv": write_table,
@@ -141,9 +142,10 @@ def measure():
 def test_memory_does_not_grow_with_the_file(tmp_path, name, measure):
     """From 10 MB of numbers, which is more than a few blocks, to 60 MB; or from 1 to 6 MB, which as Python's text takes 45.
 
-    Parquet has groups of rows of 64 MB, so from one group to two.
+    Parquet has groups of rows of 64 MB, so from one group to two. The arrays of a compressed .npz file are unpacked in memory,
+    once.
     """
-    peaks = []
+    peaks, unpacked = [], []
     sizes = {"t.csv": (3_000, 15_000), "t.jsonl": (3_000, 15_000), "t.parquet": (160_000, 320_000)}
     for n_rows in sizes.get(name, (25_000, 150_000)):
         logits, labels = reference.drawn(n_rows, 50)
@@ -161,5 +163,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path, name, measure):
         # How a file is read does not depend on the method. The usual one reads it most often: once is enough.
         method = [] if name == "z.npy" else ["--method", "ts"]
         commands = (["fit", *files, "-o", calibration, *method], ["eval", *files, "--calibration", calibration])
+        unpacked.append(logits.nbytes if name == "t.npz" else 0)
         peaks.append(measure("commands", commands=commands, kept=1_000_000))
-    assert peaks[1] < peaks[0] + 35e6
+    assert peaks[1] - unpacked[1] < peaks[0] - unpacked[0] + 35e6

@@ -15,8 +15,8 @@ from optional import pd, safetensors, torch
 import nishimori
 from nishimori import ExpectationConsistency
 from nishimori._files import file_rows
+from nishimori._files.spooled_scores import KeptScores
 from nishimori._files.tables.columns import constant_or_whole
-from nishimori._rows.stored_rows import KeptScores
 from nishimori.errors import FormatError, InputError
 
 LOGITS, LABELS = reference.drawn(900, 5)
@@ -495,6 +495,9 @@ def test_a_label_of_400_digits_is_refused_with_its_line(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(FormatError, match=r"t\.jsonl, line 8, column 'labels': the integer is too large\."):
         nishimori.rows(path, columns=["z_*"])
+    (tmp_path / "t.csv").write_text("z_a,z_b,labels\n" + "".join(f"{row['z_a']},0.5,{row['labels']}\n" for row in rows))
+    with pytest.raises(InputError, match=r"t\.csv: The labels .* must be integers from 0 to 1, got inf in line 9\. Correct"):
+        nishimori.rows(tmp_path / "t.csv")
     with pytest.raises(InputError, match="does not say which columns are scores"):
         nishimori.rows(path)
     with pytest.raises(InputError, match="has no column 'y', only"):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from nishimori._files import spooled_scores
-from nishimori._files.spooled_scores import ScoreKeeper, SpooledScores
-from nishimori._rows.stored_rows import KeptScores
+from nishimori._files.spooled_scores import KeptScores, ScoreKeeper, SpooledScores
 
 RNG = np.random.default_rng(0)
 BLOCKS = [RNG.normal(size=(n, 3)) for n in (50, 1, 200, 70)]

@@ -172,6 +172,10 @@ PER_SAMPLE = "`y` must be one label per sample, shape (4,), got shape (4, 3)"
 UNUSABLE = {
     "empty": (["0", "2", "", "1"], "`y` must be integers from 0 to 2, got '' in row 2. A label is missing. Drop such samples."),
     "none": ([0, None, 2, 1], "`y` must be integers from 0 to 2, got None in row 1. A label is missing. Drop such samples."),
+    "infinite": (
+        [0.0, 2.0, 1.0, -np.inf],
+        "`y` must be integers from 0 to 2, got -inf in row 3. Correct the label, or drop such samples.",
+    ),
     "text": (
         ["0", "2", "x", "1"],
         "`y` must be integers from 0 to 2, got 'x' in row 2. For other labels pass the label of each column in order as "

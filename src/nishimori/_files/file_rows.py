@@ -5,8 +5,7 @@ the file is opened, scores whenever they are needed, in blocks. Parsing takes lo
 or in a temporary file of numbers. Errors about rows name the file, and its lines and columns where it has them.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, prod
 from pathlib import Path
@@ -35,10 +34,9 @@ from nishimori._rows.array_rows import ReadOptions
 from nishimori._rows.column_names import class_parts, refuse_permuted
 from nishimori._rows.entry import Passed, load_array
 from nishimori._rows.labels import class_labels, differ, group_names, spell_as_classes
-from nishimori._rows.pieces import rows_per_piece
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.scores import check_input
-from nishimori._rows.stored_rows import Sliced, Stored, StoredRows
+from nishimori._rows.stored_rows import Stored, StoredRows
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
 from nishimori._support.formatting import join_names
@@ -233,16 +231,16 @@ def open_npy(
     meaning = replace(meaning, class_axis=-1)
     contents = FileContents(path, scores, load_array(labels), **{role: load_array(values) for role, values in parts.items()})
     if contents.labels is not labels:  # of another file
-        scores.shape = scores.shape[:1] if scores.shape[1:] == (1,) else scores.shape
-        flattened = replace(contents, labels=_flat_labels(contents.labels, scores))
+        scores = _flat_scores(scores)
+        flattened = replace(contents, scores=scores, labels=_flat_labels(contents.labels, scores))
         contents, meaning = _spell_labels(flattened, meaning)
     refuse_other_classes(roles, scores.shape, None)
     return FileRows(contents, meaning, progress=progress)
 
 
-def npy_scores(path: Path) -> "ArrayScores":
+def npy_scores(path: Path) -> StoredArray:
     """The scores in a .npy file, of any dtype, which is checked as that of an array in memory."""
-    return ArrayScores(npy_array(path).filled())
+    return npy_array(path).filled()
 
 
 def load_npy(path: Path) -> HostArray:
@@ -295,32 +293,15 @@ class ChainedScores(Stored):
             yield from part.blocks()
 
 
-class ArrayScores(Sliced):
-    """An array of scores in a file."""
-
-    def __init__(self, array: StoredArray) -> None:
-        self.shape, self.dtype, self._array = array.shape, array.dtype, array
-
-    @contextmanager
-    def open(self) -> Iterator[Callable[[int, int], HostArray]]:
-        """A context manager that reads rows of the file."""
-        yield lambda start, stop: self._array.rows(start, stop).reshape(-1, *self.shape[1:][-1:])
-
-    def blocks(self) -> Generator[HostArray, None, None]:
-        """Several blocks of the computation at a time, in which rows that can only be read together are together."""
-        yield from super().blocks() if self._array.together == 1 else self._array.blocks(rows_per_piece(self.n_columns))
-
-    def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
-        """The numbers of about ``size`` rows in random runs, and these rows; None if single rows cannot be read."""
-        return super().random_rows(size) if self._array.together == 1 else None
-
-
-def _scores_in(file: ArrayFile, name: str, class_axis: int) -> ArrayScores:
-    """The scores with that name, in which a single column is one score per row."""
+def _scores_in(file: ArrayFile, name: str, class_axis: int) -> StoredArray:
+    """The scores with that name."""
     array = file.array(name)
-    if class_axis != -1:
-        array = _with_classes_last(array, class_axis)
-    return ArrayScores(replace(array, shape=array.shape[:1]) if array.shape[1:] == (1,) else array)
+    return _flat_scores(array if class_axis == -1 else _with_classes_last(array, class_axis))
+
+
+def _flat_scores(array: StoredArray) -> StoredArray:
+    """Scores in which a single column is one score per row."""
+    return replace(array, shape=array.shape[:1]) if array.shape[1:] == (1,) else array
 
 
 def _with_classes_last(array: StoredArray, class_axis: Any) -> StoredArray:
@@ -337,7 +318,7 @@ def _with_classes_last(array: StoredArray, class_axis: Any) -> StoredArray:
         images = array.rows(start // after * before, stop // after * before).reshape(-1, *shape[1:])
         return np.moveaxis(images, axis, -1).reshape(-1, moved[-1])
 
-    return replace(array, shape=moved, rows=rows, together=after)
+    return replace(array, shape=moved, read=rows, together=after)
 
 
 def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:

@@ -51,7 +51,7 @@ def select_columns(table: Table, roles: Roles) -> Selection:
     for role, name in roles.by_role.items():
         if role in roles.unused:
             continue
-        if name in table.names and table.is_list(name):
+        if name in table.lists:
             must = "name is one value" if role == "ids" else f"{role[:-1]} is one {'number' if role == 'weights' else 'value'}"
             other = setting(roles.argument(role), A_NAME)
             raise InputError(f"{table.path} has lists in column {name!r}, and a {must}. Pass another {other}.")
@@ -73,15 +73,15 @@ def _not_ignored(table: Table, roles: Roles) -> list[str]:
 
 def _selection(table: Table, roles: Roles) -> Selection | None:
     """The columns of scores by what the caller says, the calibration or their names; None where these do not say it."""
-    where, present = str(table.path), set(table.names)
+    where = str(table.path)
     left = _not_ignored(table, roles)
     if isinstance(roles.columns, str) and (roles.columns in left or not is_pattern(roles.columns)):
         return Selection(_one_column(roles, left, where))
     if roles.columns is not None:
         return Selection(_columns_asked_for(roles, left, where))
-    if roles.fitted is not None and present.issuperset(roles.fitted):
+    if roles.fitted is not None and set(table.names).issuperset(roles.fitted):
         return Selection(score_columns(roles.fitted, left, roles.special, None, where=where))
-    lists = [name for name in roles.usual_names if name in present and table.is_list(name)]
+    lists = [name for name in roles.usual_names if name in table.lists]
     if lists:
         return Selection(lists[:1])
     if roles.fitted is not None:
@@ -183,7 +183,7 @@ def undecided_error(table: Table, candidates: Sequence[str], roles: Roles) -> In
             return False
         if (wanted := _n_classes(truth, changed)) or labels is not None:
             return bool(wanted == max(2, scores.shape[1]))
-        return table.is_list(selection.scores[0]) or by_names(selection.scores, None)
+        return selection.scores[0] in table.lists or by_names(selection.scores, None)
 
     ways = _ways(candidates, roles, numbers, truth)
     tried = (f"{sentence} {typed}." for sentence, options in ways if (typed := propose(roles, works, **options)))

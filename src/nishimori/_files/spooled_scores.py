@@ -8,12 +8,13 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator
+from contextlib import suppress
 
 import numpy as np
 
-from nishimori._rows.stored_rows import KeptScores, Sliced, Stored
+from nishimori._rows.array_rows import spread
+from nishimori._rows.stored_rows import Sliced, Stored
 from nishimori._support.arrays import HostArray
 
 # Bytes of scores that are kept in memory.
@@ -52,6 +53,28 @@ class ScoreKeeper:
         return self._spool or (KeptScores(self._blocks) if self._blocks else None)
 
 
+class KeptScores(Stored):
+    """Scores that were read and fit in memory; the list of blocks that they were read in is emptied."""
+
+    def __init__(self, blocks: list[HostArray]) -> None:
+        end = sum(map(len, blocks))
+        self.shape, self.dtype = (end, *blocks[0].shape[1:]), np.result_type(*blocks)
+        self._array: HostArray = np.empty(self.shape, self.dtype)
+        while blocks:  # each block goes as its copy comes, so that little is in memory twice
+            block = blocks.pop()
+            self._array[end - len(block) : end] = block
+            end -= len(block)
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """All rows at once."""
+        yield self._array
+
+    def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
+        """The numbers of about ``size`` random rows, and these rows."""
+        index = spread(len(self._array), size)
+        return index, self._array[index]
+
+
 class SpooledScores(Sliced):
     """Scores in a temporary file without a name; ``like`` is a block of them, which is not written."""
 
@@ -77,12 +100,7 @@ class SpooledScores(Sliced):
         self.shape = (self.shape[0] + len(rows), *self.shape[1:])
         return True
 
-    @contextmanager
-    def open(self) -> Iterator[Callable[[int, int], HostArray]]:
-        """A context manager that reads rows of the file."""
-        yield self._rows
-
-    def _rows(self, start: int, stop: int) -> HostArray:
+    def rows(self, start: int, stop: int) -> HostArray:
         """Read rows of the file. Pages of a map would count as memory of the process, and threads share a position."""
         rows: HostArray = np.empty((stop - start, *self.shape[1:]), self.dtype)
         content = memoryview(rows.reshape(-1).view(np.uint8).data)

@@ -147,14 +147,17 @@ def _whole(labels: HostArray, name: str, n_classes: int, row: RowIndex) -> HostA
             remedy = "A label is missing. Drop such samples."
         raise refused(got=repr(labels.tolist()[unread]), remedy=remedy, row=row(unread))
     broken = ~((labels == np.floor(labels)) & np.isfinite(labels)) if arrays.kind(labels) == "float" else np.array(False)
-    if broken.any() and np.isnan(labels[broken][0]):
-        raise refused(got="nan: a label is missing", remedy="Drop such samples.", row=row(int(np.argmax(broken))))
-    if broken.any():
-        raise refused(
-            got=f"{labels[broken][0]:.6g}: labels are classes, not continuous values",
-            remedy="Check that scores and labels are not swapped.",
-        )
-    return labels
+    if not broken.any():
+        return labels
+    first = int(np.argmax(broken))
+    if np.isnan(labels[first]):
+        raise refused(got="nan: a label is missing", remedy="Drop such samples.", row=row(first))
+    if np.isinf(labels[first]):  # such as a number of 400 digits in a file of text
+        raise refused(got=str(labels[first]), remedy="Correct the label, or drop such samples.", row=row(first))
+    raise refused(
+        got=f"{labels[first]:.6g}: labels are classes, not continuous values",
+        remedy="Check that scores and labels are not swapped.",
+    )
 
 
 def _is_number(value: Any) -> bool:

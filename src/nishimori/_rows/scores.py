@@ -178,7 +178,7 @@ class Scores:
         """Some rows as they are stored; values that cannot be scores are refused."""
         stored = self._stored(rows)
         # Of usual logits a check would find nothing to say; that is known without a copy of them in float64.
-        may_be_usual = self.input == "logits" and arrays.kind(stored) == "float"
+        may_be_usual = self.input == "logits" and arrays.kind(stored) == "float" and arrays.fits_double(stored)
         if not (may_be_usual and arrays.is_within(stored, LARGEST)):
             self.check(arrays.in_double(stored), range(first_row + rows.start, first_row + rows.stop))
         return stored
@@ -218,6 +218,9 @@ class Scores:
 
 SLACK = 1e-3
 """By how much a probability may exceed 1, and the sum of a row differ from it, by rounding."""
+
+# Larger whole numbers are not exact in float64.
+_WHOLE = 2.0**53
 
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
 
@@ -303,6 +306,11 @@ _FIND_THEM = "Drop those rows or find where the model produced them"
 
 def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> bool:
     """Refuse NaN, +inf and rows without a class; whether -inf masks some class."""
+    if not arrays.fits_double(scores.array):  # integers and long doubles, whose differences float64 may round away
+        named = replace(scores, name=f"`{scores.name}` of type {arrays.dtype_name(scores.array)}")
+        rounded = (namespace(values).abs(values) > _WHOLE) & (values != -inf)
+        must = "lie between -2**53 and 2**53, where float64 is exact"
+        _refuse_first(named, numbers, values, rounded, must, "Subtract the largest score of each row first.")
     if arrays.is_within(values, LARGEST):
         return False
     values = arrays.in_double(values)

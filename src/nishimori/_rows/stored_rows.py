@@ -5,15 +5,15 @@ stored scores has to do is small: `Stored`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArrayRows, ReadOptions, spread
+from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.labels import class_indices
 from nishimori._rows.pieces import Pieces, rows_per_piece
 from nishimori._rows.rows import most_copied
@@ -127,53 +127,31 @@ class StoredRows(Pieces[_Block]):
         return self._array_rows(sample[1], sample[0])
 
 
-class KeptScores(Stored):
-    """Scores that were read and fit in memory; the list of blocks that they were read in is emptied.
+class Sliced(Stored):
+    """Scores of which any run of rows can be read by itself.
 
-    ``shape`` is theirs if it has more dimensions than the blocks.
+    Where some rows can only be read ``together``, runs begin and end at multiples of that number.
     """
 
-    def __init__(self, blocks: list[HostArray], shape: tuple[int, ...] | None = None) -> None:
-        end = sum(map(len, blocks))
-        flat = (end, *blocks[0].shape[1:])
-        self.shape = flat if shape is None else shape
-        self.dtype = np.result_type(*blocks)
-        self._array: HostArray = np.empty(flat, self.dtype)
-        while blocks:  # each block goes as its copy comes, so that little is in memory twice
-            block = blocks.pop()
-            self._array[end - len(block) : end] = block
-            end -= len(block)
-
-    def blocks(self) -> Generator[HostArray, None, None]:
-        """The blocks as they were read."""
-        yield self._array
-
-    def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
-        """The numbers of about ``size`` random rows, and these rows."""
-        index = spread(len(self._array), size)
-        return index, self._array[index]
-
-
-class Sliced(Stored):
-    """Scores of which any run of rows can be read by itself."""
+    together: int = 1
 
     @abstractmethod
-    def open(self) -> Any:
-        """A context manager that gives a function from the first and last row to these rows."""
+    def rows(self, start: int, stop: int) -> HostArray:
+        """The rows from number ``start`` to the one before ``stop``, (rows, classes) or (rows,)."""
 
-    def blocks(self) -> Generator[HostArray, None, None]:
-        """Pieces of whole blocks."""
-        step = rows_per_piece(self.n_columns)
-        with self.open() as rows:
-            for start in range(0, self.n_rows, step):
-                yield rows(start, min(self.n_rows, start + step))
+    def blocks(self, n_rows: int | None = None) -> Generator[HostArray, None, None]:
+        """Consecutive blocks of about that many rows, by default of several blocks of the computation."""
+        step = self.together * max(1, (n_rows or rows_per_piece(self.n_columns)) // self.together)
+        for start in range(0, self.n_rows, step):
+            yield self.rows(start, min(self.n_rows, start + step))
 
     def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
-        """The numbers of about ``size`` rows in random runs, and these rows."""
+        """The numbers of about ``size`` rows in random runs, and these rows; None if single rows cannot be read."""
+        if self.together > 1:
+            return None
         length = max(1, size // _RUNS)
         starts = length * _choose(self.n_rows // length, -(-size // length))
-        with self.open() as rows:
-            parts = [rows(start, start + length) for start in starts.tolist()]
+        parts = [self.rows(start, start + length) for start in starts.tolist()]
         return (starts[:, None] + np.arange(length)).ravel(), np.concatenate(parts)
 
 
@@ -188,12 +166,8 @@ class Mapped(Sliced):
         self.shape, self.dtype = values.shape, values.dtype
         self.array: HostArray = merge_leading(values) if values.ndim > 2 else values
 
-    @contextmanager
-    def open(self) -> Iterator[Callable[[int, int], HostArray]]:
-        """A context manager that gives slices of the memory map, none of which is a copy."""
-        yield self._rows
-
-    def _rows(self, start: int, stop: int) -> HostArray:
+    def rows(self, start: int, stop: int) -> HostArray:
+        """A slice of the memory map, which is no copy."""
         rows: HostArray = rows_between(self.array, start, stop)
         if rows.flags.c_contiguous:
             rows.view(np.uint8).reshape(-1)[::_PAGE].max()

@@ -69,24 +69,18 @@ def sums_per_bin(bins: HostArray, values: HostArray | None) -> HostArray:
     return np.bincount(bins.ravel(), flat, len(bins) * N_BINS).reshape(shape)
 
 
-class SketchClusters:
-    """The clusters of rows that come one block after another; the last one of a block may go on in the next.
+class OpenCluster:
+    """The last cluster of rows that come one block after another, which may go on in the next block."""
 
-    ``codes`` are whole numbers, one per row, and rows of the same cluster follow each other.
-    """
-
-    def __init__(self, codes: HostArray) -> None:
-        self._codes = codes
+    def __init__(self) -> None:
         self._open: tuple[HostArray, ...] | None = None
         self._code = -1
 
-    def expect(self, codes: HostArray) -> None:
-        """Say the clusters of more rows that will come."""
-        self._codes = np.concatenate([self._codes, codes])
+    def squares(self, terms: Terms, codes: HostArray) -> Squares:
+        """The squares of those clusters that end before or within the next rows.
 
-    def squares(self, terms: Terms) -> Squares:
-        """The squares of those clusters that end before or within the next rows."""
-        codes, self._codes = np.split(self._codes, [len(terms.weights)])
+        ``codes`` are the numbers of the clusters of these rows; rows of the same cluster follow each other.
+        """
         (starts,) = np.nonzero(np.diff(codes, prepend=codes[0] - 1))
         sums = _sums_of(terms, starts)
         if self._open is not None and self._code == codes[0]:
@@ -97,7 +91,7 @@ class SketchClusters:
         self._code, self._open = int(codes[-1]), tuple(values[-1:] for values in sums)
         return _squares(tuple(values[:-1] for values in sums))
 
-    def last(self) -> Squares:
+    def close(self) -> Squares:
         """The squares of the cluster that was still open."""
         assert self._open is not None, "there were rows"
         return _squares(self._open)

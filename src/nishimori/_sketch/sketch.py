@@ -18,7 +18,7 @@ from nishimori._rows.question import refusal_of
 from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import Floor, Input, ScoreRange, check_input, is_auto
 from nishimori._sketch.archive import pack, read, report_damage
-from nishimori._sketch.clusters import SketchClusters
+from nishimori._sketch.clusters import OpenCluster
 from nishimori._sketch.contents import Contents
 from nishimori._sketch.grid import PER_OCTAVE, Grid
 from nishimori._sketch.parts import Parts
@@ -258,16 +258,9 @@ class Sketch(Displayed, Rows):
             )
         clusters = data.scores.per_row(clusters, "clusters")
         _, codes = Names.of_rows("cluster", clusters, data.weights, data.scores.row)
-        order = np.argsort(codes, kind="stable")
-        if not np.array_equal(order, np.arange(len(order))):
-            for _ in data:
-                pass  # which checks the values, so that an error names the row as the caller counts
-            data = ArrayRows(data.scores.sample(order), data.labels[order], data.weights[order])
-        groups = SketchClusters(codes[order][data.weights > 0])
-        total = self._survey.empty
-        for batch in data:
-            total = total + self._survey.with_clusters(batch, groups)
-        return total + self._survey.of_squares(groups.last())
+        last = OpenCluster()
+        total = sum(self._survey.of_clusters(data, codes, last), self._survey.empty)
+        return total + self._survey.of_squares(last.close())
 
     def merge(self, other: "Sketch", *, allow_repeated: bool = False) -> Self:
         """Add the rows of another sketch to this one, and return it; if that fails, it stays as it was.

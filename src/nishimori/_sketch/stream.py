@@ -6,7 +6,7 @@ import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.scores import ScoreRange
-from nishimori._sketch.clusters import SketchClusters
+from nishimori._sketch.clusters import OpenCluster
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
@@ -23,7 +23,7 @@ class Stream:
     def __init__(self, sketch: Sketch, *, remedy: str) -> None:
         self.sketch = sketch
         self._remedy = remedy
-        self._clusters = SketchClusters(np.empty(0, dtype=np.int64))
+        self._last = OpenCluster()
         self._codes: dict[Any, int] = {}  # of all clusters so far, in the order in which they came
         self._open: Any = None  # the name of the last of them
         self._kind: Any = None  # of their names: numbers, or the type of other ones
@@ -38,19 +38,15 @@ class Stream:
             self.sketch.update(data)
             return
         self.sketch._add_range(data.score_range)
-        codes = self._encode_clusters(clusters[counted])
-        order = np.argsort(codes, kind="stable")
-        if (np.diff(codes) < 0).any():
-            rows = counted[order]
-            data = ArrayRows(data.scores.sample(rows), data.labels[rows], data.weights[rows])
-        self._clusters.expect(codes[order])
-        for batch in data:
-            self.sketch._add(self.sketch._survey.with_clusters(batch, self._clusters))
+        codes = np.full(len(data.weights), -1)
+        codes[counted] = self._encode_clusters(clusters[counted])
+        for sums in self.sketch._survey.of_clusters(data, codes, self._last):
+            self.sketch._add(sums)
 
     def close(self) -> None:
         """Add what is known of the last cluster."""
         if self._codes:
-            self.sketch._add(self.sketch._survey.of_squares(self._clusters.last()))
+            self.sketch._add(self.sketch._survey.of_squares(self._last.close()))
 
     @property
     def clusters(self) -> list[Any] | None:

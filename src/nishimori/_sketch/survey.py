@@ -8,6 +8,7 @@ takes most of the time of an update.
 """
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -16,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nishimori._kernels.kernel import gives_node_sums, node_sums, reads_stored, row_sums, takes_unchecked
-from nishimori._rows.batch import Batch
-from nishimori._sketch.clusters import SketchClusters, Squares, Terms, crossed_products, squares_of_rows, sums_per_bin
+from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.batch import Batch, Clusters
+from nishimori._sketch.clusters import OpenCluster, Squares, Terms, crossed_products, squares_of_rows, sums_per_bin
 from nishimori._sketch.contents import ENDS, N_BINS, Contents, counts_of, pairs
 from nishimori._sketch.grid import Grid
 from nishimori._sums.census import Count
@@ -50,7 +52,7 @@ class Survey:
 
     def __call__(self, batch: Batch) -> Contents:
         contents = self.of_unchecked(batch)
-        return self.with_clusters(batch, None) if contents is None else contents
+        return self._in_parts(batch, None) if contents is None else contents
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether a kernel reads all rows of the batch in one call, and notices what a check would refuse."""
@@ -70,8 +72,24 @@ class Survey:
         built_in, kinds = list(BUILT_IN), [type(observable) for observable in self.observables]
         return [built_in.index(kind) for kind in kinds] if {*kinds} <= {*built_in} else None
 
-    def with_clusters(self, batch: Batch, clusters: SketchClusters | None) -> Contents:
-        """The sums of a batch; a cluster that may go on in the next batch is left out of the squares."""
+    def of_clusters(self, data: ArrayRows, codes: HostArray, last: OpenCluster) -> Iterator[Contents]:
+        """The sums of rows in clusters; ``last``, which may go on in other rows, is left out of the squares.
+
+        ``codes`` are the numbers of the clusters of the rows; a negative one is that of a row of weight zero.
+        """
+        (rows,) = np.nonzero(codes >= 0)
+        if (np.diff(codes[rows]) < 0).any():
+            for _ in data:
+                pass  # which checks the values, so that an error names the row as the caller counts
+            rows = rows[np.argsort(codes[rows], kind="stable")]
+            data, codes = ArrayRows(data.scores.sample(rows), data.labels[rows], data.weights[rows]), codes[rows]
+        data = copy(data)
+        data.clusters = Clusters(codes, int(codes.max()) + 1)
+        for batch in data:
+            yield self._in_parts(batch, last)
+
+    def _in_parts(self, batch: Batch, last: OpenCluster | None) -> Contents:
+        """The sums of a batch; its rows are clusters of their own, or those of its clusters if one may go on after them."""
         total, n_nodes = self.empty, len(self.grid.betas)
         for part in _parts(batch):
             ends, sums, predictions = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
@@ -85,7 +103,11 @@ class Survey:
                 some = slice(start, start + _AT_ONCE)
                 rows = NodeRows.from_power_sums(ends[:, :, some], sums[:, :, some], truth.at(some), n_nodes)
                 contents, terms = self._sums(rows, {i: (gaps[:, :, some], o[some]) for i, (gaps, o) in others.items()})
-                squares = squares_of_rows(terms) if clusters is None else clusters.squares(terms)
+                clusters = part.clusters
+                if last is None or clusters is None:
+                    squares = squares_of_rows(terms)
+                else:
+                    squares = last.squares(terms, clusters.codes[some])
                 total = total + contents + self.of_squares(squares)
             census = Count(Confidence()).from_findings(part, predictions)
             total = total + replace(self.empty, counts=counts_of(census, int(part.logits.shape[1])))
@@ -155,6 +177,7 @@ def _parts(batch: Batch) -> Iterator[Batch]:
             logits=logits,
             labels=batch.labels[rows],
             weights=batch.weights[rows],
+            clusters=None if batch.clusters is None else batch.clusters.at_rows(rows),
             probabilities=probabilities,
             stored=stored,
         )

@@ -43,6 +43,10 @@ _HALF = {"float16", "bfloat16"}
 _BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 
 
+# Types with values that float64 rounds.
+_WIDER = {"int64", "uint64", "longdouble", "float96", "float128"}
+
+
 def as_array(x: Any) -> Array:
     """``x`` itself if it is an array of a known library (without its gradient), else ``x`` converted to NumPy."""
     if type(x) is np.ndarray:
@@ -106,6 +110,11 @@ def smallest_normal(x: Array) -> float:
 def epsilon(x: Array) -> float:
     """The spacing of the dtype of ``x`` at 1."""
     return 2.0**-7 if dtype_name(x) == "bfloat16" else float(namespace(x).finfo(x.dtype).eps)
+
+
+def fits_double(x: Array) -> bool:
+    """Whether float64 holds every value that the dtype of ``x`` has."""
+    return dtype_name(x) not in _WIDER
 
 
 def _has_double(x: Array) -> bool:

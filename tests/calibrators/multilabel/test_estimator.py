@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import type_of_target
 import nishimori
 from nishimori import BiasCorrected, Platt
 from nishimori._calibrators.multilabel import decisions
-from nishimori._files.file_rows import ArrayScores
+from nishimori._files.arrays.stored_array import StoredArray
 from nishimori._methods import table
 from nishimori._rows import stored_rows
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NoTemperatureError
@@ -241,8 +241,8 @@ def test_a_memory_map_is_calibrated_and_measured_as_its_array_is(tmp_path):
 
 def test_fits_of_single_labels_read_a_file_a_few_labels_at_a_time(tmp_path, monkeypatch):
     np.save(tmp_path / "logits.npy", X)
-    readings, blocks = [], ArrayScores.blocks
-    monkeypatch.setattr(ArrayScores, "blocks", lambda file: (readings.append(file), blocks(file))[1])
+    readings, blocks = [], StoredArray.blocks
+    monkeypatch.setattr(StoredArray, "blocks", lambda file: (readings.append(file), blocks(file))[1])
     monkeypatch.setattr(stored_rows, "rows_per_piece", lambda _: 250)
     monkeypatch.setattr(decisions, "_MOST_SCORES", 2 * len(X))
     found = MultilabelCalibrator("ts", parameters="per_label").fit(tmp_path / "logits.npy", Y)

@@ -7,8 +7,8 @@ from array_files import saved
 
 import nishimori
 from nishimori import metrics
-from nishimori._files import file_rows
 from nishimori._files.arrays.files import SUFFIXES
+from nishimori._rows import stored_rows
 from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(600, 4)
@@ -23,7 +23,7 @@ def classes_second(array):
 @pytest.mark.parametrize("axis", [1, -3, -1])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_files_of_arrays_have_their_classes_in_any_dimension_but_the_first(tmp_path, monkeypatch, suffix, axis):
-    monkeypatch.setattr(file_rows, "rows_per_piece", lambda n_classes: 250)  # two images at a time
+    monkeypatch.setattr(stored_rows, "rows_per_piece", lambda n_classes: 250)  # two images at a time
     path = saved(tmp_path / f"x{suffix}", logits=IMAGES if axis == -1 else classes_second(IMAGES), labels=PIXELS)
     labels = PIXELS if suffix == ".npy" else None
     for kept in (0, 2**28):
@@ -58,3 +58,11 @@ def test_tables_and_memory_maps_have_their_classes_last(tmp_path):
     np.save(tmp_path / "x.npy", classes_second(IMAGES))
     with pytest.raises(InputError, match=r"^`class_axis` must be -1 where `logits` is a memmap\. Put the classes last\.$"):
         metrics.nll(np.load(tmp_path / "x.npy", mmap_mode="r"), PIXELS, class_axis=1)
+
+
+def test_a_sample_is_read_from_a_file_unless_only_whole_images_can_be_read(tmp_path):
+    last = nishimori.rows(saved(tmp_path / "last.npz", logits=IMAGES, labels=PIXELS))
+    index, rows = last.stored.random_rows(50)
+    np.testing.assert_array_equal(rows, LOGITS[index])
+    second = nishimori.rows(saved(tmp_path / "second.npz", logits=classes_second(IMAGES), labels=PIXELS), class_axis=1)
+    assert second.stored.random_rows(50) is None

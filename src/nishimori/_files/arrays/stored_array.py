@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._rows.stored_rows import Sliced
 from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError, NishimoriError
 
@@ -25,8 +26,8 @@ _LAST_CHARACTER, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
 Part = Callable[[int, int], HostArray]
 
 
-@dataclass(frozen=True)
-class StoredArray:
+@dataclass(frozen=True, eq=False)
+class StoredArray(Sliced):
     """An array in a file; `array` or `labels` of its file has checked that its dtype can be used.
 
     Attributes
@@ -37,9 +38,8 @@ class StoredArray:
         Its shape, which agrees with the number of bytes in the file.
     dtype : numpy.dtype
         The dtype of its rows.
-    rows : callable
-        Reads the rows from the first number to the one before the second. Each position before the last dimension is a row, so
-        what it returns has one or two dimensions.
+    read : callable
+        Reads the rows from the first number to the one before the second. Each position before the last dimension is a row.
     together : int
         How many rows can only be read together: both numbers are multiples of it.
     """
@@ -47,18 +47,12 @@ class StoredArray:
     where: str
     shape: tuple[int, ...]
     dtype: "np.dtype[Any]"
-    rows: Part = field(repr=False)
+    read: Part = field(repr=False)
     together: int = 1
 
-    @property
-    def n_rows(self) -> int:
-        return prod(self.shape[:-1] or self.shape)
-
-    def blocks(self, n_rows: int) -> Iterator[HostArray]:
-        """Consecutive blocks of about that many rows, from the start; the last one may be shorter."""
-        step = self.together * max(1, n_rows // self.together)
-        for start in range(0, self.n_rows, step):
-            yield self.rows(start, min(self.n_rows, start + step))
+    def rows(self, start: int, stop: int) -> HostArray:
+        """Some rows, in one or two dimensions."""
+        return self.read(start, stop).reshape(-1, *self.shape[1:][-1:])
 
     def whole(self) -> HostArray:
         """All rows, in the shape of the array."""
@@ -99,7 +93,7 @@ class StoredArray:
         n_bytes = self.together * prod(self.shape[1:][-1:]) * self.dtype.itemsize
         if n_bytes > _LONGEST_ROW:
             raise FormatError(f"{self.where} has rows of {n_bytes} bytes. It must have one row per sample: transpose it first.")
-        return replace(self, dtype=dtype, rows=lambda start, stop: convert(self.rows(start, stop)))
+        return replace(self, dtype=dtype, read=lambda start, stop: convert(self.read(start, stop)))
 
     def _text(self, block: HostArray) -> HostArray:
         try:

@@ -1,7 +1,7 @@
 """What every table can do, whatever its file: name its columns, and give its rows in blocks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +77,14 @@ class Table(ABC):
         The names of the columns, all different.
     n_rows : int or None
         How many rows there are, or None where that takes a pass.
+    lists : collection of str
+        The names of the columns that hold a list of numbers per row.
     """
 
     path: Path
     names: list[str]
     n_rows: int | None = None
+    lists: Collection[str] = ()
 
     @abstractmethod
     def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
@@ -89,10 +92,6 @@ class Table(ABC):
 
         ``numbers`` are columns whose numbers will be asked for, all at once; text is parsed faster for those who know.
         """
-
-    def is_list(self, name: str) -> bool:  # noqa: ARG002 - text has none
-        """Whether a column holds a list of numbers per row."""
-        return False
 
     def close(self) -> None:  # noqa: B027 - text is open only while its rows are read
         """Close the file."""

@@ -27,11 +27,12 @@ class Columnar(Table):
         self._arrow = arrow(path, "Reading")
         with self._naming_file():
             if path.name.lower().endswith(".parquet"):
-                self._file, self._schema, self._stored = _open_parquet(path)
+                self._file, schema, self._stored = _open_parquet(path)
                 self.n_rows = self._file.metadata.num_rows
             else:
-                self._file, self._schema, self._stored = _open_feather(path)
-            self.names = list(self._schema.names)
+                self._file, schema, self._stored = _open_feather(path)
+            self.names = list(schema.names)
+            self.lists = [field.name for field in schema if _is_list(self._arrow, field.type)]
         try:
             check_names(self.names, path)
         except FormatError:
@@ -57,14 +58,10 @@ class Columnar(Table):
                 f"{self.path} is not a readable {self.path.suffix.lower()} file: {reason}. Save it again."
             ) from None
 
-    def is_list(self, name: str) -> bool:
-        """Whether the type of a column is a list."""
-        return _is_list(self._arrow, self._schema.field(self.names.index(name)).type)
-
     def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:  # noqa: ARG002 - types are known
         """Blocks of about `_CELLS` numbers."""
         first, step = 0, max(1, _CELLS // max(1, len(self.names)))
-        if any(_is_list(self._arrow, field.type) for field in self._schema):
+        if self.lists:
             step = max(1, step // self._longest_list())
         batches = self._batches(step)
         while True:
@@ -81,7 +78,7 @@ class Columnar(Table):
         """About how many numbers the lists of a row have, from the first rows."""
         with self._naming_file():
             rows = islice(self._batches(1), 1)
-            lists = [column[0].as_py() for row in rows for column in row.columns if _is_list(self._arrow, column.type)]
+            lists = [row.column(name)[0].as_py() for row in rows for name in self.lists]
         return max(1, sum(len(values or ()) for values in lists))
 
     def _batches(self, n_rows: int) -> Iterator[Any]:

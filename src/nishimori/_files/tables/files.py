@@ -103,15 +103,10 @@ class SeveralTables(Table):
         if not is_text(first):
             _refuse_marks(self.path, delimiter, decimal)
         with self._open(first) as table:
-            self.names = table.names
-            self._lists = {name for name in table.names if table.is_list(name)}
+            self.names, self.lists = table.names, table.lists
 
     def _open(self, path: Path) -> Table:
         return open_table(path, **self._text)  # type: ignore[arg-type]
-
-    def is_list(self, name: str) -> bool:
-        """Whether the first file has a list there."""
-        return name in self._lists
 
     def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
         """The blocks of one file after the other; files without rows are common, and are left out."""
@@ -137,6 +132,3 @@ class SeveralTables(Table):
         if first is not None and first >= MOST_NAMES:
             wanted, actual = (f"{names[first]!r:.60} as column {first + 1}" for names in (self.names, table.names))
         return FormatError(f"{table.path} must have the columns of {self._files[0]}, {wanted}, got {actual}.")
-
-    def close(self) -> None:
-        """Nothing stays open."""

@@ -24,7 +24,7 @@ _BITS = 1023
 
 
 class JsonLines(Table):
-    """A file of one JSON object per line."""
+    """A file of one JSON object per line; ``lists`` has the length of each list of the first one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,18 +34,14 @@ class JsonLines(Table):
             raise FormatError(f"{path} is empty. It must have one JSON object per line.")
         first = self._object(line, 1)
         self.names = list(first)
-        self.list_lengths = {name: len(value) for name, value in first.items() if isinstance(value, list)}  # and their lengths
+        self.lists: dict[str, int] = {name: len(value) for name, value in first.items() if isinstance(value, list)}
         check_names(self.names, path)
-
-    def is_list(self, name: str) -> bool:
-        """Whether the first line has a list there."""
-        return name in self.list_lengths
 
     def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:  # noqa: ARG002 - values have types
         """Blocks of whole lines."""
         names, n_rows, start = set(self.names), 0, 0
         with closing(LineFile(self.path)) as file:
-            while content := file.read(len(self.names) + sum(self.list_lengths.values())):
+            while content := file.read(len(self.names) + sum(self.lists.values())):
                 objects = self._objects(content.decode(), start)
                 for line, values in enumerate(objects, start + 1):
                     if values.keys() != names:
@@ -100,7 +96,7 @@ class _JsonBlock(Block):
     def __init__(self, table: JsonLines, objects: list[dict[str, Any]], first_row: int) -> None:
         self.path, self.names, self.first_row = table.path, table.names, first_row
         self.n_rows, self.lines = len(objects), np.arange(first_row + 1, first_row + len(objects) + 1)
-        self._objects, self._lists = objects, table.list_lengths
+        self._objects, self._lists = objects, table.lists
 
     def column(self, index: int) -> Column:
         return [values[self.names[index]] for values in self._objects]
