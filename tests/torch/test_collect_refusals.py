@@ -78,37 +78,37 @@ REFUSED = {
     ),
     "a dict without labels": (
         lambda: collect(Returning(), [{"x": X, "label": Y}]),
-        "`labels` must be the key of the labels in each batch, got 'labels' for a batch with the keys ['x', 'label']. "
-        "Pass the right key, or make the loader yield the labels.",
+        "`labels` must be the key of the labels in each batch, got 'labels' for batch 0 with the keys ['x', 'label']. "
+        "Pass the right key, or make the loader yield the labels. The Trainer of Hugging Face drops columns that the model "
+        "does not take, unless `remove_unused_columns=False`.",
     ),
     "single samples": (
         lambda: collect(Returning(), DataLoader(TensorDataset(X, Y), batch_size=None)),
-        "The labels of each batch must have shape (3,), got () in batch 0. The loader seems to yield single samples: "
-        "pass it a `batch_size`.",
+        "Batch 0: `labels` must be one label per sample, shape (3,), got shape (). This is a single label: pass samples in "
+        "batches, with one label for each.",
     ),
     "one-hot labels": (
         lambda: collect(Returning(), loader(X, nn.functional.one_hot(Y))),
-        "The labels of each batch must have shape (4,), got (4, 3) in batch 0. They are one-hot: make the loader yield "
-        "`labels.argmax(dim=1)`.",
+        "Batch 0: `labels` must be one label per sample, shape (4,), got shape (4, 3), which looks one-hot. Pass "
+        "`labels.argmax(axis=1)`.",
     ),
     "several labels per sample": (
         lambda: collect(Returning(), loader(X, torch.ones(10, 3))),
-        "The labels of each batch must have shape (4,), got (4, 3) in batch 0. Make the loader yield one class index per "
-        "sample. For labels that do not exclude each other use nishimori.multilabel.MultilabelCalibrator.",
+        "Batch 0: `labels` must be one label per sample, shape (4,), got shape (4, 3), with several true classes, or none, in "
+        "some rows. For labels that do not exclude each other use nishimori.multilabel, in Python.",
     ),
     "a column of labels": (
         lambda: collect(Returning(), loader(X, Y[:, None])),
-        "The labels of each batch must have shape (4,), got (4, 1) in batch 0. Make the loader yield `labels.flatten()`.",
+        "Batch 0: `labels` must be one label per sample, shape (4,), got shape (4, 1). Pass `labels.ravel()`.",
     ),
     "too few labels": (
         lambda: collect(Returning(), [(X, Y), (X, Y[:9])]),
-        "The labels of each batch must have shape (10,), got (9,) in batch 1. Check that the model returns one row per "
-        "sample: it returned 10.",
+        "Batch 1: `labels` must be one label per sample, shape (10,), got shape (9,).",
     ),
     "labels that are text": (
         lambda: collect(Returning(), [(X, ["cat"] * 10)]),
-        "The labels of each batch must be class indices, got a list that is not numeric in batch 0. Make the loader yield "
-        "a tensor of integers from 0 to n_classes - 1.",
+        "Batch 0: `labels` must be integers from 0 to 2, got a list that is not numeric. Make the loader yield a tensor of "
+        "integers.",
     ),
     "labels that are not integers": (
         lambda: collect(Returning(), loader(X, Y + 0.5)),

@@ -256,6 +256,12 @@ def test_one_output_unit_is_collected_as_a_binary_score(labels):
     assert found.labels.tolist() == (Y > 0).tolist()
 
 
+def test_labels_of_one_output_unit_may_be_a_column_of_an_array():
+    labels = (Y > 0).numpy()
+    found = collect(Returning(n_out=1), [(X, labels[:, None])])
+    assert found.labels.tolist() == labels.tolist()
+
+
 def test_one_output_unit_is_calibrated_as_a_binary_score():
     z, y = Z[:, 0] - Z[:, 1], (TRUTH == 0).long()
     calibrated = calibrate(nn.Identity(), (z[:, None], y), method="ec")

@@ -53,6 +53,21 @@ def test_groups_may_be_a_tensor_of_numbers():
     assert calibrated.map.groups == (0, 1, 2)
 
 
+@pytest.mark.parametrize("options", [{}, {"keep_up_to": 0, "reread": True}], ids=["kept", "read again"])
+@pytest.mark.parametrize("padding", ["pad", None])
+def test_groups_of_rows_that_do_not_count_are_not_looked_at(padding, options):
+    scale = np.array([{"north": 3.0, "south": 1.0, "east": 2.0}[name] for name in NAMES])
+    z = torch.tensor(LOGITS * scale[:, None])
+    counts = np.arange(600) % 5 > 0
+    labels, names = np.where(counts, LABELS, -100), np.where(counts, NAMES.astype(object), padding).tolist()
+    batches = [(z[i : i + 90], torch.tensor(labels[i : i + 90]), names[i : i + 90]) for i in range(0, 600, 90)]
+    fitted = calibrate(nn.Identity(), batches, forward=with_groups, method=nishimori.GroupConsistency(by="groups"), **options)
+    plain = nishimori.GroupConsistency(by="groups").fit(z[counts], LABELS[counts], groups=NAMES[counts]).map_
+    assert fitted.map.groups == plain.groups == ("east", "north", "south")
+    np.testing.assert_allclose(fitted.map.temperatures, plain.temperatures, rtol=1e-7)  # which a network holds in float32
+    assert plain.temperatures.max() > 1.5 * plain.temperatures.min()
+
+
 def test_labels_are_smoothed_where_the_calibrator_says_so():
     right = LOGITS.argmax(axis=1)
     for smooth in (nishimori.TemperatureScaling(smooth_labels=True), nishimori.ExpectationConsistency(smooth_labels=True)):
@@ -134,18 +149,15 @@ REFUSED = {
     ),
     "too few groups": (
         lambda: calibrate(nn.Identity(), [(Z, Y, ["a", "b"])], forward=with_groups, method=ByGroup()),
-        "The groups of each batch must be a flat list or tensor of 600 names or numbers, one per row of the logits, got list "
-        "of 2 str in batch 0.",
+        "Batch 0: `groups` must have shape (600,), one group per sample, got (2,).",
     ),
     "one name for a batch": (
         lambda: calibrate(nn.Identity(), [(Z, Y, "north")], forward=with_groups, method=ByGroup()),
-        "The groups of each batch must be a flat list or tensor of 600 names or numbers, one per row of the logits, got str in "
-        "batch 0.",
+        "Batch 0: `groups` must have shape (600,), one group per sample, got (1,).",
     ),
     "rows of groups": (
         lambda: calibrate(nn.Identity(), [(Z[:2], Y[:2], [[1], [2, 3]])], forward=with_groups, method=ByGroup()),
-        "The groups of each batch must be a flat list or tensor of 2 names or numbers, one per row of the logits, got list "
-        "(list of 1 int, list of 2 int) in batch 0.",
+        "Batch 0: `groups` must be a flat list, got rows of different lengths.",
     ),
     "text and numbers": (
         lambda: calibrate(nn.Identity(), [(Z, Y, ["a"] * 600), (Z, Y, [1] * 600)], forward=with_groups, method=ByGroup()),

@@ -201,13 +201,13 @@ REFUSED = {
     ),
     "labels of another shape": (
         lambda: collect(Network(), with_one(PLAIN, 3, labels=torch.zeros(1, 19))),
-        "The labels of each batch must have shape (1, 20), got (1, 19) in batch 3. The logits have shape (1, 20, 6), with the "
-        "classes last. Make the loader yield one label for each position.",
+        "Batch 3: `labels` must be one label per sample, shape (1, 20), got shape (1, 19). Pass one label per position of "
+        "`logits`, whose last dimension is that of the classes.",
     ),
     "classes in dimension 1": (
         lambda: collect(Network(), [(torch.zeros(2, 6, 4, 5), torch.zeros(2, 4, 5))]),
-        "The labels of each batch must have shape (2, 6, 4), got (2, 4, 5) in batch 0. If the classes are in dimension 1 of "
-        "the logits (2, 6, 4, 5), pass `class_axis=1`.",
+        "Batch 0: `labels` must be one label per sample, shape (2, 6, 4), got shape (2, 4, 5). If dimension 1 of `logits` "
+        "holds the classes, pass `class_axis=1`.",
     ),
     "late labels without sequences": (
         lambda: collect(Network(), [(torch.zeros(4, 3), torch.zeros(4))], shift_labels=True),
@@ -230,8 +230,8 @@ REFUSED = {
     "an unknown key of clusters": (
         lambda: calibrate(Network(), BATCHES, clusters="page"),
         "`clusters` must be the key of the clusters in each batch, got 'page' for batch 0 with the keys ['x', 'labels', "
-        "'document']. Pass the right key. The Trainer of Hugging Face drops columns that the model does not take, unless "
-        "`remove_unused_columns=False`.",
+        "'document']. Pass the right key, or make the loader yield the clusters. The Trainer of Hugging Face drops columns "
+        "that the model does not take, unless `remove_unused_columns=False`.",
     ),
     "a key of clusters in tuples": (
         lambda: calibrate(Network(), [(torch.zeros(4, 3), torch.zeros(4))], clusters="document"),
@@ -246,12 +246,11 @@ REFUSED = {
     ),
     "clusters of another shape": (
         lambda: calibrate(Network(), with_one(BATCHES, 2, document=torch.zeros(3)), clusters="document"),
-        "The clusters of each batch must have shape (4,), one name or number per sequence, or (4, 30), one per label, got "
-        "tensor float32 (3,) from 0 to 0 in batch 2.",
+        "Batch 2: `clusters` must have shape (4, 30), one per position, or (4,), one per sequence, got (3,).",
     ),
     "a missing cluster": (
         lambda: calibrate(Network(), with_one(BATCHES, 1, document=torch.tensor([0, torch.nan])), clusters="document"),
-        "Batch 1: `clusters` must not be missing, got NaN in row 5. Give that row a cluster.",
+        "Batch 1: `clusters` must not be missing, got NaN in row (1, 0). Give that row a cluster.",
     ),
     "other keys from forward": (
         lambda: calibrate(Network(), BATCHES, forward=other_keys),
@@ -262,6 +261,17 @@ REFUSED = {
     "clusters of some batches": (
         lambda: calibrate(Network(), BATCHES, forward=sometimes),
         "`forward` must return clusters for every batch or for none, got none in batch 1 after some.",
+    ),
+    "groups of some batches": (
+        lambda: collect(
+            Network(),
+            BATCHES[:2],
+            forward=lambda model, batch: {
+                **GROUPED["tokens"](model, batch),
+                "groups": None if batch is BATCHES[1] else batch["document"],
+            },
+        ),
+        "`forward` must return groups for every batch or for none, got none in batch 1 after some.",
     ),
     "no groups from forward": (
         lambda: calibrate(Network(), BATCHES, forward=documents_by_forward, method=nishimori.GroupConsistency(by="groups")),

@@ -90,7 +90,8 @@ class ChunkReading:
         # Positions of several dimensions count from the start of the chunk, which may not be the start of a sequence.
         first_row = int(slices[0].start) if len(slices) == 1 and slices[0].start > 0 else 0
         weights = others.get("sample_weight")
-        rows = self.meaning.rows(scores, others["labels"], weights, first_row, self.n_classes, self.n_rows)
+        table = self.meaning.scores(scores)
+        rows = self.meaning.rows(table, others["labels"], weights, first_row, self.n_classes, self.n_rows)
         for name, all_names in names.items():
             values = arrays.on_host(others[name]).reshape(-1)
             codes = all_names.codes_of(values, rows.weights, f"Call `{name}.persist()` first.")
@@ -119,8 +120,11 @@ class Naming:
             _, counted = self.meaning.labelling.counted_labels(labels, first.shape)
             if "sample_weight" in others:
                 counted &= np.asarray(others["sample_weight"]).reshape(-1) != 0
-            flat = {name.removesuffix("s"): np.asarray(others[name]).reshape(-1) for name in self.wanted}
-            return Part(Sums(tuple(Names.of_rows(what, named, counted)[0] for what, named in flat.items())))
+            own_names = []
+            for name in self.wanted:
+                what, flat = name.removesuffix("s"), np.asarray(others[name]).reshape(-1)
+                own_names.append(Names.of_rows(what, flat, counted, only_counted=what == "cluster")[0])
+            return Part(Sums(tuple(own_names)))
         except InputError as error:
             return Part(refusal=error.changed(where=chunk_name(numbers, slices, first)))
 

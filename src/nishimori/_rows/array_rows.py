@@ -43,7 +43,7 @@ _UNCHECKED_NUMBERS = 2**26
 
 def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = int) -> Clusters:
     """The clusters of some rows, at least two of which must have a positive weight."""
-    names, codes = Names.of_rows("cluster", clusters, weights, row)
+    names, codes = Names.of_rows("cluster", clusters, weights, row, only_counted=True)
     check_number_of_clusters(len(names.values))
     return Clusters(codes, len(names.values))
 
@@ -247,19 +247,18 @@ class ReadOptions:
 
     def rows(
         self,
-        array: Any,
+        table: Scores,
         labels: Any,
         sample_weight: Any,
         first_row: int = 0,
         n_classes: int | None = None,
         n_rows_in_all: int | None = None,
     ) -> ArrayRows:
-        """Some rows, their labels and weights checked. All weights may be zero.
+        """The rows of a table, their labels and weights checked. All weights may be zero.
 
         ``n_classes`` is the number of classes of the rows before, if there were any. Errors count from ``first_row``, and the
         size of blocks is that of ``n_rows_in_all``.
         """
-        table = self.scores(array)
         if n_classes is not None and table.n_classes != n_classes:
             raise InputError(self.names[0], f"have {n_classes} classes, as in the rows before", got=table.n_classes)
         labels, sample_weight = self.labelling.apply(labels, sample_weight, table, self.names[1])

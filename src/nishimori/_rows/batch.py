@@ -74,31 +74,33 @@ class Names:
     what: str
     """What one is called: "cluster" or "group"."""
     values: HostArray
+    only_counted: bool
+    """Whether rows of weight zero may have any name, which is not looked at."""
 
     @classmethod
-    def of_rows(cls, what: str, values: Any, weights: HostArray, row: RowIndex = int) -> tuple["Names", HostArray]:
-        """The names that rows have, and the place of each row's among them.
-
-        Rows of weight zero may have any cluster, and get 0.
-        """
-        kept = np.flatnonzero(weights) if what == "cluster" else np.arange(len(weights))
+    def of_rows(
+        cls, what: str, values: Any, weights: HostArray, row: RowIndex = int, *, only_counted: bool
+    ) -> tuple["Names", HostArray]:
+        """The names that rows have, and the place of each row's among them; 0 where it is not looked at."""
+        kept = np.flatnonzero(weights) if only_counted else np.arange(len(weights))
         codes = np.zeros(len(weights), dtype=np.int64)
         names, codes[kept] = encode_values(values, len(weights), what, row, kept)
-        return cls(what, names), codes
+        return cls(what, names, only_counted), codes
 
     @classmethod
     def merge(cls, parts: Sequence["Names"]) -> "Names":
         """The names of all rows of several parts of the data."""
         kinds = {part.values.dtype.kind for part in parts}  # NumPy would turn numbers beside text into text
         values = np.concatenate([part.values for part in parts], dtype=object if len(kinds) > 1 else None)
-        return cls(parts[0].what, encode_values(values, len(values), parts[0].what)[0])
+        first = parts[0]
+        return cls(first.what, encode_values(values, len(values), first.what)[0], first.only_counted)
 
     def __add__(self, other: "Names") -> "Names":
         return self.merge([self, other])
 
     def codes_of(self, values: Any, weights: HostArray, remedy: str = "") -> HostArray:
         """The place of each row's name, which must be among these; ``remedy`` is what to do where it is not."""
-        return self.renumber(*self.of_rows(self.what, values, weights), remedy)
+        return self.renumber(*self.of_rows(self.what, values, weights, only_counted=self.only_counted), remedy)
 
     def renumber(self, names: "Names", codes: HostArray, remedy: str = "") -> HostArray:
         """The places among these of rows that are numbered by other names, all of which must be among these."""

@@ -192,8 +192,12 @@ def _other_shape(labels: HostArray, scores: Scores, name: str) -> tuple[str, str
     if scores.leading:
         remedy = f"Pass one label per position of `{scores.name}`, whose last dimension is that of the classes."
         if labels.shape == (*scores.leading[:1], *scores.leading[2:], scores.n_classes):
-            moved = f"pass `{scores.name}` with its dimension 1 moved to the end, as `movedim(1, -1)` does"
-            remedy = f"Put the classes last: {moved}."
+            remedy = f"If dimension 1 of `{scores.name}` holds the classes, pass {setting('class_axis', 1)}."
+            if name == _ESTIMATOR_LABELS:
+                moved = f"pass `{scores.name}` with its dimension 1 moved to the end, as `movedim(1, -1)` does"
+                remedy = f"Put the classes last: {moved}."
+    elif not labels.ndim:
+        remedy = "This is a single label: pass samples in batches, with one label for each."
     elif labels.size == scores.n_samples:
         remedy = f"Pass `{name}.ravel()`."
     elif labels.ndim == 1 and len(labels) == scores.n_classes:

@@ -17,6 +17,7 @@ from nishimori._rows.labels import check_number_of_clusters
 from nishimori._rows.pieces import Pieces
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
+from nishimori._support.progress import show_progress
 from nishimori.errors import InputError, NoRowsError
 
 WHAT_A_BATCH_IS = "a tuple (logits, labels) or (logits, labels, sample_weight), or a dictionary"
@@ -37,6 +38,12 @@ class StreamRows(Pieces[_Numbered]):
         "Use fixed transforms and put networks in eval mode; or compute the logits once, as `nishimori.torch.collect(model, "
         "loader)` does, and pass these arrays."
     )
+
+    only_counted: tuple[str, ...] = ("clusters",)
+    """Whose names are looked at only in rows of positive weight."""
+
+    n_batches: int | None = None
+    """How many batches there are, where that is known."""
 
     def __init__(
         self,
@@ -93,24 +100,22 @@ class StreamRows(Pieces[_Numbered]):
 
     def _read_names(self) -> dict[str, Names]:
         parts: dict[str, list[tuple[Names, HostArray]]] = {name: [] for name in self._named or ()}
-        with closing(self.read()) as pieces:
+        with show_progress(self._progress) as report, closing(self.read()) as pieces:
             for piece in pieces:
                 with self._errors_at(piece):
-                    rows = self.rows(piece)
+                    rows, values = self.named_rows(piece)
                     for name, own in parts.items():
                         if rows is not None:
-                            values = self._values(piece, rows, name)
-                            own.append(Names.of_rows(name.removesuffix("s"), values, rows.weights))
+                            only_counted = name in self.only_counted
+                            what = name.removesuffix("s")
+                            own.append(Names.of_rows(what, values[name], rows.weights, only_counted=only_counted))
+                report("Reading groups and clusters", piece[0] + 1, self.n_batches)
         names = {name: Names.merge([part for part, _ in own]) for name, own in parts.items() if own}
         for name, own_names in names.items():
             self._codes[name] = np.concatenate([own_names.renumber(part, codes) for part, codes in parts[name]])
         if "clusters" in names:
             check_number_of_clusters(len(names["clusters"].values))
         return names
-
-    def _values(self, piece: _Numbered, rows: ArrayRows, name: str) -> Any:
-        """What a batch names of each of its rows."""
-        return rows.scores.per_row(_parts(piece[1])[name], name)
 
     def read(self) -> Generator[_Numbered, None, None]:
         """The batches as they come, with their numbers."""
@@ -123,12 +128,20 @@ class StreamRows(Pieces[_Numbered]):
                 close()
 
     def rows(self, piece: _Numbered) -> ArrayRows | None:
-        """The rows of one batch; None if it is empty."""
+        """The rows of one batch, in their clusters and groups once those of all batches are known; None if it is empty."""
+        rows, values = self.named_rows(piece)
+        if rows is not None:
+            for name, names in (self._all_names or {}).items():
+                setattr(rows, name, names.with_codes(names.codes_of(values[name], rows.weights)))
+        return rows
+
+    def named_rows(self, piece: _Numbered) -> tuple[ArrayRows | None, Mapping[str, Any]]:
+        """The rows of one batch, and what it names of each of them."""
         batch = _parts(piece[1])
         array = batch["logits"]
         shape = tuple(getattr(array, "shape", (1,)))
         if 0 in (shape[:-1] or shape):
-            return None
+            return None, {}
         named = tuple(name for name in _NAMED if batch.get(name) is not None)
         if self._named is None:
             self._named = named
@@ -138,10 +151,9 @@ class StreamRows(Pieces[_Numbered]):
                 f"name {' and '.join(self._named) or 'neither clusters nor groups'}, as the first one does",
                 got=named,
             )
-        rows = self.meaning.rows(array, batch["labels"], batch.get("sample_weight"), n_classes=self._n_classes)
-        for name, names in (self._all_names or {}).items():
-            setattr(rows, name, names.with_codes(names.codes_of(self._values(piece, rows, name), rows.weights)))
-        return rows
+        table = self.meaning.scores(array)
+        rows = self.meaning.rows(table, batch["labels"], batch.get("sample_weight"), n_classes=self._n_classes)
+        return rows, {name: table.per_row(batch[name], name) for name in named}
 
     def place(self, error: InputError, piece: _Numbered | None) -> InputError:
         """The error with the number of the batch; both batches and the rows of each count from 0."""

@@ -257,7 +257,7 @@ class Sketch(Displayed, Rows):
                 "clusters", "be left out where `logits` is a Rows object or a Dask array", remedy="Pass an array in memory."
             )
         clusters = data.scores.per_row(clusters, "clusters")
-        _, codes = Names.of_rows("cluster", clusters, data.weights, data.scores.row)
+        _, codes = Names.of_rows("cluster", clusters, data.weights, data.scores.row, only_counted=True)
         last = OpenCluster()
         total = sum(self._survey.of_clusters(data, codes, last), self._survey.empty)
         return total + self._survey.of_squares(last.close())

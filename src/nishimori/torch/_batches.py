@@ -19,13 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
-from nishimori._rows.array_rows import ArrayRows
-from nishimori._rows.batch import Clusters, Groups
-from nishimori._rows.labels import Labelling, are_signs, class_indices, encode_values
-from nishimori._rows.scores import Scores, scores_of
+from nishimori._rows.array_rows import ArrayRows, ReadOptions
+from nishimori._rows.labels import Labelling, are_signs, encode_values, flat_labels
+from nishimori._rows.scores import Scores
 from nishimori._rows.stream_rows import in_batch
+from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.numbers import numeric
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.torch._run import (
@@ -69,6 +68,11 @@ class Returned(NamedTuple):
     labels: Any
     groups: Any = None
     clusters: Any = None
+
+    @property
+    def named(self) -> set[str]:
+        """What the rows have besides labels: clusters, groups, or nothing."""
+        return {name for name in ("clusters", "groups") if getattr(self, name) is not None}
 
 
 class Rule(NamedTuple):
@@ -263,23 +267,17 @@ def _of_tensors(parts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[Any, Any, Any]:
     """The inputs, the labels and, if there is a key for them, the clusters of a batch."""
     if isinstance(batch, Mapping):
-        if labels not in batch:
-            raise InputError(
-                "labels",
-                "be the key of the labels in each batch",
-                got=f"{labels!r} for a batch with the keys {list(batch)}",
-                remedy="Pass the right key, or make the loader yield the labels.",
-            )
-        if clusters is not None and clusters not in batch:
-            raise InputError(
-                "clusters",
-                "be the key of the clusters in each batch",
-                got=f"{clusters!r} for batch {number} with the keys {list(batch)}",
-                remedy=(
-                    "Pass the right key. The Trainer of Hugging Face drops columns that the model does not take, unless "
-                    "`remove_unused_columns=False`."
-                ),
-            )
+        for name, key in (("labels", labels), ("clusters", clusters)):
+            if key is not None and key not in batch:
+                raise InputError(
+                    name,
+                    f"be the key of the {name} in each batch",
+                    got=f"{key!r} for batch {number} with the keys {list(batch)}",
+                    remedy=(
+                        f"Pass the right key, or make the loader yield the {name}. The Trainer of Hugging Face drops columns "
+                        "that the model does not take, unless `remove_unused_columns=False`."
+                    ),
+                )
         inputs = {key: value for key, value in batch.items() if key not in (labels, clusters)}
         return inputs, batch[labels], None if clusters is None else batch[clusters]
     if not isinstance(batch, tuple | list) or len(batch) < 2:
@@ -311,34 +309,26 @@ def _call(batch: Any, taken: tuple[str | None, ...]) -> str:
 
 # --- the rows of a batch ----------------------------------------------------------------------------------------------------
 
+_PLAIN = ReadOptions()
+
 
 @dataclass(frozen=True, eq=False)
 class BatchRows:
-    """The rows of batch ``number``. Where ``weights`` are zero, they do not count.
+    """The rows of batch ``number``; where their weights are zero, they do not count.
 
-    ``labels`` are as they came, and so are ``groups`` and ``clusters``, one per row, if there are any.
+    ``scores`` and ``labels`` are as they came, and so are the ``names`` of clusters and groups, one per row, if there are any.
     """
 
     number: int
     scores: Scores
     labels: HostArray
-    weights: HostArray
-    groups: HostArray | None
-    clusters: HostArray | None
+    rows: ArrayRows
+    names: dict[str, HostArray]
 
     @cached_property
     def counted(self) -> HostArray:
         """The positions of the rows that count."""
-        return np.flatnonzero(self.weights)
-
-    @cached_property
-    def columns(self) -> HostArray:
-        """The column of the true class of each row. Labels of other classes are refused."""
-        if are_signs(self.labels[self.counted], self.scores.n_classes):
-            raise InputError(
-                "labels", "be 0 and 1 for two classes", got="-1 and 1", remedy="Make the loader yield `(labels + 1) // 2`."
-            )
-        return class_indices(self.labels, None, self.scores, "labels", self.weights)
+        return np.flatnonzero(self.rows.weights)
 
     @property
     def n_bytes(self) -> int:
@@ -346,14 +336,10 @@ class BatchRows:
         array = self.scores.array
         return len(self.counted) * int(array[0].numel()) * int(array.element_size())
 
-    def rows(self, clusters: Clusters | None = None, groups: Groups | None = None) -> ArrayRows:
-        """The rows where they are, for sums."""
-        return ArrayRows(self.scores, self.columns, self.weights, clusters=clusters, groups=groups)
-
     def check(self) -> None:
-        """Refuse labels and logits that cannot be used."""
-        with self.naming_batch():
-            for _ in self.rows():
+        """Refuse logits that cannot be used."""
+        with naming_batch(self.number):
+            for _ in self.rows:
                 pass
 
     def copy_to_cpu(self) -> "BatchRows":
@@ -362,51 +348,41 @@ class BatchRows:
         if len(index) < len(array):
             array = array[torch.from_numpy(index).to(array.device)]
         scores = replace(self.scores, array=array.to("cpu", copy=True), leading=())
-        groups, clusters = (None if names is None else names[index] for names in (self.groups, self.clusters))
-        return BatchRows(self.number, scores, self.labels[index], self.weights[index], groups, clusters)
+        rows = ArrayRows(scores, self.rows.labels[index], self.rows.weights[index])
+        return BatchRows(
+            self.number, scores, self.labels[index], rows, {what: values[index] for what, values in self.names.items()}
+        )
 
-    @contextmanager
-    def naming_batch(self) -> Iterator[None]:
-        """Errors inside name the batch."""
-        try:
-            yield
-        except InputError as error:
-            raise in_batch(self.number, error) from None
+
+@contextmanager
+def naming_batch(number: int) -> Iterator[None]:
+    """Errors inside name the batch."""
+    try:
+        yield
+    except InputError as error:
+        raise in_batch(number, error) from None
 
 
 def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, labelling: Labelling) -> BatchRows | None:
-    """The rows of a batch whose shapes fit together, or None if it has none.
-
-    ``before`` is the shape of the logits of the first batch.
-    """
-    logits = returned.logits
-    _check_logits(logits, before, number)
-    labels = _labels_of(returned.labels, logits, number)
+    """The rows of a batch, or None if it has none; ``before`` is the shape of the logits of the first batch."""
+    logits = refuse_number(returned.logits, f" in batch {number}")
     leading = tuple(logits.shape[: -1 if logits.ndim > 1 else None])
+    if before is not None and _n_columns(tuple(logits.shape)) != _n_columns(before):
+        got = f"shape {tuple(logits.shape)} in batch {number} after {before}"
+        raise InputError("model", "return the same number of classes for every batch", got=got)
     if 0 in leading:
         return None
     flat = logits.reshape(-1) if is_unit(logits) or logits.ndim == 1 else logits.reshape(-1, logits.shape[-1])
-    try:
-        scores = scores_of(numeric(flat, "logits"), input="logits", name="logits")
-        scores = replace(scores, leading=leading if len(leading) > 1 else ())
-        plain, weights = labelling.apply(labels.reshape(-1).cpu().numpy(), None, scores, "labels")
-    except InputError as error:
-        raise in_batch(number, error) from None
-    names = {
-        what: None if values is None else _names_of(values, scores, what, number)
-        for what, values in (("groups", returned.groups), ("clusters", returned.clusters))
-    }
-    return BatchRows(number, scores, plain, np.ones(len(plain)) if weights is None else weights, **names)
-
-
-def _check_logits(logits: Tensor, before: tuple[int, ...] | None, number: int) -> None:
-    """Refuse logits without rows, or with other columns, one per class, than in the batches before."""
-    refuse_number(logits, f" in batch {number}")
-    shape = tuple(logits.shape)
-    if before is not None and _n_columns(shape) != _n_columns(before):
-        raise InputError(
-            "model", "return the same number of classes for every batch", got=f"shape {shape} in batch {number} after {before}"
-        )
+    with naming_batch(number):
+        scores = replace(_PLAIN.scores(flat), leading=leading if len(leading) > 1 else ())
+        labels, weights = labelling.apply(_labels_of(returned.labels, logits, scores), None, scores, "labels")
+        counted = labels if weights is None else labels[weights > 0]
+        if are_signs(counted, scores.n_classes):
+            remedy = "Make the loader yield `(labels + 1) // 2`."
+            raise InputError("labels", "be 0 and 1 for two classes", got="-1 and 1", remedy=remedy)
+        rows = _PLAIN.rows(scores, labels, weights)
+        names = {what: _names_of(getattr(returned, what), rows, what) for what in sorted(returned.named)}
+    return BatchRows(number, scores, labels, rows, names)
 
 
 def _n_columns(shape: tuple[int, ...]) -> int:
@@ -414,73 +390,30 @@ def _n_columns(shape: tuple[int, ...]) -> int:
     return 1 if len(shape) == 1 else shape[-1]
 
 
-def _labels_of(target: Any, logits: Tensor, number: int) -> Tensor:
-    """Labels of the shape of the logits before the classes."""
-    try:
-        labels = target if isinstance(target, Tensor) else torch.as_tensor(target, device="cpu")
-        labels = labels.float() if labels.dtype == torch.bfloat16 else labels  # which NumPy does not have
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(
-            "The labels of each batch",
-            "be class indices",
-            got=f"a {type(target).__name__} that is not numeric in batch {number}",
-            remedy="Make the loader yield a tensor of integers from 0 to n_classes - 1.",
-        ) from None
-    shape, logits_shape = tuple(labels.shape), tuple(logits.shape)
-    wanted = logits_shape[:-1] if logits.ndim > 1 else logits_shape
-    if shape == wanted or (is_unit(logits) and shape == logits_shape):  # the latter as `BCEWithLogitsLoss` requires it
-        return labels.detach()
-    return _refuse_shape(labels, wanted, logits_shape, number)
+def _labels_of(target: Any, logits: Tensor, scores: Scores) -> HostArray:
+    """One number per row."""
+    if is_unit(logits) and getattr(target, "shape", None) == logits.shape:
+        target = target[..., 0]  # `BCEWithLogitsLoss` requires this shape
+    labels = flat_labels(target, scores, "labels")
+    if labels.dtype.kind not in "biuf":
+        got, remedy = f"a {type(target).__name__} that is not numeric", "Make the loader yield a tensor of integers."
+        raise InputError("labels", f"be integers from 0 to {scores.n_classes - 1}", got=got, remedy=remedy)
+    return labels
 
 
-def _refuse_shape(labels: Tensor, wanted: tuple[int, ...], logits_shape: tuple[int, ...], number: int) -> Tensor:
-    """Refuse labels of another shape than the logits have before the classes."""
-    shape, n_rows = tuple(labels.shape), wanted[0]
-    remedy = f"Check that the model returns one row per sample: it returned {n_rows}."
-    if len(wanted) > 1:
-        remedy = (
-            f"The logits have shape {logits_shape}, with the classes last. Make the loader yield one label for each position."
-        )
-        if shape == (*logits_shape[:1], *logits_shape[2:]):
-            remedy = f"If the classes are in dimension 1 of the logits {logits_shape}, pass `class_axis=1`."
-    elif shape == (n_rows, 1):
-        remedy = "Make the loader yield `labels.flatten()`."
-    elif labels.ndim == 2 and shape[0] == n_rows:
-        remedy = (
-            "Make the loader yield one class index per sample. For labels that do not exclude each other use "
-            "nishimori.multilabel.MultilabelCalibrator."
-        )
-        if ((labels != 0).sum(dim=1) == 1).all():
-            remedy = "They are one-hot: make the loader yield `labels.argmax(dim=1)`."
-    elif labels.ndim == 0:
-        remedy = "The loader seems to yield single samples: pass it a `batch_size`."
-    raise InputError("The labels of each batch", f"have shape {wanted}", got=f"{shape} in batch {number}", remedy=remedy)
+def _names_of(values: Any, rows: ArrayRows, what: str) -> HostArray:
+    """The group or the cluster of each row of a batch, on the CPU; those of rows that do not count are not looked at."""
+    per_row = rows.scores.per_row([values] if isinstance(values, str) else values, what)
+    encode_values(per_row, rows.n_rows, what.removesuffix("s"), rows.scores.row, np.flatnonzero(rows.weights))
+    return arrays.on_host(arrays.as_array(per_row))
 
 
-def _names_of(names: Any, scores: Scores, what: str, number: int) -> HostArray:
-    """The group or the cluster of each row of a batch, on the CPU."""
-    try:
-        values = names.detach().cpu().numpy() if isinstance(names, Tensor) else np.asarray(names)
-        per_row = scores.per_row(values)
-    except (TypeError, ValueError):  # rows of different lengths, a dtype that NumPy does not have
-        per_row = np.empty(0)
-    if per_row.shape != (scores.n_samples,):
-        wanted = f"be a flat list or tensor of {scores.n_samples} names or numbers, one per row of the logits"
-        if scores.leading:
-            wanted = f"have shape {scores.leading[:1]}, one name or number per sequence, or {scores.leading}, one per label"
-        raise InputError(f"The {what} of each batch", wanted, got=f"{structure(names)} in batch {number}")
-    try:
-        encode_values(
-            names if isinstance(names, list | tuple) and not scores.leading else per_row, len(per_row), what.removesuffix("s")
-        )
-    except InputError as error:
-        raise in_batch(number, error) from None
-    return np.array(per_row)
+def type_of_names(names: HostArray) -> str:
+    """What the names of clusters or groups are: numbers, or another kind of NumPy's."""
+    return "number" if names.dtype.kind in "biuf" else names.dtype.kind
 
 
-def join_names(parts: list[HostArray]) -> HostArray | None:
+def join_names(parts: list[HostArray]) -> HostArray:
     """The groups or clusters of all batches; NumPy would turn numbers into text beside text."""
-    if not parts:
-        return None
-    kinds = {"number" if part.dtype.kind in "biuf" else part.dtype.kind for part in parts}
-    return np.concatenate(parts if len(kinds) == 1 else [part.astype(object) for part in parts])
+    is_one_type = len(set(map(type_of_names, parts))) == 1
+    return np.concatenate(parts if is_one_type else [part.astype(object) for part in parts])

@@ -13,13 +13,22 @@ from nishimori._fit.search import match
 from nishimori._fit.temperatures import Temperatures, temperatures_of
 from nishimori._rows.array_rows import Guard
 from nishimori._rows.labels import Labelling
-from nishimori._sums.observables import BUILT_IN
 from nishimori._support.numbers import between
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._exchange import Exchange
-from nishimori.torch._loader import AS_LOGITS, INSTEAD, KEEP_UP_TO, NO_SOFTMAX, FitData, LoaderReading, guard_for, read_to_fit
+from nishimori.torch._loader import (
+    AS_LOGITS,
+    INSTEAD,
+    KEEP_UP_TO,
+    NO_SOFTMAX,
+    FitData,
+    LoaderReading,
+    guard_for,
+    observables_of,
+    read_to_fit,
+)
 from nishimori.torch._ranks import joint, ranks_in
 
 if TYPE_CHECKING:
@@ -182,6 +191,6 @@ def _fit_to(data: Any, chosen: "Calibrator") -> "tuple[Calibrator, Temperatures]
     if observable is None:
         matched = match_both(data)
         return chosen._adopt(data, data, Adaptive().choose(matched)), Temperatures.from_match(matched)
-    wanted = [*BUILT_IN.values(), *([] if observable in BUILT_IN.values() else [observable])]
+    wanted = observables_of(chosen, data.n_classes)
     matched = match(data, *wanted)
     return chosen._adopt(data, data, solution_of(matched, wanted.index(observable))), Temperatures.from_match(matched)

@@ -11,7 +11,7 @@ each time. Whether random numbers were drawn is told by the states of PyTorch's 
 a network that draws none is not run twice.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from functools import reduce
 from itertools import chain
@@ -23,14 +23,12 @@ import torch
 from torch import Tensor, nn
 
 from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions, clusters_of
-from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.entry import open_rows
 from nishimori._rows.fingerprint import Fingerprint
 from nishimori._rows.labels import Labelling
-from nishimori._rows.pieces import Pieces
 from nishimori._rows.rows import Rows
 from nishimori._rows.scores import scores, warn_of_probabilities
-from nishimori._rows.stream_rows import in_batch
+from nishimori._rows.stream_rows import StreamRows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sketch.stream import Stream
 from nishimori._sums.observables import BUILT_IN, Observable
@@ -38,7 +36,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, show_progress
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError
-from nishimori.torch._batches import IGNORED, LABELS, BatchRows, Forward, Rule, batch_rows, batches, join_names
+from nishimori.torch._batches import IGNORED, LABELS, BatchRows, Forward, Rule, batch_rows, batches, join_names, naming_batch
 from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, evaluating, short, switch_to_eval
 
 if TYPE_CHECKING:
@@ -111,7 +109,8 @@ class LoaderReading:
     def rows(self) -> Generator[BatchRows, None, None]:
         """The rows of each batch, which are on the device of the network. Close it, to restore the modes of the network."""
         shape: tuple[int, ...] | None = None
-        has_clusters, n_rows, n_counted = False, 0, 0
+        named: set[str] = set()
+        n_rows, n_counted = 0, 0
         with evaluating(self.model):
             for number, batch in enumerate(self.batches):
                 states = [] if self._first_is_checked else _random_states(self.device)
@@ -121,8 +120,8 @@ class LoaderReading:
                     self._check_first(batch, returned.labels, rows, has_drawn=_drew_numbers(states, self.device))
                 switch_to_eval(self.model)  # which a function of the user, or the network itself, may have changed
                 if shape is not None:
-                    _check_clusters(has_clusters, returned.clusters, number)
-                shape, has_clusters = shape or tuple(returned.logits.shape), returned.clusters is not None
+                    _check_named(named, returned.named, number)
+                shape, named = shape or tuple(returned.logits.shape), returned.named
                 if rows is not None:
                     n_rows, n_counted = n_rows + rows.scores.n_samples, n_counted + len(rows.counted)
                     yield rows
@@ -148,21 +147,19 @@ class LoaderReading:
         if self.rule.forward is not None:
             _warn_of_random_forward(self.model, has_drawn=has_drawn)
         elif has_drawn:
-            _warn_of_random_logits(self.model, rows, lambda: self._again(batch, rows.number))
+            switched = _in_training(self.model)
+            switch_to_eval(self.model)
+            returned = self.rule.apply(self.model, batch, rows.number, self.device)
+            second = batch_rows(returned, rows.number, None, self.rule.labelling)
+            if second is not None:
+                _warn_of_random_logits(switched, rows, second)
 
-    def _again(self, batch: Any, number: int) -> BatchRows | None:
-        """The rows of the same batch, from another run of the network in eval mode."""
-        switch_to_eval(self.model)
-        return batch_rows(self.rule.apply(self.model, batch, number, self.device), number, None, self.rule.labelling)
 
-
-def _check_clusters(before: bool, clusters: Any, number: int) -> None:
-    if before != (clusters is not None):
-        raise InputError(
-            "forward",
-            "return clusters for every batch or for none",
-            got=f"{'none' if before else 'some'} in batch {number} after {'some' if before else 'none'}",
-        )
+def _check_named(before: set[str], now: set[str], number: int) -> None:
+    """Refuse clusters or groups of some batches only."""
+    for name in sorted(before ^ now):
+        got = f"{'none' if name in before else 'some'} in batch {number} after {'some' if name in before else 'none'}"
+        raise InputError("forward", f"return {name} for every batch or for none", got=got)
 
 
 def _move_model(model: nn.Module, device: torch.device | str) -> torch.device:
@@ -210,14 +207,11 @@ def _warn_of_random_forward(model: nn.Module, *, has_drawn: bool) -> None:
     )
 
 
-def _warn_of_random_logits(model: nn.Module, first: BatchRows, again: Callable[[], BatchRows | None]) -> None:
-    """Warn if the network gives other logits for the same batch when it is run ``again``. Rounding does not count."""
-    switched, second = _in_training(model), again()
-    if second is None:
-        return
-    with first.naming_batch():
-        before = Fingerprint.from_rows(first.rows(), is_first=True)
-        now = Fingerprint.from_rows(second.rows(), is_first=False)
+def _warn_of_random_logits(switched: str | None, first: BatchRows, second: BatchRows) -> None:
+    """Warn if two runs of a batch gave other logits; rounding does not count. ``switched`` is a module in training mode."""
+    with naming_batch(first.number):
+        before = Fingerprint.from_rows(first.rows, is_first=True)
+        now = Fingerprint.from_rows(second.rows, is_first=False)
     if before.agrees(now):
         return
     cause = f"`forward` of the network, which switches {switched} to training mode"
@@ -238,21 +232,25 @@ def _in_training(model: nn.Module) -> str | None:
     return next((name for name in names if "Dropout" in name), names[-1]) if names else None
 
 
-class LoaderRows(Pieces[BatchRows]):
-    """The rows of a loader, whose logits are computed again in every pass.
-
-    Groups and clusters have their numbers in all the data, so where there are any, all batches are read once to find them.
-    """
+class LoaderRows(StreamRows):
+    """The rows of a loader, whose logits are computed again in every pass."""
 
     remedy = (
         "Give the loader fixed transforms, and use no dropout inside `forward`; or leave out `reread=True`, which reads the "
         "loader once."
     )
+    only_counted = ("clusters", "groups")
 
     def __init__(
-        self, reading: LoaderReading, n_classes: int, *, has_names: bool, progress: bool | None, guard: Guard = "refuse"
+        self,
+        reading: LoaderReading,
+        n_classes: int,
+        *,
+        named: tuple[str, ...],
+        progress: bool | None,
+        guard: Guard = "refuse",
     ) -> None:
-        """``has_names`` says whether there are groups or clusters; ``guard`` is that of `ReadOptions`."""
+        """``named`` says whether there are clusters or groups; ``guard`` is that of `ReadOptions`."""
         if isinstance(reading.batches, Iterator):
             raise InputError(
                 "loader",
@@ -261,63 +259,23 @@ class LoaderRows(Pieces[BatchRows]):
                 remedy="Pass a DataLoader.",
             )
         meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
-        super().__init__(meaning, progress=progress, read_ahead=False)
-        self._loader = reading
-        self._n_classes = n_classes
-        if not has_names:
-            return
-        groups, clusters = self._names(progress)
-        if groups is not None:
-            self.groups = Groups.from_names(groups, len(groups))
-        if clusters is not None:
-            self.clusters = clusters_of(clusters, np.ones(len(clusters)))
-            self._cluster_names = np.unique(clusters).tolist()
-
-    def _names(self, progress: bool | None) -> tuple[HostArray | None, HostArray | None]:
-        """The group and the cluster of each row that counts, from a pass."""
-        groups, clusters = [], []
-        with show_progress(progress) as report, closing(self._loader.rows()) as batches:
-            for rows in batches:
-                report("Reading groups and clusters", rows.number + 1, self._loader.n_batches)
-                groups += [] if rows.groups is None else [rows.groups[rows.counted]]
-                clusters += [] if rows.clusters is None else [rows.clusters[rows.counted]]
-        return join_names(groups), join_names(clusters)
+        super().__init__(reading.rows, meaning, progress=progress)
+        self._n_classes, self._named, self.n_batches = n_classes, named, reading.n_batches
 
     @property
     def name(self) -> str:
         """The argument of `calibrate`."""
         return "loader"
 
-    def read(self) -> Generator[BatchRows, None, None]:
+    def read(self) -> Generator[tuple[int, BatchRows], None, None]:
         """The batches of one pass, run through the network."""
-        with closing(self._loader.rows()) as batches:
-            yield from batches
+        with closing(super().read()) as batches:
+            for _, batch in batches:
+                yield batch.number, batch  # batches without rows count, too
 
-    def rows(self, piece: BatchRows) -> ArrayRows:
-        """The rows of a batch, on the device of the network."""
-        groups, clusters = None, None
-        if self.groups is not None and piece.groups is not None:
-            groups = Groups(_encode_names(piece.groups, piece.counted, self.groups.names, "groups"), self.groups.names)
-        if self.clusters is not None and piece.clusters is not None:
-            codes = _encode_names(piece.clusters, piece.counted, self._cluster_names, "clusters")
-            clusters = Clusters(codes, self.clusters.number)
-        return piece.rows(clusters, groups)
-
-    def place(self, error: InputError, piece: BatchRows | None) -> InputError:
-        """The number of the batch, from 0, before the message."""
-        return error if piece is None else in_batch(piece.number, error)
-
-
-def _encode_names(names: HostArray, counted: HostArray, numbered: Sequence[Any], what: str) -> HostArray:
-    """The place of the name of each row among those that are ``numbered``; 0 where a row does not count."""
-    places = {name: i for i, name in enumerate(numbered)}
-    different, which = np.unique(names[counted], return_inverse=True)
-    others = [name for name in different.tolist() if name not in places]
-    if others:
-        raise InputError(what, "be the same in every pass over the loader", got=f"{others[0]!r}, which was not there before")
-    codes = np.zeros(len(names), dtype=np.int64)
-    codes[counted] = np.array([places[name] for name in different.tolist()], dtype=np.int64)[which]
-    return codes
+    def named_rows(self, piece: tuple[int, BatchRows]) -> tuple[ArrayRows, dict[str, HostArray]]:
+        """The rows of a batch, on the device of the network, and what it names of each of them."""
+        return piece[1].rows, piece[1].names
 
 
 class Collected(NamedTuple("Collected", [("logits", Tensor), ("labels", Tensor)])):
@@ -429,8 +387,7 @@ def keep_rows(
 def join_rows(parts: list[BatchRows]) -> Collected:
     """All rows in one piece. ``parts`` is emptied meanwhile, so that the logits are not in memory twice."""
     labels = torch.cat([torch.from_numpy(part.labels) for part in parts])
-    groups = join_names([part.groups for part in parts if part.groups is not None])
-    clusters = join_names([part.clusters for part in parts if part.clusters is not None])
+    names = {what: join_names([part.names[what] for part in parts]) for what in parts[0].names}
     dtype = reduce(torch.promote_types, (part.scores.array.dtype for part in parts))
     logits = torch.empty(len(labels), *parts[0].scores.array.shape[1:], dtype=dtype, device="cpu")  # the default may differ
     end = len(labels)
@@ -439,7 +396,7 @@ def join_rows(parts: list[BatchRows]) -> Collected:
         logits[end - len(part) : end] = part
         end -= len(part)
     collected = Collected(logits, labels)
-    collected.clusters, collected.groups = clusters, groups
+    collected.clusters, collected.groups = names.get("clusters"), names.get("groups")
     return collected
 
 
@@ -480,12 +437,12 @@ def read_to_fit(
             parts.append(beyond)
             del beyond  # or its logits would be in memory during all passes
             grid = _FINE_GRID if n_classes >= _MANY_CLASSES else {}
-            sketch = Sketch(_observables(chosen, n_classes), input=chosen.input, **grid)
+            sketch = Sketch(observables_of(chosen, n_classes), input=chosen.input, **grid)
             return _sketch_rows(sketch, parts, batches, reading.n_batches, report)
-    has_names = beyond.groups is not None or beyond.clusters is not None
+    named = tuple(beyond.names)
     del beyond
     parts.clear()
-    return FitData(LoaderRows(reading, n_classes, has_names=has_names, progress=progress, guard=guard))
+    return FitData(LoaderRows(reading, n_classes, named=named, progress=progress, guard=guard))
 
 
 def _open_kept(kept: Collected, guard: Guard) -> FitData:
@@ -516,8 +473,8 @@ def _refuse_if_it_needs_rows(chosen: "Calibrator", keep_up_to: float, number: in
         )
 
 
-def _observables(chosen: "Calibrator", n_classes: int) -> list[Observable]:
-    """What the sketch must hold: the conditions of EC and TS, and that of the method itself, if it is another one."""
+def observables_of(chosen: "Calibrator", n_classes: int) -> list[Observable]:
+    """What is measured: the conditions of EC and TS, and that of the method itself, if it is another one."""
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415 - imports scikit-learn
 
     built_in = list(BUILT_IN.values())
@@ -536,8 +493,8 @@ def _sketch_rows(
     """The sums of the rows that were kept so far, which are forgotten, and of all others."""
     stream = Stream(sketch, remedy=f"Do not shuffle the loader. {INSTEAD}")
     for rows in chain(_pop_all(parts), others):
-        with rows.naming_batch():
-            stream.add(rows.rows(), rows.clusters)
+        with naming_batch(rows.number):
+            stream.add(rows.rows, rows.names.get("clusters"))
         report("Reading batches into a sketch", rows.number + 1, n_batches)
         del rows  # or its logits would be in memory while the network computes those of the next batch
     stream.close()

@@ -32,6 +32,7 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError
+from nishimori.torch._batches import type_of_names
 from nishimori.torch._exchange import Exchange
 from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, FitData, LoaderRows
 
@@ -399,31 +400,26 @@ _HELD = ArrayRows | DeviceRows | StoredRows
 """Rows whose clusters and groups can be numbered again."""
 
 
-def _common_names(ranks: Exchange, n_rows: int, names: HostArray | None, what: str) -> HostArray | None:
+def _common_names(ranks: Exchange, n_rows: int | None, names: HostArray | None, what: str) -> HostArray | None:
     """The names on all ranks, in order; None without names. Names must be there on all ranks that have rows, or on none."""
     by_rank = list(ranks.values(lambda: (n_rows, names)))
-    _check_names(by_rank, what)
     shared = [own for _, own in by_rank if own is not None]
-    if len({_type_of_names(own) for own in shared}) > 1:
-        raise _mixed_types_error(what)
-    return np.unique(np.concatenate(shared)) if shared else None
-
-
-def _check_names(by_rank: Sequence[tuple[int, Any]], what: str) -> None:
-    """Refuse names on some ranks only, where each rank has a number of rows and their names."""
-    lacking = next((rank for rank, (n_rows, names) in enumerate(by_rank) if n_rows and names is None), None)
-    if lacking is not None and any(names is not None for _, names in by_rank):
+    lacking = next((rank for rank, (n_there, own) in enumerate(by_rank) if n_there and own is None), None)
+    if lacking is not None and shared:
         must = "be given on every rank that has rows, or on none"
         raise InputError(what, must, got="none here", where=f"Rank {lacking}")
+    if len({type_of_names(own) for own in shared}) > 1:
+        raise InputError(what, "be of one type on all ranks, such as numbers or text", got="several")
+    return np.unique(np.concatenate(shared)) if shared else None
 
 
 def _check_apart(ranks: Exchange, mine: FitData) -> None:
     """Refuse a cluster with rows on several ranks where each rank has a sketch, in which the sums of a cluster are squared."""
-    by_rank = list(ranks.values(lambda: (mine.rows.n_rows, mine.clusters)))
-    _check_names(by_rank, "clusters")
+    names = None if mine.clusters is None else np.array(mine.clusters)
+    _common_names(ranks, mine.rows.n_rows, names, "clusters")
     rank_of: dict[Any, int] = {}
-    for rank, (_, names) in enumerate(by_rank):
-        for name in names or ():
+    for rank, own in enumerate(ranks.values(lambda: mine.clusters)):
+        for name in own or ():
             if rank_of.setdefault(name, rank) != rank:
                 raise InputError(
                     "clusters",
@@ -431,13 +427,3 @@ def _check_apart(ranks: Exchange, mine: FitData) -> None:
                     got=f"cluster {name!r} on ranks {rank_of[name]} and {rank}",
                     remedy="Give all rows of a cluster to one rank, or raise `keep_up_to`.",
                 )
-    if len({_type_of_names(np.array(names)) for _, names in by_rank if names}) > 1:
-        raise _mixed_types_error("clusters")
-
-
-def _type_of_names(names: HostArray) -> str:
-    return "number" if names.dtype.kind in "biuf" else names.dtype.kind
-
-
-def _mixed_types_error(what: str) -> InputError:
-    return InputError(what, "be of one type on all ranks, such as numbers or text", got="several")
