@@ -20,9 +20,9 @@ from scipy.stats import norm, t
 
 import nishimori
 from nishimori import ExpectationConsistency
-from nishimori._calibrators.collected_samples import collect_samples
 from nishimori._calibrators.consistent import CrossFit
 from nishimori._calibrators.folds import deal_folds, in_row_order, out_of_fold
+from nishimori._fit.collected_samples import collect_samples
 from nishimori.errors import NishimoriError
 
 RESULTS = Path(__file__).parents[1] / "results" / "consistent.md"

@@ -14,8 +14,8 @@ from sklearn.model_selection import GridSearchCV
 
 import nishimori
 from nishimori import CalibratedClassifier, GroupConsistency, MatrixScaling, VectorScaling
-from nishimori._calibrators import collected_samples
 from nishimori._calibrators.folds import deal_folds
+from nishimori._fit import collected_samples
 from nishimori._methods import table
 from nishimori.calibrators import Consistent
 from nishimori.errors import InputError, InputWarning

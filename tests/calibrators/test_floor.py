@@ -19,6 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import nishimori
 from nishimori import CalibratedClassifier
 from nishimori._fit import floors as floors_module
+from nishimori._fit.collected_samples import collect_samples
 from nishimori._methods.table import BUILT_IN
 from nishimori.errors import InputError
 from nishimori.multilabel import MultilabelCalibrator
@@ -47,7 +48,8 @@ def test_the_floor_is_that_of_a_loop_over_floors_and_folds(k, n_votes, seed):
 
 def test_the_held_out_losses_are_those_of_the_loop():
     floors = reference_floor.tried(4)
-    found = floors_module.out_of_fold_losses(floors_module.Samples(P, Y, np.ones(400), np.arange(400)), floors)
+    samples = collect_samples(nishimori.rows(P, Y, input="probabilities"))
+    found = floors_module.out_of_fold_losses(samples, floors)
     np.testing.assert_allclose(found, list(reference_floor.losses(P, Y).values()), rtol=1e-8)
 
 
@@ -167,22 +169,6 @@ def test_rows_in_files_and_in_batches_have_the_floor_of_the_array(tmp_path, monk
         whole = floors_module.choose_floor(nishimori.rows(lambda: [(P, Y)], input="probabilities"))
         assert chosen(P, Y) == chosen(tmp_path / "p.npy", Y) == chosen(lambda: iter(batches)) == whole
         assert nishimori.TemperatureScaling(**AUTO).fit(nishimori.rows(batches, input="probabilities")).floor_ == whole
-
-
-def test_a_part_of_many_rows_is_random_and_does_not_depend_on_how_they_are_cut(monkeypatch):
-    monkeypatch.setattr(floors_module, "_LEAST_ROWS", 100)
-    monkeypatch.setattr(floors_module, "_NUMBERS", 1)
-    parts = []
-    for size in (400, 33):
-        collect = floors_module._Collect(4)
-        data = nishimori.rows([(P[i : i + size], Y[i : i + size]) for i in range(0, 400, size)], input="probabilities")
-        data.gather(collect)
-        parts.append(collect.samples())
-    for one, other in zip(*parts, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert 30 < len(parts[0].labels) <= 100
-    drawn = np.random.default_rng(0).random(400)
-    np.testing.assert_array_equal(parts[0].probabilities, P[drawn < 0.25])
 
 
 def test_clusters_have_the_same_folds_whatever_they_are_called():

@@ -73,6 +73,15 @@ def test_a_sketch_is_unchanged_by_data_of_which_no_row_counts(tmp_path):
         nishimori.Sketch().update(list)
 
 
+def test_clusters_whose_rows_all_weigh_nothing_do_not_count_and_need_no_name():
+    weights = np.where(np.arange(900) < 100, 0.0, 1.0)
+    clusters = np.where(weights == 0, np.nan, np.arange(900) // 20)
+    of_array, of_chunks = (open_rows(given, LABELS, weights, clusters=clusters) for given in (LOGITS, in_chunks()))
+    assert of_array.clusters.number == of_chunks.clusters.number == 40
+    found, expected = (nishimori.temperatures(rows) for rows in (of_chunks, of_array))
+    assert found.ec_se == pytest.approx(expected.ec_se, rel=1e-9)
+
+
 @pytest.mark.parametrize("clusters", [None, np.arange(900) // 9])
 def test_labels_of_which_all_are_ignored_are_named(clusters):
     with pytest.raises(

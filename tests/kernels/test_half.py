@@ -6,7 +6,7 @@ import reference
 from host_kernels import HOST, WITH_NATIVE
 
 from nishimori import Sketch, evaluate, temperatures
-from nishimori._kernels.kernel import kernel_named
+from nishimori._kernels.kernel import kernel_named, power_sums
 from nishimori._kernels.native import MANY, takes_half
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.scores import scores
@@ -70,7 +70,7 @@ def test_sums_are_those_of_the_definition_at_every_beta(dtype, order):
     values[2, 100:200] = np.where(np.arange(100) % 2, 0.0, -0.0)  # the largest is zero with either sign
     values[3, ::3] = -np.inf
     half, exact = stored(values, dtype)
-    found = kernel_named("native").power_sums(half, BETAS, order)
+    found = power_sums(kernel_named("native"), half, BETAS, order)
     top, sums = plain(exact, BETAS, order)
     np.testing.assert_array_equal(found.top, top)
     np.testing.assert_array_equal(found.peak, exact.max(axis=1))

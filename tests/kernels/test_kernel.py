@@ -8,7 +8,7 @@ import reference
 from host_kernels import EVERY, WITH_NATIVE
 from optional import array_api_strict
 
-from nishimori._kernels.kernel import block_sums, kernel_of, reads_stored, row_sums
+from nishimori._kernels.kernel import block_sums, kernel_name, reads_stored, row_sums
 from nishimori._kernels.native import MANY
 from nishimori._kernels.sums import BlockSums
 from nishimori._rows.batch import Batch
@@ -61,8 +61,8 @@ def test_sums_at_a_beta_are_found_by_it():
 @WITH_NATIVE
 def test_the_kernel_of_a_batch_is_that_of_its_array():
     batch = drawn(20, 3)
-    assert kernel_of(batch).name == "native"
-    assert kernel_of(replace(batch, logits=array_api_strict.asarray(batch.logits))).name == "array_api"
+    assert kernel_name(batch) == "native"
+    assert kernel_name(replace(batch, logits=array_api_strict.asarray(batch.logits))) == "array_api"
 
 
 @WITH_NATIVE

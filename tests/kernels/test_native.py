@@ -10,11 +10,10 @@ from native_cases import check_random_block, check_random_half, plain
 from optional import mpmath
 
 from nishimori._kernels import native
-from nishimori._kernels.kernel import kernel_named
+from nishimori._kernels.kernel import power_sums
 from nishimori.errors import InputError
 
 pytestmark = WITH_NATIVE
-KERNEL = kernel_named("native")
 DTYPES = [np.float32, np.float64]
 SHAPES = [(1, 2), (5, 3), (127, 10), (129, 31), (40, 32), (33, 100), (9, 511), (9, 512), (9, 513), (4, 5000)]
 # One weight has a relative error of 1e-7 in float32, and d itself one of 6e-8, which is multiplied by β·d.
@@ -36,7 +35,7 @@ def logits(shape, dtype, seed=0, scale=3.0):
 
 def check(z, betas, order, rtol, atol=0.0):
     top, sums = plain(z, betas, order)
-    found = KERNEL.power_sums(z, betas, order)
+    found = power_sums(native, z, betas, order)
     np.testing.assert_array_equal(found.top, top)
     assert found.top.dtype == np.int64
     assert found.sums.dtype == np.float64
@@ -65,7 +64,7 @@ def test_masked_classes_weigh_nothing_at_any_beta(n_classes, dtype):
 def test_a_row_of_one_live_class_has_no_sums(n_classes, dtype):
     z = np.full((3, n_classes), -np.inf, dtype)
     z[:, n_classes - 2] = [-1e30, 0.0, 1e30]
-    found = KERNEL.power_sums(z, (0.0, 1e-30, 0.5, 1.0, 1e30, np.inf), 5)
+    found = power_sums(native, z, (0.0, 1e-30, 0.5, 1.0, 1e30, np.inf), 5)
     np.testing.assert_array_equal(found.top, [n_classes - 2] * 3)
     np.testing.assert_array_equal(found.sums, 0.0)
 
@@ -75,7 +74,7 @@ def test_a_row_of_one_live_class_has_no_sums(n_classes, dtype):
 def test_the_first_of_equal_maxima_is_the_top_and_the_others_weigh_one(columns, dtype):
     z = logits((6, 40 if max(columns) < 40 else 600), dtype)
     z[:, list(columns)] = 30.0
-    found = KERNEL.power_sums(z, (np.inf, 2.0), 1)
+    found = power_sums(native, z, (np.inf, 2.0), 1)
     np.testing.assert_array_equal(found.top, columns[0])
     np.testing.assert_array_equal(found.sums[0], [[len(columns) - 1] * 6, [0] * 6])
     check(z, (2.0, 0.1), 5, TOLERANCE[dtype])
@@ -93,14 +92,14 @@ def test_betas_that_double_are_as_exact_as_float64(n_classes, dtype):
 def test_strided_and_read_only_logits_give_the_same_digits(n_classes, dtype):
     z = logits((50, n_classes), dtype)
     labels = np.arange(50) % n_classes
-    expected = KERNEL.power_sums(z, (0.7,), 5), native.block_sums(z, labels, np.ones(len(z)), 0.7, 0.8)
+    expected = power_sums(native, z, (0.7,), 5), native.block_sums(z, labels, np.ones(len(z)), 0.7, 0.8)
     wide = np.zeros((100, 2 * n_classes), dtype)
     wide[::2, ::2] = z
     fixed = z.copy()
     fixed.flags.writeable = False
     apart = np.repeat(z, 3, axis=0)[::3]  # each row is in one piece
     for same in (np.asfortranarray(z), wide[::2, ::2], z[::-1, ::-1][::-1, ::-1], fixed, apart, apart[::-1][::-1]):
-        found = KERNEL.power_sums(same, (0.7,), 5)
+        found = power_sums(native, same, (0.7,), 5)
         np.testing.assert_array_equal(found.top, expected[0].top)
         np.testing.assert_array_equal(found.sums, expected[0].sums)
         np.testing.assert_array_equal(native.block_sums(same, labels, np.ones(len(z)), 0.7, 0.8), expected[1])
@@ -132,7 +131,7 @@ def test_a_number_of_threads_that_is_none_is_refused(wanted, monkeypatch):
 def test_a_constant_on_a_row_does_not_matter(n_classes, dtype):
     z = np.round(logits((40, n_classes), dtype))
     shifted = z + dtype(2.0**20)  # integers stay exact
-    found, expected = (KERNEL.power_sums(each, (0.7,), 5) for each in (shifted, z))
+    found, expected = (power_sums(native, each, (0.7,), 5) for each in (shifted, z))
     np.testing.assert_array_equal(found.top, expected.top)
     np.testing.assert_array_equal(found.sums, expected.sums)
 
@@ -157,7 +156,7 @@ def test_weights_are_right_and_not_biased(dtype):
     # Two classes: the only sum is the weight.
     d = -np.random.default_rng(3).uniform(0, 60, 400_000).astype(dtype)
     for beta in (0.01, 1 / 3, 1.4):
-        weights = KERNEL.power_sums(np.stack([np.zeros_like(d), d], axis=1), (beta,), 0).sums[0, 0]
+        weights = power_sums(native, np.stack([np.zeros_like(d), d], axis=1), (beta,), 0).sums[0, 0]
         exact = np.exp(np.longdouble(beta) * d)
         error = ((weights - exact) / exact).astype(float)
         assert abs(error).max() < (1.2e-7 if dtype == np.float32 else 1e-15)
@@ -168,7 +167,7 @@ def test_float64_is_right_down_to_1e_300():
     z = np.array([[0.0, -3.25, -690.0, -0.125], [5.0, -600.0, -650.5, -680.0], [1e-9, 0.0, -1e-13, -400.0]])
     with mpmath.workdps(40):
         for beta in (1.0, 0.3):
-            found = KERNEL.power_sums(z, (beta,), 5).sums[0]
+            found = power_sums(native, z, (beta,), 5).sums[0]
             for i, row in enumerate(z):
                 d = sorted(mpmath.mpf(float(x)) - mpmath.mpf(float(row.max())) for x in row)[:-1]
                 for j in range(6):
@@ -241,7 +240,7 @@ def test_sixteen_threads_give_the_digits_of_one():
     labels = np.zeros(400, np.int64)
 
     def work(z):
-        return KERNEL.power_sums(z, (0.7,), 5).sums, native.block_sums(z, labels, np.ones(400), 0.7, 0.9)
+        return power_sums(native, z, (0.7,), 5).sums, native.block_sums(z, labels, np.ones(400), 0.7, 0.9)
 
     expected = [work(z) for z in blocks]
     with ThreadPoolExecutor(16) as pool:
@@ -251,7 +250,7 @@ def test_sixteen_threads_give_the_digits_of_one():
 
 
 def test_a_block_without_rows_has_empty_sums():
-    found = KERNEL.power_sums(np.empty((0, 5), np.float32), (0.7, 1.0), 2)
+    found = power_sums(native, np.empty((0, 5), np.float32), (0.7, 1.0), 2)
     assert found.top.shape == (0,)
     assert found.sums.shape == (2, 3, 0)
     nothing = np.empty((0, 5)), np.empty(0, int), np.empty(0)
@@ -260,7 +259,7 @@ def test_a_block_without_rows_has_empty_sums():
 
 def test_half_precision_is_refused():
     with pytest.raises(AssertionError, match="widened"):
-        KERNEL.power_sums(np.zeros((2, 3), np.float16), (1.0,), 1)
+        power_sums(native, np.zeros((2, 3), np.float16), (1.0,), 1)
 
 
 @pytest.mark.slow

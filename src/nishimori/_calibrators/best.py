@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.base import clone
 
 from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator, fit_grouped_rows
-from nishimori._calibrators.collected_samples import CollectedSamples, collect_samples
 from nishimori._calibrators.consistent import Consistent
 from nishimori._calibrators.folds import Fold, check_folds, deal_folds, linked_units, out_of_fold, refuse_repeated, split_folds
 from nishimori._calibrators.methods import new_calibrator, refuse_common, refuse_two_classes, set_common
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
+from nishimori._fit.collected_samples import CollectedSamples, collect_samples
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._methods.table import CANDIDATES, Traits
 from nishimori._rows.array_rows import ArrayRows

@@ -9,7 +9,7 @@ from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._calibrators.parameters import NOT_IN_FILE, Layout, flat_entries, read_errors, too_many
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import Classes, class_labels, first_names
+from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_claims import (
@@ -25,6 +25,7 @@ from nishimori._sums.outcomes import Levels
 from nishimori._sums.passes import together
 from nishimori._sums.reliability import Bins, Strategy, check_bins, uniform_edges
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import join_names
 from nishimori._support.numbers import between
 from nishimori._support.warnings import notice
 from nishimori.errors import DegenerateDataError, InputError, InputWarning
@@ -48,7 +49,7 @@ def check_samples(samples: ClassWeights, classes: Classes, *, label_name: str) -
     if empty := labels[samples.weights == 0].tolist():
         which = f"class {empty[0]!r}: its curve is"
         if len(empty) > 1:
-            which = f"{len(empty)} of {len(labels)} classes ({first_names(empty)}): their curves are"
+            which = f"{len(empty)} of {len(labels)} classes ({join_names(empty)}): their curves are"
         notice(
             f"There are no samples of {which} close to zero wherever there are other samples. Add samples of all classes.",
             InputWarning,

@@ -13,8 +13,8 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from nishimori._rows.labels import first_names
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import join_names
 from nishimori._support.numbers import whole
 from nishimori.errors import DegenerateDataError, InputError
 
@@ -127,7 +127,7 @@ def check_folds(folds: Sequence[Fold], y: HostArray, *, all_classes: bool) -> No
             raise InputError(
                 "cv",
                 "leave samples of each class to fit to",
-                got=f"none of class {first_names(classes[missing].tolist())} in {fold.name}",
+                got=f"none of class {join_names(classes[missing].tolist())} in {fold.name}",
                 remedy=f"`y` has {counts[missing].min()} in all. Use stratified folds, more samples of the class, or drop it.",
             )
 

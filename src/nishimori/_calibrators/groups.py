@@ -10,13 +10,14 @@ from nishimori._fit.groups import match_groups
 from nishimori._fit.search import match
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import Classes, first_names
+from nishimori._rows.labels import Classes
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.groups import By, Grouping
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import join_names
 from nishimori._support.warnings import notice
 from nishimori.errors import FormatError, InputError, InputWarning
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
@@ -168,7 +169,7 @@ def _warn_of_open(names: tuple[Any, ...], by: By, common: float) -> None:
     """Say which groups have the common temperature."""
     if not names:
         return
-    shown = first_names(names)
+    shown = join_names(names)
     one, many = ("class", "classes") if by == "prediction" else ("group", "groups")
     some = f"The {one} {shown} has" if len(names) == 1 else f"{len(names)} {many} ({shown}) have"
     of_class = "" if by == "groups" else " that are predicted as such"

@@ -17,13 +17,12 @@ import dask
 from nishimori._dask.chunks import Cut, align_chunks, with_whole_rows
 from nishimori._dask.tasks import ChunkReading, Naming
 from nishimori._rows.array_rows import ArrayRows, ReadOptions, classes_last
-from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.batch import Batch, Clusters, Names
 from nishimori._rows.entry import Passed
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
 from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.rows import R, Rows, T, most_copied, without_rows
 from nishimori._rows.scores import scores_of
-from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric
 from nishimori._support.progress import Report, silent
 from nishimori._support.warnings import notice
@@ -42,7 +41,7 @@ class DaskRows(Rows):
     order. The values of ``is_kept`` data are in memory, wherever that is, so that reading them costs little.
     """
 
-    def __init__(self, cut: Cut, meaning: ReadOptions, names: Mapping[str, HostArray], *, is_kept: bool = False) -> None:
+    def __init__(self, cut: Cut, meaning: ReadOptions, names: Mapping[str, Names], *, is_kept: bool = False) -> None:
         self.cut = cut
         self.meaning = meaning
         self.floor, self.input = meaning.floor, meaning.input
@@ -51,9 +50,9 @@ class DaskRows(Rows):
         self._totals: ReadingTotals | None = None  # by the first pass
         if "clusters" in names:
             # Only their number is asked for here; each chunk has the codes of its own rows.
-            self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), len(names["clusters"]))
+            self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), len(names["clusters"].values))
         if "groups" in names:
-            self.groups = Groups(np.arange(len(names["groups"])), tuple(names["groups"].tolist()))
+            self.groups = names["groups"].with_codes(np.arange(len(names["groups"].values)))
 
     @property
     def n_classes(self) -> int:
@@ -160,17 +159,20 @@ def _check(logits: Any, labels: Any, meaning: ReadOptions) -> None:
         )
 
 
-def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> dict[str, HostArray]:
+def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> dict[str, Names]:
     """All clusters and groups, from one graph that does not touch the logits."""
     if not wanted:
         return {}
     part = cut.sum_over_chunks(Naming(wanted, tuple(cut.others), meaning), scores=False)
-    if part.sums is None or not part.sums.items[0].counted.any():
+    if part.sums is None:
         raise _nothing_counts(meaning)
-    chunk_names = dict(zip(wanted, part.sums.items, strict=True))
-    if "clusters" in chunk_names:
-        check_number_of_clusters(int(chunk_names["clusters"].counted.sum()))
-    return {name: names.values for name, names in chunk_names.items()}
+    names = dict(zip(wanted, part.sums.items, strict=True))
+    if "clusters" in names:
+        number = len(names["clusters"].values)
+        if not number:
+            raise _nothing_counts(meaning)
+        check_number_of_clusters(number)
+    return names
 
 
 def _nothing_counts(meaning: ReadOptions) -> NoRowsError:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows, ReadOptions
-from nishimori._rows.batch import Clusters, Groups
-from nishimori._rows.labels import encode_values
+from nishimori._rows.batch import Names
 from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.scores import ScoreRange
 from nishimori._sums.passes import Sums
@@ -62,7 +61,7 @@ class ChunkReading:
     n_rows: int | None
     trusted: ReadingTotals | None = None
 
-    def __call__(self, scores: Any, *values: Any, names: Mapping[str, HostArray]) -> Part:
+    def __call__(self, scores: Any, *values: Any, names: Mapping[str, Names]) -> Part:
         *others, numbers, slices = values
         try:
             with collect_notices() as notices:
@@ -81,7 +80,7 @@ class ChunkReading:
             raise
 
     def _rows(
-        self, scores: Array, others: Mapping[str, Any], slices: Sequence[slice], names: Mapping[str, HostArray]
+        self, scores: Array, others: Mapping[str, Any], slices: Sequence[slice], names: Mapping[str, Names]
     ) -> ArrayRows | None:
         """The rows of a chunk with all that belongs to them; None if there are none."""
         leading = tuple(scores.shape) if len(scores.shape) == 1 else tuple(scores.shape[:-1])
@@ -91,31 +90,20 @@ class ChunkReading:
         # Positions of several dimensions count from the start of the chunk, which may not be the start of a sequence.
         first_row = int(slices[0].start) if len(slices) == 1 and slices[0].start > 0 else 0
         weights = others.get("sample_weight")
-        rows = self.meaning.rows(self.meaning.scores(scores), others["labels"], weights, first_row, self.n_classes, self.n_rows)
-        if "clusters" in others:
-            rows.clusters = Clusters(_codes(others["clusters"], names["clusters"], "cluster"), len(names["clusters"]))
-        if "groups" in others:
-            rows.groups = Groups(_codes(others["groups"], names["groups"], "group"), tuple(names["groups"].tolist()))
+        table = self.meaning.scores(scores)
+        rows = self.meaning.rows(table, others["labels"], weights, first_row, self.n_classes, self.n_rows)
+        for name, all_names in names.items():
+            values = arrays.on_host(others[name]).reshape(-1)
+            codes = all_names.codes_of(values, rows.weights, f"Call `{name}.persist()` first.")
+            setattr(rows, name, all_names.with_codes(codes))
         if self.trusted is not None:
             rows.trust(None if self.trusted.has_masks else False)
         return rows
 
 
 @dataclass(frozen=True)
-class ChunkNames:
-    """The different values of some rows in order, and which of them a row of positive weight has."""
-
-    values: HostArray
-    counted: HostArray
-
-    def __add__(self, other: "ChunkNames") -> "ChunkNames":
-        values, codes = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
-        return ChunkNames(values, np.bincount(codes, np.concatenate([self.counted, other.counted])) > 0)
-
-
-@dataclass(frozen=True)
 class Naming:
-    """The names of the clusters and groups of a chunk, as `ChunkNames` in the order in which ``wanted`` names them."""
+    """The names of the clusters and groups of a chunk, in the order in which ``wanted`` names them."""
 
     wanted: tuple[str, ...]
     other_names: tuple[str, ...]
@@ -128,14 +116,15 @@ class Naming:
         if not first.size:
             return Part()
         try:
-            _, counted = self.meaning.labelling.counted_labels(np.asarray(others["labels"]).reshape(-1), first.shape)
+            labels = np.asarray(others["labels"]).reshape(-1)
+            _, counted = self.meaning.labelling.counted_labels(labels, first.shape)
             if "sample_weight" in others:
                 counted &= np.asarray(others["sample_weight"]).reshape(-1) != 0
-            chunk_names = []
+            own_names = []
             for name in self.wanted:
-                different, codes = encode_values(np.asarray(others[name]).reshape(-1), counted.size, name.removesuffix("s"))
-                chunk_names.append(ChunkNames(different, np.bincount(codes, counted) > 0))
-            return Part(Sums(tuple(chunk_names)))
+                what, flat = name.removesuffix("s"), np.asarray(others[name]).reshape(-1)
+                own_names.append(Names.of_rows(what, flat, counted, only_counted=what == "cluster")[0])
+            return Part(Sums(tuple(own_names)))
         except InputError as error:
             return Part(refusal=error.changed(where=chunk_name(numbers, slices, first)))
 
@@ -149,17 +138,6 @@ def pick_rows(block: Any, size: int, n_axes: int, block_id: tuple[int, ...] = ()
     chosen = np.sort(np.random.default_rng(block_id[:n_axes]).choice(prod(leading), size, replace=False))
     picked = np.asarray(block)[np.unravel_index(chosen, leading)]
     return picked.reshape(size, *(1,) * (n_axes - 1), *picked.shape[1:])
-
-
-def _codes(values: Any, names: HostArray, what: str) -> HostArray:
-    """The place of each value among all names."""
-    flat = arrays.on_host(values).reshape(-1)
-    codes = np.minimum(np.searchsorted(names, flat), len(names) - 1)
-    if (names[codes] != flat).any():
-        raise InputError(
-            f"{what}s", "be the same in every pass", got="others than before", remedy=f"Call `{what}s.persist()` first."
-        )
-    return codes
 
 
 def _refuse_other_lengths(leading: tuple[int, ...], others: Mapping[str, Any], meaning: ReadOptions) -> None:

@@ -25,7 +25,7 @@ from nishimori._evaluation.differences import MeasuredMaps, measure_maps
 from nishimori._evaluation.group_gaps import names_of_groups
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics
-from nishimori._evaluation.recommendation import join_names, recommend
+from nishimori._evaluation.recommendation import recommend
 from nishimori._evaluation.scorecard import BEYOND_ONE_TEMPERATURE, Scorecard, warn_of_one_temperature
 from nishimori._fit.adaptive import match_both
 from nishimori._fit.floors import MAY_BE_AUTO, choose_floor
@@ -38,7 +38,7 @@ from nishimori._rows.scores import is_auto
 from nishimori._sums.census import verdict_on_zeros
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
-from nishimori._support.formatting import format_p_value
+from nishimori._support.formatting import enumeration, format_p_value
 from nishimori._support.numbers import between
 from nishimori._support.progress import begin_step
 from nishimori.errors import InputError, NishimoriError
@@ -349,8 +349,8 @@ def _about_scores(measured: MeasuredMaps, level: float) -> list[str]:
         p_values = {name: its.p_value for name, its in differences.items() if its is not None and its.p_value is not None}
         worse = [name for name, p in p_values.items() if p < 1 - level]
         as_good = [name for name, p in p_values.items() if p >= 1 - level]
-        parts = [f"after {join_names(worse)} it is significantly higher"] if worse else []
-        parts += [f"after {join_names(as_good)} it is not significantly higher"] if as_good else []
+        parts = [f"after {enumeration(worse)} it is significantly higher"] if worse else []
+        parts += [f"after {enumeration(as_good)} it is not significantly higher"] if as_good else []
         sentences.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
     return sentences
 
@@ -371,9 +371,9 @@ def _about_error(rows: Sequence[Compared], first: str, level: float) -> list[str
             points = f"{100 * abs(difference.value):.2f} points"
             sure["lower" if difference.value < 0 else "higher"].append(f"{row.method} ({points})")
     for word, names in sure.items():
-        sentences += [f"After {join_names(names)} the error is significantly {word} than after {first}."] if names else []
+        sentences += [f"After {enumeration(names)} the error is significantly {word} than after {first}."] if names else []
     if unsure:
-        differ = f"After {join_names(unsure)} some predictions differ from those after {first}"
+        differ = f"After {enumeration(unsure)} some predictions differ from those after {first}"
         sentences.append(f"{differ}, but the error does not differ significantly.")
     return sentences
 
@@ -388,7 +388,7 @@ def _about_zeros(matched: Match, card: Scorecard | None) -> str:
         return ""
     fitted, measured = matched.census.n_at_zeros > 0, card is None or card.n_at_zeros > 0
     what = " and ".join(["the T of ts and adaptive"] * fitted + ["every NLL"] * measured)
-    return verdict_on_zeros(join_names(counts), what, fits=True)
+    return verdict_on_zeros(enumeration(counts), what, fits=True)
 
 
 def _about_test(test: CalibrationTest, level: float) -> str:

@@ -1,7 +1,7 @@
 """`gate`: bounds that a model must keep, and whether the data prove that it keeps them or does not."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, Unpack, get_args
 from xml.etree import ElementTree
@@ -30,7 +30,7 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.labels import Classes
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.groups import By
 from nishimori._sums.predictions import Predictions, apply_map
 from nishimori._sums.reliability import Strategy
@@ -390,14 +390,11 @@ class LossOfSamples(Metric):
 
 
 @dataclass(frozen=True)
-class _OutputRange:
+class _OutputRange(Sum):
     """The least and the largest probability of each class; those of further rows add."""
 
-    low: HostArray
-    high: HostArray
-
-    def __add__(self, other: "_OutputRange") -> "_OutputRange":
-        return _OutputRange(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+    low: HostArray = field(metadata=combined_by(np.minimum))
+    high: HostArray = field(metadata=combined_by(np.maximum))
 
 
 def _find_range(map_: Map, batch: Batch) -> _OutputRange:

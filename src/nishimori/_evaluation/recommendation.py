@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from nishimori._evaluation.metrics.metric import Difference
 from nishimori._evaluation.scorecard import is_second_off
-from nishimori._support.formatting import format_p_value, signed, value_with_error
+from nishimori._support.formatting import enumeration, format_p_value, signed, value_with_error
 from nishimori._support.intervals import normal_quantile
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ def _about_methods(advice: Recommendation, choices: _Choice) -> list[str]:
             continue
         its = by_name[name]
         T = "" if its.temperature is None else f" (T = {value_with_error(its.temperature, its.temperature_se)})"
-        among = f", the best of {join_names(choices.names)}" if its is advice.best and its != advice.simplest else ""
+        among = f", the best of {enumeration(choices.names)}" if its is advice.best and its != advice.simplest else ""
         if changes := its.changes(choices.level):
             changes, compared = f": {changes}{compared}", ""
         sentences.append(
@@ -364,9 +364,4 @@ def _none_of(names: Sequence[str], *, start: bool = True) -> str:
     """The subject and the verb of a sentence that denies something of each method: "none of ec and ts has"."""
     if len(names) == 1:
         return f"{names[0]} does not have"
-    return f"{'None' if start else 'none'} of {join_names(names)} has"
-
-
-def join_names(names: Sequence[str]) -> str:
-    """Names as an enumeration: "ec, ts and vector"."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{'None' if start else 'none'} of {enumeration(names)} has"

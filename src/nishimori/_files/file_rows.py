@@ -31,7 +31,7 @@ from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
 from nishimori._files.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
 from nishimori._rows.array_rows import ReadOptions
-from nishimori._rows.column_names import class_parts, join_names, refuse_permuted
+from nishimori._rows.column_names import class_parts, refuse_permuted
 from nishimori._rows.entry import Passed, load_array
 from nishimori._rows.labels import class_labels, differ, group_names, spell_as_classes
 from nishimori._rows.read_ahead import ahead
@@ -39,6 +39,7 @@ from nishimori._rows.scores import check_input
 from nishimori._rows.stored_rows import Stored, StoredRows
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
+from nishimori._support.formatting import join_names
 from nishimori._support.numbers import is_whole, whole
 from nishimori._support.progress import Report, show_progress
 from nishimori.errors import A_NAME, FormatError, InputError, setting

@@ -25,13 +25,11 @@ from nishimori._files.tables.columns import (
     match_columns,
     score_columns,
 )
-from nishimori._rows.column_names import class_parts, join_names, refuse_permuted, without_prefix
+from nishimori._rows.column_names import class_parts, refuse_permuted, without_prefix
 from nishimori._rows.labels import differ, spell_as_classes
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import MOST_NAMES, join_names
 from nishimori.errors import A_NAME, NAMES, FormatError, InputError, setting, settings
-
-# As many names as `join_names` shows.
-_SHOWN = 12
 
 # A message is cut after 4,000 characters, and half of it may be the names of the columns.
 _LONGEST_OPTIONS = 2000
@@ -240,7 +238,7 @@ def _ways(
         yield "The classes are the names of columns: pass", {"columns": words}
     elif words and set(words) == set(classes):  # another column may be that of a class without samples
         yield "The labels are the names of columns: pass", {"ignore": [*roles.ignore, *others], "classes": classes}
-    if likely and 0 < len(others) <= _SHOWN and (no_constant or without_prefix(likely) is not None):
+    if likely and 0 < len(others) <= MOST_NAMES and (no_constant or without_prefix(likely) is not None):
         yield f"If the scores are all columns except {join_names(others)}, pass", {"ignore": [*roles.ignore, *others]}
     prefixes = dict.fromkeys(re.sub(r"[^\W_]+\Z", "", name) or name.rstrip("0123456789") for name in numbers)
     sets = {prefix: sum(name.startswith(prefix) for name in candidates) for prefix in prefixes if prefix}

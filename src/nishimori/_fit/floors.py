@@ -9,19 +9,19 @@ consistency and vector scaling have their minimum at the same floor, or at the n
 
 from collections.abc import Sequence
 from math import exp
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from nishimori._fit.collected_samples import CollectedSamples, collect_samples
 from nishimori._fit.roots import Root
 from nishimori._fit.search import match
 from nishimori._rows.array_rows import ArrayRows
-from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, raise_to_floor
 from nishimori._rows.scores import Scores
 from nishimori._sums.observables import Energy
-from nishimori._support.arrays import HostArray, on_host
+from nishimori._support.arrays import HostArray
 from nishimori.errors import NishimoriError
 
 # From what float64 can tell from 1, up to almost 1/K, beyond which predictions would change.
@@ -48,15 +48,6 @@ MAY_BE_AUTO: dict[str, Any] = {
 """What the floor may be, and is by default, where something is fitted: arguments of `takes_rows`."""
 
 
-class Samples(NamedTuple):
-    """Probabilities (n, k) as they came, true columns, positive weights, and the number of the cluster of each sample."""
-
-    probabilities: HostArray
-    labels: HostArray
-    weights: HostArray
-    clusters: HostArray
-
-
 @question("has no rows to choose a floor from")
 def choose_floor(data: Rows, name: str = "logits") -> float | None:
     """The floor of the lowest out-of-fold log-loss after temperature scaling, for some rows.
@@ -65,36 +56,30 @@ def choose_floor(data: Rows, name: str = "logits") -> float | None:
     hardly depends on the floor, and one that is too low costs much as soon as there is such a sample. The largest floor that
     is tried is never taken, because larger ones might be better: then it is the one below.
     """
-    collected = _Collect(data.n_classes)
     raise_to_floor(data, _FLOORS[0], name)  # refuses what cannot be read again
-    data.gather(collected)
-    return best_floor(collected.samples())
-
-
-def best_floor(samples: Samples) -> float:
-    """The rule itself, for samples in memory."""
-    floors = floors_for(samples.probabilities)
+    samples = collect_samples(data, max(_NUMBERS, _LEAST_ROWS * data.n_classes), in_order=True)
+    floors = _floors_for(samples.logits)
     losses = out_of_fold_losses(samples, floors)
     largest = max(place for place, loss in enumerate(losses) if loss <= min(losses) + _AS_GOOD)
     return floors[min(largest, len(floors) - 2)]
 
 
-def floors_for(probabilities: HostArray) -> list[float]:
+def _floors_for(logits: HostArray) -> list[float]:
     """The floors to try, ascending, two at least. Those below all probabilities change nothing: the largest stands for all."""
-    most = _LARGEST / probabilities.shape[1]
+    most = _LARGEST / logits.shape[1]
     floors = [floor for floor in _FLOORS if floor < most] + [most]
-    below = sum(floor <= probabilities.min() for floor in floors)
+    below = int((np.log(floors) <= logits.min()).sum())
     return floors[min(max(below - 1, 0), len(floors) - 2) :]
 
 
-def out_of_fold_losses(samples: Samples, floors: Sequence[float]) -> list[float]:
+def out_of_fold_losses(samples: CollectedSamples, floors: Sequence[float]) -> list[float]:
     """The summed log-loss of each fold, after temperature scaling of the others, at each floor; weights are 1 on average."""
-    folds, n_folds = _folds(samples.clusters)
+    folds, n_folds = _folds(samples)
     starts = [0.0] * n_folds  # of log β; the answer at the floor below is a good start
     weights = samples.weights / samples.weights.mean()
     losses = []
     for floor in floors:
-        logits = np.log(np.maximum(samples.probabilities, floor))
+        logits = np.maximum(samples.logits, np.log(floor))
         total = 0.0
         for fold in range(n_folds):
             held = folds == fold
@@ -105,11 +90,18 @@ def out_of_fold_losses(samples: Samples, floors: Sequence[float]) -> list[float]
     return losses
 
 
-def _folds(clusters: HostArray) -> tuple[HostArray, int]:
-    """The fold of each sample, and their number: clusters in random order, the same each time, dealt out in turn."""
-    number = int(clusters.max()) + 1
+def _folds(samples: CollectedSamples) -> tuple[HostArray, int]:
+    """The fold of each sample, and their number: clusters in random order, the same each time, dealt out in turn.
+
+    Clusters are numbered as they come; without any, each sample is its own.
+    """
+    codes = np.arange(samples.n_samples)
+    if samples.clusters is not None:
+        _, first, places = np.unique(samples.clusters, return_index=True, return_inverse=True)
+        codes = np.argsort(np.argsort(first))[places]
+    number = int(codes.max()) + 1
     n_folds = min(_FOLDS, number)
-    return np.random.default_rng(0).permutation(number)[clusters] % n_folds, n_folds
+    return np.random.default_rng(0).permutation(number)[codes] % n_folds, n_folds
 
 
 def _log_beta(logits: HostArray, labels: HostArray, weights: HostArray, start: float) -> float:
@@ -127,35 +119,3 @@ def _loss(logits: HostArray, labels: HostArray) -> HostArray:
     drops = logits - logits.max(axis=1, keepdims=True)
     losses: HostArray = np.log(np.exp(drops).sum(axis=1)) - drops[np.arange(len(drops)), labels]
     return losses
-
-
-class _Collect:
-    """A pass that keeps rows, up to a number of them: of more, a random part, which does not depend on how they are cut.
-
-    It is called with the batches in their order, in this process.
-    """
-
-    def __init__(self, n_classes: int) -> None:
-        self._most = max(_NUMBERS // n_classes, _LEAST_ROWS)
-        self._draw = np.random.default_rng(0)
-        self._share = 1.0
-        self._parts: list[tuple[HostArray, ...]] = []
-
-    def __call__(self, batch: Batch) -> int:
-        assert batch.probabilities is not None, "only probabilities have a floor"
-        drawn = self._draw.random(batch.n_rows)
-        codes = np.full(batch.n_rows, -1) if batch.clusters is None else batch.clusters.codes
-        part = (drawn, on_host(batch.probabilities), on_host(batch.labels), on_host(batch.weights), codes)
-        self._parts.append(tuple(column[drawn < self._share] for column in part))
-        while sum(len(kept[0]) for kept in self._parts) > self._most:
-            self._share /= 2
-            self._parts = [tuple(column[part[0] < self._share] for column in part) for part in self._parts]
-        return 0
-
-    def samples(self) -> Samples:
-        """What was kept. Clusters are numbered as they come; without any, each row is its own."""
-        _, probabilities, labels, weights, codes = (np.concatenate(columns) for columns in zip(*self._parts, strict=True))
-        if codes[0] < 0:
-            return Samples(probabilities, labels, weights, np.arange(len(labels)))
-        _, first, places = np.unique(codes, return_index=True, return_inverse=True)
-        return Samples(probabilities, labels, weights, np.argsort(np.argsort(first))[places])

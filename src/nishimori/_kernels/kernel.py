@@ -1,8 +1,15 @@
 """Which kernel computes, and the sums of blocks of rows that other folders ask it for.
 
-A kernel is one function, `power_sums`: it takes logits (n, k), some β and an order, and gives Σ d^j exp(βd) over the classes
-of each row, d being the distance from the row's largest logit. Everything that nishimori measures follows from these sums.
-`kernel_for` chooses the kernel of a data set; the environment variable ``NISHIMORI_KERNEL`` overrules the choice by name.
+A kernel is a module with one function, `power_sums`: it takes logits (n, k), some finite positive β and an order, and gives
+Σ d^j exp(βd) over the classes of each row but the largest one, d being the distance from the row's largest logit. Everything
+that nishimori measures follows from these sums. `kernel_for` chooses the kernel of a data set; the environment variable
+``NISHIMORI_KERNEL`` overrules the choice by name.
+
+A kernel may have more functions. `block_sums` gives the sums of a pair of observables over a block, without a number per row;
+`score_sums` gives those of native_scores.h, those per bin, and whether something has to be checked; `node_sums` gives what a
+sketch keeps of rows, or None if something has to be checked or masked. `takes_unchecked` says whether all these sums can read
+all of some logits at once, and notice what a check would refuse; `takes_half` says whether `power_sums` takes logits of half
+precision as they are stored, computes in float64, and for every β.
 
 This module is what other folders call, and nothing outside this folder knows which kernel runs. `row_sums` gives sums over the
 classes of each row, which `Predictions` are made of, and `block_sums` those over rows too, where the kernel of the batch can do
@@ -11,12 +18,12 @@ temperatures per group and sketches; where they return None, or are not offered,
 """
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from math import inf
+from types import ModuleType
 from typing import Literal
 
 import numpy as np
@@ -37,6 +44,7 @@ from nishimori._kernels.sums import (
 from nishimori._rows.batch import Batch
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
+from nishimori._support.formatting import enumeration
 from nishimori.errors import InputError
 
 _VARIABLE = "NISHIMORI_KERNEL"
@@ -53,73 +61,18 @@ _N_WITH_ANSWERS = N_SUMS + len(AnswerSums._fields)
 _OLDEST_TRITON = (3, 3)
 
 
-def _never(logits: Array) -> bool:  # noqa: ARG001 - as of those that can
-    return False
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A way to compute power sums, by the name that `FitInfo` gives."""
-
-    name: str
-    own: Callable[[Array, Sequence[float], int], PowerSums]
-    """Power sums for finite positive β, outside the largest class."""
-    fused: Callable[..., HostArray] | None = None
-    """The sums of a pair of observables over a block, without a number per row; see `pair_sums`."""
-    takes_unchecked: Callable[[Array], bool] = _never
-    """Whether all these sums can read all of these logits at once, and notice what a check would refuse."""
-    takes_half: Callable[[Array], bool] = _never
-    """Whether `power_sums` takes these logits of half precision as they are stored, computes in float64, and for every β."""
-    score_sums: Callable[..., tuple[HostArray, HostArray, bool]] | None = None
-    """The sums of native_scores.h, those per bin, and whether something has to be checked."""
-    node_sums: Callable[..., NodeSums | None] | None = None
-    """What a sketch keeps of rows; None if something has to be checked or masked."""
-
-    def power_sums(self, logits: Array, betas: Sequence[float], order: int, top_n: int = 1) -> PowerSums:
-        """Σ d^j exp(βd) over the classes of each row outside the ``top_n`` largest, for j from 0 to ``order``.
-
-        Computed in the dtype of ``logits`` (n, k), float32 or float64, which have been checked; summed in float64. A class
-        with logit -inf has no weight at any β. Both ends, β = 0 and ∞, and several top classes are left to one kernel. Half
-        precision is only for kernels that take it, see `takes_half`.
-        """
-        is_usual = all(0 < beta < inf for beta in betas) or arrays.is_half(logits)
-        if top_n > 1 or not is_usual:
-            sums = array_api.power_sums(logits, betas, order, top_n)
-        else:
-            sums = self.own(logits, betas, order)
-        return sums._replace(betas=tuple(betas))
-
-    def block_sums(
-        self, logits: Array, labels: Array, weights: Array, beta_ec: float, beta_ts: float, *, exact: bool
-    ) -> BlockSums | None:
-        """The sums of a pair of observables over a block, or None if they have to be made from `power_sums`.
-
-        Those that are ``exact`` give a temperature with all digits that are promised; how they do that is the kernel's own
-        business. All others are for answers of which a few digits matter.
-        """
-        if self.fused is None or not (0 < beta_ec < inf and 0 < beta_ts < inf):
-            return None
-        numbers = self.fused(logits, labels, weights, beta_ec, beta_ts, exact=exact)
-        counted = Counted(*numbers[_N_WITH_ANSWERS:].tolist()) if len(numbers) > _N_WITH_ANSWERS else None
-        return BlockSums(numbers[:N_SUMS], AnswerSums(*numbers[N_SUMS:_N_WITH_ANSWERS].tolist()), counted)
-
-
 @cache
-def kernel_named(name: str) -> Kernel:
+def kernel_named(name: str) -> ModuleType:
     """The kernel of this name. What it needs is imported when it is first used."""
-    module = import_module(f"nishimori._kernels.{name}")
-    optional = {"fused": "block_sums"} | {part: part for part in ("score_sums", "node_sums", "takes_unchecked", "takes_half")}
-    return Kernel(name, module.power_sums, **{k: getattr(module, v) for k, v in optional.items() if hasattr(module, v)})
+    return import_module(f"nishimori._kernels.{name}")
 
 
-def kernel_for(array: Array) -> Kernel:
+def kernel_for(array: Array) -> ModuleType:
     """The kernel for data like ``array``."""
     able = _able(array)
     wanted = os.environ.get(_VARIABLE, "")
     if wanted and wanted not in _NAMES:
-        raise InputError(
-            _VARIABLE, f"be {', '.join(_NAMES[:-1])} or {_NAMES[-1]}", got=repr(wanted), remedy="Correct or unset it."
-        )
+        raise InputError(_VARIABLE, f"be {enumeration(_NAMES, 'or')}", got=repr(wanted), remedy="Correct or unset it.")
     if wanted == "native" and not native.is_available():
         got = f"{wanted!r} ({native.description()})"
         raise InputError(_VARIABLE, "be a kernel that is installed", got=got, remedy="Unset it.")
@@ -130,7 +83,7 @@ def computes_in_c(logits: Array) -> bool:
     """Whether the C kernel computes for these logits, and they are a table of float32 or float64."""
     if not isinstance(logits, np.ndarray) or logits.ndim != 2 or logits.dtype.newbyteorder("=") not in _PLAIN_TYPES:
         return False
-    return kernel_for(logits).name == "native"
+    return kernel_for(logits) is native
 
 
 _NAMES = ("numpy", "native", "triton", "array_api")
@@ -156,9 +109,29 @@ def _has_triton() -> bool:
 # --- what a batch asks of its kernel: answers are values, and nothing is written into the batch ----------------------------
 
 
-def kernel_of(batch: Batch) -> Kernel:
+def kernel_of(batch: Batch) -> ModuleType:
     """The kernel for the rows of a batch."""
     return kernel_for(batch.logits)
+
+
+def kernel_name(batch: Batch) -> str:
+    """The name of the kernel for the rows of a batch, as `FitInfo` gives it."""
+    return kernel_of(batch).__name__.rpartition(".")[2]
+
+
+def power_sums(kernel: ModuleType, logits: Array, betas: Sequence[float], order: int, top_n: int = 1) -> PowerSums:
+    """Σ d^j exp(βd) over the classes of each row outside the ``top_n`` largest, for j from 0 to ``order``.
+
+    Computed in the dtype of ``logits`` (n, k), float32 or float64, which have been checked; summed in float64. A class with
+    logit -inf has no weight at any β. Both ends, β = 0 and ∞, and several top classes are left to one kernel. Half precision is
+    only for kernels that take it.
+    """
+    is_usual = all(0 < beta < inf for beta in betas) or arrays.is_half(logits)
+    if top_n > 1 or not is_usual:
+        sums = array_api.power_sums(logits, betas, order, top_n)
+    else:
+        sums = kernel.power_sums(logits, betas, order)
+    return sums._replace(betas=tuple(betas))
 
 
 def row_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> PowerSums:
@@ -174,30 +147,42 @@ def row_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *
 
 def sums_over_columns(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> PowerSums:
     """The `row_sums` over the classes that have a column of their own, and no others."""
-    kernel = kernel_of(batch)
-    if batch.stored is not None and top_n == 1 and kernel.takes_half(batch.stored):
-        logits = batch.stored
+    if top_n == 1 and reads_stored(batch):
+        logits = as_stored(batch)
     else:
         logits = batch.double if _in_double(betas, exact) else batch.logits
-    return kernel.power_sums(logits, betas, order, top_n)
+    return power_sums(kernel_of(batch), logits, betas, order, top_n)
 
 
 def reads_stored(batch: Batch) -> bool:
     """Whether sums come from logits of half precision as they are stored: in float64, and for every β."""
-    return batch.stored is not None and kernel_of(batch).takes_half(batch.stored)
+    return batch.stored is not None and _takes(batch, "takes_half", batch.stored)
 
 
 def block_sums(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> BlockSums | None:
-    """The sums of a pair of observables, where the kernel can do without a number per row; see `pair_sums`."""
-    if not is_plain(batch):
+    """The sums of a pair of observables, where the kernel can do without a number per row; see `pair_sums`.
+
+    Those that are ``exact`` give a temperature with all digits that are promised; how they do that is the kernel's own
+    business. All others are for answers of which a few digits matter.
+    """
+    kernel = kernel_of(batch)
+    if not (is_plain(batch) and hasattr(kernel, "block_sums") and 0 < beta_ec < inf and 0 < beta_ts < inf):
         return None
     exact = _in_double((beta_ec, beta_ts), exact)
-    return kernel_of(batch).block_sums(as_stored(batch), batch.labels, batch.weights, beta_ec, beta_ts, exact=exact)
+    numbers = kernel.block_sums(as_stored(batch), batch.labels, batch.weights, beta_ec, beta_ts, exact=exact)
+    counted = Counted(*numbers[_N_WITH_ANSWERS:].tolist()) if len(numbers) > _N_WITH_ANSWERS else None
+    return BlockSums(numbers[:N_SUMS], AnswerSums(*numbers[N_SUMS:_N_WITH_ANSWERS].tolist()), counted)
 
 
 def takes_unchecked(batch: Batch) -> bool:
     """Whether `block_sums` reads all of these rows at once, and notices what a check would refuse."""
-    return kernel_of(batch).takes_unchecked(batch.logits)
+    return _takes(batch, "takes_unchecked", batch.logits)
+
+
+def _takes(batch: Batch, question: str, logits: Array) -> bool:
+    """What the kernel of a batch says of logits; one that does not have the ``question`` takes none."""
+    kernel = kernel_of(batch)
+    return hasattr(kernel, question) and getattr(kernel, question)(logits)
 
 
 def as_stored(batch: Batch) -> Array:
@@ -216,11 +201,10 @@ def _in_double(betas: Sequence[float], exact: bool) -> bool:
 
 def gives_node_sums(batch: Batch) -> bool:
     """Whether `node_sums` can read these rows, if no logit and no label has to be checked first."""
-    kernel = kernel_of(batch)
-    if kernel.node_sums is None or not is_plain(batch):
+    if not (hasattr(kernel_of(batch), "node_sums") and is_plain(batch)):
         return False
     # On the host, half precision is counted; see `native.takes_half`.
-    return kernel.name == "triton" or (computes_in_c(batch.logits) and not reads_stored(batch))
+    return kernel_name(batch) == "triton" or (computes_in_c(batch.logits) and not reads_stored(batch))
 
 
 def node_sums(batch: Batch, nodes: Sequence[float], beyond: Sequence[float], n_bins: int, bin_scale: float) -> NodeSums | None:
@@ -228,10 +212,12 @@ def node_sums(batch: Batch, nodes: Sequence[float], beyond: Sequence[float], n_b
 
     None if it cannot, or if it has found a number that has to be masked or checked. Rows of weight zero may hold anything.
     """
-    own = kernel_of(batch).node_sums
-    if own is None or not gives_node_sums(batch) or batch.masked:
+    if not gives_node_sums(batch) or batch.masked:
         return None
-    return own(as_stored(batch), batch.labels, batch.weights, nodes, beyond, n_bins, bin_scale)
+    sums: NodeSums | None = kernel_of(batch).node_sums(
+        as_stored(batch), batch.labels, batch.weights, nodes, beyond, n_bins, bin_scale
+    )
+    return sums
 
 
 # --- sums of the usual scores over rows and per bin, where a kernel makes them without a number per row --------------------
@@ -258,16 +244,16 @@ def sums_scores(batch: Batch, betas: Sequence[float], n_bins: int, *, positive: 
     least, largest = min(betas, default=1.0), max(betas, default=1.0)
     if is_read_in_c(batch.logits, least, largest):
         return batch.n_classes < _MANY_CLASSES or _MANY_DOUBLINGS * len(doublings(betas)) > len(betas)
-    kernel = kernel_of(batch)
-    if positive or kernel.name != "triton" or not (is_plain(batch) and least > LEAST_SINGLE and largest < 1 / LEAST_SINGLE):
+    is_usual = least > LEAST_SINGLE and largest < 1 / LEAST_SINGLE
+    if positive or kernel_name(batch) != "triton" or not (is_plain(batch) and is_usual):
         return False
-    is_table = kernel.takes_unchecked(as_stored(batch)) or arrays.dtype_name(batch.logits) == "float64"
+    is_table = _takes(batch, "takes_unchecked", as_stored(batch)) or arrays.dtype_name(batch.logits) == "float64"
     return is_table and n_bins <= _MOST_BINS_ON_DEVICE
 
 
 def sums_blocks(batch: Batch) -> bool:
     """Whether blocks that were checked are summed here, too: on a device, where numbers per row would have to be copied."""
-    return kernel_of(batch).name == "triton" and not batch.masked
+    return kernel_name(batch) == "triton" and not batch.masked
 
 
 def is_read_in_c(logits: Array, least: float, largest: float) -> bool:
@@ -287,9 +273,7 @@ def score_totals(
     if computes_in_c(batch.logits):
         sums, bins, is_unusual = native.score_sums(*arguments, positive, counts=counts)
     else:
-        own = kernel_of(batch).score_sums
-        assert own is not None, "which is asked before"
-        sums, bins, is_unusual = own(*arguments, counts=counts)
+        sums, bins, is_unusual = kernel_of(batch).score_sums(*arguments, counts=counts)
     weight, units, *_ = sums.tolist()
     if is_unusual or not units > 0:
         return None

@@ -25,6 +25,7 @@ import numpy as np
 from nishimori._kernels.sums import NodeSums, PowerSums, doublings
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import enumeration
 from nishimori.errors import InputError
 
 MAX_ORDER = 5
@@ -121,7 +122,7 @@ def variant() -> str:
     """The variant that runs."""
     wanted, able = os.environ.get(_VARIABLE, ""), library().variants
     if wanted and wanted not in able:
-        choices = able[0] if len(able) == 1 else f"{', '.join(able[:-1])} or {able[-1]}"
+        choices = enumeration(able, "or")
         why = "which this processor or library lacks" if wanted in VARIANTS else "which is none"
         raise InputError(_VARIABLE, f"be {choices}", got=f"{wanted!r}, {why}", remedy="Correct or unset it.")
     return wanted or able[0]

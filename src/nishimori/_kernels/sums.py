@@ -26,7 +26,7 @@ class PowerSums(NamedTuple):
     sums : array of shape (n_betas, order + 1, n)
         Σ d^j exp(βd) over the classes outside the N largest, for j from 0 to ``order``, with d = z - peak.
     betas : tuple of float
-        The inverse temperatures, which `Kernel.power_sums` adds to what a kernel's own function returns.
+        The inverse temperatures, which `power_sums` of kernel.py adds to what a kernel's own function returns.
     """
 
     peak: Array

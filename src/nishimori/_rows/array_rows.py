@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.batch import Batch, Clusters, Groups, Names
 from nishimori._rows.fingerprint import digest_of
 from nishimori._rows.labels import (
     PLAIN,
@@ -18,7 +18,6 @@ from nishimori._rows.labels import (
     check_number_of_clusters,
     checked_weights,
     class_indices,
-    cluster_codes,
     numeric_weights,
 )
 from nishimori._rows.rows import Rows, T, most_copied, reads_unchecked
@@ -44,9 +43,9 @@ _UNCHECKED_NUMBERS = 2**26
 
 def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = int) -> Clusters:
     """The clusters of some rows, at least two of which must have a positive weight."""
-    codes = cluster_codes(clusters, weights, row)
-    check_number_of_clusters(len(np.unique(codes[weights > 0])))
-    return Clusters(codes, int(codes.max()) + 1)
+    names, codes = Names.of_rows("cluster", clusters, weights, row, only_counted=True)
+    check_number_of_clusters(len(names.values))
+    return Clusters(codes, len(names.values))
 
 
 def spread(n_rows: int, size: int) -> HostArray:

@@ -15,6 +15,7 @@ import numpy as np
 from nishimori._rows.labels import RowIndex, encode_values
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
+from nishimori.errors import InputError
 
 # The spacing of float64 at 1.
 _EPSILON = 2.0**-52
@@ -60,6 +61,65 @@ class Groups:
     def present(self) -> list[Any]:
         """The names of the groups that some row belongs to."""
         return [self.names[code] for code in np.unique(self.codes)]
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """The different clusters, or groups, that some rows name, in order; those of other rows add.
+
+    Data that are read in parts are asked for their names before all else, because sums over clusters and groups number them
+    in the same way in every part.
+    """
+
+    what: str
+    """What one is called: "cluster" or "group"."""
+    values: HostArray
+    only_counted: bool
+    """Whether rows of weight zero may have any name, which is not looked at."""
+
+    @classmethod
+    def of_rows(
+        cls, what: str, values: Any, weights: HostArray, row: RowIndex = int, *, only_counted: bool
+    ) -> tuple["Names", HostArray]:
+        """The names that rows have, and the place of each row's among them; 0 where it is not looked at."""
+        kept = np.flatnonzero(weights) if only_counted else np.arange(len(weights))
+        codes = np.zeros(len(weights), dtype=np.int64)
+        names, codes[kept] = encode_values(values, len(weights), what, row, kept)
+        return cls(what, names, only_counted), codes
+
+    @classmethod
+    def merge(cls, parts: Sequence["Names"]) -> "Names":
+        """The names of all rows of several parts of the data."""
+        kinds = {part.values.dtype.kind for part in parts}  # NumPy would turn numbers beside text into text
+        values = np.concatenate([part.values for part in parts], dtype=object if len(kinds) > 1 else None)
+        first = parts[0]
+        return cls(first.what, encode_values(values, len(values), first.what)[0], first.only_counted)
+
+    def __add__(self, other: "Names") -> "Names":
+        return self.merge([self, other])
+
+    def codes_of(self, values: Any, weights: HostArray, remedy: str = "") -> HostArray:
+        """The place of each row's name, which must be among these; ``remedy`` is what to do where it is not."""
+        return self.renumber(*self.of_rows(self.what, values, weights, only_counted=self.only_counted), remedy)
+
+    def renumber(self, names: "Names", codes: HostArray, remedy: str = "") -> HostArray:
+        """The places among these of rows that are numbered by other names, all of which must be among these."""
+        if not len(names.values):  # all rows have weight zero
+            return codes
+        try:
+            places = np.minimum(np.searchsorted(self.values, names.values), len(self.values) - 1)
+        except TypeError:  # text is not compared with numbers
+            places = np.zeros(len(names.values), dtype=np.int64)
+        if (strange := self.values[places] != names.values).any():
+            got = f"{names.values[strange].tolist()[0]!r}, which was not there before"
+            raise InputError(f"{self.what}s", "be the same in every pass", got=got, remedy=remedy)
+        return places[codes]
+
+    def with_codes(self, codes: HostArray) -> Any:
+        """The `Clusters`, or `Groups`, of rows from the place of each among these names."""
+        if self.what == "cluster":
+            return Clusters(codes, len(self.values))
+        return Groups(codes, tuple(self.values.tolist()))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nishimori._rows.labels import Classes, class_labels
+from nishimori._support.formatting import join_names
 from nishimori.errors import InputError, setting
 
 
@@ -67,9 +68,3 @@ def refuse_other_order(columns: Sequence[str] | None, test_columns: Sequence[str
             got=join_names(test_columns),
             remedy=f"Name them in one order with {setting('columns')}, or change it in one of the files.",
         )
-
-
-def join_names(names: Sequence[Any]) -> str:
-    """Up to twelve names, as text, the beginning of each."""
-    shown = [f"{name!r:.60}" for name in names[:12]]
-    return (", ".join(shown) + (f" and {len(names) - 12} more" if len(names) > 12 else "")) or "nothing"

@@ -20,6 +20,7 @@ import numpy as np
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import enumeration
 from nishimori._support.numbers import is_whole, reads_as_number, refuse_hidden
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError, setting
@@ -225,8 +226,7 @@ def as_given(values: Any) -> HostArray:
 
 def _in_words(names: list[str], n_samples: int) -> str:
     """Labels that are no classes: up to three of them and, if it is more than one, in how many samples."""
-    listed = [*names[:3], f"{len(names) - 3:,} more"] if len(names) > 3 else names
-    text = f"{', '.join(listed[:-1])} and {listed[-1]}" if len(listed) > 1 else listed[0]
+    text = enumeration([*names[:3], f"{len(names) - 3:,} more"] if len(names) > 3 else names)
     return text if n_samples == 1 else f"{text} in {n_samples:,} samples, the first"
 
 
@@ -352,14 +352,6 @@ def _spelling(value: Any, spellings: set[str]) -> str:
     return whole if whole in spellings else text
 
 
-def cluster_codes(clusters: Any, weights: HostArray, row: RowIndex = int) -> HostArray:
-    """A whole number for the cluster of each sample; samples of weight zero may have any cluster, and get 0."""
-    (kept,) = np.nonzero(weights)
-    codes = np.zeros(len(weights), dtype=np.int64)
-    codes[kept] = encode_values(clusters, len(weights), "cluster", row, kept)[1]
-    return codes
-
-
 def encode_values(
     values: Any, n_samples: int, what: str, row: RowIndex = int, kept: HostArray | None = None
 ) -> tuple[HostArray, HostArray]:
@@ -429,11 +421,6 @@ def is_absent(value: Any) -> bool:
         return value is None or bool(value != value)  # noqa: PLR0124 - NaN, of any type
     except TypeError:  # pandas.NA is neither equal to itself nor different
         return True
-
-
-def first_names(names: Sequence[Any]) -> str:
-    """The first five of some names, as text."""
-    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 def group_text(name: Any) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from operator import or_
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.batch import Batch
 from nishimori._rows.fingerprint import Fingerprint, RowDigest
 from nishimori._rows.read_ahead import ahead
-from nishimori._rows.rows import Rows, Sum, without_rows
+from nishimori._rows.rows import Rows, Sum, combined_by, without_rows
 from nishimori._rows.scores import ScoreRange
 from nishimori._support import arrays
 from nishimori._support.progress import Report, show_progress, silent
@@ -60,11 +61,8 @@ class ReadingTotals(Sum):
     n_counted: int = 0
     weight: float = 0.0
     labels: int = 0
-    has_masks: bool = False
+    has_masks: bool = field(default=False, metadata=combined_by(or_))
     logits: Fingerprint = field(default_factory=Fingerprint)
-
-    def __add__(self, other: "ReadingTotals") -> "ReadingTotals":
-        return replace(super().__add__(other), has_masks=self.has_masks or other.has_masks)
 
     @classmethod
     def from_rows(cls, rows: ArrayRows, before: "ReadingTotals | None", *, are_computed: bool) -> "ReadingTotals":

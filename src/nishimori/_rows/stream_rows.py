@@ -6,15 +6,14 @@ groups need to know all of them.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows, ReadOptions
-from nishimori._rows.batch import Clusters, Groups
-from nishimori._rows.labels import check_number_of_clusters, encode_values
+from nishimori._rows.batch import Clusters, Groups, Names
+from nishimori._rows.labels import check_number_of_clusters
 from nishimori._rows.pieces import Pieces
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -57,17 +56,22 @@ class StreamRows(Pieces[_Numbered]):
         super().__init__(meaning, progress=progress, read_ahead=read_ahead)
         self._batches = factory(batches, meaning.names[0])
         self._named: tuple[str, ...] | None = None  # what the batches name of their rows; None before the first was seen
-        self._all_names: dict[str, _BatchNames] | None = None  # what they name in all
+        self._all_names: dict[str, Names] | None = None  # what they name in all
+        self._codes: dict[str, HostArray] = {}  # of all rows
 
     @property
     def clusters(self) -> Clusters | None:  # type: ignore[override]
-        names = self._names().get("clusters")
-        return None if names is None else Clusters(names.all_codes, len(names.places))
+        clusters: Clusters | None = self._of_all_rows("clusters")
+        return clusters
 
     @property
     def groups(self) -> Groups | None:  # type: ignore[override]
-        names = self._names().get("groups")
-        return None if names is None else Groups(names.all_codes, tuple(names.places))
+        groups: Groups | None = self._of_all_rows("groups")
+        return groups
+
+    def _of_all_rows(self, name: str) -> Any:
+        names = self._names().get(name)
+        return None if names is None else names.with_codes(self._codes[name])
 
     def _reading(self) -> Generator[tuple[_Numbered, ArrayRows], None, None]:
         """One pass. If the first batch names clusters or groups, those of all batches are read before."""
@@ -83,7 +87,7 @@ class StreamRows(Pieces[_Numbered]):
         self._names()
         yield from super()._reading()
 
-    def _names(self) -> "dict[str, _BatchNames]":
+    def _names(self) -> dict[str, Names]:
         """The clusters and groups of all rows, from a reading of their own if batches name some."""
         if self._all_names is None:
             if self._named is None:
@@ -94,20 +98,24 @@ class StreamRows(Pieces[_Numbered]):
             self._all_names = self._read_names() if self._named else {}
         return self._all_names
 
-    def _read_names(self) -> "dict[str, _BatchNames]":
-        seen = {name: _BatchNames.empty(name, only_counted=name in self.only_counted) for name in self._named or ()}
+    def _read_names(self) -> dict[str, Names]:
+        parts: dict[str, list[tuple[Names, HostArray]]] = {name: [] for name in self._named or ()}
         with show_progress(self._progress) as report, closing(self.read()) as pieces:
             for piece in pieces:
                 with self._errors_at(piece):
                     rows, values = self.named_rows(piece)
-                    for name, names in seen.items():
+                    for name, own in parts.items():
                         if rows is not None:
-                            names.add(values[name], rows.weights)
+                            only_counted = name in self.only_counted
+                            what = name.removesuffix("s")
+                            own.append(Names.of_rows(what, values[name], rows.weights, only_counted=only_counted))
                 report("Reading groups and clusters", piece[0] + 1, self.n_batches)
-        ordered = {name: names.in_order() for name, names in seen.items()}
-        if "clusters" in ordered:
-            check_number_of_clusters(len(ordered["clusters"].places))
-        return ordered
+        names = {name: Names.merge([part for part, _ in own]) for name, own in parts.items() if own}
+        for name, own_names in names.items():
+            self._codes[name] = np.concatenate([own_names.renumber(part, codes) for part, codes in parts[name]])
+        if "clusters" in names:
+            check_number_of_clusters(len(names["clusters"].values))
+        return names
 
     def read(self) -> Generator[_Numbered, None, None]:
         """The batches as they come, with their numbers."""
@@ -124,11 +132,7 @@ class StreamRows(Pieces[_Numbered]):
         rows, values = self.named_rows(piece)
         if rows is not None:
             for name, names in (self._all_names or {}).items():
-                codes = names.codes_of(values[name], rows.weights)
-                if name == "clusters":
-                    rows.clusters = Clusters(codes, len(names.places))
-                else:
-                    rows.groups = Groups(codes, tuple(names.places))
+                setattr(rows, name, names.with_codes(names.codes_of(values[name], rows.weights)))
         return rows
 
     def named_rows(self, piece: _Numbered) -> tuple[ArrayRows | None, Mapping[str, Any]]:
@@ -171,53 +175,6 @@ def _parts(batch: Any) -> Mapping[str, Any]:
     if not isinstance(batch, tuple | list) or not 2 <= len(batch) <= 3:
         raise InputError("each batch", f"be {WHAT_A_BATCH_IS}", got=_description(batch))
     return dict(zip(_KEYS, batch, strict=False))
-
-
-@dataclass
-class _BatchNames:
-    """The clusters or groups of rows: the place of each name, and the codes of the rows of each batch.
-
-    ``only_counted`` if the names of rows of weight zero are not looked at; their codes are 0.
-    """
-
-    what: str
-    only_counted: bool
-    places: dict[Any, int]
-    codes: list[HostArray]
-
-    @classmethod
-    def empty(cls, name: str, *, only_counted: bool) -> "_BatchNames":
-        return cls(name.removesuffix("s"), only_counted, {}, [])
-
-    @property
-    def all_codes(self) -> HostArray:
-        return np.concatenate(self.codes)
-
-    def add(self, values: Any, weights: HostArray) -> None:
-        """Take over the names of some rows."""
-        self.codes.append(self.codes_of(values, weights, are_first=True))
-
-    def in_order(self) -> "_BatchNames":
-        """The same with names in the order that they have in an array."""
-        try:
-            ordered = sorted(self.places)
-        except TypeError:
-            raise InputError(f"{self.what}s", "hold values of one type, such as numbers or text") from None
-        places = {name: place for place, name in enumerate(ordered)}
-        new = np.array([places[name] for name in self.places], dtype=np.int64)
-        return replace(self, places=places, codes=[new[codes] if len(new) else codes for codes in self.codes])
-
-    def codes_of(self, values: Any, weights: HostArray, *, are_first: bool = False) -> HostArray:
-        """The codes of some rows, whose names must have been there before unless these rows ``are_first``."""
-        kept = np.flatnonzero(weights) if self.only_counted else np.arange(len(weights))
-        names, codes = encode_values(values, len(weights), self.what, kept=kept)
-        for name in names.tolist():
-            if not are_first and name not in self.places:
-                raise InputError(f"{self.what}s", "be the same in every pass", got=f"{name!r}, which was not there before")
-            self.places.setdefault(name, len(self.places))
-        filled = np.zeros(len(weights), dtype=np.int64)
-        filled[kept] = np.array([self.places[name] for name in names.tolist()], dtype=np.int64)[codes]
-        return filled
 
 
 def in_batch(number: int, error: InputError) -> InputError:

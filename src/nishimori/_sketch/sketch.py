@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Literal, NoReturn, Self
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.batch import Names
 from nishimori._rows.entry import open_rows
-from nishimori._rows.labels import Classes, class_labels, cluster_codes
+from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.question import refusal_of
 from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import Floor, Input, ScoreRange, check_input, is_auto
@@ -255,7 +256,8 @@ class Sketch(Displayed, Rows):
             raise InputError(
                 "clusters", "be left out where `logits` is a Rows object or a Dask array", remedy="Pass an array in memory."
             )
-        codes = cluster_codes(data.scores.per_row(clusters, "clusters"), data.weights, data.scores.row)
+        clusters = data.scores.per_row(clusters, "clusters")
+        _, codes = Names.of_rows("cluster", clusters, data.weights, data.scores.row, only_counted=True)
         last = OpenCluster()
         total = sum(self._survey.of_clusters(data, codes, last), self._survey.empty)
         return total + self._survey.of_squares(last.close())

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._kernels.kernel import kernel_of
+from nishimori._kernels.kernel import kernel_name
 from nishimori._kernels.sums import AnswerSums, BlockSums, Counted
 from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
@@ -114,7 +114,7 @@ class Count:
             right_squares=answers.right_squares,
             wrong_squares=answers.wrong_squares,
             chance=counted.chance,
-            kernels=frozenset({kernel_of(batch).name}),
+            kernels=frozenset({kernel_name(batch)}),
         )
 
     def _count(self, batch: Batch) -> Counted:

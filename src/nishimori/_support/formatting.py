@@ -4,8 +4,10 @@ Every text of the library that shows a number (results, the shell, reports, pict
 number reads the same everywhere. A minus sign is the real one, "−".
 """
 
+from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 from math import inf, isfinite, isnan
+from typing import Any
 
 # Numbers below and above these are written with a power of ten.
 _SMALLEST_EXPONENT, _LARGEST_EXPONENT = -4, 6
@@ -18,6 +20,21 @@ _LEAST_P_VALUE, _LARGEST_P_VALUE = 0.001, 0.995
 
 # A share that is closer to 0 or 1 does not show in two decimals of percent.
 _UNSEEN = 0.00005
+
+
+MOST_NAMES = 12
+"""How many names a message shows at most."""
+
+
+def join_names(names: Sequence[Any]) -> str:
+    """Up to twelve names, as text, the beginning of each."""
+    shown = [f"{name!r:.60}" for name in names[:MOST_NAMES]]
+    return (", ".join(shown) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")) or "nothing"
+
+
+def enumeration(names: Sequence[str], conjunction: str = "and") -> str:
+    """Names in a sentence: "ec, ts and vector"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {conjunction} {names[-1]}"
 
 
 def count(number: float) -> str:

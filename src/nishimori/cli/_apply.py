@@ -22,10 +22,10 @@ from nishimori._files.tables.lines import STANDARD_INPUT, standard_input
 from nishimori._files.tables.new_table import new_table
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.batch import Groups
-from nishimori._rows.column_names import join_names
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.scores import scores, warn_of_probabilities
 from nishimori._support.arrays import HostArray, like
+from nishimori._support.formatting import join_names
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import calibrator_in

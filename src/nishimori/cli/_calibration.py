@@ -13,11 +13,10 @@ from nishimori._files.file_rows import SUFFIXES
 from nishimori._methods import table
 from nishimori._methods.fitted_method import BareCalibrator, FittedMethod, check_n_classes
 from nishimori._methods.record import Record, content_of
-from nishimori._rows.column_names import join_names
 from nishimori._rows.scores import check_input, is_auto
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
-from nishimori._support.formatting import value_with_error
+from nishimori._support.formatting import join_names, value_with_error
 from nishimori.cli._files import CALIBRATION, MULTILABEL, SCORES, UNKNOWN, UNREADABLE, kind_of, refuse_other
 from nishimori.cli._options import DataOptions
 from nishimori.errors import InputError

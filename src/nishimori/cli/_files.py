@@ -14,12 +14,12 @@ from nishimori._methods.fitted_method import FittedMethod
 from nishimori._methods.record import FORMAT, MULTILABEL_FORMAT
 from nishimori._rows.array_rows import Guard
 from nishimori._rows.batch import Groups
-from nishimori._rows.column_names import join_names
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import NotAClassError, group_text
 from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.disk import check_target
+from nishimori._support.formatting import join_names
 from nishimori._support.json import JsonError, read_json
 from nishimori.cli._options import DataOptions
 from nishimori.cli._terminal import note_columns

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nishimori._rows.batch import Groups
-from nishimori._rows.labels import first_names
 from nishimori._support.arrays import Array, HostArray, like, namespace, on_device_of, row_max, to_compute
+from nishimori._support.formatting import join_names
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
@@ -118,7 +118,7 @@ class GroupTemperatures(_PerRow):
         """Say which groups have no temperature of their own."""
         others = [name for name in groups.present() if name not in self._places]
         if others:
-            shown = first_names(others)
+            shown = join_names(others)
             which = f"The group {shown} was" if len(others) == 1 else f"{len(others)} groups ({shown}) were"
             notice(
                 f"{which} not seen when the temperatures were fitted: the common T = {self.common:.4g} is used.", InputWarning

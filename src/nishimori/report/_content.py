@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nishimori._rows.labels import first_names
-from nishimori._support.formatting import points_with_error
+from nishimori._support.formatting import join_names, points_with_error
 from nishimori.report._text import digits, format_measurement, four, interval, percent, points, rounded, share, whole
 from nishimori.report._top import after_name
 
@@ -252,7 +251,7 @@ def _about(table: Mapping[str, Any], noun: str, after: str, *, several: bool) ->
         off, mean = numbers(key)
         text += f" {when[0].upper()}{when[1:]}: {off} and {mean}."
     if alike := table.get("of_one_class"):
-        which = f"the group {alike[0]!r} have" if len(alike) == 1 else f"each of the groups {first_names(alike)} have"
+        which = f"the group {alike[0]!r} have" if len(alike) == 1 else f"each of the groups {join_names(alike)} have"
         text += f" All samples of {which} the same true class: the numbers may not hold for samples of other classes."
     return text
 

@@ -16,8 +16,9 @@ from sklearn.utils.validation import column_or_1d, has_fit_parameter
 
 from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._rows.labels import checked_weights, first_names
+from nishimori._rows.labels import checked_weights
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import join_names
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 
@@ -77,8 +78,8 @@ def classes_of(y: HostArray, sample_weight: Any, fitted_to: HostArray | None) ->
         if len(strange):
             raise InputError(
                 "y",
-                f"hold classes that the frozen classifier knows, {first_names(tuple(fitted_to.tolist()))}",
-                got=first_names(tuple(strange.tolist())),
+                f"hold classes that the frozen classifier knows, {join_names(tuple(fitted_to.tolist()))}",
+                got=join_names(tuple(strange.tolist())),
                 remedy="Drop those samples, or fit the classifier to all classes.",
             )
     counted = present if sample_weight is None else np.unique(y[checked_weights(sample_weight, len(y)) > 0])

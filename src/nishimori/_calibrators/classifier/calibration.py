@@ -15,9 +15,10 @@ from nishimori._calibrators.folds import linked_units
 from nishimori._calibrators.methods import new_calibrator, refuse_two_classes
 from nishimori._calibrators.private_sklearn import method_params_of_rows
 from nishimori._calibrators.rescue import fit_always, with_frequencies
-from nishimori._rows.labels import class_labels, first_names
+from nishimori._rows.labels import class_labels
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import join_names
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoTemperatureError
 
@@ -123,7 +124,7 @@ class Calibration:
             return list(range(len(scored)))
         if left_out := [part.name for i, part in enumerate(scored) if i not in kept]:
             notice(
-                f"All samples of the test part of {first_names(left_out)} have weight zero, so that there is nothing to "
+                f"All samples of the test part of {join_names(left_out)} have weight zero, so that there is nothing to "
                 "calibrate the classifier with: it is left out.",
                 InputWarning,
             )

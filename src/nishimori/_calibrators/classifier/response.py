@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.folds import Fold, in_row_order
 from nishimori._calibrators.private_sklearn import method_params_of_rows, safe_split
-from nishimori._rows.labels import first_names
 from nishimori._rows.scores import Input
 from nishimori._support.arrays import HostArray, smallest_normal
+from nishimori._support.formatting import join_names
 from nishimori.errors import InputError
 
 Response = Literal["auto", "decision_function", "predict_proba", "predict_log_proba"]
@@ -141,7 +141,7 @@ class FoldScorer:
         estimator.fit(train_x, train_y, **method_params_of_rows(self.X, self.params, indices=fold.train))
         unknown = ~np.isin(self.scorer.classes, known_classes(estimator))
         if unknown.any():
-            names = first_names(tuple(self.scorer.classes[unknown].tolist()))
+            names = join_names(tuple(self.scorer.classes[unknown].tolist()))
             raise InputError(
                 "estimator",
                 "know all classes that it was fitted to",

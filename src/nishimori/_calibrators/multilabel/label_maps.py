@@ -19,10 +19,10 @@ from nishimori._calibrators.multilabel.decisions import Column, Decisions
 from nishimori._fit.groups import match_groups
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.batch import Groups
-from nishimori._rows.labels import first_names
 from nishimori._sums.groups import Grouping
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy
 from nishimori._support.arrays import Array, HostArray, like, namespace, on_device_of, rows_at, to_compute
+from nishimori._support.formatting import join_names
 from nishimori._support.warnings import Notice, collect_notices, notice
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NishimoriError, NotConvergedError, NoTemperatureError
 from nishimori.maps.map import Map, apply_checked
@@ -226,7 +226,7 @@ def _warn_once(labels_by_notice: dict[Notice, list[Any]]) -> None:
         )
     for (message, category), names in labels_by_notice.items():
         if category is not FewErrorsWarning:
-            notice(f"{'Label' if len(names) == 1 else 'Labels'} {first_names(names)}: {message}", category)
+            notice(f"{'Label' if len(names) == 1 else 'Labels'} {join_names(names)}: {message}", category)
 
 
 def _fit_label(method: Calibrator, rows: Decisions, name: Any, column: Column) -> tuple[Calibrator | None, str]:
@@ -257,4 +257,4 @@ def _check_map(map_: Map) -> None:
 def _which(names: Sequence[Any]) -> str:
     """Some labels as the subject of a sentence, with its verb."""
     shown = "1 label" if len(names) == 1 else f"{len(names)} labels"
-    return f"{shown} ({first_names(names)}) {'has' if len(names) == 1 else 'have'}"
+    return f"{shown} ({join_names(names)}) {'has' if len(names) == 1 else 'have'}"

@@ -16,9 +16,9 @@ from numpy.lib import format as npy
 from nishimori._files.arrays.numpy_files import npy_array, npz_arrays
 from nishimori._files.arrays.stored_array import FLOAT8, StoredArray, damage
 from nishimori._files.arrays.tensors import tensor_arrays
-from nishimori._rows.column_names import join_names
 from nishimori._support.arrays import HostArray, on_host
 from nishimori._support.disk import existing_file
+from nishimori._support.formatting import join_names
 from nishimori._support.optional import require
 from nishimori.errors import FormatError, InputError
 

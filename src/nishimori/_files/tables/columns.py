@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.column_names import class_parts, join_names, refuse_permuted, without_prefix
+from nishimori._rows.column_names import class_parts, refuse_permuted, without_prefix
 from nishimori._rows.scores import Input
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import join_names
 from nishimori._support.numbers import reads_as_number
 from nishimori.errors import InputError, setting
 

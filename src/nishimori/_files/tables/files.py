@@ -13,12 +13,9 @@ from nishimori._files.tables.columnar import Columnar
 from nishimori._files.tables.json_lines import JsonLines
 from nishimori._files.tables.lines import STANDARD_INPUT, standard_input
 from nishimori._files.tables.text import Text
-from nishimori._rows.column_names import join_names
 from nishimori._support.disk import existing_file
+from nishimori._support.formatting import MOST_NAMES, join_names
 from nishimori.errors import FormatError, InputError, setting
-
-# As many names as `join_names` shows.
-_SHOWN = 12
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _FEATHER = (".feather", ".arrow", ".ipc")
@@ -132,6 +129,6 @@ class SeveralTables(Table):
             (place for place, pair in enumerate(zip(self.names, table.names, strict=False)) if len(set(pair)) > 1), None
         )
         wanted, actual = join_names(self.names), join_names(table.names)
-        if first is not None and first >= _SHOWN:
+        if first is not None and first >= MOST_NAMES:
             wanted, actual = (f"{names[first]!r:.60} as column {first + 1}" for names in (self.names, table.names))
         return FormatError(f"{table.path} must have the columns of {self._files[0]}, {wanted}, got {actual}.")

@@ -15,8 +15,8 @@ import numpy as np
 
 from nishimori._files.tables.block import Block, Column, Table, check_names
 from nishimori._files.tables.lines import LineFile
-from nishimori._rows.column_names import join_names
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import join_names
 from nishimori.errors import FormatError
 
 # Larger integers are larger than any float.

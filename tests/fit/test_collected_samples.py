@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nishimori
-from nishimori._calibrators.collected_samples import collect_samples
+from nishimori._fit.collected_samples import collect_samples
 from nishimori.maps import Affine
 
 
@@ -54,6 +54,20 @@ def test_of_more_rows_than_allowed_a_random_part_is_kept_and_the_same_one_each_t
     places = np.flatnonzero(np.isin(logits[:, 0], whole.logits[:, 0]))
     assert abs(places.mean() - 2000) < 4 * 4000 / np.sqrt(12 * len(places))  # from everywhere
     assert abs(whole.logits.mean()) < 4 * 2 / np.sqrt(whole.logits.size)  # and whatever their logits
+
+
+def test_a_part_that_is_drawn_in_order_does_not_depend_on_how_the_rows_are_cut():
+    logits, labels = samples_of(400)
+    parts = []
+    for size in (400, 33):
+        data = nishimori.rows([(logits[i : i + size], labels[i : i + size]) for i in range(0, 400, size)])
+        parts.append(collect_samples(data, most_numbers=400, in_order=True))
+    for field in ("logits", "labels", "weights"):
+        np.testing.assert_array_equal(getattr(parts[0], field), getattr(parts[1], field))
+    drawn = np.random.default_rng(0).random(400)
+    share = next(share for share in 0.5 ** np.arange(9) if (drawn < share).sum() <= 100)
+    np.testing.assert_array_equal(parts[0].logits, logits[drawn < share])
+    np.testing.assert_array_equal(parts[0].labels, labels[drawn < share])
 
 
 @pytest.mark.parametrize("saturated", [0.7, 1.0])

@@ -1,5 +1,6 @@
 """Samples in memory, collected from rows of any kind, of which some can be fitted to again and again."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -76,15 +77,18 @@ class CollectedSamples:
         return logits
 
 
-def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSamples:
+def collect_samples(data: Rows, most_numbers: int | None = None, *, in_order: bool = False) -> CollectedSamples:
     """Rows of any kind as samples in memory, in one pass.
 
     If they have more logits than ``most_numbers``, by default `MOST_NUMBERS`, a random part of the rows is kept: the same
-    one for the same data in the same batches.
+    one for the same data in the same batches. With ``in_order`` it is the same one however the rows are cut into batches, which
+    must then be read in their order and in this process.
     """
     most_rows = max(1, (MOST_NUMBERS if most_numbers is None else most_numbers) // data.n_classes)
-    may_be_more = data.n_rows is None or data.n_rows > most_rows
-    kept = data.gather(partial(_keep, most_rows=most_rows, may_be_more=may_be_more))
+    draw: Callable[[int], HostArray] | None = np.zeros
+    if data.n_rows is None or data.n_rows > most_rows:
+        draw = np.random.default_rng(0).random if in_order else None
+    kept = data.gather(partial(_keep, most_rows=most_rows, draw=draw))
     logits, labels, weights, clusters, groups = (np.concatenate(arrays) for arrays in zip(*kept.parts, strict=True))
     named = data.groups
     return CollectedSamples(
@@ -126,8 +130,8 @@ class _DrawnRows:
         return type(self)(self.most_rows, share, parts, draws)
 
 
-def _keep(batch: Batch, *, most_rows: int, may_be_more: bool) -> _DrawnRows:
-    """The pass that keeps rows, at most this many."""
+def _keep(batch: Batch, *, most_rows: int, draw: Callable[[int], HostArray] | None) -> _DrawnRows:
+    """The pass that keeps rows, at most this many. ``draw`` gives their random numbers, by default the rows themselves."""
     nothing = np.full(batch.n_rows, -1)
     part = (
         on_host(batch.logits),
@@ -136,7 +140,7 @@ def _keep(batch: Batch, *, most_rows: int, may_be_more: bool) -> _DrawnRows:
         nothing if batch.clusters is None else batch.clusters.codes,
         nothing if batch.groups is None else batch.groups.codes,
     )
-    draws = _draws(part[0]) if may_be_more else np.zeros(batch.n_rows)
+    draws = _draws(part[0]) if draw is None else draw(batch.n_rows)
     return _DrawnRows(most_rows, 1.0, (part,), (draws,)).limited()
 
 
