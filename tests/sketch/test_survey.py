@@ -46,8 +46,7 @@ def kernel(request, monkeypatch):
 def blocks(request, monkeypatch):
     if request.param == "many blocks":
         monkeypatch.setattr(native, "_BLOCK", 64)
-        monkeypatch.setattr(survey, "_ROWS", 70)
-        monkeypatch.setattr(survey, "_AT_ONCE", 16)
+        monkeypatch.setattr(survey, "_ROWS", 16)
 
 
 @pytest.mark.parametrize("node", NODES)

@@ -16,8 +16,6 @@ class Terms(NamedTuple):
     gaps: Sequence[HostArray]  # of each observable (ends and nodes, rows), times the weights
     bins: HostArray  # (nodes, rows): the bin of each row at each node, counted over all nodes
     misses: HostArray  # (nodes, rows): confidence minus right or wrong, times the weights
-    # Sums of squares that are known because all weights are 1: the weights in each bin, and both kinds of products of gaps.
-    squares: tuple[HostArray, HostArray, HostArray] | None = None
 
 
 class Squares(NamedTuple):
@@ -33,18 +31,18 @@ class Squares(NamedTuple):
 def squares_of_rows(terms: Terms) -> Squares:
     """Each row is a cluster of its own."""
     squares = terms.weights**2
-    in_bins, products, crossed = terms.squares or (
-        sums_per_bin(terms.bins, squares),
-        np.array([np.einsum("nr,nr->n", terms.gaps[i], terms.gaps[j]) for i, j in pairs(len(terms.gaps))]),
-        crossed_products(terms.gaps, terms.gaps),
-    )
     return Squares(
         number=len(squares),
         weight=float(squares.sum()),
-        products=products,
-        crossed=crossed,
-        bins=np.stack([in_bins, sums_per_bin(terms.bins, terms.misses**2)]),
+        products=paired_products(terms.gaps, terms.gaps),
+        crossed=crossed_products(terms.gaps, terms.gaps),
+        bins=np.stack([sums_per_bin(terms.bins, values) for values in (squares, terms.misses**2)]),
     )
+
+
+def paired_products(first: Sequence[HostArray], second: Sequence[HostArray]) -> HostArray:
+    """Σ g·h of the gaps (ends and nodes, rows) of each pair of observables, both at the same node."""
+    return np.array([np.einsum("nr,nr->n", first[i], second[j]) for i, j in pairs(len(first))])
 
 
 def crossed_products(first: Sequence[HostArray], second: Sequence[HostArray]) -> HostArray:
@@ -60,13 +58,10 @@ def crossed_products(first: Sequence[HostArray], second: Sequence[HostArray]) ->
     return products
 
 
-def sums_per_bin(bins: HostArray, values: HostArray | None) -> HostArray:
-    """The sum in each bin, (nodes, bins), of values per node and row, or per row; None for ones."""
-    shape = (len(bins), N_BINS)
-    if values is None:
-        return np.bincount(bins.ravel(), minlength=len(bins) * N_BINS).reshape(shape).astype(float)
+def sums_per_bin(bins: HostArray, values: HostArray) -> HostArray:
+    """The sum in each bin, (nodes, bins), of values per node and row, or per row."""
     flat = np.broadcast_to(values, bins.shape).ravel()
-    return np.bincount(bins.ravel(), flat, len(bins) * N_BINS).reshape(shape)
+    return np.bincount(bins.ravel(), flat, len(bins) * N_BINS).reshape(len(bins), N_BINS)
 
 
 class OpenCluster:
@@ -113,7 +108,8 @@ def _sums_of(terms: Terms, starts: HostArray) -> tuple[HostArray, ...]:
 
 def _squares(sums: tuple[HostArray, ...]) -> Squares:
     weight, gaps, weights, misses = sums
-    products = np.array([np.einsum("cn,cn->n", gaps[:, i], gaps[:, j]) for i, j in pairs(gaps.shape[1])])
     columns = [gaps[:, i].T for i in range(gaps.shape[1])]
     bins = np.stack([np.einsum("cnb,cnb->nb", table, table) for table in (weights, misses)])
-    return Squares(len(weight), float(weight @ weight), products, crossed_products(columns, columns), bins)
+    return Squares(
+        len(weight), float(weight @ weight), paired_products(columns, columns), crossed_products(columns, columns), bins
+    )

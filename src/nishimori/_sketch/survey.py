@@ -3,8 +3,7 @@
 The native kernel adds up over rows what a sketch keeps, in one call. Where it cannot, as with clusters, masked classes and
 observables of one's own, a kernel gives the power sums of each row at all β at once. What follows takes one number per row and
 node, so it is computed on the host, for some hundred rows at a time, which fit the cache: `NodeRows` goes from power sums to
-gaps, metrics and bins. Sums of products are taken without storing the products where that is possible: with few classes this
-takes most of the time of an update.
+gaps, metrics and bins.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,21 +18,25 @@ import numpy as np
 from nishimori._kernels.kernel import gives_node_sums, node_sums, reads_stored, row_sums, takes_unchecked
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch, Clusters
-from nishimori._sketch.clusters import OpenCluster, Squares, Terms, crossed_products, squares_of_rows, sums_per_bin
-from nishimori._sketch.contents import ENDS, N_BINS, Contents, counts_of, pairs
+from nishimori._sketch.clusters import (
+    OpenCluster,
+    Squares,
+    Terms,
+    crossed_products,
+    paired_products,
+    squares_of_rows,
+    sums_per_bin,
+)
+from nishimori._sketch.contents import ENDS, N_BINS, Contents, counts_of
 from nishimori._sketch.grid import Grid
 from nishimori._sums.census import Count
 from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
-from nishimori._support.arrays import Array, HostArray
+from nishimori._support.arrays import HostArray
 
-# Rows whose power sums are in memory at a time: with 41 values of β they take 5 MB.
-_ROWS = 2**12
-
-# Rows whose gaps are in memory at a time.
-_AT_ONCE = 1024
-
+# Rows whose numbers at the nodes are in memory at a time: a number per row and node takes 0.3 MB.
+_ROWS = 2**10
 
 # What the logarithm of the lowest inner edge, 1/15, adds to the relative error of a confidence near it.
 _EXPONENT = np.finfo(float).eps * np.log(N_BINS)
@@ -89,28 +92,18 @@ class Survey:
             yield self._in_parts(batch, last)
 
     def _in_parts(self, batch: Batch, last: OpenCluster | None) -> Contents:
-        """The sums of a batch; its rows are clusters of their own, or those of its clusters if one may go on after them."""
-        total, n_nodes = self.empty, len(self.grid.betas)
+        """The sums of a batch; its rows are clusters of their own, or in those of the batch if ``last`` may go on in them."""
+        total, nodes = self.empty, np.array(self.grid.betas)
         for part in _parts(batch):
-            ends, sums, predictions = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
-            truth = Truth.from_predictions(predictions)
-            others = {
-                i: self._gaps(observable, part)
-                for i, observable in enumerate(self.observables)
-                if type(observable) not in BUILT_IN
-            }
-            for start in range(0, part.n_rows, _AT_ONCE):
-                some = slice(start, start + _AT_ONCE)
-                rows = NodeRows.from_power_sums(ends[:, :, some], sums[:, :, some], truth.at(some), n_nodes)
-                contents, terms = self._sums(rows, {i: (gaps[:, :, some], o[some]) for i, (gaps, o) in others.items()})
-                clusters = part.clusters
-                if last is None or clusters is None:
-                    squares = squares_of_rows(terms)
-                else:
-                    squares = last.squares(terms, clusters.codes[some])
-                total = total + contents + self.of_squares(squares)
+            ends, powers, predictions = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
+            rows = NodeRows.from_power_sums(ends, powers, predictions, len(nodes))
+            with np.errstate(invalid="ignore", over="ignore"):  # a masked true class has an infinite loss
+                gaps = [self._gap(observable, part, rows) for observable in self.observables]
+                contents, terms = self._sums(rows, gaps, nodes)
+            squares = squares_of_rows(terms) if last is None else last.squares(terms, part.clusters.codes)
             census = Count(Confidence()).from_findings(part, predictions)
-            total = total + replace(self.empty, counts=counts_of(census, int(part.logits.shape[1])))
+            counts = replace(self.empty, counts=counts_of(census, int(part.logits.shape[1])))
+            total = total + contents + counts + self.of_squares(squares)
         return total
 
     @cached_property
@@ -125,36 +118,33 @@ class Survey:
         weights = np.array([0.0, squares.weight, squares.number])
         return replace(self.empty, weights=weights, products=products, crossed=crossed, bins=bins)
 
-    def _gaps(self, observable: Observable, batch: Batch) -> tuple[HostArray, HostArray]:
-        """Gaps (4, ends and nodes, rows) of an observable that needs more than power sums, and its values at the labels."""
+    def _gap(self, observable: Observable, batch: Batch, rows: "NodeRows") -> "NodeGap":
+        """The gap of an observable, from power sums where these are enough."""
+        if type(observable) in BUILT_IN:
+            return BUILT_IN[type(observable)](rows)
         ready = observable._on(batch)
         distributions = [Predictions(batch, beta) for beta in (inf, 0.0, *self.grid.betas)]
         observed = ready.observed(distributions[0])
         gaps = [[arrays.on_host(values) for values in ready.gap(predictions, observed)[:4]] for predictions in distributions]
-        return np.array(gaps).transpose(1, 0, 2), arrays.on_host(observed)
+        return NodeGap(np.array(gaps).transpose(1, 0, 2), arrays.on_host(observed))
 
-    def _sums(self, rows: "NodeRows", others: dict[int, tuple[HostArray, HostArray]]) -> tuple[Contents, Terms]:
+    def _sums(self, rows: "NodeRows", gaps: Sequence["NodeGap"], nodes: HostArray) -> tuple[Contents, Terms]:
         """The sums of some rows, and what their squares are made of."""
-        w, many = rows.truth.weights, range(len(self.observables))
-        with np.errstate(invalid="ignore", over="ignore"):  # a masked true class has an infinite loss
-            gaps = [_gap_of(*others[i], w) if i in others else BUILT_IN[type(self.observables[i])](rows) for i in many]
-            weighted = [rows.weigh(gap.value) for gap in gaps]
-            plain = np.array([np.einsum("nr,nr->n", weighted[i], gaps[j].value) for i, j in pairs(len(gaps))])
-            crossed = crossed_products(weighted, [gap.value for gap in gaps])
-            bins = rows.bins
-            contents = replace(
-                self.empty,
-                weights=np.array([w.sum(), 0.0, 0.0]),
-                observed=np.array([gap.observed for gap in gaps]),
-                moments=_sort_by_beta(np.array([gap.sums for gap in gaps])),
-                products=_sort_by_beta(np.stack([plain, np.zeros_like(plain)], axis=1)),
-                crossed=np.stack([crossed, np.zeros_like(crossed)], axis=1),
-                curves=rows.curves(np.array(self.grid.betas)),
-                bins=np.concatenate([rows.claimed, np.zeros((2, len(bins), N_BINS))]),
-            )
-            misses = rows.weigh(rows.miss[ENDS:])
-        squares = (rows.claimed[0], plain, crossed) if rows.truth.is_even else None
-        return contents, Terms(w, weighted, bins, misses, squares)
+        w, values = rows.weights, [gap.terms[0] for gap in gaps]
+        terms = Terms(w, [value * w for value in values], rows.bins, rows.miss[ENDS:] * w)
+        plain, crossed = paired_products(terms.gaps, values), crossed_products(terms.gaps, values)
+        claimed = [sums_per_bin(rows.bins, of_rows * w) for of_rows in (np.ones(len(w)), rows.confidence[ENDS:], rows.right)]
+        contents = replace(
+            self.empty,
+            weights=np.array([w.sum(), 0.0, 0.0]),
+            observed=np.array([gap.observed @ w for gap in gaps]),
+            moments=_sort_by_beta(np.array([[values @ w for values in gap.terms] for gap in gaps])),
+            products=_sort_by_beta(np.stack([plain, np.zeros_like(plain)], axis=1)),
+            crossed=np.stack([crossed, np.zeros_like(crossed)], axis=1),
+            curves=rows.curves(nodes),
+            bins=np.stack([*claimed, *np.zeros_like(claimed[:2])]),
+        )
+        return contents, terms
 
 
 def _sort_by_beta(sums: HostArray) -> HostArray:
@@ -162,25 +152,12 @@ def _sort_by_beta(sums: HostArray) -> HostArray:
     return np.roll(sums, -1, axis=-1)
 
 
-def _gap_of(gaps: HostArray, observed: HostArray, weights: HostArray) -> "NodeGap":
-    return NodeGap(gaps[0], gaps @ weights, float(weights @ observed))
-
-
 def _parts(batch: Batch) -> Iterator[Batch]:
+    tables = ("logits", "labels", "weights", "probabilities", "stored")
     for start in range(0, batch.n_rows, _ROWS):
         rows = slice(start, start + _ROWS)
-        probabilities = None if batch.probabilities is None else batch.probabilities[rows, ...]
-        stored = None if batch.stored is None else batch.stored[rows, ...]
-        logits = batch.logits[rows, ...]
-        yield replace(
-            batch,
-            logits=logits,
-            labels=batch.labels[rows],
-            weights=batch.weights[rows],
-            clusters=None if batch.clusters is None else batch.clusters.at_rows(rows),
-            probabilities=probabilities,
-            stored=stored,
-        )
+        parts = {name: None if (table := getattr(batch, name)) is None else table[rows, ...] for name in tables}
+        yield replace(batch, **parts, clusters=None if batch.clusters is None else batch.clusters.at_rows(rows))
 
 
 def bin_scale(rounding: float) -> float:
@@ -188,195 +165,103 @@ def bin_scale(rounding: float) -> float:
     return float(N_BINS / (1 + rounding + _EXPONENT))
 
 
-class NodeGap(NamedTuple):
-    """The gap of each row at both ends and each node; Σw times gap, size, slope and curvature; Σw·O at the labels."""
-
-    value: HostArray
-    sums: HostArray
-    observed: float
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What is known of rows besides their power sums, on the host: one number per row."""
-
-    right: HostArray
-    label_drops: HostArray
-    weights: HostArray
-    rounding: float  # of confidences, relative
-
-    @classmethod
-    def from_predictions(cls, rows: Predictions) -> "Truth":
-        right, drops, weights = (arrays.on_host(x) for x in (rows.right, rows.label_drops, rows.batch.weights))
-        return cls(right, drops, weights, rows.batch.rounding)
-
-    def at(self, some: slice) -> "Truth":
-        return Truth(self.right[some], self.label_drops[some], self.weights[some], self.rounding)
-
-    @cached_property
-    def is_even(self) -> bool:
-        """Whether all weights are 1."""
-        return bool((self.weights == 1).all())
-
-    @cached_property
-    def of_right(self) -> HostArray:
-        """The weights of right answers, 0 for wrong ones."""
-        return self.weights * self.right
-
-    @cached_property
-    def drops_sum(self) -> float:
-        """Σw times the drop of the true class."""
-        return float(self.weights @ self.label_drops)
-
-
 def sums_at(batch: Batch, nodes: Sequence[float]) -> tuple[HostArray, HostArray, Predictions]:
     """Power sums of each row: 0 and 1 at β = ∞ and β = 0, of shape (2, 2, n), 0 to 3 at the nodes, and the view.
 
     In float64: sums of float32 numbers depend on the block that a row is in, and squares of squares lose digits.
     """
-    if not reads_stored(batch):
-        powers = row_sums(batch, nodes, 3)
-        return arrays.on_host(_sums_at_ends(batch)), arrays.on_host(powers.sums), Predictions(batch, nodes[0], powers)
-    powers = row_sums(batch, (inf, 0.0, *nodes), 3)  # from the same values of each row
-    sums = arrays.on_host(powers.sums)
-    return sums[:ENDS, :2], sums[ENDS:], Predictions(batch, nodes[0], powers)
+    if reads_stored(batch):  # once, for all of these
+        powers = row_sums(batch, (inf, 0.0, *nodes), 3)
+        sums = arrays.on_host(powers.sums)
+        return sums[:ENDS, :2], sums[ENDS:], Predictions(batch, nodes[0], powers)
+    powers = row_sums(batch, nodes, 3)
+    return _sums_at_ends(batch), arrays.on_host(powers.sums), Predictions(batch, nodes[0], powers)
 
 
-def _sums_at_ends(batch: Batch) -> Array:
+def _sums_at_ends(batch: Batch) -> HostArray:
     """How many classes besides the top count at β = ∞ and at β = 0, and Σd over them."""
-    logits, xp = batch.logits, batch.xp
-    drops = batch.double - arrays.in_double(batch.peak)[:, None]
-    ties = xp.astype(xp.sum(xp.astype(drops == 0, xp.int32), axis=1), xp.float64)
-    if batch.has_masks:
-        live = drops > -inf
-        numbers = xp.astype(xp.sum(xp.astype(live, xp.int32), axis=1), xp.float64)
-        drops = xp.where(live, drops, xp.zeros_like(drops))
-    else:
-        numbers = xp.full_like(ties, logits.shape[1])
-    at_zero = xp.stack([numbers - 1, xp.sum(drops, axis=1, dtype=xp.float64)])
-    return xp.stack([xp.stack([ties - 1, xp.zeros_like(ties)]), at_zero])
+    xp, drops = batch.xp, batch.drops
+    live = drops <= 0 if batch.live is None else batch.live
+    ties, numbers = (xp.sum(xp.astype(flags, drops.dtype), axis=1) - 1 for flags in (live & (drops == 0), live))
+    return arrays.on_host(xp.stack([xp.stack([ties, xp.zeros_like(ties)]), xp.stack([numbers, xp.sum(drops, axis=1)])]))
+
+
+class NodeGap(NamedTuple):
+    """The gap of each row with its size, slope and curvature, each (ends and nodes, rows), and O at the label of each row."""
+
+    terms: Sequence[HostArray]
+    observed: HostArray
 
 
 @dataclass(frozen=True)
 class NodeRows:
-    """Some rows with their averages at both ends and at each node, (ends and nodes, rows)."""
+    """Some rows on the host, with their averages at both ends and at each node, (ends and nodes, rows)."""
 
-    truth: Truth
-    powers: HostArray  # power sums (nodes and beyond, 4, rows)
+    weights: HostArray
+    right: HostArray
+    label_drops: HostArray
+    rounding: float  # of confidences, relative
     rest: HostArray
     confidence: HostArray
-    doubt: HostArray
-    mean: HostArray  # of the drop
-    square: HostArray
+    moments: tuple[HostArray, ...]  # means of the drop and of its powers up to the third; at the ends only the first is right
+    doubled: HostArray  # power sums 0 and 1 at twice the β of each node, (2, nodes, rows)
 
     @classmethod
-    def from_power_sums(cls, ends: HostArray, powers: HostArray, truth: Truth, n_nodes: int) -> "NodeRows":
+    def from_power_sums(cls, ends: HostArray, powers: HostArray, predictions: Predictions, n_nodes: int) -> "NodeRows":
         """The rows at the nodes, from power sums 0 and 1 at both ends, and 0 to 3 at the nodes and beyond the last one."""
-        first, second, third = powers[:n_nodes, :3].transpose(1, 0, 2)
-        rest = np.concatenate([ends[:, 0], first])
+        batch = predictions.batch
+        of_rows = (arrays.on_host(x) for x in (batch.weights, predictions.right, predictions.label_drops))
+        at_ends = np.concatenate([ends, np.zeros_like(ends)], axis=1)
+        rest, *sums = np.concatenate([at_ends, powers[:n_nodes]]).transpose(1, 0, 2)
         confidence = 1 / (rest + 1)
-        mean = np.concatenate([ends[:, 1], second]) * confidence
-        square = np.concatenate([np.zeros_like(ends[:, 1]), third]) * confidence
-        return cls(truth, powers, rest, confidence, rest * confidence, mean, square)
+        doubled = powers[len(powers) - n_nodes :, :2].transpose(1, 0, 2)
+        return cls(*of_rows, batch.rounding, rest, confidence, tuple(powers * confidence for powers in sums), doubled)
 
-    def weigh(self, values: HostArray) -> HostArray:
-        """The values times the weights, which may be the values themselves."""
-        return values if self.truth.is_even else values * self.truth.weights
+    @cached_property
+    def doubt(self) -> HostArray:
+        """One minus the confidence, with all its digits."""
+        return self.rest * self.confidence
 
     @cached_property
     def miss(self) -> HostArray:
         """Confidence minus right or wrong, with all its digits."""
-        return np.where(self.truth.right, -self.doubt, self.confidence)
+        return np.where(self.right, -self.doubt, self.confidence)
 
     @cached_property
     def bins(self) -> HostArray:
         """The bin of each row at each node, counted over all nodes; a confidence on an edge is in the bin below it."""
-        numbers = np.ceil(self.confidence[ENDS:] * bin_scale(self.truth.rounding)).astype(np.int64)
+        numbers = np.ceil(self.confidence[ENDS:] * bin_scale(self.rounding)).astype(np.int64)
         bins: HostArray = numbers + (N_BINS * np.arange(len(numbers)) - 1)[:, None]
         return bins
 
-    @cached_property
-    def claimed(self) -> HostArray:
-        """Per node and bin: Σw, Σw·confidence and Σw·correct."""
-        bins, truth = self.bins, self.truth
-        total = sums_per_bin(bins, None if truth.is_even else truth.weights)
-        if 2 * len(self._wrong) < len(truth.right):
-            correct = total - sums_per_bin(bins[:, self._wrong], truth.weights[self._wrong])
-        else:
-            right = np.flatnonzero(truth.right)
-            correct = sums_per_bin(bins[:, right], truth.weights[right])
-        return np.stack([total, sums_per_bin(bins, self.weigh(self.confidence[ENDS:])), correct])
-
-    @cached_property
-    def _wrong(self) -> HostArray:
-        """The positions of the wrong answers."""
-        return np.flatnonzero(~self.truth.right)
-
-    @cached_property
-    def _weighted_mean(self) -> HostArray:
-        return self.weigh(self.mean)
-
-    @cached_property
-    def _slope(self) -> HostArray:
-        """Minus the slope of the confidence of each row, times its weight."""
-        return self.confidence * self._weighted_mean
-
-    @cached_property
-    def _weighted_confidence(self) -> HostArray:
-        return self.weigh(self.confidence)
-
     def of_confidence(self) -> NodeGap:
         """The gap of the confidence."""
-        right, truth = self.doubt @ self.truth.of_right, self.truth
-        wrong = self.confidence @ (truth.weights - truth.of_right)
-        curvature = 2 * _dot(self._slope, self.mean) - _dot(self._weighted_confidence, self.square)
-        sums = np.array([wrong - right, wrong + right, -self._slope.sum(axis=1), curvature])
-        return NodeGap(self.miss, sums, float((truth.of_right - truth.weights).sum()))
+        c, (first, second, _) = self.confidence, self.moments
+        terms = self.miss, np.abs(self.miss), -c * first, c * (2 * first**2 - second)
+        return NodeGap(terms, np.where(self.right, 0.0, -1.0))
 
     def of_energy(self) -> NodeGap:
         """The gap of the logit."""
-        truth, mean = self.truth, self._weighted_mean
-        first, second = mean.sum(axis=1), self.square @ truth.weights
-        squared = self.mean**2
-        slope = second - squared @ truth.weights
-        curvature = 2 * _dot(mean, squared) - 3 * _dot(mean, self.square)
-        curvature[ENDS:] += _dot(self.powers[: len(self.rest) - ENDS, 3], self._weighted_confidence[ENDS:])
-        sums = np.array([first - truth.drops_sum, -first - truth.drops_sum, slope, curvature])
-        return NodeGap(self.mean - truth.label_drops, sums, truth.drops_sum)
+        d, (first, second, third) = self.label_drops, self.moments
+        curvature = third + first * (2 * first**2 - 3 * second)
+        return NodeGap((first - d, -first - d, second - first**2, curvature), d)
 
     def curves(self, nodes: HostArray) -> HostArray:
-        """Σw times confidence, Brier score and negative log-likelihood at each node, with slopes."""
-        w, drops = self.truth.weights, self.truth.drops_sum
-        nll = self._log_partition() @ w - nodes * drops
-        tops = [self.confidence[ENDS:] @ w, -self._slope[ENDS:].sum(axis=1)]
-        return np.array([tops, self._brier(nodes), [nll, self._weighted_mean[ENDS:].sum(axis=1) - drops]])
+        """Σw times confidence, Brier score and negative log-likelihood at each node, with slopes: (3, 2, nodes)."""
+        c, first, d = self.confidence[ENDS:], self.moments[0][ENDS:], self.label_drops
+        nll = np.log1p(self.rest[ENDS:]) - nodes[:, None] * d
+        pairs = (c, -c * first), self._brier(nodes), (nll, first - d)
+        return np.array([[value @ self.weights, slope @ self.weights] for value, slope in pairs])
 
-    def _log_partition(self) -> HostArray:
-        """log(1 + rest): a logarithm and what its argument rounds away, which is faster than NumPy's log1p."""
-        rest = self.rest[ENDS:]
-        rounded = rest + 1
-        logarithms: HostArray = np.log(rounded) + (rest - (rounded - 1)) * self.confidence[ENDS:]
-        return logarithms
-
-    def _brier(self, nodes: HostArray) -> list[HostArray]:
-        """Σw times Brier score and its slope: from Σp² and p of the true class, which is the top class where that is right."""
-        truth, top, mean, wrong = self.truth, self.confidence[ENDS:], self.mean[ENDS:], self._wrong
-        doubled, doubled_drops = (self.powers[len(self.powers) - len(nodes) :, order] for order in (0, 1))
-        squares = top * self._weighted_confidence[ENDS:]
-        others = doubled * squares  # Σp² of the other classes, times the weight
-        true = np.exp(nodes[:, None] * truth.label_drops[wrong]) * top[:, wrong]
-        drops = np.where(true > 0, truth.label_drops[wrong], 0.0)  # a masked class has no weight, and an infinite drop
-        of_wrong = truth.weights[wrong]
-        value = others.sum(axis=1) + self.doubt[ENDS:] ** 2 @ truth.of_right + (1 - 2 * true + top[:, wrong] ** 2) @ of_wrong
-        slope = _dot(doubled_drops, squares) - _dot(mean, others) - _dot(mean, squares)
-        slope += self._slope[ENDS:] @ truth.right.astype(float) - (true * (drops - mean[:, wrong])) @ of_wrong
-        return [value, 2 * slope]
-
-
-def _dot(one: HostArray, two: HostArray) -> HostArray:
-    """The sum over rows of a product."""
-    sums: HostArray = np.einsum("nr,nr->n", one, two)
-    return sums
+    def _brier(self, nodes: HostArray) -> tuple[HostArray, HostArray]:
+        """Brier score and its slope: from Σp² and p of the true class, which is the top class where that is right."""
+        c, first, doubt = self.confidence[ENDS:], self.moments[0][ENDS:], self.doubt[ENDS:]
+        true = np.exp(nodes[:, None] * self.label_drops) * c
+        drops = np.where(true > 0, self.label_drops, 0.0)  # a masked class has no weight, and an infinite drop
+        squares, squares_drop = self.doubled * c**2  # of the other classes
+        value = squares + np.where(self.right, doubt**2, 1 - 2 * true + c**2)
+        own = np.where(self.right, -first * c * doubt, first * c**2 + true * (drops - first))  # of the top and the true class
+        return value, 2 * (squares_drop - first * squares - own)
 
 
 BUILT_IN = {Confidence: NodeRows.of_confidence, Energy: NodeRows.of_energy}
