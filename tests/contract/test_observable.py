@@ -19,6 +19,7 @@ from sklearn.base import clone
 import nishimori
 from nishimori import Observable
 from nishimori._methods import table
+from nishimori._support.optional import entry_points
 from nishimori.calibrators import Matched
 from nishimori.errors import InputError, NoTemperatureError
 
@@ -108,11 +109,12 @@ def test_it_calibrates_a_network(rank, name):
     assert calibrated.temperatures.ec == pytest.approx(reference.ec_temperature(LOGITS, LABELS), rel=1e-8)
 
 
-def test_an_installed_package_adds_it_to_every_process(place):
+def test_an_installed_package_adds_it_to_every_process(place, monkeypatch):
     info = place / "ranks-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ranks\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[nishimori.methods]\nby-rank = ranks:Rank\n")
+    monkeypatch.setattr(table, "entry_points", entry_points.__wrapped__)  # this process has looked before
     assert "by-rank" in nishimori.methods()
     assert "ranks" not in sys.modules  # only its name was needed
     assert Matched(import_module("ranks").Rank()).method == "by-rank"

@@ -177,8 +177,8 @@ def test_results_with_odd_names_are_text_in_markdown_html_and_terminals(rendered
     [
         ("−0.031 ± 0.076", "-0.031 +/- 0.076"),
         ("2 × 3 ≤ 7 → 1–2 … “so”", '2 x 3 <= 7 -> 1-2 ... "so"'),
-        ("s² at 10⁻⁵, √n, x₁, ½, ∞", "s^2 at 10^-5, sqrtn, x1, 1/2, inf"),
-        ("β, λ = 2, Δ, σ*", "beta, lambda = 2, Delta, sigma*"),
+        ("s², √n, x₁, ½, ∞", "s^2, sqrtn, x1, 1/2, inf"),
+        ("β = 2, Δ, σ*", "beta = 2, Delta, sigma*"),
         ("Müller, Mu\u0308ller, Zdeborová", "Muller, Muller, Zdeborova"),
         ("Αθήνα 猫\udc80", "????? ??"),
         ("plain - text + 1", "plain - text + 1"),

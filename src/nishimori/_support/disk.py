@@ -46,7 +46,7 @@ def _exists(target: Path) -> FileExistsError:
 def new_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path]:
     """A temporary path beside ``path`` to write to. It is renamed to ``path`` if the block succeeds, and removed otherwise.
 
-    With ``overwrite``, permissions and owner of a replaced file are kept as far as the system allows. A link is replaced by the
+    With ``overwrite``, permissions of a replaced file of the same owner are kept. A link is replaced by the
     new file, and the file that it points to stays as it is. Without ``overwrite``, only one of several writers succeeds. Errors
     name ``path``, never the temporary file. Its ending is that of ``path`` in lower case, because writers choose their format
     by it, and NumPy adds ".npz" to a name that ends in ".NPZ".
@@ -94,7 +94,7 @@ def _create(temporary: Path) -> int | None:
 
 
 def _take_over(temporary: Path, target: Path, mode: int) -> None:
-    """Give the file the permissions of the one that it replaces, and its owner if that is allowed, or ``mode`` if it is new."""
+    """Give the file the permissions of the one that it replaces, or ``mode`` if that is new or of somebody else."""
     new = os.lstat(temporary)
     if not stat.S_ISREG(new.st_mode):
         raise InputError(f"Another program replaced the temporary file of {target} by a link. Choose a folder of your own.")
@@ -102,25 +102,12 @@ def _take_over(temporary: Path, target: Path, mode: int) -> None:
         old = os.lstat(target)
         if stat.S_ISLNK(old.st_mode):  # never more open than what the link points to, whose owner may be anybody
             mode &= os.stat(target).st_mode
-        else:
+        elif (old.st_uid, old.st_gid) == (new.st_uid, new.st_gid):
             mode = old.st_mode
-            if not _same_owner(temporary, new, old):  # then the group is another one, which gets the rights of all others
-                mode = mode & ~0o070 | (mode & 0o007) << 3
+        else:  # nor than what others could do with the old file
+            mode &= old.st_mode
     with suppress(OSError):  # file systems without permissions
         os.chmod(temporary, mode & 0o777)
-
-
-def _same_owner(temporary: Path, new: os.stat_result, old: os.stat_result) -> bool:
-    """Try to give the file the owner and the group of the old one; False if the group could not be kept."""
-    if new.st_uid != old.st_uid:
-        with suppress(OSError):
-            os.chown(temporary, old.st_uid, -1)
-    if new.st_gid != old.st_gid:
-        try:
-            os.chown(temporary, -1, old.st_gid)
-        except OSError:
-            return False
-    return True
 
 
 def _put_in_place(temporary: Path, target: Path) -> None:

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any, Generic, TypeVar
 
 from nishimori._support.escape import html_line, markdown_text, printable
+from nishimori._support.formatting import join_names
 from nishimori._support.optional import require
 from nishimori._support.tables import WIDTH, Tabular, wrapped
 from nishimori.errors import InputError
@@ -21,9 +22,6 @@ PRINTED_ROWS = 20
 """How many rows of a ranked table are printed; `table` has all of them."""
 
 _STANDARD_ERROR = "± is one standard error."
-
-# An error lists so many names of entries.
-_LISTED_NAMES = 10
 
 
 @dataclass(frozen=True)
@@ -120,9 +118,7 @@ class NamedEntries(Displayed, Generic[E]):
         for own, entry in self._entries:
             if own == name:
                 return entry
-        names = [repr(own) for own, _ in self._entries]
-        shown = ", ".join(names[:_LISTED_NAMES]) + (", ..." if len(names) > _LISTED_NAMES else "")
-        raise InputError("name", f"be one of {shown}", got=repr(name))
+        raise InputError("name", f"be one of {join_names([own for own, _ in self._entries])}", got=repr(name))
 
     def __iter__(self) -> Iterator[E]:
         return (entry for _, entry in self._entries)

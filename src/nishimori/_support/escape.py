@@ -63,14 +63,15 @@ _PLAIN = {
     "≤": "<=",
     "≥": ">=",
     "≠": "!=",
-    "≈": "~",
-    "∝": "~",
     "→": "->",
     "∞": "inf",
     "√": "sqrt",
     "½": "1/2",
-    "⟨": "<",
-    "⟩": ">",
+    "²": "^2",
+    "β": "beta",
+    "Δ": "Delta",
+    "δ": "delta",
+    "σ": "sigma",
     "“": '"',
     "”": '"',
     "‘": "'",
@@ -98,26 +99,13 @@ def _in_plain_letters(error: UnicodeError) -> tuple[str, int]:
     """What stands for the characters that cannot be encoded, and where to go on."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    text = f" {error.object} "
-    plain = (_plain_letter(*text[place : place + 3]) for place in range(error.start, error.end))
-    return "".join(plain), error.end
+    return "".join(map(_plain_letter, error.object[error.start : error.end])), error.end
 
 
-def _plain_letter(before: str, letter: str, after: str) -> str:
-    """A sign in other signs, a Greek letter that stands alone by its name, a power such as ^2, a letter without accents."""
-    if letter in _PLAIN:
-        return _PLAIN[letter]
-    name = unicodedata.name(letter, "").split()
-    if name[:1] == ["GREEK"] and len(name) == 4 and not before.isalpha() and not after.isalpha():
-        greek = name[-1].replace("LAMDA", "LAMBDA")  # as Unicode spells it
-        return greek.capitalize() if name[1] == "CAPITAL" else greek.lower()
-    parts = "".join(_PLAIN.get(part, part) for part in unicodedata.normalize("NFKD", letter))
-    plain = "".join(filter(str.isascii, parts)) or ("" if unicodedata.combining(letter) else "?")
-    return f"^{plain}" if _is_power(letter) and not _is_power(before) else plain
-
-
-def _is_power(letter: str) -> bool:
-    return unicodedata.decomposition(letter).startswith("<super>")
+def _plain_letter(letter: str) -> str:
+    """A sign in other signs, or a letter without accents."""
+    parts = "".join(_PLAIN.get(part, part) for part in unicodedata.normalize("NFKD", _PLAIN.get(letter, letter)))
+    return "".join(filter(str.isascii, parts)) or ("" if unicodedata.combining(letter) else "?")
 
 
 codecs.register_error(PLAIN, _in_plain_letters)

@@ -77,7 +77,7 @@ def percent(share: float, decimals: int = 2) -> str:
         return f"< {least:.{decimals}f} %"
     if 0 < 100 * (1 - share) < least / 2:
         return f"> {100 - least:.{decimals}f} %"
-    return f"{100 * abs(share):g} %" if share in (0, 1) else f"{_with_minus(_fixed(100 * share, decimals))} %"
+    return f"{100 * abs(share):g} %" if share in (0, 1) else f"{_with_minus(f'{100 * share:z.{decimals}f}')} %"
 
 
 def percent_with_error(share: float, error: float | None) -> str:
@@ -104,14 +104,12 @@ def interval_text(low: float, high: float, error: float | None) -> str:
     place = _exponent(error, 2) - 1
     if place < -7 or place > 3:
         return f"{number_text(low)} to {number_text(high)}"
-    return " to ".join(
-        _with_minus(_without_negative_zero(_rounded(end, place))) if isfinite(end) else number_text(end) for end in (low, high)
-    )
+    return " to ".join(_with_minus(_rounded(end, place)) if isfinite(end) else number_text(end) for end in (low, high))
 
 
 def two_decimals(value: float) -> str:
     """A number of percent or points whose error is written elsewhere, such as in an interval."""
-    return _with_minus(_fixed(value, 2)) if isfinite(value) else number_text(value)
+    return _with_minus(f"{value:z.2f}") if isfinite(value) else number_text(value)
 
 
 def signed(value: float) -> str:
@@ -149,7 +147,6 @@ def _with_error(value: float, error: float | None, sign: str) -> str:
     scientific = not _SMALLEST_EXPONENT <= exponent <= _LARGEST_EXPONENT
     power = exponent if scientific else 0
     number, uncertainty = _rounded(value, place, power), _rounded(error, place, power)
-    number = _without_negative_zero(number)
     if sign and float(number) and not number.startswith("-"):
         number = f"+{number}"
     text = f"{_with_minus(number)} ± {uncertainty}"
@@ -172,15 +169,7 @@ def _rounded(value: float, place: int, power: int = 0) -> str:
     can_quantize = exact.adjusted() - place < 27  # as many digits as `decimal` computes with
     number = exact.quantize(Decimal(1).scaleb(place), ROUND_HALF_EVEN) if can_quantize else exact
     shifted = number.scaleb(-power)
-    return f"{shifted:.{max(0, power - place)}f}"
-
-
-def _fixed(value: float, decimals: int) -> str:
-    return _without_negative_zero(f"{value:.{decimals}f}")
-
-
-def _without_negative_zero(text: str) -> str:
-    return text if float(text) else text.removeprefix("-")
+    return f"{shifted:z.{max(0, power - place)}f}"
 
 
 def _without_zeros(text: str) -> str:

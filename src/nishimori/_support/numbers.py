@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from math import inf, isfinite, nan
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -51,21 +50,20 @@ def between(name: str, value: Any, low: float, high: float) -> float:
 
 def temperature(value: Any, name: str = "temperature") -> float:
     """``value`` as a float, if it and its inverse are finite positive numbers."""
-    try:
-        number = float(value) if not isinstance(value, str | bytes | bool | np.bool_) else nan
-    except (TypeError, ValueError, OverflowError):
-        number = nan
+    number = _real(value)
     if not (0 < number < inf and 1 / number < inf):
         raise InputError(name, "be a finite positive number", got=repr(value))
     return number
 
 
 def _real(value: Any) -> float:
-    """A number as a float, and anything else, such as the text "1" or True, as NaN."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value.item()
+    """A number, or an array of no dimensions, as a float, and anything else, such as the text "1" or True, as NaN."""
+    if isinstance(value, str | bytes | bool | np.bool_) or np.ndim(value):
+        return nan
     try:
-        return float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
+        return float(value)
+    except (TypeError, ValueError):
+        return nan
     except OverflowError:
         return inf
 

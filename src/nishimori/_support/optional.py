@@ -2,8 +2,6 @@
 
 import importlib
 import importlib.metadata
-import os
-import sys
 from functools import lru_cache
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -25,25 +23,13 @@ def require(module: str, *, extra: str, for_: str, distribution: str = "nishimor
         ) from None
 
 
+@lru_cache(maxsize=16)
 def entry_points(group: str) -> tuple[EntryPoint, ...]:
     """What installed packages add to a group.
 
-    All packages are looked through once, which takes longer than to fit a temperature, and again only after a folder that
-    modules are imported from has changed, as it does where a package is installed while a notebook runs.
+    All packages are looked through once per process, which takes longer than to fit a temperature.
     """
-    return _entry_points(group, tuple((folder, _last_change(folder)) for folder in sys.path))
-
-
-@lru_cache(maxsize=16)
-def _entry_points(group: str, _state: tuple[tuple[str, int | None], ...]) -> tuple[EntryPoint, ...]:
     return tuple(importlib.metadata.entry_points(group=group))
-
-
-def _last_change(folder: str) -> int | None:
-    try:
-        return os.stat(folder or os.curdir).st_mtime_ns
-    except OSError:  # there is none
-        return None
 
 
 def load_entry_point(point: EntryPoint, what: str) -> Any:
