@@ -24,6 +24,7 @@ that a text names go through `setting`, which writes them as they are typed: in 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 ABSENT: Any = object()
@@ -194,12 +195,8 @@ class NoTemperatureError(NishimoriError):
         self.end = end
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (self.why, self.remedy, self.end))
-
-
-def _rebuild(why: str, remedy: str, end: str) -> NoTemperatureError:
-    # The default pickling of exceptions loses keyword-only arguments.
-    return NoTemperatureError(why, remedy, end=end)
+        # The default pickling of exceptions loses keyword-only arguments.
+        return partial(type(self), end=self.end), (self.why, self.remedy)
 
 
 class NotConvergedError(NishimoriError):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from nishimori._support.formatting import (
-    change_with_error,
     count,
     format_p_value,
     interval_text,
@@ -151,7 +150,7 @@ def test_a_change_has_a_sign_and_few_digits(value, text):
     ],
 )
 def test_a_change_has_one_sign(change, error, text):
-    assert change_with_error(change, error) == text
+    assert value_with_error(change, error, signed=True) == text
 
 
 def test_zero_has_no_sign_and_what_is_not_finite_has_words():

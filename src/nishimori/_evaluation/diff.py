@@ -22,7 +22,7 @@ from nishimori._evaluation.scorecard import Scorecard
 from nishimori._rows.question import question
 from nishimori._support.display import Display, NamedEntries, plural, short_repr
 from nishimori._support.escape import markdown_text
-from nishimori._support.formatting import change_with_error, p_value_text, value_with_error
+from nishimori._support.formatting import p_value_text, value_with_error
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.numbers import between
 from nishimori._support.tables import Tabular
@@ -408,7 +408,7 @@ def _cells(change: MetricChange) -> tuple[str, ...]:
     errors = (None if error is None else scale * error for error in (change.old_se, change.new_se, change.se))
     old_se, new_se, difference_se = errors
     old, new = value_with_error(scale * change.old, old_se), value_with_error(scale * change.new, new_se)
-    difference = change_with_error(scale * change.difference, difference_se)
+    difference = value_with_error(scale * change.difference, difference_se, signed=True)
     verdict = "no standard error" if change.p_value is None else "different" if change.is_different else "not significant"
     p = "" if change.p_value is None else p_value_text(change.p_value)
     return (change.title, f"{old}{unit}", f"{new}{unit}", difference, p, verdict)

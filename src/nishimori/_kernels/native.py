@@ -273,7 +273,7 @@ def takes_half(logits: HostArray) -> bool:
 
 def _half(logits: HostArray) -> tuple[HostArray, HostArray]:
     """Rows in half precision: their bits, and what each pattern of bits stands for."""
-    return _contiguous(arrays.half_bits(logits), np.uint16), arrays.half_values(arrays.dtype_name(logits))
+    return _contiguous(logits.view(np.uint16), np.uint16), arrays.half_values(arrays.dtype_name(logits))
 
 
 # --- the kernel ------------------------------------------------------------------------------------------------------------

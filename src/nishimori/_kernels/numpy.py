@@ -27,9 +27,6 @@ _ADDENDS = 64
 # Smaller exponents are raised to this: they have no weight, and arithmetic below the smallest normal number is slow.
 _LEAST = {np.dtype(np.float32): -87.0, np.dtype(np.float64): -708.0}
 
-# The sixth power of this is far from the end of float64.
-_SMALL = 1e-40
-
 # Smaller weights would have squares below the smallest normal number.
 _LEAST_SQUARED = {np.dtype(np.float32): 2.0**-63, np.dtype(np.float64): 2.0**-511}
 
@@ -81,17 +78,9 @@ def _add_chain(piece: "_Piece", chain: list[tuple[int, float]], sums: HostArray)
         moments = piece.moments(sums.shape[1])
         if rounding:  # float32 rounds β; what that changes is known from the next power
             moments[:-1] += rounding * 2**doubled * moments[1:]
-        _scale(moments, 1 / float(rounded), 1 / (1 + bias) ** 2**doubled, sums[i])
-
-
-def _scale(moments: HostArray, unit: float, factor: float, sums: HostArray) -> None:
-    """Turn sums of powers of βd into those of powers of d."""
-    if _SMALL < unit < 1 / _SMALL:
-        np.multiply(moments, factor * unit ** np.arange(len(moments))[:, None], out=sums)
-        return
-    for j in range(1, len(moments)):  # one factor after the other: a power of an extreme β would overflow
-        moments[j:] *= unit
-    np.multiply(moments, factor, out=sums)
+        for j in range(1, len(moments)):  # from powers of βd to those of d, one β after the other: a power may overflow
+            moments[j:] /= float(rounded)
+        sums[i] = moments / (1 + bias) ** 2**doubled
 
 
 class _Piece:

@@ -98,24 +98,11 @@ class Contents:
     @classmethod
     def from_node_sums(cls, sums: NodeSums, which: Sequence[int], betas: Sequence[float], n_classes: int) -> "Contents":
         """The contents of rows without masks; ``which`` are the observables: 0 is the confidence and 1 the logit."""
-        n_rows, n_right, right, wrong, right_squares, wrong_squares, drops = sums.counts.tolist()
+        n_rows, n_right, *answers, drops = sums.counts.tolist()
+        right, wrong, right_squares, wrong_squares = answers
         of_wrong, of_right, slope, bend, first, second, third, *products = sums.gaps.T
         confidence, log_partition, brier, half_slope = sums.metrics.T
         weight, squares, chosen = right + wrong, right_squares + wrong_squares, list(which)
-        census = Census(
-            n_rows=int(n_rows),
-            n_right=int(n_right),
-            n_zeros=0,
-            n_masked=0,
-            n_at_masks=0,
-            n_at_zeros=0,
-            right=right,
-            wrong=wrong,
-            right_squares=right_squares,
-            wrong_squares=wrong_squares,
-            chance=weight / n_classes,
-            kernels=frozenset(),
-        )
         moments = [
             [of_wrong - of_right, of_wrong + of_right, -slope, bend],
             [first - drops, -first - drops, second, third],
@@ -130,7 +117,7 @@ class Contents:
         in_order = {(0, 1): crossed, (1, 0): _exchange(crossed)}
         shape = cls.shapes(len(which), len(betas))["crossed"]
         return cls(
-            counts=counts_of(census, n_classes),
+            counts=np.array([n_rows, n_right, 0, 0, 0, 0, *answers, weight / n_classes, n_rows * n_classes]),
             weights=np.array([weight, squares, n_rows]),
             observed=np.array([-wrong, drops])[chosen],
             moments=np.array(moments)[chosen],

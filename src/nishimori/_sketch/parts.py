@@ -31,11 +31,6 @@ class Parts:
     open: Contents | None = None
 
     @classmethod
-    def whole(cls, contents: Contents) -> "Parts":
-        """A single part, which is all that is known of some sums; none if they have no rows."""
-        return cls(open=contents).closed
-
-    @classmethod
     def from_array(cls, ids: HostArray, n_forgotten: int) -> "Parts":
         """What `array` and ``n_forgotten`` say."""
         if ids.dtype != np.uint8 or ids.ndim != 2 or ids.shape[1] != _N_BYTES or len(ids) > MOST:

@@ -352,7 +352,7 @@ class Sketch(Displayed, Rows):
         held = (np.array(arrays[name], dtype=np.float64).reshape(shape) for name, shape in shapes.items())
         contents = Contents(*held)
         refuse_impossible(contents, self.observables)
-        self._contents, self._parts = contents, Parts.whole(contents)
+        self._contents, self._parts = contents, Parts(open=contents).closed
         self._range = None  # which does not add
 
     def to_bytes(self) -> bytes:

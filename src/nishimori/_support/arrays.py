@@ -336,11 +336,6 @@ def shared_numpy_view(x: Array) -> Array:
     return x.view(sys.modules["torch"].int16).numpy().view(_BFLOAT16)
 
 
-def half_bits(x: HostArray) -> HostArray:
-    """The numbers of 16 bits that NumPy's half precision is stored as, without a copy."""
-    return x.view(np.uint16)
-
-
 @lru_cache(maxsize=2)
 def half_values(name: str) -> HostArray:
     """What each of the 65,536 patterns of bits stands for, in float64; ``name`` is that of the dtype."""

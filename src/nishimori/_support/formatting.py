@@ -55,17 +55,25 @@ def number_text(value: float, digits: int = 4) -> str:
     return _with_minus(_without_zeros(_rounded(value, exponent - digits + 1)))
 
 
-def value_with_error(value: float, error: float | None) -> str:
+def value_with_error(value: float, error: float | None, *, signed: bool = False) -> str:
     """A number with its standard error, both to two digits of the error, such as "1.613 ± 0.040"; without one, six digits.
 
-    Of numbers that are very small or large the power of ten is written once: "(1.2 ± 3.4)e-7".
+    Of numbers that are very small or large the power of ten is written once: "(1.2 ± 3.4)e-7". With ``signed`` positive numbers
+    have a sign, as differences do: "+0.031 ± 0.049".
     """
-    return _with_error(value, error, sign="")
-
-
-def change_with_error(change: float, error: float | None) -> str:
-    """A difference with its sign and its standard error, such as "+0.031 ± 0.049"; "0" if there is none."""
-    return _with_error(change, error, sign="+")
+    if not isfinite(value) or not _is_error(value, error):
+        text = number_text(value, 6)
+        return f"+{text}" if signed and value > 0 and isfinite(value) else text
+    assert error is not None, "which is what `_is_error` says"
+    place = _exponent(error, 2) - 1  # of the last digit that is shown
+    exponent = max(_exponent(value, 6) if value else place, place + 1)
+    scientific = not _SMALLEST_EXPONENT <= exponent <= _LARGEST_EXPONENT
+    power = exponent if scientific else 0
+    number, uncertainty = _rounded(value, place, power), _rounded(error, place, power)
+    if signed and float(number) and not number.startswith("-"):
+        number = f"+{number}"
+    text = f"{_with_minus(number)} ± {uncertainty}"
+    return f"({text})e{power}" if scientific else text
 
 
 def percent(share: float, decimals: int = 2) -> str:
@@ -84,7 +92,7 @@ def percent_with_error(share: float, error: float | None) -> str:
     """A share in percent with its standard error, such as "16.29 ± 0.37 %"."""
     if error is None or not _is_error(share, error) or share + error < _UNSEEN or share - error > 1 - _UNSEEN:
         return percent(share)
-    return f"{_with_error(100 * share, 100 * error, sign='')} %"
+    return f"{value_with_error(100 * share, 100 * error)} %"
 
 
 def points_with_error(gap: float, error: float | None) -> str:
@@ -94,7 +102,7 @@ def points_with_error(gap: float, error: float | None) -> str:
     if error is None or not _is_error(gap, error) or error < _UNSEEN:
         shown = round(100 * gap, 2)
         return _with_minus(f"{shown:+.2f}" if 0 < abs(shown) < 100 else f"{shown:+.0f}") if shown else "0"
-    return _with_error(100 * gap, 100 * error, sign="+")
+    return value_with_error(100 * gap, 100 * error, signed=True)
 
 
 def interval_text(low: float, high: float, error: float | None) -> str:
@@ -135,22 +143,6 @@ def format_p_value(p: float) -> str:
 def decimals_of(error: float) -> int:
     """How many decimals show two digits of a positive error."""
     return max(0, 1 - _exponent(error, 2))
-
-
-def _with_error(value: float, error: float | None, sign: str) -> str:
-    if not isfinite(value) or not _is_error(value, error):
-        text = number_text(value, 6)
-        return f"+{text}" if sign and value > 0 and isfinite(value) else text
-    assert error is not None, "which is what `_is_error` says"
-    place = _exponent(error, 2) - 1  # of the last digit that is shown
-    exponent = max(_exponent(value, 6) if value else place, place + 1)
-    scientific = not _SMALLEST_EXPONENT <= exponent <= _LARGEST_EXPONENT
-    power = exponent if scientific else 0
-    number, uncertainty = _rounded(value, place, power), _rounded(error, place, power)
-    if sign and float(number) and not number.startswith("-"):
-        number = f"+{number}"
-    text = f"{_with_minus(number)} ± {uncertainty}"
-    return f"({text})e{power}" if scientific else text
 
 
 def _is_error(value: float, error: float | None) -> bool:

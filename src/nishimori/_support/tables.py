@@ -5,8 +5,9 @@ Cells are what people read, numbers with their errors included. The first column
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import inf
 
 from nishimori._support.escape import html_line, latex_text, markdown_text, printable
@@ -156,26 +157,23 @@ def _column_width(column: Sequence[str]) -> int:
     return max(_widest(cells), _widest(header.split()))
 
 
-def _total(widths: Iterator[int]) -> int:
-    all_widths = list(widths)
-    return sum(all_widths) + len(_SPACE) * (len(all_widths) - 1)
+def _total(widths: Iterable[int]) -> int:
+    """The width of columns with a space between them."""
+    return sum(width + len(_SPACE) for width in widths) - len(_SPACE)
 
 
 def _in_blocks(widths: Sequence[int], width: float) -> list[list[int]]:
     """The numbers of the columns of each block, the first column in all of them: as few blocks as fit, of similar widths."""
-    first, others = widths[0], range(1, len(widths))
-    blocks = _fill(widths, others, width)
+    blocks = _fill(widths, width)
+    least = max((_total((widths[0], other)) for other in widths[1:]), default=widths[0])
+    narrower = (_fill(widths, narrow) for narrow in range(least, int(min(width, _total(widths)))))
     # The narrowest width that needs no more blocks makes them similar.
-    for narrow in range(first, int(min(width, _total(iter(widths))))):
-        narrower = _fill(widths, others, narrow)
-        if len(narrower) == len(blocks) and all(_total(widths[column] for column in block) <= narrow for block in narrower):
-            return narrower
-    return blocks
+    return next((similar for similar in narrower if len(similar) == len(blocks)), blocks)
 
 
-def _fill(widths: Sequence[int], others: Sequence[int], width: float) -> list[list[int]]:
+def _fill(widths: Sequence[int], width: float) -> list[list[int]]:
     blocks: list[list[int]] = [[0]]
-    for number in others:
+    for number in range(1, len(widths)):
         if len(blocks[-1]) > 1 and _total(widths[column] for column in (*blocks[-1], number)) > width:
             blocks.append([0])
         blocks[-1].append(number)
@@ -193,10 +191,7 @@ def _block(columns: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
 def _lines(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
     """The lines of one row."""
     broken = [[cell] if text_width(cell) <= width else wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
-    lines = []
-    for number in range(max(map(len, broken))):
-        parts = [cell_lines[number] if number < len(cell_lines) else "" for cell_lines in broken]
-        lines.append(
-            _SPACE.join(part + " " * (width - text_width(part)) for part, width in zip(parts, widths, strict=True)).rstrip()
-        )
-    return lines
+    return [
+        _SPACE.join(part + " " * (width - text_width(part)) for part, width in zip(parts, widths, strict=True)).rstrip()
+        for parts in zip_longest(*broken, fillvalue="")
+    ]
