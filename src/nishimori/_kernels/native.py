@@ -412,10 +412,8 @@ def score_sums(
     of the second one, which come after the others.
     """
     own = np.empty(0) if positive is None else positive
-    labels, weights, inner, own = (
-        _contiguous(values, dtype)
-        for values, dtype in ((labels, np.int64), (weights, np.float64), (inner, np.float64), (own, np.float64))
-    )
+    labels, weights = _contiguous(labels, np.int64), _contiguous(weights, np.float64)
+    inner, own = _contiguous(inner, np.float64), _contiguous(own, np.float64)
     n_bins, n_positive = len(inner) + 1, 0 if positive is None else len(own) + 1
     term = byref(_term(beta, _DOUBLE))
 
@@ -458,9 +456,7 @@ def group_sums(
 
     ``betas`` are those of the groups, ``codes`` the groups of the rows; without them, the group of a row is its top class.
     """
-    labels, weights, betas = (
-        _contiguous(values, dtype) for values, dtype in ((labels, np.int64), (weights, np.float64), (betas, np.float64))
-    )
+    labels, weights, betas = _contiguous(labels, np.int64), _contiguous(weights, np.float64), _contiguous(betas, np.float64)
     codes = None if codes is None else _contiguous(codes, np.int64)
     one = byref(_term(1.0, _DOUBLE))
 

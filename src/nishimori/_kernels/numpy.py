@@ -5,7 +5,6 @@ piece is transposed, with a table row per class, because loops over the few clas
 arithmetic.
 """
 
-import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -34,28 +33,18 @@ _LEAST_SQUARED = {np.dtype(np.float32): 2.0**-63, np.dtype(np.float64): 2.0**-51
 def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSums:
     """Power sums for finite positive ``betas``, outside the largest class."""
     n, k = logits.shape
-    step = max(_PIECE // k, _FEWEST)
+    step = min(max(_PIECE // k, _FEWEST), n)
+    tables = np.empty((4, k * step), logits.dtype)  # for all pieces: new ones would take as long as a part of the work
     peak, sums = np.empty(n, logits.dtype), np.empty((len(betas), order + 1, n))
     chains = doublings(betas)
     is_tied = False
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
-        piece = _Piece(logits[rows])
+        piece = _Piece(logits[rows], tables)
         peak[rows], is_tied = piece.peak, is_tied or piece.is_tied
         for chain in chains:
             _add_chain(piece, chain, sums[:, :, rows])
     return PowerSums(peak, logits.argmax(axis=1) if is_tied else None, sums)
-
-
-_memory = threading.local()
-
-
-def _tables(shape: tuple[int, int], dtype: "np.dtype[Any]") -> HostArray:
-    """Four tables to work with, which each thread keeps: new ones take as long as the work of a small block."""
-    if getattr(_memory, "key", None) != (shape, dtype):
-        _memory.key, _memory.tables = (shape, dtype), np.empty((4, *shape), dtype)
-    tables: HostArray = _memory.tables
-    return tables
 
 
 @cache
@@ -86,13 +75,13 @@ def _add_chain(piece: "_Piece", chain: list[tuple[int, float]], sums: HostArray)
 class _Piece:
     """Some rows in tables with a row per class: their drops d, exponents x = βd, weights exp(x) and products with powers."""
 
-    def __init__(self, rows: HostArray) -> None:
-        self.drops, self._exponents, self._weights, self._products = _tables(rows.T.shape, rows.dtype)
+    def __init__(self, rows: HostArray, tables: HostArray) -> None:
+        self.drops, self._exponents, self._weights, self._products = tables[:, : rows.size].reshape(4, *rows.T.shape)
         np.copyto(self.drops, rows.T)
         self.peak: HostArray = self.drops.max(axis=0)
         np.subtract(self.drops, self.peak, out=self.drops)
         self._tops = self.drops == 0
-        self.is_tied = np.count_nonzero(self._tops) > len(rows)
+        self.is_tied = bool(np.count_nonzero(self._tops) > len(rows))
 
     def exponentiate(self, beta: Any) -> None:
         """Set the weights to those at β, without the top classes."""
@@ -122,8 +111,9 @@ class _Piece:
 
 def _sum_classes(table: HostArray) -> HostArray:
     """The sum over the classes of each row."""
-    if len(table) <= _ADDENDS:
-        return np.ones(len(table), table.dtype) @ table
     in_groups = len(table) // _ADDENDS * _ADDENDS
-    groups = np.ones(_ADDENDS, table.dtype) @ table[:in_groups].reshape(-1, _ADDENDS, table.shape[1])
-    return groups.sum(axis=0, dtype=np.float64) + _sum_classes(table[in_groups:])
+    sums: HostArray = np.ones(len(table) - in_groups, table.dtype) @ table[in_groups:]
+    if in_groups:
+        groups = np.ones(_ADDENDS, table.dtype) @ table[:in_groups].reshape(-1, _ADDENDS, table.shape[1])
+        sums = sums + groups.sum(axis=0, dtype=np.float64)
+    return sums

@@ -6,13 +6,14 @@ the other at a node nearby, metrics with their slopes, and sums per bin of confi
 of the sum of a cluster takes the place of the squares of its rows, which are not independent.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 
 from nishimori._kernels.sums import FARTHEST, NodeSums
+from nishimori._rows.rows import Sum
 from nishimori._sums.census import Census
 from nishimori._support.arrays import HostArray
 
@@ -26,24 +27,12 @@ OFFSETS = (*range(-FARTHEST, 0), *range(1, FARTHEST + 1))
 """By how many nodes the second of two observables is at a higher β than the first, where products of their gaps are kept."""
 
 
-# The fields of a census, in the order in which files have them.
-_COUNTED = (
-    "n_rows",
-    "n_right",
-    "n_zeros",
-    "n_masked",
-    "n_at_masks",
-    "n_at_zeros",
-    "right",
-    "wrong",
-    "right_squares",
-    "wrong_squares",
-    "chance",
-)
+_COUNTED = tuple(field.name for field in fields(Census) if field.name != "kernels")
+"""The counts of a census, in the order in which files have them."""
 
 
 @dataclass(frozen=True)
-class Contents:
+class Contents(Sum):
     """Sums of some rows; ``+`` pools two sets of rows.
 
     Attributes
@@ -129,11 +118,7 @@ class Contents:
 
     def __add__(self, other: "Contents") -> "Contents":
         with np.errstate(invalid="ignore"):  # infinite losses of masked true classes
-            return Contents(*(mine + theirs for mine, theirs in zip(self.arrays(), other.arrays(), strict=True)))
-
-    def arrays(self) -> Iterator[HostArray]:
-        """The arrays in the order of their names."""
-        return (getattr(self, field.name) for field in fields(self))
+            return super().__add__(other)
 
     @property
     def n_rows(self) -> int:
@@ -168,8 +153,5 @@ def counts_of(census: Census, n_classes: int) -> HostArray:
 
 def _exchange(crossed: HostArray) -> HostArray:
     """Products (2, offsets, nodes) of gaps at different nodes with the second observable first."""
-    exchanged, n_nodes = np.zeros_like(crossed), crossed.shape[-1]
-    for place, offset in enumerate(OFFSETS):
-        begin, end = max(0, -offset), max(0, n_nodes - max(0, offset))
-        exchanged[:, place, begin:end] = crossed[:, OFFSETS.index(-offset), begin + offset : end + offset]
-    return exchanged
+    shifted = [np.roll(crossed[:, OFFSETS.index(-offset)], -offset, axis=-1) for offset in OFFSETS]
+    return np.stack(shifted, axis=1)

@@ -11,12 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._evaluation.calibration_test import (
-    Deviation,
-    Statistic,
-    deviation,
-    gaps_at_temperature,
-)
+from nishimori._evaluation.calibration_test import Deviation, Statistic, deviation, gaps_at_temperature
 from nishimori._evaluation.compared_methods import names_for
 from nishimori._evaluation.curve import REACH, cards_around
 from nishimori._evaluation.diff import Measured, measured_in, values_of_card, values_with_errors

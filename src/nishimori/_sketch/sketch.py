@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import astuple, fields
+from dataclasses import astuple
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, Self
@@ -333,7 +333,7 @@ class Sketch(Displayed, Rows):
 
         Assign the arrays of an all-reduce to it, and the sketch is that of all processes, as a single part.
         """
-        return {field.name: getattr(self._contents, field.name).flatten() for field in fields(Contents)}
+        return {name: array.flatten() for name, array in vars(self._contents).items()}
 
     @state.setter
     def state(self, arrays: Mapping[str, HostArray]) -> None:

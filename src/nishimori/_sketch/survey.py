@@ -49,10 +49,6 @@ class Survey:
     grid: Grid
     observables: tuple[Observable, ...]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Without what is cached: the sums of no rows are as large as a sketch.
-        return Survey, (self.grid, self.observables)
-
     def __call__(self, batch: Batch) -> Contents:
         contents = self.of_unchecked(batch)
         return self._in_parts(batch, None) if contents is None else contents
@@ -100,14 +96,16 @@ class Survey:
             with np.errstate(invalid="ignore", over="ignore"):  # a masked true class has an infinite loss
                 gaps = [self._gap(observable, part, rows) for observable in self.observables]
                 contents, terms = self._sums(rows, gaps, nodes)
-            squares = squares_of_rows(terms) if last is None else last.squares(terms, part.clusters.codes)
+            codes = predictions.clusters
+            squares = squares_of_rows(terms) if last is None or codes is None else last.squares(terms, codes)
             census = Count(Confidence()).from_findings(part, predictions)
             counts = replace(self.empty, counts=counts_of(census, int(part.logits.shape[1])))
             total = total + contents + counts + self.of_squares(squares)
         return total
 
-    @cached_property
+    @property
     def empty(self) -> Contents:
+        """The sums of no rows."""
         return Contents.empty(len(self.observables), len(self.grid.betas))
 
     def of_squares(self, squares: Squares) -> Contents:
@@ -126,7 +124,7 @@ class Survey:
         distributions = [Predictions(batch, beta) for beta in (inf, 0.0, *self.grid.betas)]
         observed = ready.observed(distributions[0])
         gaps = [[arrays.on_host(values) for values in ready.gap(predictions, observed)[:4]] for predictions in distributions]
-        return NodeGap(np.array(gaps).transpose(1, 0, 2), arrays.on_host(observed))
+        return NodeGap([np.array(values) for values in zip(*gaps, strict=True)], arrays.on_host(observed))
 
     def _sums(self, rows: "NodeRows", gaps: Sequence["NodeGap"], nodes: HostArray) -> tuple[Contents, Terms]:
         """The sums of some rows, and what their squares are made of."""
@@ -156,7 +154,7 @@ def _parts(batch: Batch) -> Iterator[Batch]:
     tables = ("logits", "labels", "weights", "probabilities", "stored")
     for start in range(0, batch.n_rows, _ROWS):
         rows = slice(start, start + _ROWS)
-        parts = {name: None if (table := getattr(batch, name)) is None else table[rows, ...] for name in tables}
+        parts: dict[str, Any] = {name: None if (table := getattr(batch, name)) is None else table[rows, ...] for name in tables}
         yield replace(batch, **parts, clusters=None if batch.clusters is None else batch.clusters.at_rows(rows))
 
 
@@ -210,12 +208,14 @@ class NodeRows:
     def from_power_sums(cls, ends: HostArray, powers: HostArray, predictions: Predictions, n_nodes: int) -> "NodeRows":
         """The rows at the nodes, from power sums 0 and 1 at both ends, and 0 to 3 at the nodes and beyond the last one."""
         batch = predictions.batch
-        of_rows = (arrays.on_host(x) for x in (batch.weights, predictions.right, predictions.label_drops))
+        weights, right, drops = (arrays.on_host(x) for x in (batch.weights, predictions.right, predictions.label_drops))
         at_ends = np.concatenate([ends, np.zeros_like(ends)], axis=1)
         rest, *sums = np.concatenate([at_ends, powers[:n_nodes]]).transpose(1, 0, 2)
         confidence = 1 / (rest + 1)
         doubled = powers[len(powers) - n_nodes :, :2].transpose(1, 0, 2)
-        return cls(*of_rows, batch.rounding, rest, confidence, tuple(powers * confidence for powers in sums), doubled)
+        return cls(
+            weights, right, drops, batch.rounding, rest, confidence, tuple(powers * confidence for powers in sums), doubled
+        )
 
     @cached_property
     def doubt(self) -> HostArray:

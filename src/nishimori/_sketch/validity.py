@@ -76,11 +76,8 @@ def _claims_of(i: int, observable: Observable, sums: Contents) -> Iterator[tuple
         yield "observed", "not be positive for 'ts'", observed <= 0
         if is_finite:
             yield "moments", "agree with the loss in `curves`", _equal(gap[1:-1], sums.curves[2, 1], size[1:-1])
-            yield (
-                "observed",
-                "be minus the gap of 'ts' at T = 0, where only the top class counts",
-                _equal(-observed, gap[-1], size[-1]),
-            )
+            top_counts = _equal(-observed, gap[-1], size[-1])
+            yield "observed", "be minus the gap of 'ts' at T = 0, where only the top class counts", top_counts
     if observable._is_monotone:
         yield "moments", "have slopes that are not negative", slope >= -_ROUNDING * slope.max()
 
@@ -101,12 +98,9 @@ def _claims_of_products(sums: Contents, observables: Sequence[Observable]) -> It
         return  # not kept
     for (i, j), crossed in zip(different_pairs(len(observables)), sums.crossed, strict=True):
         if is_finite[i] and is_finite[j]:
-            limits = np.zeros_like(crossed)
-            for place, offset in enumerate(OFFSETS):
-                begin, end = max(0, -offset), max(0, crossed.shape[-1] - max(0, offset))
-                limits[:, place, begin:end] = (
-                    roots[i][:, 1 + begin : 1 + end] * roots[j][:, 1 + begin + offset : 1 + end + offset]
-                )
+            # Beyond the grid, where a shifted row begins again, the products are 0.
+            shifted = [np.roll(roots[j][:, 1:-1], -offset, axis=-1) for offset in OFFSETS]
+            limits = np.stack([roots[i][:, 1:-1] * row for row in shifted], axis=1)
             yield "crossed", "be finite", np.isfinite(crossed)
             yield "crossed", "not exceed the products of the squares", _at_most(np.abs(crossed), limits)
 
@@ -124,26 +118,15 @@ def _claims_of_metrics(sums: Contents) -> Iterator[tuple[str, str, Any]]:
     yield "curves", "have a Brier score of at least 1/2 for each wrong answer", brier >= census.wrong / 2 - _ROUNDING * weight
     weights, claimed, correct, in_squares, misses = sums.bins
     yield "bins", "be finite", np.isfinite(sums.bins)
-    yield (
-        "bins",
-        "have parts that are not negative nor larger than their bin",
-        [
-            _share(weights, weight),
-            _share(claimed, weights, weight),
-            _share(correct, weights, weight),
-            _share(in_squares, squares),
-            _share(misses, in_squares, squares),
-        ],
-    )
+    shares = [_share(weights, weight), *(_share(part, weights, weight) for part in (claimed, correct))]
+    shares += [_share(in_squares, squares), _share(misses, in_squares, squares)]
+    yield "bins", "have parts that are not negative nor larger than their bin", shares
     yield "bins", "sum to the weights", _equal(weights.sum(axis=1), weight, weight)
     yield "bins", "sum to the confidence in `curves`", _equal(claimed.sum(axis=1), confidence, weight)
     yield "bins", "sum to the weight of right answers", _equal(correct.sum(axis=1), census.right, weight)
     total = in_squares.sum(axis=1)  # a cluster may be in several bins
-    yield (
-        "bins",
-        "sum to the squares of the weights",
-        _at_most(total, squares) & ((number < census.n_rows) | _at_most(squares, total)),
-    )
+    is_all = _at_most(squares, total) | (number < census.n_rows)
+    yield "bins", "sum to the squares of the weights", _at_most(total, squares) & is_all
 
 
 def _is_finite(observable: Observable, sums: Contents) -> bool:

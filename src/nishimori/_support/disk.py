@@ -94,7 +94,7 @@ def _create(temporary: Path) -> int | None:
 
 
 def _take_over(temporary: Path, target: Path, mode: int) -> None:
-    """Give the file the permissions of the one that it replaces, or ``mode`` if that is new or of somebody else."""
+    """Give the file the permissions of the one that it replaces, or ``mode`` if there is none of the same owner."""
     new = os.lstat(temporary)
     if not stat.S_ISREG(new.st_mode):
         raise InputError(f"Another program replaced the temporary file of {target} by a link. Choose a folder of your own.")

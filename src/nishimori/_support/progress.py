@@ -39,20 +39,24 @@ _BAR = 10
 _PERIOD = 3600.0
 
 
-_hidden: ContextVar[bool] = ContextVar("_hidden", default=False)
-
-# The bar of a block around this one, which also shows what is done inside it.
-_bar: "ContextVar[_Bar | None]" = ContextVar("_bar", default=None)
+# The report of a block around this one, which also shows what is done inside it.
+_outer: ContextVar[Report | None] = ContextVar("_outer", default=None)
 
 
 @contextmanager
 def hide_progress() -> Iterator[None]:
     """Draw no bar while the block runs, whatever ``progress`` is."""
-    before = _hidden.set(True)
+    with _shown_inside(silent):
+        yield
+
+
+@contextmanager
+def _shown_inside(report: Report) -> Iterator[None]:
+    before = _outer.set(report)
     try:
         yield
     finally:
-        _hidden.reset(before)
+        _outer.reset(before)
 
 
 def silent(what: str, done: int, total: int | None) -> None:
@@ -64,10 +68,10 @@ def show_progress(progress: bool | None) -> Iterator[Report]:
     """A report that draws a bar, which disappears when the work is done or fails; a block inside another one has its bar."""
     if progress is not None and not isinstance(progress, bool):
         raise InputError("progress", "be None, True or False", got=repr(progress))
-    if progress is False or _hidden.get():
+    if progress is False:
         yield silent
         return
-    if (outer := _bar.get()) is not None:
+    if (outer := _outer.get()) is not None:
         yield outer
         return
     from rich.console import Console  # noqa: PLC0415 - 50 ms that silent work need not spend
@@ -76,18 +80,13 @@ def show_progress(progress: bool | None) -> Iterator[Report]:
     if not console.is_terminal:
         yield _lines() if progress else silent
         return
-    with _progress_on(console) as shown:
-        drawn = _Bar(shown)
-        before = _bar.set(drawn)
-        try:
-            yield drawn
-        finally:
-            _bar.reset(before)
+    with _progress_on(console) as shown, _shown_inside(drawn := _Bar(shown)):
+        yield drawn
 
 
 def begin_step(what: str) -> None:
     """Name on the bar, if one is drawn, what is done from now on."""
-    if (drawn := _bar.get()) is not None:
+    if isinstance(drawn := _outer.get(), _Bar):
         drawn.begin(what)
 
 
@@ -126,13 +125,7 @@ class _Bar:
 
 def _progress_on(console: "Console") -> "Progress":
     """What draws the bar, which disappears at the end."""
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.table import Column  # noqa: PLC0415
 
     numbers = TextColumn("{task.fields[numbers]}", style="progress.download")

@@ -138,6 +138,7 @@ def _sum_of_sketches(ranks: Exchange, sketch: Sketch) -> Sketch:
             raise InputError("sketch", "be a nishimori.Sketch", got=f"an object of type {type(sketch).__name__}")
         return sketch
 
+    total: Sketch
     total, *others = ranks.values(own)
     for rank, other in enumerate(others, start=1):
         try:
