@@ -138,8 +138,8 @@ class Sketch(Displayed, Rows):
         self.floor: float | None = floor  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        forgotten = {"n_forgotten_parts": self.n_forgotten_parts} if self.n_forgotten_parts else {}
-        return short_repr(self, n_samples=self.n_samples, observables=tuple(names_of(self.observables)), **forgotten)
+        observables, n_forgotten = tuple(names_of(self.observables)), self.n_forgotten_parts or None
+        return short_repr(self, n_samples=self.n_samples, observables=observables, n_forgotten_parts=n_forgotten)
 
     def __getstate__(self) -> dict[str, Any]:
         self._end_part()  # whose sums are then in the pickle once

@@ -7,7 +7,6 @@ of a search follows from them, so all ranks decide the same.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from hashlib import sha256
 from math import ceil
 from typing import Any, Unpack
@@ -27,11 +26,12 @@ from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, T, without_rows
 from nishimori._rows.scores import Input, ScoreRange
 from nishimori._rows.stored_rows import StoredRows
+from nishimori._sketch.ranks import sum_of_sketches, without_its_rows
 from nishimori._sketch.sketch import Sketch
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, silent
-from nishimori.errors import InputError, MergeError, NoRowsError
+from nishimori.errors import InputError, NoRowsError
 from nishimori.torch._batches import type_of_names
 from nishimori.torch._exchange import Exchange
 from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, FitData, LoaderRows
@@ -127,33 +127,7 @@ def reduced(sketch: Sketch, *, group: "dist.ProcessGroup | None" = None) -> Sket
     3
     >>> dist.destroy_process_group()
     """
-    return _sum_of_sketches(Exchange(group), sketch)
-
-
-def _sum_of_sketches(ranks: Exchange, sketch: Sketch) -> Sketch:
-    """Add the sketches of all ranks, in their order."""
-
-    def own() -> Sketch:
-        if not isinstance(sketch, Sketch):
-            raise InputError("sketch", "be a nishimori.Sketch", got=f"an object of type {type(sketch).__name__}")
-        return sketch
-
-    total: Sketch
-    total, *others = ranks.values(own)
-    for rank, other in enumerate(others, start=1):
-        try:
-            total.merge(other, allow_repeated=True)
-        except MergeError as error:
-            raise MergeError(f"Rank {rank}: {error}") from None
-    return total
-
-
-def _without_its_rows(sketch: Sketch) -> Sketch:
-    """A sketch of the same kind, without the rows."""
-    empty = copy(sketch)
-    empty.state = {name: np.zeros_like(array) for name, array in sketch.state.items()}
-    empty._range = None if sketch._range is None else ScoreRange()
-    return empty
+    return sum_of_sketches(Exchange(group), sketch)
 
 
 def _own(logits: Any, labels: Any, options: RowOptions) -> Rows | None:
@@ -207,7 +181,7 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: 
 
     mine = ranks.own_value(read_own)
     sketch = None if mine is None else mine.sketch
-    sketches = list(ranks.values(lambda: None if sketch is None else _without_its_rows(sketch)))
+    sketches = list(ranks.values(lambda: None if sketch is None else without_its_rows(sketch)))
     kind: Sketch | None = next((sketch for sketch in sketches if sketch is not None), None)
     if kind is None:
         rows, clusters = (None, None) if mine is None else (mine.rows, mine.clusters)
@@ -215,7 +189,7 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: 
         return FitData(RankRows(ranks, rows, _share_clusters(ranks, rows, clusters), _share_groups(ranks, rows), meaning))
     summed = ranks.own_value(lambda: _sketch_of_rank(mine, kind))
     _check_apart(ranks, summed)
-    total = _sum_of_sketches(ranks, summed.sketch)
+    total = sum_of_sketches(ranks, summed.sketch)
     return FitData(total, total)
 
 
