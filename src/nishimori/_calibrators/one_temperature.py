@@ -8,16 +8,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._fit.adaptive import Adapted
-from nishimori._fit.match import FitInfo
 from nishimori._methods import table
-from nishimori._methods.fitted_method import keep_temperature, label_name
+from nishimori._methods.fitted_method import label_name
 from nishimori._methods.one_temperature import (
     EC,
     TS,
     Adaptive,
     ObservableMethod,
     OwnObservable,
-    TemperatureFit,
     TemperatureMethod,
 )
 from nishimori._methods.record import Record
@@ -36,7 +34,6 @@ class OneTemperature(Calibrator):
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
     smooth_labels: bool = False
-    fit_info_: FitInfo
     temperature_bounds_: Interval | None = None
     is_uniform_: bool
 
@@ -53,11 +50,6 @@ class OneTemperature(Calibrator):
     def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the temperature from ``data``, which are the rows of ``X``."""
         return self._adopt(X, data, self._method().fit(data, label_name=label_name(X)))
-
-    def _adopt(self, X: Any, data: Rows, fit: TemperatureFit) -> Self:
-        """Keep what was found in ``data``, which are those of ``X``."""
-        keep_temperature(self, X, data, fit)
-        return self
 
     def _observable(self, n_classes: int) -> Observable | None:
         """The one observable that is matched; None for a method that matches several."""
