@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self, get_args
@@ -19,9 +20,7 @@ from nishimori._fit.collected_samples import CollectedSamples, collect_samples
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._methods.table import CANDIDATES, Traits
 from nishimori._rows.array_rows import ArrayRows
-from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import between, whole
 from nishimori._support.warnings import collect_notices
@@ -37,6 +36,7 @@ _SCORES, _PER_CLASS = 2**20, 20
 _MOST_SECONDS = 20.0
 
 
+@dataclass(eq=False, repr=False)
 class Best(Calibrator):
     """Choose among calibrators by their log-loss on samples that they were not fitted to.
 
@@ -101,30 +101,13 @@ class Best(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
-    selection_: MethodSelection
-    chosen_: str
-    calibrator_: Calibrator
-
-    def __init__(
-        self,
-        candidates: Any = None,
-        *,
-        scoring: Scoring = "nll",
-        cv: Any = 5,
-        keep_predictions: bool = False,
-        max_seconds: float | None = None,
-        random_state: int | None = None,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.candidates = candidates
-        self.scoring = scoring
-        self.cv: Any = cv
-        self.keep_predictions = keep_predictions
-        self.max_seconds = max_seconds
-        self.random_state = random_state
-        super().__init__(input=input, classes=classes, floor=floor)
+    candidates: Any = None
+    _: KW_ONLY
+    scoring: Scoring = "nll"
+    cv: Any = 5
+    keep_predictions: bool = False
+    max_seconds: float | None = None
+    random_state: int | None = None
 
     fit = fit_grouped_rows
 

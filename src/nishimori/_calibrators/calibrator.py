@@ -5,9 +5,9 @@ They sit behind any model: ``X`` is what the model says (logits or probabilities
 
 import os
 from collections.abc import Callable
-from functools import partial, update_wrapper
+from dataclasses import dataclass
+from functools import partial
 from inspect import signature
-from types import FunctionType
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from nishimori._calibrators.private_sklearn import (
     TransformerMixin,
     container_adapter,
 )
-from nishimori._methods.fitted_method import FittedMethod, check_map, check_n_classes
+from nishimori._methods.fitted_method import COMMON, FittedMethod, check_map, check_n_classes
 from nishimori._methods.table import Traits
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names, refuse_permuted
@@ -61,20 +61,14 @@ def in_data_frame(array: Array, X: Any, estimator: Any, names: Callable[[], Host
     return adapter.create_container(rows, table, columns=names())
 
 
-def _renamed(function: FunctionType, name: str) -> FunctionType:
-    """A copy of a function by another name, which Python's messages about wrong arguments give."""
-    copy = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
-    update_wrapper(copy, function)
-    copy.__kwdefaults__, copy.__qualname__ = function.__kwdefaults__, name
-    return copy
-
-
 # scikit-learn must not wrap `transform`: it does not know that flat scores give one column. `in_data_frame` does it instead.
+@dataclass(kw_only=True, eq=False, repr=False)
 class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator, auto_wrap_output_keys=()):
     """Everything except the choice of the map.
 
     A subclass has a `fit` that takes its data from `rows_from` and ends with ``return self.learn(...)``. Its constructor, if it
-    has one, takes the parameters ``input``, ``classes`` and ``floor`` too and passes them to this one.
+    has one, takes the parameters ``input``, ``classes`` and ``floor`` too and passes them to this one. Those of the library are
+    dataclasses: their fields are the parameters, and they compare and print as all estimators of scikit-learn do.
 
     Attributes
     ----------
@@ -88,14 +82,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
     """
 
     traits: ClassVar[Traits | None] = None
-    parameters_: dict[str, Any]
-    parameters_se_: dict[str, Any] | None
-    why_no_se_: str | None
-
-    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
-        self.input = input
-        self.classes = classes
-        self.floor = floor
+    input: Input | None = None
+    classes: Classes = None
+    floor: Floor = "auto"
 
     def fit_transform(self, X: Any, y: Any = None, *args: Any, **fit_params: Any) -> Any:
         """The calibrated logits of the data that are fitted to; arguments as for `fit`."""
@@ -123,9 +112,6 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         traits: Any = cls.traits
         if isinstance(traits, dict):
             cls.traits = Traits(**traits)
-        inherited: Any = cls.__init__
-        if "__init__" not in cls.__dict__ and isinstance(inherited, FunctionType):
-            cls.__init__ = _renamed(inherited, f"{cls.__qualname__}.__init__")  # type: ignore[method-assign]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -296,10 +282,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         one_column = getattr(self, "_is_flat_", False)
         if one_column or (input_features is None and not hasattr(self, "feature_names_in_")):
             return self._names_out(self.n_features_in_, one_column=one_column)
-        try:
-            names: HostArray = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
-        except ValueError as error:
-            raise InputError(f"{error}. Pass the names of the columns of `X`, or leave `input_features` out.") from None
+        names: HostArray = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
         return names
 
     def _names_out(self, n_classes: int, *, one_column: bool) -> HostArray:
@@ -356,6 +339,10 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         """
         check_is_fitted(self, "map_")
         super().save(path, overwrite=overwrite)
+
+
+for name in COMMON:  # the defaults are those of the constructor: one of a user's own has to set the attributes
+    delattr(Calibrator, name)
 
 
 def fit_rows(

@@ -1,7 +1,7 @@
 """A calibrator that is finished by expectation consistency: one more temperature, found on samples that were held out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from math import sqrt
 from typing import Any, ClassVar, Self
 
@@ -16,16 +16,15 @@ from nishimori._fit.collected_samples import CollectedSamples, collect_samples
 from nishimori._methods.fitted_method import own_parameters
 from nishimori._methods.record import Record
 from nishimori._methods.table import FINISHED, Traits
-from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input, is_auto
+from nishimori._rows.scores import is_auto
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Confidence
 from nishimori._support.arrays import HostArray
 from nishimori._support.json import as_python
 from nishimori._support.numbers import whole
 from nishimori._support.warnings import collect_notices
-from nishimori.errors import DegenerateDataError, InputError
+from nishimori.errors import InputError
 from nishimori.maps.around import temper
 from nishimori.maps.map import Map
 
@@ -36,6 +35,7 @@ FOLDS = 10
 _PREFIX = "calibrator."
 
 
+@dataclass(eq=False, repr=False)
 class Consistent(Calibrator):
     """Finish another method by EC: one more temperature, at which mean confidence equals accuracy on samples held out.
 
@@ -116,22 +116,9 @@ class Consistent(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=True)
-    calibrator_: Calibrator
-    ec_temperature_: float
-    ec_temperature_se_: float | None
-
-    def __init__(
-        self,
-        calibrator: str | Calibrator = "vector",
-        *,
-        cv: int | None = None,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.calibrator = calibrator
-        self.cv = cv
-        super().__init__(input=input, classes=classes, floor=floor)
+    calibrator: str | Calibrator = "vector"
+    _: KW_ONLY
+    cv: int | None = None
 
     fit = fit_grouped_rows
 
@@ -201,14 +188,9 @@ class Consistent(Calibrator):
         return replace(own, provenance=origin)
 
     def _n_folds(self, samples: CollectedSamples) -> int:
-        """The number of folds; refuses data of which nothing can be held out."""
-        what = "samples" if samples.clusters is None else "clusters"
+        """The number of folds: as many as can be, up to ten, unless the user says how many."""
         n_units = samples.n_samples if samples.clusters is None else len(np.unique(samples.clusters))
-        if n_units < 2:
-            raise DegenerateDataError(
-                "X", f"have at least two {what}, one of which is held out", got=f"1 {what[:-1]}", remedy=f"Add {what}."
-            )
-        return min(FOLDS, n_units) if self.cv is None else self.cv
+        return max(2, min(FOLDS, n_units)) if self.cv is None else self.cv
 
     def _check_n_classes(self, n_classes: int) -> None:
         if self.cv is not None:

@@ -1,6 +1,7 @@
 """Calibrators that divide all logits by one temperature; what finds it is in `_methods/one_temperature.py`."""
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any, ClassVar, Self, cast
 
@@ -20,13 +21,11 @@ from nishimori._methods.one_temperature import (
 )
 from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Observable
 from nishimori._support.intervals import Interval, interval_in_ratio
 from nishimori._support.json import as_python
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 
 
 class OneTemperature(Calibrator):
@@ -87,16 +86,11 @@ class OneTemperature(Calibrator):
             version.
         """
         check_is_fitted(self, "map_")
-        if self.smooth_labels:
-            raise InputError(
-                "smooth_labels",
-                "be False for a confidence interval: smoothed labels draw T towards that of chance, which a standard error "
-                "does not say",
-            )
         if self.temperature_se_ is None:
             raise InputError(
                 "`confidence_interval` needs the standard error of T, which is not known from a sketch of one cluster, nor "
-                "from a file of an earlier version. Fit the calibrator to more clusters, or fit it again."
+                "from a file of an earlier version, nor with smoothed labels. Fit the calibrator to more clusters, or fit it "
+                f"again, with {setting('smooth_labels', False)}."
             )
         low, high = self.temperature_bounds_ or (self.temperature_, self.temperature_)
         return Interval(
@@ -104,6 +98,7 @@ class OneTemperature(Calibrator):
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ExpectationConsistency(OneTemperature):
     """Divide logits by the temperature at which mean confidence equals accuracy.
 
@@ -182,18 +177,8 @@ class ExpectationConsistency(OneTemperature):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        top_n: int = 1,
-        smooth_labels: bool = False,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.top_n = top_n
-        self.smooth_labels = smooth_labels
-        super().__init__(input=input, classes=classes, floor=floor)
+    top_n: int = 1
+    smooth_labels: bool = False
 
     def _method(self) -> EC:
         return EC(self.top_n, self.smooth_labels)
@@ -203,6 +188,7 @@ class ExpectationConsistency(OneTemperature):
         return self.top_n == 1 and not self.smooth_labels
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TemperatureScaling(OneTemperature):
     """Divide logits by the temperature at which the mean cross-entropy is lowest.
 
@@ -221,16 +207,13 @@ class TemperatureScaling(OneTemperature):
     1.98
     """
 
-    def __init__(
-        self, *, smooth_labels: bool = False, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
-    ) -> None:
-        self.smooth_labels = smooth_labels
-        super().__init__(input=input, classes=classes, floor=floor)
+    smooth_labels: bool = False
 
     def _method(self) -> TS:
         return TS(self.smooth_labels)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AdaptiveConsistency(OneTemperature):
     """Divide logits by a temperature between those of EC and TS: that of EC, as far as the data can tell the two apart.
 
@@ -294,10 +277,10 @@ class AdaptiveConsistency(OneTemperature):
     2.12 to 2.66
     """
 
-    weight_: float
-    ec_: float | None
-    ts_: float | None
-    _adapted_: Adapted | None
+    weight_: float = field(init=False)
+    ec_: float | None = field(init=False)
+    ts_: float | None = field(init=False)
+    _adapted_: Adapted | None = field(init=False)
 
     def _method(self) -> Adaptive:
         return Adaptive()
@@ -333,6 +316,7 @@ class AdaptiveConsistency(OneTemperature):
         return self._adapted_.interval(level)
 
 
+@dataclass(eq=False, repr=False)
 class Matched(OneTemperature):
     """Divide logits by the temperature at which an observable of your own has the same mean under model and labels.
 
@@ -364,11 +348,7 @@ class Matched(OneTemperature):
     1.98
     """
 
-    def __init__(
-        self, observable: Observable, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
-    ) -> None:
-        self.observable = observable
-        super().__init__(input=input, classes=classes, floor=floor)
+    observable: Observable
 
     @property
     def method_name(self) -> str:

@@ -65,6 +65,9 @@ class FittedMethod(ABC):
     data_digest_: str | None = None
     temperature_se_: float | None
     fit_info_: FitInfo
+    parameters_: dict[str, Any]
+    parameters_se_: dict[str, Any] | None
+    why_no_se_: str | None
     n_passes_: int | None
     _is_flat_: bool
     _estimates_: dict[str, float] | None = None

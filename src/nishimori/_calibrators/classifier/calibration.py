@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -54,8 +54,6 @@ def _floor(calibrator: Calibrator, params: Mapping[str, Any], scorer: Scorer, fl
     if is_auto(floor):
         chooses = scorer.input == "probabilities" and not calibrator.is_fixed and is_open
         return {"floor": "auto"} if chooses else {}
-    if isinstance(floor, bool) or not isinstance(floor, Real):
-        raise InputError("floor", "be a number, 'auto' or None", got=repr(floor))
     if scorer.input == "logits":
         raise InputError(
             "floor",
@@ -63,9 +61,7 @@ def _floor(calibrator: Calibrator, params: Mapping[str, Any], scorer: Scorer, fl
             got=repr(floor),
             remedy="It raises probabilities: pass `response='predict_proba'` if you want them.",
         )
-    if "floor" not in params:
-        raise InputError("floor", "be left out: the `calibrator` does not take it")
-    if not is_open and params["floor"] != floor:
+    if not is_open and params.get("floor", floor) != floor:
         raise InputError("floor", "be passed once", got=f"{floor!r}, and {params['floor']!r} of the `calibrator`")
     return {"floor": floor}
 

@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, Self, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.methods import new_calibrator, refuse_common
 from nishimori._calibrators.multilabel.decisions import Decisions, check_values, open_decisions, refuse_probabilities, scores_in
 from nishimori._calibrators.multilabel.label_maps import (
@@ -39,9 +38,10 @@ from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
-from nishimori.maps.map import Map, in_blocks
+from nishimori.maps.map import in_blocks
 
 
+@dataclass(eq=False, repr=False)
 class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     """Calibrate a model whose labels do not exclude each other: a sigmoid per label instead of one softmax.
 
@@ -119,37 +119,13 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     rain: T = 3.40 ± 0.20
     """
 
-    maps_: tuple[Map, ...]
-    calibrators_: tuple[Calibrator, ...] | None
-    temperatures_: HostArray | None
-    temperatures_se_: HostArray | None
-    temperature_: float | None
-    temperature_se_: float | None
-    spread_: float | None
-    used_spread_: float | None
-    open_labels_: tuple[Any, ...]
-    floor_: float | None
-    classes_: HostArray
-    feature_names_in_: HostArray
-    n_features_in_: int
-    n_samples_: int
-
-    def __init__(
-        self,
-        calibrator: Any = "ec",
-        *,
-        parameters: Sharing = "shrunk",
-        labels: Classes = None,
-        missing: float | None = None,
-        input: Input | None = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.calibrator = calibrator
-        self.parameters = parameters
-        self.labels = labels
-        self.missing = missing
-        self.input: Input | None = input
-        self.floor: Floor = floor
+    calibrator: Any = "ec"
+    _: KW_ONLY
+    parameters: Sharing = "shrunk"
+    labels: Classes = None
+    missing: float | None = None
+    input: Input | None = None
+    floor: Floor = "auto"
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn's tools ask: ``y`` is a table with one column per label."""
@@ -203,8 +179,10 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         n_samples: int,
     ) -> Self:
         """Note what was fitted, or what a file describes. Called last, so that a fit that fails leaves everything as it was."""
-        vars(self).update({f"{name}_": value for name, value in vars(fit).items()})
-        self.temperatures_ = LabelMaps(fit.maps).temperatures
+        self.maps_, self.calibrators_ = fit.maps, fit.calibrators
+        self.temperatures_, self.temperatures_se_ = LabelMaps(fit.maps).temperatures, fit.temperatures_se
+        self.temperature_, self.temperature_se_ = fit.temperature, fit.temperature_se
+        self.spread_, self.used_spread_, self.open_labels_ = fit.spread, fit.used_spread, fit.open_labels
         self.input_, self.floor_, self.n_samples_ = input, floor, n_samples
         self.classes_, self.n_features_in_ = _as_names(names), len(names)
         if columns is not None:
@@ -282,10 +260,10 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     def _pair(self, scores: Scores, block: Array, first: int) -> tuple[Array, Array]:
         """The logits of the absence and of the presence of each label, checked."""
         xp = namespace(block)
-        flat = Scores(xp.reshape(block, (-1,)), scores.input, scores.name, scores.floor)
+        flat = replace(scores, array=xp.reshape(block, (-1,)))
         values = arrays.to_compute(arrays.numpy_view(flat.array))
         n_labels = int(block.shape[1])
-        check_values(values, scores, first * n_labels + np.arange(int(values.shape[0])), n_labels)
+        check_values(values, flat, first * n_labels + np.arange(int(values.shape[0])), n_labels)
         logits, _ = flat.as_logits(values)
         xp = namespace(logits)
         return xp.reshape(logits[:, 0], block.shape), xp.reshape(logits[:, 1], block.shape)

@@ -122,9 +122,9 @@ class LabelFit:
     temperatures_se: HostArray | None
     temperature: float | None
     temperature_se: float | None
-    spread: float | None
-    used_spread: float | None
-    open_labels: tuple[Any, ...]
+    spread: float | None = None
+    used_spread: float | None = None
+    open_labels: tuple[Any, ...] = ()
     calibrators: tuple[Calibrator, ...] | None = None
 
 
@@ -151,7 +151,7 @@ def _fit_shared(method: Calibrator, rows: Decisions) -> LabelFit:
     common = temperature_of(fitted.map_)
     error = fitted.temperature_se_
     errors = None if common is None or error is None else np.full(number, error)
-    return LabelFit((fitted.map_,) * number, errors, common, error, None, None, (), (fitted,) * number)
+    return LabelFit((fitted.map_,) * number, errors, common, error, calibrators=(fitted,) * number)
 
 
 def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
@@ -180,37 +180,36 @@ def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
 
 
 def _fit_per_label(method: Calibrator, rows: Decisions) -> LabelFit:
-    fits: list[Calibrator | None] = []
+    fits: dict[Any, Calibrator] = {}
+    reasons: dict[Any, str] = {}
     labels_by_notice: dict[Notice, list[Any]] = {}
-    reasons: list[str] = []
     for _ in rows:  # which checks the values, with their places in the table
         pass
     for name, column in zip(rows.names, rows.by_label(), strict=True):
         with collect_notices() as notices:
-            fitted, reason = _fit_label(method, rows, name, column)
-        fits.append(fitted)
-        if fitted is None:
-            reasons.append(reason)
+            fitted = _fit_label(method, rows, name, column)
+        if isinstance(fitted, str):
+            reasons[name] = fitted
             continue
+        fits[name] = fitted
         for message in notices:
             labels_by_notice.setdefault(message, []).append(name)
-    names = tuple(name for name, fitted in zip(rows.names, fits, strict=True) if fitted is None)
-    common = _fit_to_all(method, rows) if names else None
+    common = _fit_to_all(method, rows) if reasons else None
     if common is not None:
-        notice(f"{_which(names)} the parameters of all decisions. Reason for {names[0]!r}: {reasons[0]}", InputWarning)
+        first, names = next(iter(reasons)), tuple(reasons)
+        notice(f"{_which(names)} the parameters of all decisions. Reason for {first!r}: {reasons[first]}", InputWarning)
+        fits |= dict.fromkeys(names, common)
     _warn_once(labels_by_notice)
-    chosen = tuple(calibrator for fitted in fits if (calibrator := fitted or common) is not None)
+    chosen = tuple(fits[name] for name in rows.names)
     maps = tuple(calibrator.map_ for calibrator in chosen)
     errors = [calibrator.temperature_se_ for calibrator in chosen]
     unknown = None in errors or None in map(temperature_of, maps)
     return LabelFit(
-        maps=maps,
-        temperatures_se=None if unknown else np.array(errors, dtype=float),
-        temperature=None if common is None else temperature_of(common.map_),
-        temperature_se=None if common is None else common.temperature_se_,
-        spread=None,
-        used_spread=None,
-        open_labels=names,
+        maps,
+        None if unknown else np.array(errors, dtype=float),
+        None if common is None else temperature_of(common.map_),
+        None if common is None else common.temperature_se_,
+        open_labels=tuple(reasons),
         calibrators=chosen,
     )
 
@@ -229,11 +228,11 @@ def _warn_once(labels_by_notice: dict[Notice, list[Any]]) -> None:
             notice(f"{'Label' if len(names) == 1 else 'Labels'} {join_names(names)}: {message}", category)
 
 
-def _fit_label(method: Calibrator, rows: Decisions, name: Any, column: Column) -> tuple[Calibrator | None, str]:
-    """The method fitted to one label, or None and the reason why its decisions do not tell its parameters."""
+def _fit_label(method: Calibrator, rows: Decisions, name: Any, column: Column) -> Calibrator | str:
+    """The method fitted to one label, or the reason why its decisions do not tell its parameters."""
     scores, labels, options = column
     if len(labels) < 2:
-        return None, "It is known for fewer than two samples."
+        return "It is known for fewer than two samples."
     copy: Calibrator = clone(method).set_params(input=rows.scores.input, floor=rows.scores.floor)
     if "clusters" in options and "clusters" not in signature(copy.fit).parameters:
         raise InputError("clusters", "be left out with this calibrator, which has no standard errors")
@@ -242,10 +241,10 @@ def _fit_label(method: Calibrator, rows: Decisions, name: Any, column: Column) -
     except NishimoriError as error:
         # Methods other than a temperature may refuse labels that all samples have, or none.
         if isinstance(error, NoTemperatureError | NotConvergedError) or len(np.unique(labels)) < 2:
-            return None, str(error)
+            return str(error)
         raise type(error)(f"Label {name!r}: {error}") from None
     _check_map(fitted.map_)
-    return fitted, ""
+    return fitted
 
 
 def _check_map(map_: Map) -> None:
