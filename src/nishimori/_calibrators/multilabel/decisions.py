@@ -57,7 +57,7 @@ class Decisions(Rows):
         *,
         checked: bool = False,
     ) -> None:
-        self.scores = scores
+        self.scores, self.floor = scores, scores.floor
         self.targets = targets
         self.weights = weights
         self.names = names
@@ -80,14 +80,10 @@ class Decisions(Rows):
             return None
         return Clusters(np.broadcast_to(np.int64(0), (self.n_rows,)), self.sample_clusters.number)
 
-    @property
-    def floor(self) -> float | None:  # type: ignore[override]
-        return self.scores.floor
-
     def with_floor(self, floor: float | None) -> "Decisions":
         """A copy of these rows in which probabilities below ``floor`` are raised to it."""
         rows = copy(self)
-        rows.scores = replace(self.scores, floor=floor)
+        rows.scores, rows.floor = replace(self.scores, floor=floor), floor
         return rows
 
     def independent(self) -> "Decisions":

@@ -21,6 +21,7 @@ from nishimori._calibrators.multilabel.label_record import read_labels, write_la
 from nishimori._calibrators.multilabel.targets import check_missing
 from nishimori._calibrators.private_sklearn import BaseEstimator, ClassifierMixin, TransformerMixin
 from nishimori._fit.floors import choose_floor
+from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import (
@@ -184,7 +185,8 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.temperature_, self.temperature_se_ = fit.temperature, fit.temperature_se
         self.spread_, self.used_spread_, self.open_labels_ = fit.spread, fit.used_spread, fit.open_labels
         self.input_, self.floor_, self.n_samples_ = input, floor, n_samples
-        self.classes_, self.n_features_in_ = _as_names(names), len(names)
+        self.classes_ = np.array(names, dtype=object if len({type(name) for name in names}) > 1 else None)
+        self.n_features_in_ = len(names)
         if columns is not None:
             self.feature_names_in_ = np.array(columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):
@@ -245,28 +247,29 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         if self.input is None:
             flat = namespace(scores.array).reshape(scores.array, (-1,))
             warn_of_probabilities(replace(scores, array=flat), FIT_AGAIN)
-        maps = LabelMaps(self.maps_)
+        maps, xp = LabelMaps(self.maps_), namespace(scores.array)
 
         def of_rows(rows: slice | None) -> Array:
-            first = 0 if rows is None else rows.start
-            block = scores.array if rows is None else scores.array[rows, ...]
-            absent, present = self._pair(scores, block, first)
+            first, block = (0, scores.array) if rows is None else (rows.start, scores.array[rows, ...])
+            flat = replace(scores, array=xp.reshape(block, (-1,)))
+            n_samples, n_labels = (int(length) for length in block.shape)
+            groups = Groups(np.tile(np.arange(n_labels), n_samples), ())
             with np.errstate(over="ignore"):
-                predicted = rule(maps.logits_of(absent, present))
+                predicted = rule(self._mapped(maps, flat, first * n_labels, groups))
+            predicted = namespace(predicted).reshape(predicted, block.shape)
             return predicted if rule is _decide else arrays.to_dtype_of(predicted, scores.array)
 
         return in_blocks(scores, of_rows)
 
-    def _pair(self, scores: Scores, block: Array, first: int) -> tuple[Array, Array]:
-        """The logits of the absence and of the presence of each label, checked."""
-        xp = namespace(block)
-        flat = replace(scores, array=xp.reshape(block, (-1,)))
+    def _mapped(self, maps: LabelMaps, flat: Scores, first: int, groups: Groups) -> Array:
+        """The calibrated logit of each of some decisions, the first of which has this place in the table."""
         values = arrays.to_compute(arrays.numpy_view(flat.array))
-        n_labels = int(block.shape[1])
-        check_values(values, flat, first * n_labels + np.arange(int(values.shape[0])), n_labels)
+        check_values(values, flat, first + np.arange(int(values.shape[0])), self.n_features_in_)
         logits, _ = flat.as_logits(values)
-        xp = namespace(logits)
-        return xp.reshape(logits[:, 0], block.shape), xp.reshape(logits[:, 1], block.shape)
+        if maps.temperatures is not None:  # the difference first, as in `Calibrator`
+            logits = logits[:, 1:] - logits[:, :1]
+        mapped = maps.apply(logits, groups)
+        return mapped[:, -1] if mapped.shape[1] == 1 else mapped[:, 1] - mapped[:, 0]
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted calibrator to a JSON file; `nishimori.load` reads it back.
@@ -286,15 +289,6 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         """The calibrator that the content of a file describes, ready to use."""
         parameters, learned = read_labels(content, path)
         return cls(**parameters)._keep(**learned)
-
-
-def _as_names(names: tuple[Any, ...]) -> HostArray:
-    """An array in which every name keeps its type."""
-    if len({type(name) for name in names}) == 1:
-        return np.array(names)
-    objects = np.empty(len(names), dtype=object)
-    objects[:] = names
-    return objects
 
 
 def _decide(logits: Array) -> Array:
