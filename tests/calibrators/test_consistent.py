@@ -334,7 +334,7 @@ def test_the_map_of_a_linear_method_stays_linear_and_others_are_tempered():
         (
             Consistent(),
             (LOGITS[:1], LABELS[:1]),
-            "`cv` must be at most the number of samples, 1, got 2. Use fewer folds or more samples.",
+            "must have at least two samples, one of which is held out, got 1 sample.",
         ),
         (Consistent("nonsense"), (LOGITS, LABELS), "got 'nonsense'"),
         (Consistent(VectorScaling), (LOGITS, LABELS), "got a class. Pass `VectorScaling()`."),

@@ -60,7 +60,11 @@ class BinaryCalibrator(Calibrator):
         self._refuse(seen, label_name(X))
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
         has_constant = len(functions) < len(terms)
-        regression = Regression.from_overview(functions, seen, has_constant=has_constant, smoothing=self._smoothing(seen, data))
+        smoothing = (0.0, 0.0)
+        if self.smooth_labels:  # J. Platt's 1/(N + 2), where N samples have the same class
+            negative, positive = (part.number(counts=data.counts) for part in (seen.negative, seen.positive))
+            smoothing = 1 / (negative + 2), 1 / (positive + 2)
+        regression = Regression.from_overview(functions, seen, has_constant=has_constant, smoothing=smoothing)
         search = LogisticSearch(data, seen)
         try:
             coefficients = self._fit_coefficients(search, regression)
@@ -88,12 +92,6 @@ class BinaryCalibrator(Calibrator):
                     "Only binary classification is supported. Use 'vector' or 'matrix', which work for any number of classes."
                 ),
             )
-
-    def _smoothing(self, seen: Overview, data: Rows) -> tuple[float, float]:
-        """How far the labels are moved from 0 and 1: J. Platt's 1/(N + 2), where N samples have the same class."""
-        if not self.smooth_labels:
-            return 0.0, 0.0
-        return 1 / (seen.negative.number(counts=data.counts) + 2), 1 / (seen.positive.number(counts=data.counts) + 2)
 
     def _refuse(self, seen: Overview, label_name: str) -> None:
         """Raise if the data cannot determine any parameter."""

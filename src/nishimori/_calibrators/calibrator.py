@@ -129,19 +129,10 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
             self._check_names(X, numeric(X, name).shape, name)
 
     def _check_names(self, X: Any, shape: tuple[int, ...], name: str = "X") -> None:
-        if len(shape) == 1 and self.n_features_in_ != 2:
-            raise InputError(
-                name,
-                f"have {self.n_features_in_} columns, one per class",
-                got=f"shape {tuple(shape)}",
-                remedy=f"Reshape your data: for one sample pass `[{name}]`.",
-            )
-        if len(shape) > 2 and shape[-1] != self.n_features_in_:
-            raise InputError(
-                name,
-                f"have {self.n_features_in_} classes in its last dimension, as the calibrator has",
-                got=f"shape {tuple(shape)}",
-            )
+        if len(shape) != 2 and self.n_features_in_ != (2 if len(shape) == 1 else shape[-1]):
+            remedy = f"Reshape your data: for one sample pass `[{name}]`." if len(shape) == 1 else ""
+            must = f"have {self.n_features_in_} columns, one per class"
+            raise InputError(name, must, got=f"shape {tuple(shape)}", remedy=remedy)
         if len(shape) != 2 or (
             type(X) is np.ndarray and shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
         ):
@@ -235,9 +226,8 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         if arrays.is_lazy(X):
             return import_object(_LAZY)(self, "transform", X, groups)
         scores = self._scores(X)
-        logits = self._from_logits(
-            scores, self._binary_logit if scores.is_binary_score else partial(apply_checked, self.map_), groups
-        )
+        rule = self._binary_logit if scores.is_binary_score else partial(apply_checked, self.map_)
+        logits = self._from_logits(scores, rule, groups)
         return in_data_frame(logits, X, self, lambda: self._names_out(scores.n_classes, one_column=scores.is_binary_score))
 
     def get_metadata_routing(self) -> Any:
@@ -282,7 +272,10 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         one_column = getattr(self, "_is_flat_", False)
         if one_column or (input_features is None and not hasattr(self, "feature_names_in_")):
             return self._names_out(self.n_features_in_, one_column=one_column)
-        names: HostArray = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
+        try:
+            names: HostArray = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
+        except ValueError as error:
+            raise InputError(f"{error}. Pass the names of the columns of `X`, or leave `input_features` out.") from None
         return names
 
     def _names_out(self, n_classes: int, *, one_column: bool) -> HostArray:

@@ -24,7 +24,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.json import as_python
 from nishimori._support.numbers import whole
 from nishimori._support.warnings import collect_notices
-from nishimori.errors import InputError
+from nishimori.errors import DegenerateDataError, InputError
 from nishimori.maps.around import temper
 from nishimori.maps.map import Map
 
@@ -189,9 +189,14 @@ class Consistent(Calibrator):
         return replace(own, provenance=origin)
 
     def _n_folds(self, samples: CollectedSamples) -> int:
-        """The number of folds: as many as can be, up to ten, unless the user says how many."""
+        """The number of folds; refuses data of which nothing can be held out."""
+        what = "samples" if samples.clusters is None else "clusters"
         n_units = samples.n_samples if samples.clusters is None else len(np.unique(samples.clusters))
-        return max(2, min(FOLDS, n_units)) if self.cv is None else self.cv
+        if n_units < 2:
+            raise DegenerateDataError(
+                "X", f"have at least two {what}, one of which is held out", got=f"1 {what[:-1]}", remedy=f"Add {what}."
+            )
+        return min(FOLDS, n_units) if self.cv is None else self.cv
 
     def _check_n_classes(self, n_classes: int) -> None:
         if self.cv is not None:

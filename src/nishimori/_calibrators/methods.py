@@ -3,6 +3,7 @@
 import json
 import os
 import warnings
+from collections import UserDict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -304,14 +305,23 @@ class Method:
         }
 
 
-class MethodTable(dict[str, Method], Displayed):
+class UnknownMethodError(InputError, KeyError):
+    """There is no method of this name."""
+
+    __str__ = InputError.__str__  # without the quotes that `KeyError` puts around its text
+
+
+class MethodTable(UserDict[str, Any], Displayed):
     """All methods by name, and what they do and need. ``print`` shows a table.
 
-    Built-in methods come first, then those that were registered, then those of installed packages.
+    Built-in methods come first, then those that were registered, then those of installed packages. A method is imported when
+    it is looked up.
     """
 
-    def __missing__(self, name: str) -> Method:
-        raise InputError("The method", f"be one of {', '.join(self)}", got=repr(name))
+    def __getitem__(self, name: str) -> Method:
+        if name not in self:
+            raise UnknownMethodError("The method", f"be one of {', '.join(self)}", got=repr(name))
+        return _method(name)
 
     def __repr__(self) -> str:
         return f"MethodTable({', '.join(self)})"
@@ -365,7 +375,7 @@ def methods() -> MethodTable:
     >>> [name for name, method in table.items() if method.traits.from_sketch][:4]
     ['ec', 'ts', 'adaptive', 'none']
     """
-    return MethodTable({name: _method(name) for name in table.names()})
+    return MethodTable(dict.fromkeys(table.names()))
 
 
 def _method(name: str) -> Method:

@@ -11,14 +11,7 @@ from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._fit.adaptive import Adapted
 from nishimori._methods import table
 from nishimori._methods.fitted_method import label_name
-from nishimori._methods.one_temperature import (
-    EC,
-    TS,
-    Adaptive,
-    ObservableMethod,
-    OwnObservable,
-    TemperatureMethod,
-)
+from nishimori._methods.one_temperature import EC, TS, Adaptive, ObservableMethod, OwnObservable, TemperatureMethod
 from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
 from nishimori._rows.rows import Rows

@@ -8,6 +8,7 @@ runs.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from inspect import Parameter, signature
 from numbers import Real
@@ -253,16 +254,15 @@ def check_n_classes(calibrator: FittedMethod, data: Rows, name: str) -> None:
         raise InputError(name, f"have {fitted_to} classes, as the calibrator has", got=data.n_classes)
 
 
+@dataclass(eq=False, repr=False)
 class BareCalibrator(FittedMethod):
     """A method of one temperature and what it has learned, as the shell runs it: without scikit-learn."""
 
-    def __init__(
-        self, method: TemperatureMethod, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
-    ) -> None:
-        self.method = method
-        self.input = input
-        self.classes = classes
-        self.floor = floor
+    method: TemperatureMethod
+    _: KW_ONLY
+    input: Input | None = None
+    classes: Classes = None
+    floor: Floor = "auto"
 
     @classmethod
     def from_record(cls, kind: type[TemperatureMethod], record: Record, path: str | os.PathLike[str]) -> Self:

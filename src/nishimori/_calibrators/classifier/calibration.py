@@ -15,7 +15,6 @@ from nishimori._calibrators.folds import linked_units
 from nishimori._calibrators.methods import new_calibrator, refuse_two_classes
 from nishimori._calibrators.private_sklearn import method_params_of_rows
 from nishimori._calibrators.rescue import fit_always, with_frequencies
-from nishimori._rows.labels import class_labels
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._support.arrays import HostArray
 from nishimori._support.formatting import join_names
@@ -35,13 +34,6 @@ def prepare_calibrator(method: Any, scorer: Scorer, floor: Floor) -> Calibrator:
             remedy="Leave `input` out, or pass `response='predict_proba'`.",
         )
     refuse_two_classes(calibrator, "calibrator", len(scorer.classes))
-    classes = params["classes"]
-    if classes is not None and class_labels(classes).tolist() != scorer.classes.tolist():
-        raise InputError(
-            "calibrator",
-            "leave `classes` out, because the classifier knows them",
-            got=f"{list(classes)!r} where they are {scorer.classes.tolist()!r}",
-        )
     calibrator.set_params(input=scorer.input, classes=scorer.classes, **_floor(calibrator, params, scorer, floor))
     return calibrator
 

@@ -11,12 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nishimori._calibrators.methods import new_calibrator, refuse_common
 from nishimori._calibrators.multilabel.decisions import Decisions, check_values, open_decisions, refuse_probabilities, scores_in
-from nishimori._calibrators.multilabel.label_maps import (
-    LabelFit,
-    LabelMaps,
-    Sharing,
-    fit_labels,
-)
+from nishimori._calibrators.multilabel.label_maps import LabelFit, LabelMaps, Sharing, fit_labels
 from nishimori._calibrators.multilabel.label_record import read_labels, write_labels
 from nishimori._calibrators.multilabel.targets import check_missing
 from nishimori._calibrators.private_sklearn import BaseEstimator, ClassifierMixin, TransformerMixin
@@ -24,16 +19,7 @@ from nishimori._fit.floors import choose_floor
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names
 from nishimori._rows.labels import Classes
-from nishimori._rows.scores import (
-    FIT_AGAIN,
-    FITTED_TO_PROBABILITIES,
-    Floor,
-    Input,
-    Scores,
-    check_input,
-    is_auto,
-    warn_of_probabilities,
-)
+from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Input, Scores, is_auto, warn_of_probabilities
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
@@ -196,7 +182,6 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     def _decisions(self, X: Any, y: Any, sample_weight: Any, clusters: Any) -> Decisions:
         """The binary rows to fit to."""
         check_missing(self.missing)
-        check_input(self.input, self.floor, fits=True)
         scores = scores_in(X, self.input, None if is_auto(self.floor) else self.floor)  # type: ignore[arg-type]
         rows = open_decisions(scores, X, y, sample_weight, clusters, labels=self.labels, missing=self.missing)
         if self.input is None:
@@ -267,9 +252,9 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         check_values(values, flat, first + np.arange(int(values.shape[0])), self.n_features_in_)
         logits, _ = flat.as_logits(values)
         if maps.temperatures is not None:  # the difference first, as in `Calibrator`
-            logits = logits[:, 1:] - logits[:, :1]
+            return maps.apply(logits[:, 1:] - logits[:, :1], groups)[:, 0]
         mapped = maps.apply(logits, groups)
-        return mapped[:, -1] if mapped.shape[1] == 1 else mapped[:, 1] - mapped[:, 0]
+        return mapped[:, 1] - mapped[:, 0]
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted calibrator to a JSON file; `nishimori.load` reads it back.
