@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 import nishimori
 from nishimori import Best
 from nishimori._calibrators import best as module
-from nishimori._calibrators.selection import RowScores, Units, _binned, select
+from nishimori._calibrators.selection import RowScores, Units, select
 from nishimori._methods.table import CANDIDATES
 from nishimori.errors import DegenerateDataError, InputError
 
@@ -97,34 +97,6 @@ def test_the_brier_score_can_decide():
     for name in ("ts", "vector"):
         p = probabilities_out_of_fold(name)
         assert found[name].score == pytest.approx(((p - np.eye(K)[LABELS]) ** 2).sum(axis=1).mean(), rel=1e-9)
-
-
-def test_the_ece_is_that_of_evaluate_and_a_constant_cannot_win_it():
-    names = ["ts", "vector", "isotonic"]
-    best = Best(names, scoring="ece", cv=PredefinedSplit(FOLDS)).fit(LOGITS, LABELS)
-    for name in names:
-        card = nishimori.evaluate(probabilities_out_of_fold(name), LABELS, input="probabilities")
-        assert best.selection_[name].score == pytest.approx(card.ece_corrected, abs=1e-4)
-    lowest = min(best.selection_[name].nll for name in names)
-    assert best.selection_[best.chosen_].nll <= 1.01 * lowest
-    # Without the margin, temperature scaling of these biased scores would not be left out by its loss alone.
-    assert best.selection_["ts"].nll > 1.01 * lowest
-    assert best.chosen_ != "ts"
-
-
-def test_the_error_of_an_ece_is_that_of_resampled_rows():
-    found = Best(["ts", "vector"], scoring="ece", cv=PredefinedSplit(FOLDS)).fit(LOGITS, LABELS).selection_
-    p = {name: probabilities_out_of_fold(name) for name in ("ts", "vector")}
-    rng, drawn = np.random.default_rng(5), []
-    for _ in range(300):
-        rows = rng.integers(N, size=N)
-        first, second = (_ece(each[rows], LABELS[rows]) for each in (p["ts"], p["vector"]))
-        drawn.append(first - second)
-    assert found[{"ts": "vector", "vector": "ts"}[found.chosen]].difference_se == pytest.approx(np.std(drawn), rel=0.25)
-
-
-def _ece(p, labels):
-    return reference.ece(p.max(axis=1), p.argmax(axis=1) == labels, np.linspace(0, 1, 16))
 
 
 def test_the_model_as_it_is_is_scored_and_never_chosen():
@@ -229,7 +201,7 @@ def test_rows_of_weight_zero_are_in_the_folds_of_a_splitter_and_in_nothing_else(
         ({"cv": [([0, 1, 2], [900])]}, {}, "`cv` must be a number of folds, a splitter"),
         ({"cv": GroupKFold(3)}, {}, "`cv` must be a number of folds, a splitter"),
         ({"candidates": [nishimori.TemperatureScaling(floor=0.2)]}, {}, "`candidates` must leave out `floor`"),
-        ({"scoring": "accuracy"}, {}, "`scoring` must be 'nll', 'brier' or 'ece'"),
+        ({"scoring": "accuracy"}, {}, "`scoring` must be 'nll' or 'brier'"),
         ({"candidates": []}, {}, "`candidates` must be a list of names or calibrators"),
         ({"candidates": "ts"}, {}, "`candidates` must be a list of names or calibrators"),
         ({"candidates": ["none"]}, {}, "`candidates` must be methods that learn something"),
@@ -423,22 +395,9 @@ def test_counts_are_samples_in_the_errors():
     assert counted.selection_.n_samples == len(rows)
 
 
-def test_counts_are_samples_in_the_bins():
-    rng = np.random.default_rng(2)
-    scores = RowScores(*rng.random((3, 50)), rng.random(50) < 0.6)
-    weights = rng.integers(1, 5, size=50)
-    copies = RowScores(*(np.repeat(getattr(scores, name), weights) for name in RowScores.__dataclass_fields__))
-    counted, copied = (
-        _binned(scores, Units(weights.astype(float), np.arange(50), counts=True)),
-        _binned(copies, Units(np.ones(weights.sum()), np.arange(weights.sum()))),
-    )
-    assert counted.corrected == pytest.approx(copied.corrected, abs=1e-9)
-    np.testing.assert_allclose(counted.errors, copied.errors, rtol=1e-9)
-
-
 def test_methods_that_agree_but_for_rounding_are_equal():
-    rows = RowScores(*np.random.default_rng(0).random((3, 40)), np.ones(40, dtype=bool))
-    lower = RowScores(rows.nll * (1 - 1e-15), rows.brier, rows.confidence, rows.right)
+    rows = RowScores(*np.random.default_rng(0).random((2, 40)))
+    lower = RowScores(rows.nll * (1 - 1e-15), rows.brier)
     found = select(
         {"none": rows, "simple": rows, "rich": lower},
         Units(np.ones(40), np.arange(40)),
@@ -446,7 +405,6 @@ def test_methods_that_agree_but_for_rounding_are_equal():
         n_unsolved={},
         left_out={},
         n_folds=5,
-        seed=0,
     )
     assert found.chosen == "simple"
 

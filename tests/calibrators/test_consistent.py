@@ -331,7 +331,11 @@ def test_the_map_of_a_linear_method_stays_linear_and_others_are_tempered():
         (Consistent(cv=1), (LOGITS, LABELS), "`cv` must be a whole number of at least 2, got 1."),
         (Consistent(cv=5), (LOGITS[:3], LABELS[:3]), "`cv` must be at most the number of samples, 3, got 5."),
         (Consistent(cv="5"), (LOGITS, LABELS), "`cv` must be a whole number of at least 2, got '5'."),
-        (Consistent(), (LOGITS[:1], LABELS[:1]), "must have at least two samples, one of which is held out, got 1 sample."),
+        (
+            Consistent(),
+            (LOGITS[:1], LABELS[:1]),
+            "must have at least two samples, one of which is held out, got 1 sample.",
+        ),
         (Consistent("nonsense"), (LOGITS, LABELS), "got 'nonsense'"),
         (Consistent(VectorScaling), (LOGITS, LABELS), "got a class. Pass `VectorScaling()`."),
         (Consistent("none"), (LOGITS, LABELS), "`calibrator` must be a method that is fitted, got 'none'."),

@@ -97,7 +97,7 @@ REFUSED = [
     ),
     (
         lambda: EC().fit(X, y).predict_proba(X.reshape(5, 6, 6)),
-        "`X` must have 3 classes in its last dimension, as the calibrator has, got shape (5, 6, 6).",
+        "`X` must have 3 columns, one per class, got shape (5, 6, 6).",
     ),
     (
         lambda: EC().fit(3.0, y),

@@ -139,11 +139,11 @@ def test_an_unknown_parameter_names_the_class_that_was_typed(name):
         getattr(nishimori, name)(inpt="logits")
 
 
-def test_an_unknown_parameter_names_a_class_of_ones_own():
+def test_a_class_of_ones_own_has_the_parameters_of_its_base():
     class Mine(nishimori.VectorScaling):
         """It has the parameters of vector scaling."""
 
-    with pytest.raises(TypeError, match=r"\.Mine\.__init__\(\) got an unexpected keyword argument 'penaltys'$"):
+    with pytest.raises(TypeError, match=r"VectorScaling\.__init__\(\) got an unexpected keyword argument 'penaltys'$"):
         Mine(penaltys=1)
     assert Mine(penalty=2.0).get_params() == nishimori.VectorScaling(penalty=2.0).get_params()
 

@@ -144,7 +144,7 @@ def test_equal_largest_logits_may_keep_confidence_too_low():
 
 def test_a_confidence_interval_of_smoothed_labels_is_refused():
     found = ExpectationConsistency(smooth_labels=True).fit(LOGITS, RIGHT)
-    with pytest.raises(InputError, match=r"^`smooth_labels` must be False for a confidence interval"):
+    with pytest.raises(InputError, match=r"nor with smoothed labels\. .* fit it again, with `smooth_labels=False`\.$"):
         found.confidence_interval()
 
 

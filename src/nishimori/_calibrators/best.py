@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self, get_args
@@ -19,9 +20,7 @@ from nishimori._fit.collected_samples import CollectedSamples, collect_samples
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._methods.table import CANDIDATES, Traits
 from nishimori._rows.array_rows import ArrayRows
-from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import between, whole
 from nishimori._support.warnings import collect_notices
@@ -37,6 +36,7 @@ _SCORES, _PER_CLASS = 2**20, 20
 _MOST_SECONDS = 20.0
 
 
+@dataclass(eq=False, repr=False)
 class Best(Calibrator):
     """Choose among calibrators by their log-loss on samples that they were not fitted to.
 
@@ -50,9 +50,8 @@ class Best(Calibrator):
         What to choose from. By default "adaptive", "ts", "ec", "group", "platt" and "beta" (two classes) or "bias" (more),
         "vector", "isotonic" (from 1,000 samples on) and "matrix" (more than two classes), without those that would take long:
         `selection_` tells which. Of methods with the same score, the first is taken.
-    scoring : {"nll", "brier", "ece"}
-        What is compared. The ECE is not a mean over samples, and a constant has the lowest: only methods whose NLL exceeds the
-        lowest by at most 1 % take part in that comparison. It is corrected for its bias.
+    scoring : {"nll", "brier"}
+        What is compared.
     cv : int, splitter or iterable
         How many folds, or something else that scikit-learn takes for ``cv``. Folds are stratified by class, and samples of a
         group or cluster are in one fold.
@@ -102,30 +101,13 @@ class Best(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
-    selection_: MethodSelection
-    chosen_: str
-    calibrator_: Calibrator
-
-    def __init__(
-        self,
-        candidates: Any = None,
-        *,
-        scoring: Scoring = "nll",
-        cv: Any = 5,
-        keep_predictions: bool = False,
-        max_seconds: float | None = None,
-        random_state: int | None = None,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.candidates = candidates
-        self.scoring = scoring
-        self.cv: Any = cv
-        self.keep_predictions = keep_predictions
-        self.max_seconds = max_seconds
-        self.random_state = random_state
-        super().__init__(input=input, classes=classes, floor=floor)
+    candidates: Any = None
+    _: KW_ONLY
+    scoring: Scoring = "nll"
+    cv: Any = 5
+    keep_predictions: bool = False
+    max_seconds: float | None = None
+    random_state: int | None = None
 
     fit = fit_grouped_rows
 
@@ -142,8 +124,7 @@ class Best(Calibrator):
             methods, left_out = self._named_candidates(data.n_classes), {}
         scores, n_unsolved = self._score_candidates(methods, left_out, samples, folds)
         scored = units.subset(np.sort(np.concatenate([fold.test for fold in folds])))
-        sizes = {"n_folds": len(folds), "seed": seed}
-        choose = partial(select, scores, scored, self.scoring, n_unsolved=n_unsolved, left_out=left_out, **sizes)
+        choose = partial(select, scores, scored, self.scoring, n_unsolved=n_unsolved, left_out=left_out, n_folds=len(folds))
         selection = choose()
         while isinstance(chosen := self._fit_chosen(methods, selection, data), str):
             left_out[selection.chosen] = chosen
@@ -165,7 +146,7 @@ class Best(Calibrator):
     def _check_parameters(self) -> int:
         """Refuse parameters that make no sense; the seed of the folds."""
         if self.scoring not in get_args(Scoring):
-            raise InputError("scoring", "be 'nll', 'brier' or 'ece'", got=repr(self.scoring))
+            raise InputError("scoring", "be 'nll' or 'brier'", got=repr(self.scoring))
         if not isinstance(self.keep_predictions, bool | np.bool_):
             raise InputError("keep_predictions", "be True or False", got=repr(self.keep_predictions))
         if self.max_seconds is not None:
@@ -324,7 +305,7 @@ def _as_estimates(selection: MethodSelection) -> dict[str, float]:
     return {f"chosen[{selection.chosen}]": 1.0, **sizes, **finite}
 
 
-def _from_estimates(values: Mapping[str, float], scoring: Scoring) -> MethodSelection:
+def _from_estimates(values: Mapping[str, float], scoring: str) -> MethodSelection:
     """The selection that a file describes; scores that it does not have were infinite."""
     names = list(dict.fromkeys(name.partition("[")[2][:-1] for name in values if name.partition("[")[0] in _NUMBERS))
     chosen, infinite, rows = next((name for name in names if f"chosen[{name}]" in values), ""), float("inf"), []

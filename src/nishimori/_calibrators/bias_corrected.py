@@ -1,5 +1,6 @@
 """One temperature and one bias per class: the smallest step beyond one temperature."""
 
+from dataclasses import dataclass
 from math import exp
 from typing import Any, ClassVar, Self
 
@@ -12,21 +13,18 @@ from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_claims import sum_by_class
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.arrays import HostArray
+from nishimori._support.formatting import join_names
 from nishimori._support.warnings import notice
 from nishimori.errors import DegenerateDataError, InputError, InputWarning, NishimoriError, NotConvergedError, setting
 from nishimori.maps.affine import Affine, refuse_masks
 
 # The sums have a table of this many rows and columns: 800 MB.
 _MOST_CLASSES = 10_000
-
-# This many classes are named in a message.
-_MOST_NAMED = 5
 
 # Where the observable of each condition is in a search for temperatures.
 _POSITIONS = {"ec": 0, "ts": 1}
@@ -35,6 +33,7 @@ _POSITIONS = {"ec": 0, "ts": 1}
 _FREQUENCIES = "The biases are the smoothed frequencies of the classes, because the scores say nothing about them."
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BiasCorrected(Calibrator):
     """Divide logits by one temperature and add one bias per class.
 
@@ -111,27 +110,10 @@ class BiasCorrected(Calibrator):
     True
     """
 
-    method: str = "ec"
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False)
-    biases_: HostArray
-    inverse_temperature_: float
-    spread_: float | None
-    condition_: str
-
-    def __init__(
-        self,
-        *,
-        method: str = "ec",
-        shrink: bool = True,
-        preserve_accuracy: bool = False,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.method = method
-        self.shrink = shrink
-        self.preserve_accuracy = preserve_accuracy
-        super().__init__(input=input, classes=classes, floor=floor)
+    method: str = "ec"
+    shrink: bool = True
+    preserve_accuracy: bool = False
 
     fit = fit_rows
 
@@ -220,9 +202,7 @@ class BiasCorrected(Calibrator):
     def _names_of_classes(self, chosen: HostArray) -> str:
         """The labels of some classes in words; empty if there are none."""
         labels = class_labels(self.classes, len(chosen))[chosen].tolist()
-        if len(labels) > _MOST_NAMED:
-            return f"{len(labels):,} of {len(chosen):,} classes, such as {labels[0]!r}"
-        return ("classes " if len(labels) > 1 else "class ") + ", ".join(map(repr, labels)) if labels else ""
+        return f"{'classes' if len(labels) > 1 else 'class'} {join_names(labels)}" if labels else ""
 
     def _show(self) -> None:
         assert isinstance(self.map_, Affine)

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from math import log
 from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
@@ -13,9 +14,8 @@ from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, Regression, overview
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input
 from nishimori._sums.census import count_zeros, warn_of_zeros
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
@@ -26,6 +26,7 @@ from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BinaryCalibrator(Calibrator):
     """Everything except which functions of the log-odds are combined, and what map their coefficients give."""
 
@@ -33,16 +34,7 @@ class BinaryCalibrator(Calibrator):
         keeps_predictions=False, streams=True, from_sketch=False, error_bars=False, n_classes="two"
     )
 
-    def __init__(
-        self,
-        *,
-        smooth_labels: bool = True,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.smooth_labels = smooth_labels
-        super().__init__(input=input, classes=classes, floor=floor)
+    smooth_labels: bool = True
 
     @property
     @abstractmethod
@@ -68,7 +60,11 @@ class BinaryCalibrator(Calibrator):
         self._refuse(seen, label_name(X))
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
         has_constant = len(functions) < len(terms)
-        regression = Regression.from_overview(functions, seen, has_constant=has_constant, smoothing=self._smoothing(seen, data))
+        smoothing = (0.0, 0.0)
+        if self.smooth_labels:  # J. Platt's 1/(N + 2), where N samples have the same class
+            negative, positive = (part.number(counts=data.counts) for part in (seen.negative, seen.positive))
+            smoothing = 1 / (negative + 2), 1 / (positive + 2)
+        regression = Regression.from_overview(functions, seen, has_constant=has_constant, smoothing=smoothing)
         search = LogisticSearch(data, seen)
         try:
             coefficients = self._fit_coefficients(search, regression)
@@ -96,12 +92,6 @@ class BinaryCalibrator(Calibrator):
                     "Only binary classification is supported. Use 'vector' or 'matrix', which work for any number of classes."
                 ),
             )
-
-    def _smoothing(self, seen: Overview, data: Rows) -> tuple[float, float]:
-        """How far the labels are moved from 0 and 1: J. Platt's 1/(N + 2), where N samples have the same class."""
-        if not self.smooth_labels:
-            return 0.0, 0.0
-        return 1 / (seen.negative.number(counts=data.counts) + 2), 1 / (seen.positive.number(counts=data.counts) + 2)
 
     def _refuse(self, seen: Overview, label_name: str) -> None:
         """Raise if the data cannot determine any parameter."""
@@ -169,6 +159,7 @@ class BinaryCalibrator(Calibrator):
         return tags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Platt(BinaryCalibrator):
     """Platt scaling: the calibrated log-odds are slope·s + intercept.
 
@@ -236,6 +227,7 @@ class Platt(BinaryCalibrator):
         return Affine(np.array(parameters["slope"]), np.array([-half, half]))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Quadratic(BinaryCalibrator):
     """Quadratic scaling: the calibrated log-odds are square·s² + slope·s + intercept.
 
@@ -293,6 +285,7 @@ class Quadratic(BinaryCalibrator):
 Variant = Literal["abm", "am", "ab"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Beta(BinaryCalibrator):
     """Beta calibration: the calibrated log-odds are a·ln p − b·ln(1 − p) + c, with a ≥ 0 and b ≥ 0.
 
@@ -344,17 +337,7 @@ class Beta(BinaryCalibrator):
     c 0.76 ± 0.20
     """
 
-    def __init__(
-        self,
-        *,
-        variant: Variant = "abm",
-        smooth_labels: bool = True,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.variant = variant
-        super().__init__(smooth_labels=smooth_labels, input=input, classes=classes, floor=floor)
+    variant: Variant = "abm"
 
     @property
     def _terms(self) -> dict[str, str]:

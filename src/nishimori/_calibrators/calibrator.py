@@ -4,11 +4,10 @@ They sit behind any model: ``X`` is what the model says (logits or probabilities
 """
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial, update_wrapper
+from dataclasses import dataclass
+from functools import partial
 from inspect import signature
-from types import FunctionType
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -22,17 +21,7 @@ from nishimori._calibrators.private_sklearn import (
     TransformerMixin,
     container_adapter,
 )
-from nishimori._methods import table
-from nishimori._methods.fitted_method import (
-    check_map,
-    check_n_classes,
-    keep,
-    keep_record,
-    open_to_fit,
-    own_parameters,
-    record_of,
-)
-from nishimori._methods.record import Record
+from nishimori._methods.fitted_method import COMMON, FittedMethod, check_map, check_n_classes
 from nishimori._methods.table import Traits
 from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names, refuse_permuted
@@ -41,12 +30,11 @@ from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Input, Scores, scores_of, warn_of_probabilities
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
-from nishimori._support.json import as_python
 from nishimori._support.numbers import numeric
 from nishimori._support.optional import import_object
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import checked_groups
-from nishimori.maps.map import Map, apply_checked, in_blocks
+from nishimori.maps.map import apply_checked, in_blocks
 from nishimori.maps.temperature import temperature_of
 
 # What predicts for arrays of Dask, as lazily as these.
@@ -73,20 +61,14 @@ def in_data_frame(array: Array, X: Any, estimator: Any, names: Callable[[], Host
     return adapter.create_container(rows, table, columns=names())
 
 
-def _renamed(function: FunctionType, name: str) -> FunctionType:
-    """A copy of a function by another name, which Python's messages about wrong arguments give."""
-    copy = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
-    update_wrapper(copy, function)
-    copy.__kwdefaults__, copy.__qualname__ = function.__kwdefaults__, name
-    return copy
-
-
 # scikit-learn must not wrap `transform`: it does not know that flat scores give one column. `in_data_frame` does it instead.
-class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=()):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator, auto_wrap_output_keys=()):
     """Everything except the choice of the map.
 
     A subclass has a `fit` that takes its data from `rows_from` and ends with ``return self.learn(...)``. Its constructor, if it
-    has one, takes the parameters ``input``, ``classes`` and ``floor`` too and passes them to this one.
+    has one, takes the parameters ``input``, ``classes`` and ``floor`` too and passes them to this one. Those of the library are
+    dataclasses: their fields are the parameters, and they compare and print as all estimators of scikit-learn do.
 
     Attributes
     ----------
@@ -100,135 +82,26 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     """
 
     traits: ClassVar[Traits | None] = None
-    is_fixed: ClassVar[bool] = False
-    input: Input | None
-    input_: Input
-    classes: Classes
-    floor: Floor = None  # a subclass without this parameter raises only exact zeros
-    floor_: float | None
-    map_: Map
-    classes_: HostArray
-    feature_names_in_: HostArray
-    n_features_in_: int
-    label_column_: str | None
-    score_column_: str | None
-    group_column_: str | None
-    n_samples_: int | None
-    residual_: float | None
-    data_digest_: str | None = None
-    temperature_se_: float | None
-    n_passes_: int | None
-    parameters_: dict[str, Any]
-    parameters_se_: dict[str, Any] | None
-    why_no_se_: str | None
-    _is_flat_: bool
-    _estimates_: dict[str, float] | None = None
-
-    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto") -> None:
-        self.input = input
-        self.classes = classes
-        self.floor = floor
-
-    @abstractmethod
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from scores ``X`` and true classes ``y``."""
+    input: Input | None = None
+    classes: Classes = None
+    floor: Floor = "auto"
 
     def fit_transform(self, X: Any, y: Any = None, *args: Any, **fit_params: Any) -> Any:
         """The calibrated logits of the data that are fitted to; arguments as for `fit`."""
         fitted = self.fit(X, y, *args, **fit_params)
         return fitted.transform(X, fit_params.get("groups") if self.map_.needs_groups else None)
 
-    def rows_from(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        clusters: Any = None,
-        groups: Any = None,
-        *,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Rows:
-        """The data to fit to, for a `fit` of your own; values are checked when they are first read."""
-        return open_to_fit(self, X, y, sample_weight, clusters, groups, counts=counts, ignore_index=ignore_index)
-
-    def learn(
-        self,
-        X: Any,
-        data: Rows,
-        map_: Map,
-        n_samples: int,
-        residual: float | None = None,
-        temperature_se: float | None = None,
-        estimates: dict[str, float] | None = None,
-        n_passes: int | None = None,
-    ) -> Self:
-        """Keep what a `fit` of your own has found, as its last step: a fit that fails leaves the calibrator as it was.
-
-        Parameters
-        ----------
-        X : array or other data
-            What `fit` was given, whose columns are noted.
-        data : Rows
-            What `rows_from` made of it.
-        map_ : Map
-            What is done to logits.
-        n_samples : int
-            How many samples were used.
-        residual, temperature_se : float, optional
-            What is left of the condition, and the standard error of the temperature, where the map has one.
-        estimates : dict of float, optional
-            Further numbers of the fit, which a file keeps.
-        n_passes : int, optional
-            How often all logits were read.
-        """
-        check_map(map_, data.n_classes, data)
-        keep(self, X, data, map_, n_samples, residual, temperature_se, estimates)
-        self._show()
-        if n_passes is not None:
-            self.n_passes_ = n_passes
-        return self
-
-    def _show(self) -> None:
-        """Set the attributes that follow from the map and the estimates, after a fit as after a file was read."""
-
     def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Learn from ``data``, the opened rows of ``X``, in calibrators whose `fit` is `fit_rows` or `fit_grouped_rows`."""
         raise NotImplementedError
-
-    @property
-    def method_name(self) -> str:
-        """What the method is called: its registered name, else where it can be imported from."""
-        return table.name_of(type(self))
 
     @property
     def method(self) -> str:
         """The name of the method; in some classes a parameter, such as "ec" or "ts" of `BiasCorrected`."""
         return self.method_name
 
-    def method_params(self) -> dict[str, Any]:
-        """The parameters of the method, which `nishimori.calibrator` takes besides its name."""
-        return {name: as_python(getattr(self, name)) for name in sorted(own_parameters(type(self)))}
-
-    @property
-    def temperature_(self) -> float | None:
-        """What logits are divided by; None for a map that does more than that."""
-        if "map_" not in self.__dict__:
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute 'temperature_'")
-        return temperature_of(self.map_)
-
     def _check_n_classes(self, n_classes: int) -> None:
         """Refuse parameters that do not suit this many classes; all do by default."""
-
-    def _record(self) -> Record:
-        """What a file keeps."""
-        return record_of(self)
-
-    def _restore(self, record: Record) -> Self:
-        """Restore from ``record``, ready to use."""
-        keep_record(self, record)
-        self._show()
-        return self
 
     @property
     def matches_confidence(self) -> bool:
@@ -239,9 +112,6 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         traits: Any = cls.traits
         if isinstance(traits, dict):
             cls.traits = Traits(**traits)
-        inherited: Any = cls.__init__
-        if "__init__" not in cls.__dict__ and isinstance(inherited, FunctionType):
-            cls.__init__ = _renamed(inherited, f"{cls.__qualname__}.__init__")  # type: ignore[method-assign]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -259,19 +129,10 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
             self._check_names(X, numeric(X, name).shape, name)
 
     def _check_names(self, X: Any, shape: tuple[int, ...], name: str = "X") -> None:
-        if len(shape) == 1 and self.n_features_in_ != 2:
-            raise InputError(
-                name,
-                f"have {self.n_features_in_} columns, one per class",
-                got=f"shape {tuple(shape)}",
-                remedy=f"Reshape your data: for one sample pass `[{name}]`.",
-            )
-        if len(shape) > 2 and shape[-1] != self.n_features_in_:
-            raise InputError(
-                name,
-                f"have {self.n_features_in_} classes in its last dimension, as the calibrator has",
-                got=f"shape {tuple(shape)}",
-            )
+        if len(shape) != 2 and self.n_features_in_ != (2 if len(shape) == 1 else shape[-1]):
+            remedy = f"Reshape your data: for one sample pass `[{name}]`." if len(shape) == 1 else ""
+            must = f"have {self.n_features_in_} columns, one per class"
+            raise InputError(name, must, got=f"shape {tuple(shape)}", remedy=remedy)
         if len(shape) != 2 or (
             type(X) is np.ndarray and shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
         ):
@@ -365,9 +226,8 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         if arrays.is_lazy(X):
             return import_object(_LAZY)(self, "transform", X, groups)
         scores = self._scores(X)
-        logits = self._from_logits(
-            scores, self._binary_logit if scores.is_binary_score else partial(apply_checked, self.map_), groups
-        )
+        rule = self._binary_logit if scores.is_binary_score else partial(apply_checked, self.map_)
+        logits = self._from_logits(scores, rule, groups)
         return in_data_frame(logits, X, self, lambda: self._names_out(scores.n_classes, one_column=scores.is_binary_score))
 
     def get_metadata_routing(self) -> Any:
@@ -471,7 +331,11 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
             Replace an existing file.
         """
         check_is_fitted(self, "map_")
-        self._record().write(path, overwrite=overwrite)
+        super().save(path, overwrite=overwrite)
+
+
+for name in COMMON:  # the defaults are those of the constructor: one of a user's own has to set the attributes
+    delattr(Calibrator, name)
 
 
 def fit_rows(

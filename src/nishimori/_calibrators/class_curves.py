@@ -1,5 +1,6 @@
 """A curve per class from its probability to a calibrated one: isotonic regression and histogram binning."""
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -11,7 +12,6 @@ from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_claims import (
     ClassWeights,
     claims_by_class,
@@ -69,6 +69,7 @@ _NO_SE = (
 )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Isotonic(Calibrator):
     """Replace the probability of each class by an increasing function of it, found by isotonic regression.
 
@@ -134,13 +135,7 @@ class Isotonic(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
-    curves_: list[tuple[HostArray, HostArray]]
-
-    def __init__(
-        self, *, prior: float = 1.0, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
-    ) -> None:
-        self.prior = prior
-        super().__init__(input=input, classes=classes, floor=floor)
+    prior: float = 1.0
 
     fit = fit_rows
 
@@ -184,6 +179,7 @@ _MOST_BINS = 2**24
 _COIN = 0.1
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HistogramBinning(Calibrator):
     """Replace the probability of each class by the frequency of the class among the samples of the same bin.
 
@@ -255,23 +251,9 @@ class HistogramBinning(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=True)
-    edges_: HostArray
-    frequencies_: HostArray
-
-    def __init__(
-        self,
-        *,
-        n_bins: int = 15,
-        strategy: Strategy = "uniform",
-        prior: float = 1.0,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.n_bins = n_bins
-        self.strategy = strategy
-        self.prior = prior
-        super().__init__(input=input, classes=classes, floor=floor)
+    n_bins: int = 15
+    strategy: Strategy = "uniform"
+    prior: float = 1.0
 
     fit = fit_rows
 

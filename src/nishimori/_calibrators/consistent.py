@@ -1,7 +1,7 @@
 """A calibrator that is finished by expectation consistency: one more temperature, found on samples that were held out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from math import sqrt
 from typing import Any, ClassVar, Self
 
@@ -11,14 +11,13 @@ from nishimori._calibrators.calibrator import Calibrator, fit_grouped_rows
 from nishimori._calibrators.folds import Fold, deal_folds, in_row_order, out_of_fold
 from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
-from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
+from nishimori._calibrators.rescue import fit_always
 from nishimori._fit.collected_samples import CollectedSamples, collect_samples
 from nishimori._methods.fitted_method import own_parameters
 from nishimori._methods.record import Record
 from nishimori._methods.table import FINISHED, Traits
-from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input, is_auto
+from nishimori._rows.scores import is_auto
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Confidence
 from nishimori._support.arrays import HostArray
@@ -36,6 +35,7 @@ FOLDS = 10
 _PREFIX = "calibrator."
 
 
+@dataclass(eq=False, repr=False)
 class Consistent(Calibrator):
     """Finish another method by EC: one more temperature, at which mean confidence equals accuracy on samples held out.
 
@@ -116,22 +116,9 @@ class Consistent(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=True)
-    calibrator_: Calibrator
-    ec_temperature_: float
-    ec_temperature_se_: float | None
-
-    def __init__(
-        self,
-        calibrator: str | Calibrator = "vector",
-        *,
-        cv: int | None = None,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.calibrator = calibrator
-        self.cv = cv
-        super().__init__(input=input, classes=classes, floor=floor)
+    calibrator: str | Calibrator = "vector"
+    _: KW_ONLY
+    cv: int | None = None
 
     fit = fit_grouped_rows
 
@@ -142,14 +129,15 @@ class Consistent(Calibrator):
         folds = deal_folds(samples.labels, self._n_folds(samples), samples.clusters)
 
         def fit_without(fold: Fold) -> Map:
-            return _fit_inner(method, samples.rows(fold.train)).map_
+            return fit_always(new_calibrator(method, "calibrator"), samples.rows(fold.train)).map_
 
         with collect_notices():  # the fit to all samples says what there is to say of the data
             maps, parts = out_of_fold(folds, fit_without, lambda map_, fold: samples.mapped(map_, fold.test))
         held_out = in_row_order([fold.test for fold in folds], parts)
         floor = data.floor if is_auto(self.floor) else self.floor
-        fitted = _fit_inner(set_common(method, input=self.input, classes=self.classes, floor=floor), data)
-        last = _fit_ec(samples.rows(logits=held_out))
+        fitted = fit_always(set_common(method, input=self.input, classes=self.classes, floor=floor), data)
+        place = "the predictions for held-out samples"
+        last = fit_always(ExpectationConsistency(), samples.rows(logits=held_out), where=place, may_be_frequencies=False)
         temperature, error = last.temperature_, None
         assert temperature is not None, "all that may take the place of EC has one"
         if not data.counts and last.temperature_se_ is not None:
@@ -230,22 +218,6 @@ class Consistent(Calibrator):
         untempered = temper(record.map, 1 / self.ec_temperature_)
         self.calibrator_ = method._restore(replace(record, map=untempered, provenance=inner))
         return self
-
-
-def _fit_inner(calibrator: Calibrator, data: Rows) -> Calibrator:
-    """A copy of the calibrator that is fitted to some rows, or one of smoothed labels where it has no solution."""
-    copy = new_calibrator(calibrator, "calibrator")
-    return fit_always(copy, data)
-
-
-def _fit_ec(data: Rows) -> Calibrator:
-    """Expectation consistency for held-out predictions, with smoothed labels where it has no temperature."""
-    method = ExpectationConsistency()
-    try:
-        return method.fit(data)
-    except NO_SOLUTION as error:
-        place = "the predictions for held-out samples"
-        return rescue(method, error, data, where=place, may_be_frequencies=False)
 
 
 @dataclass(frozen=True, eq=False)

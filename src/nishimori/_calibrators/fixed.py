@@ -1,5 +1,6 @@
 """Calibrators that learn nothing: a temperature you know, a map kept as it is, or no calibration."""
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self, cast
 
 from nishimori._calibrators.calibrator import Calibrator, fit_rows
@@ -18,6 +19,7 @@ FIXED = "fixed"
 """What is saved as the method of a map that was not chosen from data."""
 
 
+@dataclass(eq=False, repr=False)
 class FixedTemperature(Calibrator):
     """Divide logits by a temperature you know; `from_temperature` makes one that is ready to use.
 
@@ -32,11 +34,9 @@ class FixedTemperature(Calibrator):
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
     is_fixed = True
 
-    def __init__(
-        self, temperature: float = 1.0, *, input: Input | None = None, classes: Classes = None, floor: Floor = None
-    ) -> None:
-        self.temperature = temperature
-        super().__init__(input=input, classes=classes, floor=floor)
+    temperature: float = 1.0
+    _: KW_ONLY
+    floor: Floor = None
 
     fit = fit_rows
 
@@ -54,6 +54,7 @@ class FixedTemperature(Calibrator):
         return FIXED
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Uncalibrated(FixedTemperature):
     """Leave logits as they are, T = 1: the method "none", with which others are compared.
 
@@ -78,14 +79,14 @@ class Uncalibrated(FixedTemperature):
     1.0
     """
 
-    def __init__(self, *, input: Input | None = None, classes: Classes = None, floor: Floor = None) -> None:
-        super().__init__(input=input, classes=classes, floor=floor)
+    temperature: float = field(default=1.0, init=False)
 
     @property
     def method_name(self) -> str:
         return "none"
 
 
+@dataclass(eq=False, repr=False)
 class FixedMap(Calibrator):
     """A map that is kept as it is. Call `fit`, which only notes the columns and classes of the data, before you use it.
 
@@ -104,29 +105,17 @@ class FixedMap(Calibrator):
     """
 
     is_fixed = True
-    method: str = FIXED
 
-    def __init__(
-        self,
-        map: Map,
-        *,
-        method: str = FIXED,
-        params: dict[str, Any] | None = None,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = None,
-    ) -> None:
-        self.map = map
-        self.method = method
-        self.params = params
-        super().__init__(input=input, classes=classes, floor=floor)
+    map: Map
+    _: KW_ONLY
+    method: str = FIXED
+    params: dict[str, Any] | None = None
+    floor: Floor = None
 
     fit = fit_rows
 
     def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Check ``data``, the rows of ``X``, and note its columns; the map stays as it is."""
-        if not isinstance(self.map, Map):
-            raise InputError("map", "be a Map", got=repr(self.map))
         if self.map.n_classes not in (None, data.n_classes):
             raise InputError("X", f"have {self.map.n_classes} classes, as the map has", got=data.n_classes)
         return self.learn(X, data, self.map, census(data).n_rows)

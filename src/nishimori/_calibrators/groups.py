@@ -1,5 +1,6 @@
 """A temperature per predicted class or per group, as far as the data tell the groups apart."""
 
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any, ClassVar, Self, get_args
 
@@ -10,13 +11,10 @@ from nishimori._fit.groups import match_groups
 from nishimori._fit.search import match
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import Classes
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input
 from nishimori._sums.groups import By, Grouping
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy
-from nishimori._support.arrays import HostArray
 from nishimori._support.formatting import join_names
 from nishimori._support.warnings import notice
 from nishimori.errors import FormatError, InputError, InputWarning
@@ -24,6 +22,7 @@ from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatur
 from nishimori.maps.map import Map
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GroupConsistency(Calibrator):
     """Divide logits by a temperature per group of samples: per predicted class, or per group that you name.
 
@@ -91,28 +90,8 @@ class GroupConsistency(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=False, error_bars=True)
-    temperatures_: HostArray
-    temperatures_se_: HostArray | None
-    groups_: HostArray | tuple[Any, ...]
-    common_temperature_: float | None
-    spread_: float | None
-    used_spread_: float | None
-    open_groups_: tuple[Any, ...]
-
+    by: By = "prediction"
     method: str = "ec"
-
-    def __init__(
-        self,
-        *,
-        by: By = "prediction",
-        method: str = "ec",
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.by = by
-        self.method = method
-        super().__init__(input=input, classes=classes, floor=floor)
 
     fit = fit_grouped_rows
 

@@ -3,10 +3,11 @@
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from inspect import Parameter, Signature, isabstract
+from inspect import Parameter, Signature, isabstract, isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,38 +133,23 @@ def _refuse_class(method: Any, name: str) -> None:
         raise InputError(name, "be the name of a method or a calibrator", got="a class", remedy=f"Pass `{method.__name__}()`.")
 
 
-@dataclass(frozen=True)
-class Finished:
-    """What makes a `Consistent` of a method: it takes the parameters of both.
+def _finished(method: Any) -> Callable[..., Calibrator]:
+    """The function that makes a `Consistent` of a method: it takes the parameters of both.
 
     A parameter of the method that `Consistent` has too is called as scikit-learn would: ``calibrator__cv``.
     """
+    consistent = import_object(CONSISTENT)
+    own = tuple(name for name in own_parameters(consistent) if name != "calibrator")
+    inner = {inner_name(name, own): name for name in own_parameters(method)}
 
-    method: Any
+    def make(**params: Any) -> Calibrator:
+        of_method = {name: params.pop(used) for used, name in inner.items() if used in params}
+        calibrator: Calibrator = consistent(_instantiate(method, of_method), **params)
+        return calibrator
 
-    @property
-    def kind(self) -> type[Calibrator]:
-        """The class of what is made."""
-        kind: type[Calibrator] = import_object(CONSISTENT)
-        return kind
-
-    @property
-    def own(self) -> tuple[str, ...]:
-        """The parameters of `Consistent` besides the calibrator."""
-        return tuple(name for name in own_parameters(self.kind) if name != "calibrator")
-
-    @property
-    def __signature__(self) -> Signature:
-        names = (*self.own, *(inner_name(name, self.own) for name in own_parameters(self.method)), *COMMON)
-        return Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in names])
-
-    def __call__(self, **params: Any) -> Calibrator:
-        """An unfitted calibrator with these parameters."""
-        inner = {
-            name: params.pop(used) for name in own_parameters(self.method) if (used := inner_name(name, self.own)) in params
-        }
-        make: Callable[..., Calibrator] = self.kind  # whose constructor takes more than that of a calibrator in general
-        return make(_instantiate(self.method, inner), **params)
+    names = (*own, *inner, *COMMON)
+    make.__signature__ = Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in names])  # type: ignore[attr-defined]
+    return make
 
 
 def inner_name(name: str, own: Sequence[str]) -> str:
@@ -178,7 +164,7 @@ def target_of(name: Any, ending: str = "") -> Any:
     """
     _refuse_class(name, "The method")
     if isinstance(name, str) and name.endswith(FINISHED):
-        return Finished(target_of(table.unfinished(name), FINISHED + ending))
+        return _finished(target_of(table.unfinished(name), FINISHED + ending))
     if isinstance(name, str) and ":" in name:
         return _check_target(import_object(name), name)
     target = table.find(name) if isinstance(name, str) else None
@@ -205,7 +191,7 @@ def _check_target(target: Any, what: str) -> Any:
 
 
 def _instantiate(target: Any, params: dict[str, Any]) -> Calibrator:
-    if isinstance(target, Finished) or (isinstance(target, type) and issubclass(target, Calibrator)):
+    if isfunction(target) or (isinstance(target, type) and issubclass(target, Calibrator)):
         calibrator: Calibrator = target(**params)
         return calibrator
     common = {name: value for name, value in params.items() if name in COMMON}
@@ -273,7 +259,7 @@ def _installed(name: str) -> Any:
     """What is behind the name of a method in a file, which is registered or installed; None if it is not. No code is named."""
     if name.endswith(FINISHED):
         inner = _installed(table.unfinished(name))
-        return None if inner is None else Finished(inner)
+        return None if inner is None else _finished(inner)
     target = table.find(name)
     return None if target is None else _check_target(target, f"The method {name!r}")
 
@@ -325,31 +311,20 @@ class UnknownMethodError(InputError, KeyError):
     __str__ = InputError.__str__  # without the quotes that `KeyError` puts around its text
 
 
-class MethodTable(Mapping[str, Method], Displayed):
+class MethodTable(UserDict[str, Any], Displayed):
     """All methods by name, and what they do and need. ``print`` shows a table.
 
-    Built-in methods come first, then those that were registered, then those of installed packages.
+    Built-in methods come first, then those that were registered, then those of installed packages. A method is imported when
+    it is looked up.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = tuple(names)
-
     def __getitem__(self, name: str) -> Method:
-        if name not in self._names:
-            raise UnknownMethodError(f"The method must be one of {', '.join(self._names)}, got {name!r}.")
+        if name not in self:
+            raise UnknownMethodError("The method", f"be one of {', '.join(self)}", got=repr(name))
         return _method(name)
 
-    def __contains__(self, name: object) -> bool:  # without an import of the method
-        return name in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
     def __repr__(self) -> str:
-        return f"MethodTable({', '.join(self._names)})"
+        return f"MethodTable({', '.join(self)})"
 
     @property
     def table(self) -> Tabular:
@@ -400,7 +375,7 @@ def methods() -> MethodTable:
     >>> [name for name, method in table.items() if method.traits.from_sketch][:4]
     ['ec', 'ts', 'adaptive', 'none']
     """
-    return MethodTable(table.names())
+    return MethodTable(dict.fromkeys(table.names()))
 
 
 def _method(name: str) -> Method:
@@ -408,8 +383,9 @@ def _method(name: str) -> Method:
         target = target_of(name)
     except InputError as error:
         return Method(name, None, "", None, why=str(error))
-    target_class = target if isinstance(target, type) else type(target)
-    kind: type[Calibrator | Observable] = target.kind if isinstance(target, Finished) else target_class
+    kind: type[Calibrator | Observable] = target if isinstance(target, type) else type(target)
+    if isfunction(target):  # one that finishes a method
+        kind = import_object(CONSISTENT)
     traits = kind.traits if issubclass(kind, Calibrator) else Matched.traits
     return Method(name, kind.__name__, _description(kind), traits, own_parameters(target))
 

@@ -1,6 +1,7 @@
 """Calibrators that divide all logits by one temperature; what finds it is in `_methods/one_temperature.py`."""
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any, ClassVar, Self, cast
 
@@ -8,27 +9,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.calibrator import Calibrator, fit_rows
 from nishimori._fit.adaptive import Adapted
-from nishimori._fit.match import FitInfo
 from nishimori._methods import table
-from nishimori._methods.fitted_method import keep_temperature, label_name
-from nishimori._methods.one_temperature import (
-    EC,
-    TS,
-    Adaptive,
-    ObservableMethod,
-    OwnObservable,
-    TemperatureFit,
-    TemperatureMethod,
-)
+from nishimori._methods.fitted_method import label_name
+from nishimori._methods.one_temperature import EC, TS, Adaptive, ObservableMethod, OwnObservable, TemperatureMethod
 from nishimori._methods.record import Record
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Observable
 from nishimori._support.intervals import Interval, interval_in_ratio
 from nishimori._support.json import as_python
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 
 
 class OneTemperature(Calibrator):
@@ -36,7 +26,6 @@ class OneTemperature(Calibrator):
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
     smooth_labels: bool = False
-    fit_info_: FitInfo
     temperature_bounds_: Interval | None = None
     is_uniform_: bool
 
@@ -53,11 +42,6 @@ class OneTemperature(Calibrator):
     def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the temperature from ``data``, which are the rows of ``X``."""
         return self._adopt(X, data, self._method().fit(data, label_name=label_name(X)))
-
-    def _adopt(self, X: Any, data: Rows, fit: TemperatureFit) -> Self:
-        """Keep what was found in ``data``, which are those of ``X``."""
-        keep_temperature(self, X, data, fit)
-        return self
 
     def _observable(self, n_classes: int) -> Observable | None:
         """The one observable that is matched; None for a method that matches several."""
@@ -95,16 +79,11 @@ class OneTemperature(Calibrator):
             version.
         """
         check_is_fitted(self, "map_")
-        if self.smooth_labels:
-            raise InputError(
-                "smooth_labels",
-                "be False for a confidence interval: smoothed labels draw T towards that of chance, which a standard error "
-                "does not say",
-            )
         if self.temperature_se_ is None:
             raise InputError(
                 "`confidence_interval` needs the standard error of T, which is not known from a sketch of one cluster, nor "
-                "from a file of an earlier version. Fit the calibrator to more clusters, or fit it again."
+                "from a file of an earlier version, nor with smoothed labels. Fit the calibrator to more clusters, or fit it "
+                f"again, with {setting('smooth_labels', False)}."
             )
         low, high = self.temperature_bounds_ or (self.temperature_, self.temperature_)
         return Interval(
@@ -112,6 +91,7 @@ class OneTemperature(Calibrator):
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ExpectationConsistency(OneTemperature):
     """Divide logits by the temperature at which mean confidence equals accuracy.
 
@@ -190,18 +170,8 @@ class ExpectationConsistency(OneTemperature):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        top_n: int = 1,
-        smooth_labels: bool = False,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.top_n = top_n
-        self.smooth_labels = smooth_labels
-        super().__init__(input=input, classes=classes, floor=floor)
+    top_n: int = 1
+    smooth_labels: bool = False
 
     def _method(self) -> EC:
         return EC(self.top_n, self.smooth_labels)
@@ -211,6 +181,7 @@ class ExpectationConsistency(OneTemperature):
         return self.top_n == 1 and not self.smooth_labels
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TemperatureScaling(OneTemperature):
     """Divide logits by the temperature at which the mean cross-entropy is lowest.
 
@@ -229,16 +200,13 @@ class TemperatureScaling(OneTemperature):
     1.98
     """
 
-    def __init__(
-        self, *, smooth_labels: bool = False, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
-    ) -> None:
-        self.smooth_labels = smooth_labels
-        super().__init__(input=input, classes=classes, floor=floor)
+    smooth_labels: bool = False
 
     def _method(self) -> TS:
         return TS(self.smooth_labels)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AdaptiveConsistency(OneTemperature):
     """Divide logits by a temperature between those of EC and TS: that of EC, as far as the data can tell the two apart.
 
@@ -302,10 +270,10 @@ class AdaptiveConsistency(OneTemperature):
     2.12 to 2.66
     """
 
-    weight_: float
-    ec_: float | None
-    ts_: float | None
-    _adapted_: Adapted | None
+    weight_: float = field(init=False)
+    ec_: float | None = field(init=False)
+    ts_: float | None = field(init=False)
+    _adapted_: Adapted | None = field(init=False)
 
     def _method(self) -> Adaptive:
         return Adaptive()
@@ -341,6 +309,7 @@ class AdaptiveConsistency(OneTemperature):
         return self._adapted_.interval(level)
 
 
+@dataclass(eq=False, repr=False)
 class Matched(OneTemperature):
     """Divide logits by the temperature at which an observable of your own has the same mean under model and labels.
 
@@ -372,11 +341,7 @@ class Matched(OneTemperature):
     1.98
     """
 
-    def __init__(
-        self, observable: Observable, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
-    ) -> None:
-        self.observable = observable
-        super().__init__(input=input, classes=classes, floor=floor)
+    observable: Observable
 
     @property
     def method_name(self) -> str:

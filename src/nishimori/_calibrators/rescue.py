@@ -29,7 +29,9 @@ NO_SOLUTION = (NoTemperatureError, NotConvergedError, DegenerateDataError)
 """What methods raise where the data are valid, but do not determine what they fit."""
 
 
-def fit_always(calibrator: Calibrator, *data: Any, where: str = "", **options: Any) -> Calibrator:
+def fit_always(
+    calibrator: Calibrator, *data: Any, where: str = "", may_be_frequencies: bool = True, **options: Any
+) -> Calibrator:
     """The calibrator after its `fit`, or one of smoothed labels, with a warning, where its method has no solution.
 
     Parameters
@@ -40,6 +42,8 @@ def fit_always(calibrator: Calibrator, *data: Any, where: str = "", **options: A
         What its `fit` takes.
     where : str
         Which samples these are, such as "fold 2 of 5"; the warning says so.
+    may_be_frequencies : bool
+        Whether scores that say nothing give each class its frequency, and not all classes the same probability.
 
     Returns
     -------
@@ -57,7 +61,7 @@ def fit_always(calibrator: Calibrator, *data: Any, where: str = "", **options: A
     try:
         return fit_checked(calibrator, *data, **options)
     except NO_SOLUTION as error:
-        return rescue(calibrator, error, *data, where=where, **options)
+        return rescue(calibrator, error, *data, where=where, may_be_frequencies=may_be_frequencies, **options)
 
 
 def rescue(

@@ -1,7 +1,7 @@
 """Affine maps of logits or log-probabilities, held close to one temperature by penalties."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,9 +17,8 @@ from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Floor, Input
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Energy
 from nishimori._sums.spread import gap_products
@@ -31,6 +30,7 @@ from nishimori.maps.map import Map
 Penalty = Literal["auto"] | float | Sequence[float] | None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AffineScaling(Calibrator):
     """What vector and matrix scaling have in common: everything except the shape of the scale.
 
@@ -39,27 +39,12 @@ class AffineScaling(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False)
-    penalty: Penalty
-    preserve_accuracy: bool
-    penalties_: dict[str, float] | None
-    determined_: dict[str, float] | None
-    ts_: float | None
     _is_matrix: ClassVar[bool]
     _has_bias: ClassVar[bool] = True
     _of_log: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        *,
-        penalty: Penalty = "auto",
-        preserve_accuracy: bool = False,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.penalty = penalty
-        self.preserve_accuracy = preserve_accuracy
-        super().__init__(input=input, classes=classes, floor=floor)
+    penalty: Penalty = "auto"
+    preserve_accuracy: bool = False
 
     fit = fit_rows
 
@@ -144,6 +129,7 @@ class AffineScaling(Calibrator):
         self.parameters_se_, self.why_no_se_ = read_errors(values, self._layout(self.map_), reason)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class VectorScaling(AffineScaling):
     """Multiply the logits by a factor per class and add a bias per class; departures from one temperature are penalised.
 
@@ -212,6 +198,7 @@ class VectorScaling(AffineScaling):
     _is_matrix = False
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MatrixScaling(AffineScaling):
     """Multiply the logits by a matrix and add a bias per class; departures from one temperature are penalised.
 
@@ -305,6 +292,7 @@ def _unit(matched: Match, data: Rows) -> float:
     return unit / max(1.0, (together / apart) ** 2)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ClasswiseTemperature(AffineScaling):
     """Divide the logit of each class by a temperature of its own; departures from one temperature are penalised.
 
@@ -371,7 +359,6 @@ class ClasswiseTemperature(AffineScaling):
 
     _is_matrix = False
     _has_bias = False
-    temperatures_: HostArray
 
     def _show(self) -> None:
         super()._show()
@@ -379,6 +366,7 @@ class ClasswiseTemperature(AffineScaling):
         self.temperatures_ = np.divide(1.0, scale, out=np.full_like(scale, np.nan), where=scale > 0)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Dirichlet(AffineScaling):
     """Multiply log-probabilities by a matrix and add a bias per class; departures from one temperature are penalised.
 
@@ -441,18 +429,7 @@ class Dirichlet(AffineScaling):
     _is_matrix = True
     _of_log = True
 
-    def __init__(
-        self,
-        *,
-        penalty: Penalty = "auto",
-        odir: Sequence[float] | None = None,
-        preserve_accuracy: bool = False,
-        input: Input | None = None,
-        classes: Classes = None,
-        floor: Floor = "auto",
-    ) -> None:
-        super().__init__(penalty=penalty, preserve_accuracy=preserve_accuracy, input=input, classes=classes, floor=floor)
-        self.odir = odir
+    odir: Sequence[float] | None = None
 
     def _strengths(self, parameters: Parameters, temperature: float, weight: float) -> HostArray | None:
         if self.odir is None:

@@ -19,9 +19,6 @@ import numpy as np
 
 from nishimori._calibrators.folds import in_row_order
 from nishimori._methods.table import CANDIDATES
-from nishimori._rows.batch import Clusters
-from nishimori._sums.binned_gaps import BinnedGaps
-from nishimori._sums.reliability import BinnedClaims, uniform_edges
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import value_with_error
@@ -31,10 +28,7 @@ from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
 
-Scoring = Literal["nll", "brier", "ece"]
-
-ECE_MARGIN = 0.01
-"""By ECE, candidates are compared whose NLL exceeds the lowest by at most this share: a constant would win otherwise."""
+Scoring = Literal["nll", "brier"]
 
 NONE = "none"
 """The model as it is: scored for comparison, and never chosen."""
@@ -42,28 +36,21 @@ NONE = "none"
 # Scores that differ by less than this share of their size differ by rounding.
 _ROUNDING = 1e-9
 
-_BINS = 15
-_RESAMPLES = 200
-
 
 @dataclass(frozen=True)
 class RowScores:
-    """What one candidate does to each sample: its loss, its Brier score, its confidence and whether its prediction is right."""
+    """What one candidate does to each sample: its loss and its Brier score."""
 
     nll: HostArray
     brier: HostArray
-    confidence: HostArray
-    right: HostArray
 
     @classmethod
     def after_map(cls, map_: Map, logits: HostArray, labels: HostArray, groups: Any = None) -> "RowScores":
         """The scores of some rows after a map."""
         log_p = np.asarray(map_.log_probabilities(logits, groups))
         p, rows = np.exp(log_p), np.arange(len(labels))
-        true = p[rows, labels]
-        predicted = (logits if map_.keeps_predictions else log_p).argmax(axis=1)
-        brier = np.einsum("ij,ij->i", p, p) - 2 * true + 1
-        return cls(-log_p[rows, labels], brier, p[rows, predicted], predicted == labels)
+        brier = np.einsum("ij,ij->i", p, p) - 2 * p[rows, labels] + 1
+        return cls(-log_p[rows, labels], brier)
 
     @classmethod
     def in_order(cls, rows: Sequence[HostArray], parts: "Sequence[RowScores]") -> "RowScores":
@@ -99,15 +86,6 @@ class Units:
             return float(np.sqrt(np.einsum("i,i,i", self.weights, centred, centred)) / self.weights.sum())
         sums = np.bincount(self.codes, self.weights * centred)
         return float(np.linalg.norm(sums) / self.weights.sum())
-
-    def draw(self, rng: np.random.Generator) -> HostArray:
-        """The weight of each sample if samples, or clusters, are drawn again with replacement."""
-        if self.counts:
-            drawn: HostArray = rng.multinomial(self.n_samples, self.weights / self.weights.sum()).astype(float)
-            return drawn
-        number = int(self.codes.max()) + 1
-        times: HostArray = np.bincount(rng.integers(number, size=number), minlength=number)[self.codes] * self.weights
-        return times
 
 
 @dataclass(frozen=True)
@@ -145,7 +123,7 @@ class MethodSelection(Displayed):
     chosen : str
         The name of the candidate with the lowest score. Its own score is optimistic, because it is the lowest of several.
     scoring : str
-        What was compared: "nll", "brier" or "ece".
+        What was compared: "nll" or "brier"; "ece" in a file of an earlier version.
     candidates : tuple of CandidateScore
         All candidates from the simplest to the richest, after "none", which is never chosen.
     left_out : dict of str to str
@@ -155,7 +133,7 @@ class MethodSelection(Displayed):
     """
 
     chosen: str
-    scoring: Scoring
+    scoring: str
     candidates: tuple[CandidateScore, ...]
     left_out: Mapping[str, str]
     n_folds: int
@@ -193,8 +171,6 @@ class MethodSelection(Displayed):
             "scores is optimistic: measure the chosen method on other data. Folds share samples, so the standard errors are "
             "somewhat too small."
         ]
-        if self.scoring == "ece":
-            notes.append(f"Only methods whose NLL exceeds the lowest by at most {100 * ECE_MARGIN:g} % could be chosen.")
         notes += [
             f"{candidate.name} had no solution in {candidate.n_unsolved} of {self.n_folds} folds: smoothed targets took its "
             "place there."
@@ -226,32 +202,26 @@ def select(
     n_unsolved: Mapping[str, int],
     left_out: Mapping[str, str],
     n_folds: int,
-    seed: int,
 ) -> MethodSelection:
     """The candidate of the lowest score; of equal ones the simplest, which comes first. ``scores`` has "none" too."""
     scores, units = _without_lost_rows(scores, units)
     nll = {name: units.mean(rows.nll) for name, rows in scores.items()}
     able = [name for name in scores if name != NONE]
-    if scoring != "ece":
-        score = {name: units.mean(getattr(rows, scoring)) for name, rows in scores.items()}
-    else:
-        score = {name: _binned(rows, units).corrected for name, rows in scores.items()}
-        most = min(nll[name] for name in able) * (1 + ECE_MARGIN)
-        able = [name for name in able if nll[name] <= most] or able
+    score = {name: units.mean(getattr(rows, scoring)) for name, rows in scores.items()}
     lowest = min(score[name] for name in able)
     # Methods that agree but for rounding are equal, and the first of them is the simplest.
     chosen = next(name for name in able if score[name] <= lowest + _ROUNDING * abs(lowest))
-    errors = _difference_errors(scores, units, scoring, chosen, seed)
+    own = getattr(scores[chosen], scoring)
     candidates = tuple(
         CandidateScore(
             name,
             score[name],
             score[name] - score[chosen] if isfinite(score[name]) else None,
-            errors[name],
+            _error(units, getattr(rows, scoring) - own),
             nll[name],
             n_unsolved.get(name, 0),
         )
-        for name in scores
+        for name, rows in scores.items()
     )
     return MethodSelection(chosen, scoring, candidates, dict(left_out), n_folds, units.n_samples)
 
@@ -271,47 +241,8 @@ def _without_lost_rows(scores: Mapping[str, RowScores], units: Units) -> tuple[d
     return kept, units.subset(~lost)
 
 
-def _difference_errors(
-    scores: Mapping[str, RowScores], units: Units, scoring: Scoring, chosen: str, seed: int
-) -> dict[str, float | None]:
-    """The standard error of what each candidate's score exceeds the chosen one's by."""
-    if scoring == "ece":
-        return _resampled_errors(scores, units, chosen, seed)
-    errors: dict[str, float | None] = {}
-    own = getattr(scores[chosen], scoring)
-    for name, rows in scores.items():
-        with np.errstate(invalid="ignore"):
-            error = units.error(getattr(rows, scoring) - own)
-        errors[name] = error if isfinite(error) else None
-    return errors
-
-
-def _bins_of(confidence: HostArray) -> HostArray:
-    return np.clip(np.searchsorted(uniform_edges(_BINS)[0], confidence, side="left") - 1, 0, _BINS - 1)
-
-
-def _binned(scores: RowScores, units: Units) -> BinnedGaps:
-    """The gaps of the bins of confidence, and how they vary together."""
-    places, claimed, true, weights = (
-        values[:, None] for values in (_bins_of(scores.confidence), scores.confidence, scores.right, units.weights)
-    )
-    number = int(units.codes.max()) + 1
-    clusters = None if units.counts or number == len(units.codes) else Clusters(units.codes, number)
-    return BinnedClaims(uniform_edges(_BINS), places, claimed, true, weights, clusters, units.counts).sums.gaps
-
-
-def _resampled_errors(scores: Mapping[str, RowScores], units: Units, chosen: str, seed: int) -> dict[str, float | None]:
-    """The standard deviation of the difference of ECEs, as measured, over samples that are drawn again with replacement."""
-    rng = np.random.default_rng(seed)
-    bins = {name: _bins_of(rows.confidence) for name, rows in scores.items()}
-    gaps = {name: rows.confidence - rows.right for name, rows in scores.items()}
-    drawn: dict[str, list[float]] = {name: [] for name in scores}
-    for _ in range(_RESAMPLES):
-        weights = units.draw(rng)
-        total = weights.sum()
-        if total == 0:
-            continue
-        for name in scores:
-            drawn[name].append(float(np.abs(np.bincount(bins[name], weights * gaps[name], _BINS)).sum() / total))
-    own = np.array(drawn[chosen])
-    return {name: float(np.std(np.array(eces) - own, ddof=1)) for name, eces in drawn.items()}
+def _error(units: Units, differences: HostArray) -> float | None:
+    """The standard error of the mean of some differences; None where a loss is infinite."""
+    with np.errstate(invalid="ignore"):
+        error = units.error(differences)
+    return error if isfinite(error) else None

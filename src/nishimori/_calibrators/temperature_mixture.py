@@ -1,5 +1,6 @@
 """Ensemble temperature scaling (ETS): a mixture of calibrated, original and uniform probabilities."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from nishimori._calibrators.calibrator import Calibrator, fit_rows
@@ -10,7 +11,6 @@ from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
 from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Energy
-from nishimori._support.arrays import HostArray
 from nishimori.maps.mixture import Mixture
 
 _LAYOUT = Layout((("temperature", ()), ("weights", (3,))))
@@ -25,6 +25,7 @@ _SAME = (
 )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TemperatureMixture(Calibrator):
     """Mix the probabilities at the temperature of temperature scaling with those of the model and with uniform ones.
 
@@ -84,8 +85,6 @@ class TemperatureMixture(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=True, streams=True, from_sketch=False, error_bars=True)
-    weights_: HostArray
-    ts_: float
 
     fit = fit_rows
 

@@ -1,16 +1,18 @@
 """What is kept of a fit, without scikit-learn, which takes longer to import than most fits take.
 
-`Calibrator` is the face of a method for scikit-learn, and `BareCalibrator` the one that the shell runs. Both keep what was
-learned in attributes of the same names, with an underscore at the end, as scikit-learn wants it. The functions here set these
-attributes after a fit or from a file, and make a record of them.
+`FittedMethod` keeps it, in attributes with an underscore at the end, as scikit-learn wants it: after a fit or from a file, of
+which it makes a record. `Calibrator` is one with the face that scikit-learn knows, and `BareCalibrator` the one that the shell
+runs.
 """
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from inspect import Parameter, signature
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Union, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
@@ -35,9 +37,6 @@ from nishimori.maps.kinds import CHECKED_ROWS, check_claims, check_claims_on_ran
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import Temperature, temperature_of
 
-if TYPE_CHECKING:
-    from nishimori._calibrators.calibrator import Calibrator
-
 # Attributes, without their underscore, that a file keeps under the same names; the second are those of columns.
 _IN_RECORD = ("n_samples", "residual", "temperature_se", "data_digest")
 _COLUMNS = ("label_column", "score_column", "group_column")
@@ -46,30 +45,172 @@ COMMON = ("input", "classes", "floor")
 """The parameters that every calibrator has besides those of its method."""
 
 
-FittedMethod = Union["BareCalibrator", "Calibrator"]
-"""What keeps a fit: both have the same attributes, with an underscore at the end, for what was learned."""
+class FittedMethod(ABC):
+    """A method and what it has learned."""
 
+    is_fixed: ClassVar[bool] = False
+    input: Input | None
+    input_: Input
+    classes: Classes
+    floor: Floor = None  # a subclass without this parameter raises only exact zeros
+    floor_: float | None
+    map_: Map
+    classes_: HostArray
+    feature_names_in_: HostArray
+    n_features_in_: int
+    label_column_: str | None
+    score_column_: str | None
+    group_column_: str | None
+    n_samples_: int | None
+    residual_: float | None
+    data_digest_: str | None = None
+    temperature_se_: float | None
+    fit_info_: FitInfo
+    parameters_: dict[str, Any]
+    parameters_se_: dict[str, Any] | None
+    why_no_se_: str | None
+    n_passes_: int | None
+    _is_flat_: bool
+    _estimates_: dict[str, float] | None = None
 
-def open_to_fit(
-    calibrator: FittedMethod,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    clusters: Any = None,
-    groups: Any = None,
-    *,
-    counts: bool = False,
-    ignore_index: int | None = None,
-) -> Rows:
-    """The data to fit to; values are checked when they are first read."""
-    check_constructor(calibrator)
-    options: RowOptions = {"sample_weight": sample_weight, "clusters": clusters, "groups": groups}
-    options |= {"counts": counts, "ignore_index": ignore_index}
-    if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
-        options["floor"] = calibrator.floor if is_auto(calibrator.floor) else None
-    else:
-        options |= {"input": calibrator.input, "classes": calibrator.classes, "floor": calibrator.floor}
-    return open_rows(X, y, names=("X", "y"), choose_floor=choose_floor, **options)
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from scores ``X`` and true classes ``y``."""
+
+    def rows_from(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        clusters: Any = None,
+        groups: Any = None,
+        *,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Rows:
+        """The data to fit to, for a `fit` of your own; values are checked when they are first read."""
+        check_constructor(self)
+        options: RowOptions = {"sample_weight": sample_weight, "clusters": clusters, "groups": groups}
+        options |= {"counts": counts, "ignore_index": ignore_index}
+        if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
+            options["floor"] = self.floor if is_auto(self.floor) else None
+        else:
+            options |= {"input": self.input, "classes": self.classes, "floor": self.floor}
+        return open_rows(X, y, names=("X", "y"), choose_floor=choose_floor, **options)
+
+    def learn(
+        self,
+        X: Any,
+        data: Rows,
+        map_: Map,
+        n_samples: int,
+        residual: float | None = None,
+        temperature_se: float | None = None,
+        estimates: dict[str, float] | None = None,
+        n_passes: int | None = None,
+    ) -> Self:
+        """Keep what a `fit` of your own has found, as its last step: a fit that fails leaves the calibrator as it was.
+
+        Parameters
+        ----------
+        X : array or other data
+            What `fit` was given, whose columns are noted.
+        data : Rows
+            What `rows_from` made of it.
+        map_ : Map
+            What is done to logits.
+        n_samples : int
+            How many samples were used.
+        residual, temperature_se : float, optional
+            What is left of the condition, and the standard error of the temperature, where the map has one.
+        estimates : dict of float, optional
+            Further numbers of the fit, which a file keeps.
+        n_passes : int, optional
+            How often all logits were read.
+        """
+        check_map(map_, data.n_classes, data)
+        classes = class_labels(self.classes, data.n_classes)
+        self.map_ = map_
+        self.input_ = data.input if self.input is None else self.input
+        self.floor_ = self.floor  # type: ignore[assignment]
+        if is_auto(self.floor):
+            self.floor_ = data.floor if self.input_ == "probabilities" else None
+        self.n_features_in_ = data.n_classes
+        self.classes_ = classes
+        self.n_samples_ = n_samples
+        self.residual_ = residual
+        self.data_digest_ = None if self.is_fixed else data.digest
+        self.temperature_se_ = temperature_se
+        self._estimates_ = estimates
+        name_columns(self, column_names(X) if hasattr(X, "columns") else None)
+        self._is_flat_ = is_flat(X)
+        self._show()
+        if n_passes is not None:
+            self.n_passes_ = n_passes
+        return self
+
+    def _adopt(self, X: Any, data: Rows, fit: TemperatureFit) -> Self:
+        """Keep one temperature that was found in ``data``, which are those of ``X``, and what else its method shows."""
+        info = fit.fit_info
+        self.learn(X, data, Temperature(fit.temperature), info.n_samples, info.residual, info.temperature_se)
+        vars(self).update(fit.attributes, fit_info_=info, n_passes_=info.n_passes)
+        return self
+
+    def _show(self) -> None:  # noqa: B027 - most show nothing else
+        """Set the attributes that follow from the map and the estimates, after a fit as after a file was read."""
+
+    @property
+    def method_name(self) -> str:
+        """What the method is called: its registered name, else where it can be imported from."""
+        return table.name_of(type(self))
+
+    def method_params(self) -> dict[str, Any]:
+        """The parameters of the method, which `nishimori.calibrator` takes besides its name."""
+        return {name: as_python(getattr(self, name)) for name in sorted(own_parameters(type(self)))}
+
+    @property
+    def temperature_(self) -> float | None:
+        """What logits are divided by; None for a map that does more than that."""
+        return temperature_of(self.map_)
+
+    def _record(self) -> Record:
+        """What a file keeps."""
+        names = getattr(self, "feature_names_in_", None)
+        origin = Provenance(
+            method=self.method_name,
+            params=self.method_params(),
+            classes=None if self.classes is None else self.classes_.tolist(),
+            columns=None if names is None else names.tolist(),
+            n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
+            estimates=self._estimates_,
+            is_flat=getattr(self, "_is_flat_", False),
+            **{name: getattr(self, f"{name}_") for name in (*_IN_RECORD, *_COLUMNS)},
+            library_version=nishimori.__version__,
+        )
+        floor = None if self.floor_ is None else float(self.floor_)
+        return Record(self.map_, self.input_, origin, floor)
+
+    def _restore(self, record: Record) -> Self:
+        """Restore from ``record``, ready to use."""
+        origin = record.provenance
+        self.map_ = record.map
+        self.input_ = record.input
+        self.floor_ = record.floor
+        if record.input == "probabilities" and record.floor is None:
+            self.floor = None  # a new fit would choose one
+        vars(self).update({f"{name}_": getattr(origin, name) for name in _IN_RECORD})
+        if origin.n_classes is not None:
+            self.classes_ = class_labels(origin.classes, origin.n_classes)
+            self.n_features_in_ = origin.n_classes
+        check_map(record.map, origin.n_classes)
+        self._is_flat_, self._estimates_ = bool(origin.is_flat), origin.estimates
+        name_columns(self, origin.columns, origin.label_column, origin.score_column, origin.group_column)
+        self._show()
+        return self
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write what was learned to a small JSON file."""
+        self._record().write(path, overwrite=overwrite)
 
 
 def label_name(X: Any) -> str:
@@ -82,61 +223,6 @@ def is_flat(X: Any) -> bool:
     if isinstance(X, list | tuple):
         return bool(X) and isinstance(X[0], Real)
     return len(getattr(X, "shape", ())) == 1
-
-
-def keep(
-    calibrator: FittedMethod,
-    X: Any,
-    data: Rows,
-    map_: Map,
-    n_samples: int,
-    residual: float | None = None,
-    temperature_se: float | None = None,
-    estimates: dict[str, float] | None = None,
-) -> None:
-    """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was.
-
-    ``estimates`` are further numbers of the fit, which the method itself understands.
-    """
-    classes = class_labels(calibrator.classes, data.n_classes)
-    calibrator.map_ = map_
-    calibrator.input_ = data.input if calibrator.input is None else calibrator.input
-    calibrator.floor_ = calibrator.floor  # type: ignore[assignment]
-    if is_auto(calibrator.floor):
-        calibrator.floor_ = data.floor if calibrator.input_ == "probabilities" else None
-    calibrator.n_features_in_ = data.n_classes
-    calibrator.classes_ = classes
-    calibrator.n_samples_ = n_samples
-    calibrator.residual_ = residual
-    calibrator.data_digest_ = None if calibrator.is_fixed else data.digest
-    calibrator.temperature_se_ = temperature_se
-    calibrator._estimates_ = estimates
-    name_columns(calibrator, column_names(X) if hasattr(X, "columns") else None)
-    calibrator._is_flat_ = is_flat(X)
-
-
-def keep_temperature(calibrator: FittedMethod, X: Any, data: Rows, fit: TemperatureFit) -> None:
-    """Keep one temperature, and what else its method shows."""
-    info = fit.fit_info
-    keep(calibrator, X, data, Temperature(fit.temperature), info.n_samples, info.residual, info.temperature_se)
-    vars(calibrator).update(fit.attributes, fit_info_=info, n_passes_=info.n_passes)
-
-
-def keep_record(calibrator: FittedMethod, record: Record) -> None:
-    """Restore from ``record`` what every calibrator has."""
-    origin = record.provenance
-    calibrator.map_ = record.map
-    calibrator.input_ = record.input
-    calibrator.floor_ = record.floor
-    if record.input == "probabilities" and record.floor is None:
-        calibrator.floor = None  # a new fit would choose one
-    vars(calibrator).update({f"{name}_": getattr(origin, name) for name in _IN_RECORD})
-    if origin.n_classes is not None:
-        calibrator.classes_ = class_labels(origin.classes, origin.n_classes)
-        calibrator.n_features_in_ = origin.n_classes
-    check_map(record.map, origin.n_classes)
-    calibrator._is_flat_, calibrator._estimates_ = bool(origin.is_flat), origin.estimates
-    name_columns(calibrator, origin.columns, origin.label_column, origin.score_column, origin.group_column)
 
 
 def name_columns(
@@ -168,53 +254,15 @@ def check_n_classes(calibrator: FittedMethod, data: Rows, name: str) -> None:
         raise InputError(name, f"have {fitted_to} classes, as the calibrator has", got=data.n_classes)
 
 
-def record_of(calibrator: FittedMethod) -> Record:
-    """What a file keeps."""
-    names = getattr(calibrator, "feature_names_in_", None)
-    origin = Provenance(
-        method=calibrator.method_name,
-        params=calibrator.method_params(),
-        classes=None if calibrator.classes is None else calibrator.classes_.tolist(),
-        columns=None if names is None else names.tolist(),
-        n_classes=len(calibrator.classes_) if hasattr(calibrator, "classes_") else None,
-        estimates=calibrator._estimates_,
-        is_flat=getattr(calibrator, "_is_flat_", False),
-        **{name: getattr(calibrator, f"{name}_") for name in (*_IN_RECORD, *_COLUMNS)},
-        library_version=nishimori.__version__,
-    )
-    floor = None if calibrator.floor_ is None else float(calibrator.floor_)
-    return Record(calibrator.map_, calibrator.input_, origin, floor)
-
-
-class BareCalibrator:
+@dataclass(eq=False, repr=False)
+class BareCalibrator(FittedMethod):
     """A method of one temperature and what it has learned, as the shell runs it: without scikit-learn."""
 
-    is_fixed: ClassVar[bool] = False
-    input_: Input
-    floor_: float | None
-    map_: Map
-    classes_: HostArray
-    feature_names_in_: HostArray
-    n_features_in_: int
-    label_column_: str | None
-    score_column_: str | None
-    group_column_: str | None
-    n_samples_: int | None
-    residual_: float | None
-    data_digest_: str | None
-    temperature_se_: float | None
-    _is_flat_: bool
-    _estimates_: dict[str, float] | None
-    fit_info_: FitInfo
-    n_passes_: int
-
-    def __init__(
-        self, method: TemperatureMethod, *, input: Input | None = None, classes: Classes = None, floor: Floor = "auto"
-    ) -> None:
-        self.method = method
-        self.input: Input | None = input
-        self.classes = classes
-        self.floor: Floor = floor
+    method: TemperatureMethod
+    _: KW_ONLY
+    input: Input | None = None
+    classes: Classes = None
+    floor: Floor = "auto"
 
     @classmethod
     def from_record(cls, kind: type[TemperatureMethod], record: Record, path: str | os.PathLike[str]) -> Self:
@@ -225,33 +273,23 @@ class BareCalibrator:
                 calibrator.method.check(record.provenance.n_classes)
         except Exception:
             raise record.parameters_error(path) from None
-        keep_record(calibrator, record)
+        calibrator._restore(record)
         vars(calibrator).update(calibrator.method.restored(record))
         return calibrator
 
-    def fit(self, data: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose the temperature from rows, or from what was summed of them."""
-        rows = open_to_fit(self, data, None, None)
-        keep_temperature(self, data, rows, self.method.fit(rows, label_name=label_name(data)))
-        return self
+        rows = self.rows_from(X, y, sample_weight)
+        return self._adopt(X, rows, self.method.fit(rows, label_name=label_name(X)))
 
     @property
     def method_name(self) -> str:
         """The name of the method in the table."""
         return table.name_of(type(self.method))
 
-    @property
-    def temperature_(self) -> float | None:
-        """What logits are divided by."""
-        return temperature_of(self.map_)
-
     def method_params(self) -> dict[str, Any]:
         """The parameters of the method."""
         return {name: as_python(getattr(self.method, name)) for name in sorted(own_parameters(type(self.method)))}
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write what was learned to a small JSON file, as `Calibrator.save` does."""
-        record_of(self).write(path, overwrite=overwrite)
 
 
 def own_parameters(target: Any) -> tuple[str, ...]:
@@ -260,7 +298,7 @@ def own_parameters(target: Any) -> tuple[str, ...]:
     return tuple(one.name for one in taken if one.name not in COMMON and one.kind is not Parameter.VAR_KEYWORD)
 
 
-M = TypeVar("M", bound="FittedMethod")
+M = TypeVar("M", bound=FittedMethod)
 
 
 def check_constructor(calibrator: FittedMethod) -> None:

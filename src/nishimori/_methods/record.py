@@ -172,20 +172,15 @@ class Record:
             raise FormatError(f'{path} is not a calibration file: it has no "format": "{FORMAT}". {_REMEDY}')
         with report_damage(path):
             version = check_version(content, path, VERSION)
-            return cls._from_fields(_from_version_1(content) if version == 1 else content, path)
-
-    @classmethod
-    def _from_fields(cls, content: dict[str, Any], path: Path) -> "Record":
-        """The record from the fields of versions 2 to 5."""
-        checked = check_shape(content, _FIELDS)
-        origin = checked["provenance"]
-        _check_names(origin)
-        used = map_in(checked["map"], path, "map")
-        if used.n_classes not in (None, origin["n_classes"]):
-            raise shape_error("provenance.n_classes", f"{used.n_classes}, as that of the map", origin["n_classes"])
-        origin["method"] = present_name(origin["method"])
-        provenance = Provenance(**{field_.name: origin[field_.name] for field_ in fields(Provenance)})
-        return cls(used, checked["input"], provenance, checked_floor(checked))
+            checked = check_shape(_from_version_1(content) if version == 1 else content, _FIELDS)
+            origin = checked["provenance"]
+            _check_names(origin)
+            used = map_in(checked["map"], path, "map")
+            if used.n_classes not in (None, origin["n_classes"]):
+                raise shape_error("provenance.n_classes", f"{used.n_classes}, as that of the map", origin["n_classes"])
+            origin["method"] = present_name(origin["method"])
+            provenance = Provenance(**{field_.name: origin[field_.name] for field_ in fields(Provenance)})
+            return cls(used, checked["input"], provenance, checked_floor(checked))
 
 
 def _check_names(origin: dict[str, Any]) -> None:

@@ -150,9 +150,9 @@ def test_labels_with_few_errors_share_one_warning():
     with pytest.warns(FewErrorsWarning) as warned:
         MultilabelCalibrator(parameters="per_label").fit(logits, labels)
     (message,) = [str(each.message) for each in warned]
-    assert "labels (" in message
+    assert message.startswith("Labels 0, 1, ")
     assert message.endswith(
-        "have so few right or wrong decisions that the parameters are uncertain. Use a larger validation set, or "
+        ": So few decisions are right or wrong that the parameters are uncertain. Use a larger validation set, or "
         "parameters='shared'."
     )
 

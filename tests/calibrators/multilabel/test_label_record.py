@@ -180,23 +180,20 @@ WANTED = "`y` must have shape (600, 3), one row per sample and one column per la
 REFUSED = {
     "NaN": (
         lambda: MultilabelCalibrator().fit(broken(7, 2, np.nan), Y),
-        "`X` must be finite, from -1e+100 to 1e+100, got nan in row 7, column 2. Clip the scores, or find where the model "
-        "produced them.",
+        "`X` must not contain NaN or +inf, got nan in row 7, column 2. Clip the scores, or find where the model produced them.",
     ),
     "a mask": (
         lambda: MultilabelCalibrator(parameters="per_label").fit(broken(0, 1, -np.inf), Y),
-        "`X` must be finite, from -1e+100 to 1e+100, got -inf in row 0, column 1. Clip the scores, or find where the model "
-        "produced them.",
+        "`X` must be finite where one score stands for two classes, got -inf in row 0, column 1. Clip the "
+        "scores, or find where the model produced them.",
     ),
     "logits as probabilities": (
         lambda: MultilabelCalibrator(input="probabilities").fit(np.abs(X), Y),
-        f"`X` must be probabilities between 0 and 1, got {abs(X[0, 2]):.6g} in row 0, column 2. If these are logits, pass "
-        "`input='logits'`.",
+        f"`X` must be between 0 and 1, got {abs(X[0, 2]):.6g} in row 0, column 2. If these are logits, pass `input='logits'`.",
     ),
     "prediction from NaN": (
         lambda: MultilabelCalibrator().fit(X, Y).predict_proba(broken(7, 2, np.nan)),
-        "`X` must be finite, from -1e+100 to 1e+100, got nan in row 7, column 2. Clip the scores, or find where the model "
-        "produced them.",
+        "`X` must not contain NaN or +inf, got nan in row 7, column 2. Clip the scores, or find where the model produced them.",
     ),
     "flat scores": (
         lambda: MultilabelCalibrator().fit(X[:, 0], Y[:, 0]),

@@ -22,13 +22,10 @@ from nishimori._support.formatting import join_names
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 
-_REMEDY = {
-    "continuous": "Labels must be classes, not continuous values.",
-    "multilabel-indicator": (
-        "Classes must exclude each other. For several labels per sample, pass the scores to "
-        "nishimori.multilabel.MultilabelCalibrator."
-    ),
-}
+_SEVERAL_LABELS = (
+    "Classes must exclude each other. For several labels per sample, pass the scores to "
+    "nishimori.multilabel.MultilabelCalibrator."
+)
 
 
 def flat_targets(y: Any) -> HostArray:
@@ -53,7 +50,7 @@ def flat_targets(y: Any) -> HostArray:
         )
     kind = type_of_target(y, input_name="y")
     if kind not in ("binary", "multiclass"):
-        remedy = _REMEDY.get(kind, "Pass one class per sample, as numbers or text.")
+        remedy = _SEVERAL_LABELS if kind == "multilabel-indicator" else "Pass one class per sample, as numbers or text."
         raise InputError("y", "hold one class per sample", remedy=f"Unknown label type: {kind}. {remedy}")
     flat: HostArray = column_or_1d(y, warn=True)
     if len(flat) == 0:

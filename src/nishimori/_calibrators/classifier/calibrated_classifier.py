@@ -1,9 +1,8 @@
 """Any classifier of scikit-learn with calibrated probabilities, by cross-validation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import reduce
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -83,6 +82,7 @@ class CalibratedPair:
         return groups if self.calibrator.map_.needs_groups else {}
 
 
+@dataclass(eq=False, repr=False)
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """A classifier with calibrated probabilities; drop-in for scikit-learn's ``CalibratedClassifierCV``.
 
@@ -164,34 +164,15 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     # Explicit arguments of `fit` are for the splitter and the calibrator, and are no metadata of this class itself.
     __metadata_request__fit = {"groups": UNUSED, "clusters": UNUSED}  # noqa: RUF012 - scikit-learn wants a plain dictionary
 
-    classes_: HostArray
-    calibrated_classifiers_: list[CalibratedPair]
-    estimator_: Any
-    calibrator_: Calibrator
-    response_: str
-    out_of_fold_scores_: HostArray
-    out_of_fold_rows_: HostArray
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        calibrator: str | Calibrator = "best",
-        *,
-        cv: Any = 5,
-        ensemble: bool | str = False,
-        response: Response = "auto",
-        floor: Floor = "auto",
-        keep_scores: bool = False,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.calibrator = calibrator
-        self.cv = cv
-        self.ensemble = ensemble
-        self.response = response
-        self.floor: Floor = floor
-        self.keep_scores = keep_scores
-        self.n_jobs = n_jobs
+    estimator: Any = None
+    calibrator: str | Calibrator = "best"
+    _: KW_ONLY
+    cv: Any = 5
+    ensemble: bool | str = False
+    response: Response = "auto"
+    floor: Floor = "auto"
+    keep_scores: bool = False
+    n_jobs: int | None = None
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, clusters: Any = None, **fit_params: Any
@@ -257,14 +238,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 "be a number of folds, a splitter or pairs of rows",
                 got="'prefit'",
                 remedy="Leave it out, and wrap the fitted classifier in `sklearn.frozen.FrozenEstimator` instead.",
-            )
-        most = np.unique(y, return_counts=True)[1].max()
-        if isinstance(cv, Integral) and most < int(cv):
-            raise InputError(
-                "cv",
-                f"be at most the number of samples of the most frequent class, {most}",
-                got=cv,
-                remedy="Use fewer folds or more samples.",
             )
         folds = split_folds(cv, X, y, **split)
         check_folds(folds, y, all_classes=True)

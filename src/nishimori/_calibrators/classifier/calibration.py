@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from nishimori._calibrators.folds import linked_units
 from nishimori._calibrators.methods import new_calibrator, refuse_two_classes
 from nishimori._calibrators.private_sklearn import method_params_of_rows
 from nishimori._calibrators.rescue import fit_always, with_frequencies
-from nishimori._rows.labels import class_labels
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._support.arrays import HostArray
 from nishimori._support.formatting import join_names
@@ -35,13 +34,6 @@ def prepare_calibrator(method: Any, scorer: Scorer, floor: Floor) -> Calibrator:
             remedy="Leave `input` out, or pass `response='predict_proba'`.",
         )
     refuse_two_classes(calibrator, "calibrator", len(scorer.classes))
-    classes = params["classes"]
-    if classes is not None and class_labels(classes).tolist() != scorer.classes.tolist():
-        raise InputError(
-            "calibrator",
-            "leave `classes` out, because the classifier knows them",
-            got=f"{list(classes)!r} where they are {scorer.classes.tolist()!r}",
-        )
     calibrator.set_params(input=scorer.input, classes=scorer.classes, **_floor(calibrator, params, scorer, floor))
     return calibrator
 
@@ -54,8 +46,6 @@ def _floor(calibrator: Calibrator, params: Mapping[str, Any], scorer: Scorer, fl
     if is_auto(floor):
         chooses = scorer.input == "probabilities" and not calibrator.is_fixed and is_open
         return {"floor": "auto"} if chooses else {}
-    if isinstance(floor, bool) or not isinstance(floor, Real):
-        raise InputError("floor", "be a number, 'auto' or None", got=repr(floor))
     if scorer.input == "logits":
         raise InputError(
             "floor",
@@ -63,9 +53,7 @@ def _floor(calibrator: Calibrator, params: Mapping[str, Any], scorer: Scorer, fl
             got=repr(floor),
             remedy="It raises probabilities: pass `response='predict_proba'` if you want them.",
         )
-    if "floor" not in params:
-        raise InputError("floor", "be left out: the `calibrator` does not take it")
-    if not is_open and params["floor"] != floor:
+    if not is_open and params.get("floor", floor) != floor:
         raise InputError("floor", "be passed once", got=f"{floor!r}, and {params['floor']!r} of the `calibrator`")
     return {"floor": floor}
 

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from sklearn.base import clone, is_classifier
-from sklearn.exceptions import NotFittedError
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.folds import Fold, in_row_order
 from nishimori._calibrators.private_sklearn import method_params_of_rows, safe_split
@@ -189,34 +187,17 @@ def score_method(estimator: Any, response: Any) -> str:
     tried = _PREFERRED if response == "auto" else (response,)
     method = next((name for name in tried if hasattr(estimator, name)), None)
     if method is None:
-        later = (
-            " Some classifiers have them only once their own parts are set, as `StackingClassifier(final_estimator=...)`."
-            if is_classifier(estimator)
-            else ""
-        )
         raise InputError(
             "estimator",
             f"be a classifier with `{'` or `'.join(tried)}`",
             got=f"{_name(estimator)}, which has {'neither' if len(tried) > 1 else 'none'}",
-            remedy=f"Pass a classifier that gives scores or probabilities.{later}",
+            remedy="Pass a classifier that gives scores or probabilities.",
         )
-    if not hasattr(estimator, "fit"):
-        raise InputError("estimator", "have a method `fit`", got=_name(estimator))
     return method
 
 
 def known_classes(estimator: Any) -> HostArray:
     """The classes of a fitted classifier."""
-    if isinstance(estimator, FrozenEstimator):
-        try:
-            check_is_fitted(estimator)
-        except NotFittedError:
-            raise InputError(
-                "estimator",
-                "be fitted before it is frozen",
-                got="a FrozenEstimator that is not fitted",
-                remedy="Fit the classifier first.",
-            ) from None
     classes = getattr(estimator, "classes_", None)
     if classes is None or isinstance(classes, list):
         raise InputError(

@@ -8,7 +8,7 @@ independent, or the cluster that the caller names.
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import kind_of, load_array, stored_scores
 from nishimori._rows.labels import Classes, checked_weights
 from nishimori._rows.rows import Rows, most_copied
-from nishimori._rows.scores import FIT_AGAIN, LARGEST, Input, ScoreRange, Scores, check_input
+from nishimori._rows.scores import FIT_AGAIN, Input, ScoreRange, Scores, check_input
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
@@ -32,6 +32,9 @@ _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 2**13, 2**18, 64
 # are read after the others.
 _MOST_SCORES = 2**21
 
+
+# What to do with scores that are not finite, or too large; no class can be masked.
+_NOT_FINITE = "Clip the scores, or find where the model produced them."
 
 Column = tuple[Array, HostArray, dict[str, HostArray]]
 """The known decisions of one label: flat scores, 0 or 1, and weights and clusters (if there are any) as options of a fit."""
@@ -54,7 +57,7 @@ class Decisions(Rows):
         *,
         checked: bool = False,
     ) -> None:
-        self.scores = scores
+        self.scores, self.floor = scores, scores.floor
         self.targets = targets
         self.weights = weights
         self.names = names
@@ -77,14 +80,10 @@ class Decisions(Rows):
             return None
         return Clusters(np.broadcast_to(np.int64(0), (self.n_rows,)), self.sample_clusters.number)
 
-    @property
-    def floor(self) -> float | None:  # type: ignore[override]
-        return self.scores.floor
-
     def with_floor(self, floor: float | None) -> "Decisions":
         """A copy of these rows in which probabilities below ``floor`` are raised to it."""
         rows = copy(self)
-        rows.scores = replace(self.scores, floor=floor)
+        rows.scores, rows.floor = replace(self.scores, floor=floor), floor
         return rows
 
     def independent(self) -> "Decisions":
@@ -155,7 +154,7 @@ class Decisions(Rows):
         flat = replace(self.scores, array=array)
         chosen = flat.widen(flat.rows_as_stored(slice(0, len(labels)), None if len(kept) == len(labels) else kept))
         if not self._checked:
-            check_values(chosen, self.scores, first * n_labels + kept, n_labels)
+            check_values(chosen, flat, first * n_labels + kept, n_labels)
         logits, probabilities = flat.as_logits(chosen)
         samples, places = np.divmod(kept, n_labels)
         return Batch(
@@ -260,19 +259,10 @@ def _range_of(scores: Scores, weights: HostArray) -> ScoreRange:
 
 
 def check_values(values: Array, scores: Scores, places: HostArray, n_labels: int) -> None:
-    """Refuse scores that cannot be used; ``places`` count them through the table, row by row."""
-    xp, name = namespace(values), scores.name
-    if scores.input == "logits":
-        if arrays.is_within(values, LARGEST):
-            return
-        bad = ~(xp.abs(values) <= LARGEST)
-        wanted = f"finite, from -{LARGEST:g} to {LARGEST:g}"
-        remedy = "Clip the scores, or find where the model produced them."
-    else:
-        bad = ~((values >= 0) & (values <= 1))
-        if not bool(xp.any(bad)):
-            return
-        wanted, remedy = "probabilities between 0 and 1", scores.logits_remedy
-    first = int(np.argmax(arrays.on_host(bad)))
-    row, column = divmod(int(places[first]), n_labels)
-    raise InputError(name, f"be {wanted}", got=f"{float(values[first]):.6g}", remedy=remedy, row=row, column=column)
+    """Refuse flat scores that cannot be used; ``places`` count them through the table, row by row."""
+    try:
+        scores.check(values, places)
+    except InputError as error:
+        row, column = divmod(cast("int", error.row), n_labels)
+        remedy = error.remedy if scores.input == "probabilities" else _NOT_FINITE
+        raise error.changed(row=row, column=column, remedy=remedy) from None

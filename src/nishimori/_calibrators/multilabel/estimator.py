@@ -2,46 +2,33 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, Self, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.methods import new_calibrator, refuse_common
 from nishimori._calibrators.multilabel.decisions import Decisions, check_values, open_decisions, refuse_probabilities, scores_in
-from nishimori._calibrators.multilabel.label_maps import (
-    LabelFit,
-    LabelMaps,
-    Sharing,
-    fit_labels,
-)
+from nishimori._calibrators.multilabel.label_maps import LabelFit, LabelMaps, Sharing, fit_labels
 from nishimori._calibrators.multilabel.label_record import read_labels, write_labels
 from nishimori._calibrators.multilabel.targets import check_missing
 from nishimori._calibrators.private_sklearn import BaseEstimator, ClassifierMixin, TransformerMixin
 from nishimori._fit.floors import choose_floor
+from nishimori._rows.batch import Groups
 from nishimori._rows.column_names import column_names
 from nishimori._rows.labels import Classes
-from nishimori._rows.scores import (
-    FIT_AGAIN,
-    FITTED_TO_PROBABILITIES,
-    Floor,
-    Input,
-    Scores,
-    check_input,
-    is_auto,
-    warn_of_probabilities,
-)
+from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, Input, Scores, is_auto, warn_of_probabilities
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
-from nishimori.maps.map import Map, in_blocks
+from nishimori.maps.map import in_blocks
 
 
+@dataclass(eq=False, repr=False)
 class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     """Calibrate a model whose labels do not exclude each other: a sigmoid per label instead of one softmax.
 
@@ -119,37 +106,13 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     rain: T = 3.40 ± 0.20
     """
 
-    maps_: tuple[Map, ...]
-    calibrators_: tuple[Calibrator, ...] | None
-    temperatures_: HostArray | None
-    temperatures_se_: HostArray | None
-    temperature_: float | None
-    temperature_se_: float | None
-    spread_: float | None
-    used_spread_: float | None
-    open_labels_: tuple[Any, ...]
-    floor_: float | None
-    classes_: HostArray
-    feature_names_in_: HostArray
-    n_features_in_: int
-    n_samples_: int
-
-    def __init__(
-        self,
-        calibrator: Any = "ec",
-        *,
-        parameters: Sharing = "shrunk",
-        labels: Classes = None,
-        missing: float | None = None,
-        input: Input | None = None,
-        floor: Floor = "auto",
-    ) -> None:
-        self.calibrator = calibrator
-        self.parameters = parameters
-        self.labels = labels
-        self.missing = missing
-        self.input: Input | None = input
-        self.floor: Floor = floor
+    calibrator: Any = "ec"
+    _: KW_ONLY
+    parameters: Sharing = "shrunk"
+    labels: Classes = None
+    missing: float | None = None
+    input: Input | None = None
+    floor: Floor = "auto"
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn's tools ask: ``y`` is a table with one column per label."""
@@ -203,10 +166,13 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         n_samples: int,
     ) -> Self:
         """Note what was fitted, or what a file describes. Called last, so that a fit that fails leaves everything as it was."""
-        vars(self).update({f"{name}_": value for name, value in vars(fit).items()})
-        self.temperatures_ = LabelMaps(fit.maps).temperatures
+        self.maps_, self.calibrators_ = fit.maps, fit.calibrators
+        self.temperatures_, self.temperatures_se_ = LabelMaps(fit.maps).temperatures, fit.temperatures_se
+        self.temperature_, self.temperature_se_ = fit.temperature, fit.temperature_se
+        self.spread_, self.used_spread_, self.open_labels_ = fit.spread, fit.used_spread, fit.open_labels
         self.input_, self.floor_, self.n_samples_ = input, floor, n_samples
-        self.classes_, self.n_features_in_ = _as_names(names), len(names)
+        self.classes_ = np.array(names, dtype=object if len({type(name) for name in names}) > 1 else None)
+        self.n_features_in_ = len(names)
         if columns is not None:
             self.feature_names_in_ = np.array(columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):
@@ -216,7 +182,6 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     def _decisions(self, X: Any, y: Any, sample_weight: Any, clusters: Any) -> Decisions:
         """The binary rows to fit to."""
         check_missing(self.missing)
-        check_input(self.input, self.floor, fits=True)
         scores = scores_in(X, self.input, None if is_auto(self.floor) else self.floor)  # type: ignore[arg-type]
         rows = open_decisions(scores, X, y, sample_weight, clusters, labels=self.labels, missing=self.missing)
         if self.input is None:
@@ -267,28 +232,29 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         if self.input is None:
             flat = namespace(scores.array).reshape(scores.array, (-1,))
             warn_of_probabilities(replace(scores, array=flat), FIT_AGAIN)
-        maps = LabelMaps(self.maps_)
+        maps, xp = LabelMaps(self.maps_), namespace(scores.array)
 
         def of_rows(rows: slice | None) -> Array:
-            first = 0 if rows is None else rows.start
-            block = scores.array if rows is None else scores.array[rows, ...]
-            absent, present = self._pair(scores, block, first)
+            first, block = (0, scores.array) if rows is None else (rows.start, scores.array[rows, ...])
+            flat = replace(scores, array=xp.reshape(block, (-1,)))
+            n_samples, n_labels = (int(length) for length in block.shape)
+            groups = Groups(np.tile(np.arange(n_labels), n_samples), ())
             with np.errstate(over="ignore"):
-                predicted = rule(maps.logits_of(absent, present))
+                predicted = rule(self._mapped(maps, flat, first * n_labels, groups))
+            predicted = namespace(predicted).reshape(predicted, block.shape)
             return predicted if rule is _decide else arrays.to_dtype_of(predicted, scores.array)
 
         return in_blocks(scores, of_rows)
 
-    def _pair(self, scores: Scores, block: Array, first: int) -> tuple[Array, Array]:
-        """The logits of the absence and of the presence of each label, checked."""
-        xp = namespace(block)
-        flat = Scores(xp.reshape(block, (-1,)), scores.input, scores.name, scores.floor)
+    def _mapped(self, maps: LabelMaps, flat: Scores, first: int, groups: Groups) -> Array:
+        """The calibrated logit of each of some decisions, the first of which has this place in the table."""
         values = arrays.to_compute(arrays.numpy_view(flat.array))
-        n_labels = int(block.shape[1])
-        check_values(values, scores, first * n_labels + np.arange(int(values.shape[0])), n_labels)
+        check_values(values, flat, first + np.arange(int(values.shape[0])), self.n_features_in_)
         logits, _ = flat.as_logits(values)
-        xp = namespace(logits)
-        return xp.reshape(logits[:, 0], block.shape), xp.reshape(logits[:, 1], block.shape)
+        if maps.temperatures is not None:  # the difference first, as in `Calibrator`
+            return maps.apply(logits[:, 1:] - logits[:, :1], groups)[:, 0]
+        mapped = maps.apply(logits, groups)
+        return mapped[:, 1] - mapped[:, 0]
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted calibrator to a JSON file; `nishimori.load` reads it back.
@@ -308,15 +274,6 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         """The calibrator that the content of a file describes, ready to use."""
         parameters, learned = read_labels(content, path)
         return cls(**parameters)._keep(**learned)
-
-
-def _as_names(names: tuple[Any, ...]) -> HostArray:
-    """An array in which every name keeps its type."""
-    if len({type(name) for name in names}) == 1:
-        return np.array(names)
-    objects = np.empty(len(names), dtype=object)
-    objects[:] = names
-    return objects
 
 
 def _decide(logits: Array) -> Array:

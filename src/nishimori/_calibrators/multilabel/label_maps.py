@@ -63,10 +63,13 @@ class LabelMaps(Map):
     def apply(self, logits: Array, groups: Any = None) -> Array:
         """Binary rows, each after the map of its label; ``groups`` are a `Groups` whose codes are the places of the labels."""
         assert isinstance(groups, Groups), "rows come from `Decisions`"
+        if self.temperatures is not None:
+            wide = to_compute(logits)
+            temperatures = namespace(wide).astype(on_device_of(self.temperatures[groups.codes], logits), wide.dtype)
+            with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
+                return like(wide / temperatures[:, None], logits)
         if self.is_shared:
             return apply_checked(self.maps[0], logits)
-        if self.temperatures is not None:
-            return _divide(logits, on_device_of(self.temperatures[groups.codes], logits)[:, None])
         order = np.argsort(groups.codes, kind="stable")
         cuts = np.searchsorted(groups.codes[order], np.arange(len(self.maps) + 1))
         parts = [
@@ -75,27 +78,6 @@ class LabelMaps(Map):
             if low < high
         ]
         return rows_at(namespace(logits).concat(parts, axis=0), np.argsort(order))
-
-    def logits_of(self, absent: Array, present: Array) -> Array:
-        """Calibrated logits (n, labels) from the two logits of each decision, each of shape (n, labels)."""
-        xp = namespace(present)
-        if self.temperatures is not None:
-            return _divide(present - absent, on_device_of(self.temperatures, present)[None, :])
-        if self.is_shared:
-            rows = xp.stack([xp.reshape(logits, (-1,)) for logits in (absent, present)], axis=1)
-            mapped = apply_checked(self.maps[0], rows)
-            return xp.reshape(mapped[:, 1] - mapped[:, 0], present.shape)
-        columns = []
-        for place, map_ in enumerate(self.maps):
-            mapped = apply_checked(map_, xp.stack([absent[:, place], present[:, place]], axis=1))
-            columns.append(mapped[:, 1] - mapped[:, 0])
-        return xp.stack(columns, axis=1)
-
-
-def _divide(logits: Array, temperatures: Array) -> Array:
-    wide = to_compute(logits)
-    with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
-        return like(wide / namespace(wide).astype(temperatures, wide.dtype), logits)
 
 
 @dataclass(frozen=True)
@@ -122,11 +104,17 @@ class LabelFit:
     temperatures_se: HostArray | None
     temperature: float | None
     temperature_se: float | None
-    spread: float | None
-    used_spread: float | None
-    open_labels: tuple[Any, ...]
+    spread: float | None = None
+    used_spread: float | None = None
+    open_labels: tuple[Any, ...] = ()
     calibrators: tuple[Calibrator, ...] | None = None
 
+
+# In place of what a fit to one label says, with its number of errors.
+_FEW_ERRORS = (
+    "So few decisions are right or wrong that the parameters are uncertain. Use a larger validation set, or "
+    "parameters='shared'."
+)
 
 # The parameters of EC and TS whose temperatures can be shrunk.
 _USUAL = {"top_n": 1, "smooth_labels": False}
@@ -151,7 +139,7 @@ def _fit_shared(method: Calibrator, rows: Decisions) -> LabelFit:
     common = temperature_of(fitted.map_)
     error = fitted.temperature_se_
     errors = None if common is None or error is None else np.full(number, error)
-    return LabelFit((fitted.map_,) * number, errors, common, error, None, None, (), (fitted,) * number)
+    return LabelFit((fitted.map_,) * number, errors, common, error, calibrators=(fitted,) * number)
 
 
 def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
@@ -180,60 +168,47 @@ def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
 
 
 def _fit_per_label(method: Calibrator, rows: Decisions) -> LabelFit:
-    fits: list[Calibrator | None] = []
+    fits: dict[Any, Calibrator] = {}
+    reasons: dict[Any, str] = {}
     labels_by_notice: dict[Notice, list[Any]] = {}
-    reasons: list[str] = []
     for _ in rows:  # which checks the values, with their places in the table
         pass
     for name, column in zip(rows.names, rows.by_label(), strict=True):
         with collect_notices() as notices:
-            fitted, reason = _fit_label(method, rows, name, column)
-        fits.append(fitted)
-        if fitted is None:
-            reasons.append(reason)
+            fitted = _fit_label(method, rows, name, column)
+        if isinstance(fitted, str):
+            reasons[name] = fitted
             continue
-        for message in notices:
-            labels_by_notice.setdefault(message, []).append(name)
-    names = tuple(name for name, fitted in zip(rows.names, fits, strict=True) if fitted is None)
-    common = _fit_to_all(method, rows) if names else None
+        fits[name] = fitted
+        for message, category in notices:
+            same_for_all = _FEW_ERRORS if category is FewErrorsWarning else message
+            labels_by_notice.setdefault((same_for_all, category), []).append(name)
+    common = _fit_to_all(method, rows) if reasons else None
     if common is not None:
-        notice(f"{_which(names)} the parameters of all decisions. Reason for {names[0]!r}: {reasons[0]}", InputWarning)
-    _warn_once(labels_by_notice)
-    chosen = tuple(calibrator for fitted in fits if (calibrator := fitted or common) is not None)
+        first, names = next(iter(reasons)), tuple(reasons)
+        notice(f"{_which(names)} the parameters of all decisions. Reason for {first!r}: {reasons[first]}", InputWarning)
+        fits |= dict.fromkeys(names, common)
+    for (message, category), concerned in labels_by_notice.items():
+        notice(f"{'Label' if len(concerned) == 1 else 'Labels'} {join_names(concerned)}: {message}", category)
+    chosen = tuple(fits[name] for name in rows.names)
     maps = tuple(calibrator.map_ for calibrator in chosen)
     errors = [calibrator.temperature_se_ for calibrator in chosen]
     unknown = None in errors or None in map(temperature_of, maps)
     return LabelFit(
-        maps=maps,
-        temperatures_se=None if unknown else np.array(errors, dtype=float),
-        temperature=None if common is None else temperature_of(common.map_),
-        temperature_se=None if common is None else common.temperature_se_,
-        spread=None,
-        used_spread=None,
-        open_labels=names,
+        maps,
+        None if unknown else np.array(errors, dtype=float),
+        None if common is None else temperature_of(common.map_),
+        None if common is None else common.temperature_se_,
+        open_labels=tuple(reasons),
         calibrators=chosen,
     )
 
 
-def _warn_once(labels_by_notice: dict[Notice, list[Any]]) -> None:
-    """Give each notice of fits to single labels once, with the names of its labels."""
-    few = [name for (_, category), names in labels_by_notice.items() if category is FewErrorsWarning for name in names]
-    if few:
-        notice(
-            f"{_which(few)} so few right or wrong decisions that the parameters are uncertain. Use a larger validation set, "
-            "or parameters='shared'.",
-            FewErrorsWarning,
-        )
-    for (message, category), names in labels_by_notice.items():
-        if category is not FewErrorsWarning:
-            notice(f"{'Label' if len(names) == 1 else 'Labels'} {join_names(names)}: {message}", category)
-
-
-def _fit_label(method: Calibrator, rows: Decisions, name: Any, column: Column) -> tuple[Calibrator | None, str]:
-    """The method fitted to one label, or None and the reason why its decisions do not tell its parameters."""
+def _fit_label(method: Calibrator, rows: Decisions, name: Any, column: Column) -> Calibrator | str:
+    """The method fitted to one label, or the reason why its decisions do not tell its parameters."""
     scores, labels, options = column
     if len(labels) < 2:
-        return None, "It is known for fewer than two samples."
+        return "It is known for fewer than two samples."
     copy: Calibrator = clone(method).set_params(input=rows.scores.input, floor=rows.scores.floor)
     if "clusters" in options and "clusters" not in signature(copy.fit).parameters:
         raise InputError("clusters", "be left out with this calibrator, which has no standard errors")
@@ -242,10 +217,10 @@ def _fit_label(method: Calibrator, rows: Decisions, name: Any, column: Column) -
     except NishimoriError as error:
         # Methods other than a temperature may refuse labels that all samples have, or none.
         if isinstance(error, NoTemperatureError | NotConvergedError) or len(np.unique(labels)) < 2:
-            return None, str(error)
+            return str(error)
         raise type(error)(f"Label {name!r}: {error}") from None
     _check_map(fitted.map_)
-    return fitted, ""
+    return fitted
 
 
 def _check_map(map_: Map) -> None:
