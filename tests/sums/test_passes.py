@@ -9,8 +9,8 @@ import pytest
 import reference
 from host_kernels import EVERY, WITH_NATIVE
 
-from nishimori._evaluation.metrics.ks import KolmogorovSmirnov
 from nishimori._evaluation.metrics.table import default_metrics
+from nishimori._evaluation.metrics.without_bins import KolmogorovSmirnov
 from nishimori._evaluation.scorecard import MeasureScores, MetricPlan
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._sums.census import Count, count_zeros

@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.limits import Losses, limits_of_gaps, shared
-from nishimori._evaluation.metrics.ece import direction
+from nishimori._evaluation.metrics.ece import GapOfBins, direction
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import as_metric, find_metric
 from nishimori._evaluation.resampling import KeptRows
@@ -205,19 +205,9 @@ class Check:
         return plain
 
     @property
-    def cells(self) -> tuple[str, str, str, str]:
-        """What is asked, the verdict, the estimate and the limits, as a row of a table."""
-        if self.reason:
-            return self.title, self.verdict, self._text(self.value), ""
-        return self.title, self.verdict, self._text(self.value), f"{self._text(self.low)} to {self._text(self.high)}"
-
-    @property
-    def remark(self) -> str:
-        """What the row of a table leaves out, as a sentence; may be empty."""
-        name = self.limit.shown
-        cap = "" if self.cap is None else f"the upper bound is that of min({name}, {self.cap:g})"
-        more = self.reason or "; ".join(filter(None, (self.about, cap)))
-        return " ".join(filter(None, (self.caveat, f"{name}: {more}." if more else "")))
+    def limits(self) -> str:
+        """Both limits as people read them, or why there are none."""
+        return self.reason or f"{self._text(self.low)} to {self._text(self.high)}"
 
     def _text(self, value: float, *, exact: bool = False) -> str:
         """A number as people read it; a bound is shown as it was given."""
@@ -247,7 +237,7 @@ def _checked_bound(key: Any, bound: Any) -> MetricBound:
             raise InputError("bounds", "have metrics or their names as keys", got=f"{key!r:.60}")
     if metric is not None and metric.direction is None:
         raise InputError("bounds", "be for metrics of which lower or higher values are better", got=repr(metric.label))
-    low, high = (0.0, 1.0) if metric is None else metric.bound_range or metric.bounds
+    low, high = (0.0, 1.0) if metric is None or isinstance(metric, GapOfBins) else metric.bounds  # of the size of gaps
     limit = MetricBound(metric, nan)
     try:
         return replace(limit, value=between(f"The bound on {limit.name}", bound, low, high))
@@ -277,12 +267,12 @@ def check_of_card(limit: MetricBound, card: Scorecard, level: float, fail_level:
     estimate = card[metric.label]
     if estimate.se is None and estimate.value != inf:
         raise InputError(f"A bound on {metric.label} needs the standard error of the {metric.shown}: {estimate.reason}")
-    low, high, about = metric.limits(estimate, card, level)
+    low, high, about, value = metric.limits(estimate, card, level)
     if fail_level > level:
         further = metric.limits(estimate, card, fail_level)
         low, high = (low, further.high) if limit.is_lowest else (further.low, high)
     caveat = card.caveat if metric.needs == "label" and low != inf else ""
-    value = inf if low == inf else metric.for_gate(estimate)
+    value = inf if low == inf else estimate.value if value is None else value
     return Check(limit, value, low, high, level, fail_level, card.n_samples, about, caveat)
 
 

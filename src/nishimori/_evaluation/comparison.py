@@ -1,6 +1,6 @@
 """What a comparison of methods found: numbers by method, and the same as a table, as sentences, and for machines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from nishimori._evaluation.metrics.table import in_tables
 from nishimori._evaluation.recommendation import Recommendation
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.display import Display, NamedEntries, plural, short_repr
-from nishimori._support.formatting import percent, percent_with_error, points_with_error, two_decimals, value_with_error
+from nishimori._support.formatting import percent, percent_with_error, two_decimals, value_with_error
 from nishimori._support.intervals import Interval
 from nishimori._support.json import to_plain
 from nishimori._support.tables import Tabular
@@ -48,11 +48,11 @@ class Compared:
     """
 
     method: str
-    temperature: float | None
-    temperature_se: float | None
-    interval: Interval | None
-    scorecard: Scorecard | None
-    differences: Mapping[str, Difference]
+    temperature: float | None = None
+    temperature_se: float | None = None
+    interval: Interval | None = None
+    scorecard: Scorecard | None = None
+    differences: Mapping[str, Difference] = field(default_factory=dict)
     why: str | None = None
     by_class: GroupGaps | None = None
     by_group: GroupGaps | None = None
@@ -166,38 +166,32 @@ class Comparison(NamedEntries[Compared]):
     @property
     def about_classes(self) -> str:
         """The worst predicted class after the recommended methods, as a sentence; empty if it is not known."""
-        gaps = [(row, row.by_class) for row in self._recommended if row.by_class is not None]
-        return self._about_gaps(
-            "Predicted classes", "class", gaps, "The methods group, bias and vector correct single classes."
-        )
+        remedy = "The methods group, bias and vector correct single classes."
+        return self._about_gaps("Predicted classes", "class", "by_class", remedy)
 
     @property
     def about_groups(self) -> str:
         """The worst named group after the recommended methods, as a sentence; empty if no groups were named."""
-        gaps = [(row, row.by_group) for row in self._recommended if row.by_group is not None]
-        return self._about_gaps("Groups", "group", gaps, "The method group gives each group a temperature of its own.")
+        return self._about_gaps("Groups", "group", "by_group", "The method group gives each group a temperature of its own.")
 
-    @property
-    def _recommended(self) -> list[Compared]:
-        return [self[name] for name in self.recommendation.methods]
-
-    def _about_gaps(self, title: str, noun: str, measured: Sequence[tuple[Compared, GroupGaps]], remedy: str) -> str:
-        """How many gaps are significant after each of some methods, and the largest of them.
+    def _about_gaps(self, title: str, noun: str, by: str, remedy: str) -> str:
+        """How many gaps are significant after each of the recommended methods, and the largest of them.
 
         The remedy is named where gaps are left, and no method has more than one temperature.
         """
-        if not measured:
-            return ""
+        measured = [(self[name], getattr(self[name], by)) for name in self.recommendation.methods]
         parts = []
         for row, gaps in measured:
+            if gaps is None:
+                return ""
             when = "as it is" if row.is_as_is else f"after {row.method}"
             worst, number = gaps.worst_first[0], f"{len(gaps.off) or 'none'} of {len(gaps)} gap{'s' * (len(gaps) > 1)}"
             are = "are" if len(gaps.off) > 1 else "is"
             side = "above" if worst.gap >= 0 else "below"
             largest = f"{noun} {worst.name}: confidence {100 * abs(worst.gap):.1f} points {side} accuracy"
             parts.append(f"{when} {number} {are} significant (the largest, {largest})")
-        left = measured[-1][1].off and all(row.temperature is not None or row.why for row in self.methods)
-        return f"{title}, with Holm's correction: {'; '.join(parts)}." + (f" {remedy}" if left else "")
+        left = measured and measured[-1][1].off and all(row.temperature is not None or row.why for row in self.methods)
+        return f"{title}, with Holm's correction: {'; '.join(parts)}." + (f" {remedy}" if left else "") if parts else ""
 
     @property
     def tables(self) -> dict[str, Tabular]:
@@ -227,8 +221,7 @@ class Comparison(NamedEntries[Compared]):
                 rows.append((row.method, "-", *[""] * (len(ece) + 1)))
                 continue
             temperature = "" if row.temperature is None else value_with_error(row.temperature, row.temperature_se)
-            gap = _signed_percent(card.gap, card.gap_se)
-            rows.append((row.method, temperature, gap, *(self._cell(card[metric.label]) for metric in ece)))
+            rows.append((row.method, temperature, *map(self._cell, (card["gap"], *(card[metric.label] for metric in ece)))))
         return Tabular(("calibration", "T", "gap", *map(self._header, ece)), rows)
 
     @property
@@ -286,9 +279,7 @@ class Comparison(NamedEntries[Compared]):
         if _is_ece(estimate.metric):
             interval = "" if estimate.se is None else f" ({_in_points(estimate.interval(self.level))})"
             return f"{percent(estimate.value)}{interval}"
-        if not estimate.metric.in_percent:
-            return value_with_error(estimate.value, estimate.se)
-        return (_signed_percent if estimate.metric.is_signed else percent_with_error)(estimate.value, estimate.se)
+        return f"{estimate.text} %" if estimate.metric.is_signed else estimate.text
 
     def _difference(self, difference: Difference, metric: Metric) -> str:
         if difference.ece is None or difference.se is None:
@@ -300,11 +291,15 @@ class Comparison(NamedEntries[Compared]):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
         own = ("n_validation", "n_test", "is_test", "level", "floor")
+        tests = {}
+        for name, test in self.tests.items():
+            others = {"gap": test.value, "statistic": test.z, "method": "ec"}
+            tests[name] = {key: others[key] if key in others else getattr(test, key) for key in _TESTS_IN_FILES[name]}
         plain: dict[str, Any] = to_plain(
             {name: getattr(self, name) for name in own}
             | {
                 "methods": [self._record(row) for row in self.methods],
-                "tests": {name: _test_in_files(name, test) for name, test in self.tests.items()},
+                "tests": tests,
                 "recommendation": self.recommendation,
                 "left_out": self.left_out,
                 "verdicts": self.verdicts,
@@ -335,10 +330,6 @@ def _is_ece(metric: Metric) -> bool:
     return metric.of_bins is not None and not metric.is_signed
 
 
-def _signed_percent(gap: float, error: float | None) -> str:
-    return f"{points_with_error(gap, error)} %"
-
-
 def _in_points(interval: Interval) -> str:
     return " to ".join(two_decimals(100 * end) for end in interval)
 
@@ -348,9 +339,3 @@ _TESTS_IN_FILES = {
     "temperature_test": ("ec", "ts", "log_ratio", "se", "statistic", "p_value", "j", "n_samples"),
 }
 """The keys that JSON and reports have for tests: "gap" is the value, "statistic" a number, and "method" the condition."""
-
-
-def _test_in_files(name: str, test: Any) -> dict[str, Any]:
-    """A test with the keys that JSON and reports have for it."""
-    others = {"gap": test.value, "statistic": test.z, "method": "ec"}
-    return {key: others[key] if key in others else getattr(test, key) for key in _TESTS_IN_FILES[name]}

@@ -77,8 +77,8 @@ class MeasuredMaps:
         before, after, (together, kept) = self.sums[first], self.sums[second], self.pairs[first, second].items
         with np.errstate(invalid="ignore"):  # two infinite losses
             errors = np.sqrt(together.around(after.means - before.means)) / before.weight
-        columns, own = dict(zip(self.plan.columns, errors.tolist(), strict=True)), iter(kept.items)
-        return {metric: columns[metric.key] if metric.is_mean else next(own) for metric in self.plan.metrics}
+        means, others = iter(errors.tolist()), iter(kept.items)
+        return {metric: next(means) if metric.is_mean else next(others) for metric in self.plan.metrics}
 
 
 @question("has no rows to compare methods on")

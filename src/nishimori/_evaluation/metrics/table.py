@@ -71,9 +71,7 @@ def find_metric(name: str, argument: str = "metrics") -> Metric:
     own: list[str] = [parameter.name for parameter in fields(metric)] if is_dataclass(metric) else []
     if not set(parameters) <= set(own):
         must = f"have the parameters {', '.join(own)}" if own else "be written without parameters, of which it has none"
-        is_theirs = not own and plain not in built_in()
-        remedy = "Make them fields of a frozen dataclass." if is_theirs else ""
-        raise InputError(f"The metric {plain}", must, got=repr(name), remedy=remedy)
+        raise InputError(f"The metric {plain}", must, got=repr(name))
     return replace(metric, **parameters) if parameters else metric  # type: ignore[type-var]
 
 
@@ -112,12 +110,7 @@ def _checked(target: Any, name: str) -> Metric:
 def as_metric(target: Any) -> Metric | None:
     """The metric that a metric, its class or its function stands for; None for anything else."""
     if isinstance(target, type) and issubclass(target, Metric):
-        try:
-            return target()
-        except TypeError as error:
-            raise InputError(
-                "metrics", "hold metrics", got=f"the class {target.__name__}", remedy=f"Call it: {error}."
-            ) from None
+        return target()
     metric = target if isinstance(target, Metric) else getattr(target, "metric", None)
     return metric if isinstance(metric, Metric) else None
 
