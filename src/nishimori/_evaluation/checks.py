@@ -265,22 +265,19 @@ def check_of_card(limit: MetricBound, card: Scorecard, level: float, fail_level:
     metric = limit.metric
     assert metric is not None, "which groups have not"
     estimate = card[metric.label]
-    if estimate.se is None and estimate.value != inf:
+    if estimate.se is None:
         raise InputError(f"A bound on {metric.label} needs the standard error of the {metric.shown}: {estimate.reason}")
     low, high, about, value = metric.limits(estimate, card, level)
     if fail_level > level:
         further = metric.limits(estimate, card, fail_level)
         low, high = (low, further.high) if limit.is_lowest else (further.low, high)
-    caveat = card.caveat if metric.needs == "label" and low != inf else ""
-    value = inf if low == inf else estimate.value if value is None else value
-    return Check(limit, value, low, high, level, fail_level, card.n_samples, about, caveat)
+    caveat = card.caveat if metric.needs == "label" else ""
+    return Check(limit, estimate.value if value is None else value, low, high, level, fail_level, card.n_samples, about, caveat)
 
 
 def check_of_losses(limit: MetricBound, card: Scorecard, kept: KeptRows, cap: float, level: float, fail_level: float) -> Check:
     """The NLL of all samples against its bound, with limits that hold however the losses are distributed."""
     value, bound, n_samples = card.nll, limit.value, card.n_samples
-    if value == inf:  # for which infinitely many samples cannot make up
-        return Check(limit, inf, inf, inf, level, fail_level, n_samples, "a true class has probability 0")
     capped = Losses.from_rows(kept, cap)
     low, high = Losses.from_rows(kept).lower_limit(fail_level, bound), capped.upper_limit(cap, level, bound)
     return Check(limit, value, low, high, level, fail_level, n_samples, caveat=card.caveat, cap=cap, of_pass=capped.mean)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from math import inf
 from typing import Any, Literal, NamedTuple, Unpack, get_args
 from xml.etree import ElementTree
 
@@ -311,7 +312,11 @@ def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None
         if limit.metric is None:
             assert gaps is not None, "which were measured above"
             return check_of_groups(limit, gaps, card.n_samples, level, fail_level)
-        if isinstance(limit.metric, Nll) and LossOfSamples.name in card.estimates:
+        is_nll = isinstance(limit.metric, Nll)
+        if card[limit.metric.label].value == inf:  # for which infinitely many samples cannot make up
+            about = "a true class has probability 0" if is_nll else "some samples are infinite"
+            return Check(limit, inf, inf, inf, level, fail_level, card.n_samples, about)
+        if is_nll and LossOfSamples.name in card.estimates:
             return check_of_losses(limit, card, card[LossOfSamples.name].sums, wanted.nll_cap, level, fail_level)
         return check_of_card(limit, card, level, fail_level)
 

@@ -6,7 +6,7 @@ reads the data once, or twice if bins of equal weight need the quantiles of the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from math import isnan
 from typing import Any, Unpack
 
@@ -368,35 +368,20 @@ def is_second_off(card: Scorecard) -> bool:
 # What is summed, and the pass that sums it
 
 
-@dataclass(frozen=True, eq=False)
-class MetricPlan:
-    """Which metrics are measured, and from which sums."""
+def suited(metrics: Sequence[Metric], n_classes: int) -> tuple[Metric, ...]:
+    """The metrics without those for another number of classes, which is known once rows are read."""
+    return tuple(metric for metric in metrics if metric.suits(n_classes))
 
-    metrics: tuple[Metric, ...]
 
-    def suited(self, n_classes: int) -> "MetricPlan":
-        """The plan without metrics for another number of classes, which is known once rows are read."""
-        return MetricPlan(tuple(metric for metric in self.metrics if metric.suits(n_classes)))
+def rows_of(metrics: Sequence[Metric], predictions: Predictions) -> list[Array]:
+    """The numbers per row of those metrics that are means."""
+    return [metric.rows(predictions) for metric in metrics if metric.is_mean]
 
-    @cached_property
-    def means(self) -> list[Metric]:
-        """The means of a number per row."""
-        return [metric for metric in self.metrics if metric.is_mean]
 
-    @cached_property
-    def others(self) -> list[Metric]:
-        """Those of all other sums, but not of those per bin, which every scorecard has."""
-        return [metric for metric in self.metrics if not metric.is_mean and metric.of_bins is None]
-
-    @cached_property
-    def score_places(self) -> list[int] | None:
-        """The places of the numbers per row among a kernel's `SCORES`; None if these are not all that is measured."""
-        scores = [metric.score for metric in self.means if metric.score is not None]
-        return None if len(scores) < len(self.means) or self.others else [SCORES.index(score) for score in scores]
-
-    def rows(self, predictions: Predictions) -> list[Array]:
-        """The numbers per row."""
-        return [metric.rows(predictions) for metric in self.means]
+def _score_places(metrics: Sequence[Metric]) -> list[int] | None:
+    """The places of the numbers per row among a kernel's `SCORES`; None if these, and bins, are not all that is measured."""
+    scores = [metric.score for metric in metrics if metric.of_bins is None]
+    return [SCORES.index(score) for score in scores if score is not None] if None not in scores else None
 
 
 @dataclass(frozen=True)
@@ -414,12 +399,12 @@ class ScoreSums(Sum):
 
     @classmethod
     def from_predictions(
-        cls, predictions: Predictions, rows: Sequence[Array], plan: MetricPlan, n_at_zeros: int
+        cls, predictions: Predictions, rows: Sequence[Array], metrics: Sequence[Metric], n_at_zeros: int
     ) -> "ScoreSums":
         """The sums of a batch after a map; ``n_at_zeros`` rows gave probability zero to their true class."""
         batch = predictions.batch
         totals = batch.totals(rows)
-        for metric, total in zip(plan.means, totals.tolist(), strict=True):
+        for metric, total in zip([metric for metric in metrics if metric.is_mean], totals.tolist(), strict=True):
             if isnan(total):
                 name = f"{type(metric).__name__}.of_rows"
                 raise InputError(name, "return numbers for all rows", got="NaN, or infinities of both signs")
@@ -431,7 +416,7 @@ class ScoreSums(Sum):
             spread=spread(batch, rows, counts=predictions.counts),
             binned=predictions.top_claims.sums,
             positive=predictions.positive_claims.sums if batch.n_classes == 2 else None,
-            own=Sums(tuple(metric.summed(predictions) for metric in plan.others)),
+            own=Sums(tuple(metric.summed(predictions) for metric in metrics if not metric.is_mean and metric.of_bins is None)),
         )
 
     @classmethod
@@ -453,23 +438,23 @@ class ScoreSums(Sum):
     def means(self) -> HostArray:
         return self.totals / self.weight
 
-    def by_metric(self, plan: MetricPlan) -> dict[Metric, Any]:
+    def by_metric(self, metrics: Sequence[Metric]) -> dict[Metric, Any]:
         """What each metric is made of."""
         means = self.means
         with np.errstate(invalid="ignore"):  # of an infinite mean
             errors = np.sqrt(self.spread.around(means)) / self.weight
-        sums: dict[Metric, Any] = dict(zip(plan.means, map(MeanOfRows, means.tolist(), errors.tolist()), strict=True))
-        sums |= zip(plan.others, self.own.items, strict=True)
+        of_rows, own = map(MeanOfRows, means.tolist(), errors.tolist()), iter(self.own.items)
         bins = {"top": self.binned, "positive": self.positive}
-        return sums | {metric: bins[metric.of_bins] for metric in plan.metrics if metric.of_bins is not None}
+        return {
+            metric: bins[metric.of_bins] if metric.of_bins is not None else next(of_rows if metric.is_mean else own)
+            for metric in metrics
+        }
 
-    def estimates(self, plan: MetricPlan) -> dict[str, Estimate]:
+    def estimates(self, metrics: Sequence[Metric]) -> dict[str, Estimate]:
         """Each metric with its standard error, by name."""
         squares = self.spread.squares / self.weight**2
         estimates = {}
-        by_metric = self.by_metric(plan)
-        for metric in plan.metrics:
-            sums = by_metric[metric]
+        for metric, sums in self.by_metric(metrics).items():
             value, error = metric.from_sums(sums)
             why = "" if error is not None else metric.why_infinite if metric.is_mean else f"{metric.label} has none."
             if self.n_rows == 1:
@@ -486,23 +471,22 @@ class MeasureScores:
 
     maps: tuple[Map, ...]
     edges: tuple[HostArray, ...]
-    plan: MetricPlan
+    metrics: tuple[Metric, ...]
     counts: bool = False
 
     def __call__(self, batch: Batch) -> Sums:
         if sums_blocks(batch) and self.reads_unchecked(batch) and (totals := self.of_unchecked(batch)) is not None:
             return totals
         zeros = at_zeros(batch)
-        plan = self.plan.suited(batch.n_classes)
+        metrics = suited(self.metrics, batch.n_classes)
         predictions = predictions_after(self.maps, self.edges, batch, counts=self.counts)
-        return Sums(tuple(ScoreSums.from_predictions(after, plan.rows(after), plan, zeros) for after in predictions))
+        return Sums(tuple(ScoreSums.from_predictions(after, rows_of(metrics, after), metrics, zeros) for after in predictions))
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether a kernel sums all that is measured, and notices what a check would refuse."""
         if batch.logits.ndim == 1:  # one number for two classes, which a kernel does not read
             return False
-        plan = self.plan.suited(batch.n_classes)
-        if batch.clusters is not None or plan.score_places is None:
+        if batch.clusters is not None or _score_places(suited(self.metrics, batch.n_classes)) is None:
             return False
         betas = inverse_temperatures(self.maps)
         if len(betas) < len(self.maps):
@@ -517,8 +501,7 @@ class MeasureScores:
 
     def of_unchecked(self, batch: Batch) -> Sums | None:
         """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
-        plan, sums = self.plan.suited(batch.n_classes), []
-        places = plan.score_places
+        places, sums = _score_places(suited(self.metrics, batch.n_classes)), []
         assert places is not None, "which is asked before"
         positive = inner_edges(POSITIVE_EDGES, batch.rounding)[0] if batch.n_classes == 2 else None
         for beta, edges in zip(inverse_temperatures(self.maps), self.edges, strict=True):
@@ -544,16 +527,15 @@ def scorecards(
     """A scorecard for each map, all from the same passes; ``metrics`` are the usual ones by default."""
     check_bins(n_bins, strategy)
     wanted = checked_metrics(metrics, data)
-    plan, n_rows = MetricPlan(wanted), data.n_rows
-    at_once = len(maps)
+    at_once, n_rows = len(maps), data.n_rows
     if strategy == "quantile" and n_rows is not None:
         at_once = max(1, _CLAIMS_AT_ONCE // n_rows)
     cards = []
     for start in range(0, len(maps), at_once):
         group = tuple(maps[start : start + at_once])
-        sums = data.gather(MeasureScores(group, edges_for(data, group, n_bins, strategy), plan, data.counts)).items
+        sums = data.gather(MeasureScores(group, edges_for(data, group, n_bins, strategy), wanted, data.counts)).items
         warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
-        cards += cards_of(sums, group, plan.suited(data.n_classes))
+        cards += cards_of(sums, group, suited(wanted, data.n_classes))
     return cards
 
 
@@ -570,13 +552,13 @@ def _collect_claims(maps: tuple[Map, ...], batch: Batch) -> Sums:
     return Sums(tuple(at_map.unbinned_claims("top") for at_map in predictions))
 
 
-def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], plan: MetricPlan) -> list[Scorecard]:
+def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], metrics: Sequence[Metric]) -> list[Scorecard]:
     """Metrics and their errors after each map, from the sums after it."""
     return [
         Scorecard(
             n_samples=own.n_rows,
             temperature=temperature_of(map_.inner if isinstance(map_, Floored) else map_),
-            estimates=own.estimates(plan),
+            estimates=own.estimates(metrics),
             reliability=own.binned.curve,
             n_at_zeros=own.n_at_zeros,
             n_clusters=own.binned.n_clusters,

@@ -244,7 +244,7 @@ def _labels(y_true: Any) -> HostArray:
     swapped = "Pass true classes first: `from_predictions(y_true, y_prob)`."
     if labels.ndim != 1:
         raise InputError("y_true", "be one label per sample", got=f"shape {labels.shape}", remedy=swapped)
-    broken = labels[np.isfinite(labels) & (labels % 1 != 0)] if labels.dtype.kind == "f" else ()
+    broken = labels[np.isfinite(labels) & (labels % 1 != 0)] if labels.dtype.kind == "f" else labels[:0]
     if len(broken):
         raise InputError("y_true", "be labels", got=f"{broken[0]:.6g}", remedy=swapped)
     return labels

@@ -161,7 +161,7 @@ def can_measure(data: Any, metric: Metric) -> bool:  # noqa: ARG001 - rows tell 
 def checked_metrics(metrics: Sequence[Metric] | None, data: Any) -> tuple[Metric, ...]:
     """The metrics, the usual ones by default, without those that the data do not tell, after a check of those asked for.
 
-    Those of every scorecard that the user did not name are not checked: `MetricPlan.suited` leaves them out, and a stream need
+    Those of every scorecard that the user did not name are not checked: `scorecard.suited` leaves them out, and a stream need
     not be read for that.
     """
     metrics = default_metrics() if metrics is None else metrics
