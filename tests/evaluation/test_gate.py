@@ -563,6 +563,19 @@ def test_no_model_passes_whose_measured_nll_exceeds_the_bound():
     assert all(each is None or each > 600 for each in lasting)
 
 
+def test_a_bound_on_a_metric_of_ones_own_that_is_infinite_is_not_kept():
+    class Infinite(nishimori.Metric):
+        """A metric that is infinite for every sample."""
+
+        name = "infinite"
+
+        def of_rows(self, predictions):
+            return np.full(len(predictions.weights), np.inf)
+
+    found = gate(LOGITS, LABELS, bounds={Infinite(): 1.0})["infinite"]
+    assert (found.verdict, found.value, found.low) == ("fail", np.inf, np.inf)
+
+
 def test_the_check_of_the_nll_names_the_cap():
     found = gate(LOGITS, LABELS, bounds={"nll": 2.0}, nll_cap=12)["nll"]
     losses = reference.scores(LOGITS, LABELS)["nll"]

@@ -1,6 +1,6 @@
 """What a comparison of methods found: numbers by method, and the same as a table, as sentences, and for machines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -203,43 +203,29 @@ class Comparison(NamedEntries[Compared]):
         the metrics of the positive one. "differences" are paired ones from the first method that was fitted. A sketch has
         neither of the last two.
         """
-        all_tables = {
-            "calibration": self._calibration,
-            "scores": self._scores,
-            "classes": self._classes,
+        calibration, classes = {}, {}
+        of_positive = self._metrics_about("classes")
+        for row in self.methods:
+            temperature = "" if row.temperature is None else value_with_error(row.temperature, row.temperature_se)
+            calibration[row.method] = ("-", "") if row.scorecard is None else (temperature, self._cell(row.card["gap"]))
+            if (gaps := row.by_class) is not None:
+                off = () if of_positive else (f"{len(gaps.off)} of {len(gaps)}",)
+                classes[row.method] = (percent_with_error(gaps.mean_abs_gap, gaps.mean_abs_gap_se), *off)
+        tables = {
+            "calibration": self._table("calibration", ("T", "gap"), calibration),
+            "scores": self._table("scores", (), {row.method: () for row in self.methods if row.scorecard is not None}),
+            "classes": self._table("classes", ("class gap",) if of_positive else ("class gap", "significant"), classes),
             "differences": self._differences,
         }
-        return {name: table for name, table in all_tables.items() if table.rows}
+        return {name: table for name, table in tables.items() if table.rows}
 
-    @property
-    def _calibration(self) -> Tabular:
-        ece = self._metrics_about("calibration")
-        rows = []
-        for row in self.methods:
-            card = row.scorecard
-            if card is None:
-                rows.append((row.method, "-", *[""] * (len(ece) + 1)))
-                continue
-            temperature = "" if row.temperature is None else value_with_error(row.temperature, row.temperature_se)
-            rows.append((row.method, temperature, *map(self._cell, (card["gap"], *(card[metric.label] for metric in ece)))))
-        return Tabular(("calibration", "T", "gap", *map(self._header, ece)), rows)
-
-    @property
-    def _scores(self) -> Tabular:
-        metrics = self._metrics_about("scores")
-        rows = [(row.method, *(self._cell(card[metric.label]) for metric in metrics)) for row, card in self._measured]
-        return Tabular(("scores", *map(self._header, metrics)), rows)
-
-    @property
-    def _classes(self) -> Tabular:
-        metrics, rows = self._metrics_about("classes"), []
-        for row, card in self._measured:
-            if (gaps := row.by_class) is not None:
-                mean, off = percent_with_error(gaps.mean_abs_gap, gaps.mean_abs_gap_se), f"{len(gaps.off)} of {len(gaps)}"
-                more = [self._cell(card[metric.label]) for metric in metrics] or [off]
-                rows.append((row.method, mean, *more))
-        headers = ("classes", "class gap", *([self._header(metric) for metric in metrics] or ["significant"]))
-        return Tabular(headers, rows)
+    def _table(self, question: str, headers: Sequence[str], cells: Mapping[str, Sequence[str]]) -> Tabular:
+        """The metrics about a question, after the ``cells`` that each method has of its own."""
+        metrics, rows = self._metrics_about(question), []
+        for name, own in cells.items():
+            card = self[name].scorecard
+            rows.append((name, *own, *("" if card is None else self._cell(card[metric.label]) for metric in metrics)))
+        return Tabular((question, *headers, *map(self._header, metrics)), rows)
 
     @property
     def _differences(self) -> Tabular:
@@ -251,11 +237,8 @@ class Comparison(NamedEntries[Compared]):
             if row.differences
         ]
         names = (self._header(metric, is_difference=True) for metric in metrics)
-        return Tabular((f"minus {self._measured[0][0].method}", *names), rows)
-
-    @property
-    def _measured(self) -> list[tuple[Compared, Scorecard]]:
-        return [(row, row.scorecard) for row in self.methods if row.scorecard is not None]
+        first = next(row.method for row in self.methods if row.scorecard is not None)
+        return Tabular((f"minus {first}", *names), rows)
 
     def _metrics_about(self, question: str) -> list[Metric]:
         return [metric for metric in self._metrics if _question(metric) == question]

@@ -105,16 +105,14 @@ def measure_maps(
         raise InputError("n_bins", f"be at most {MOST_BINS} for differences", got=n_bins)
     pairs, groups = list(permutations(maps, 2)) if pairs is None else pairs, groups or {}
     wanted = checked_metrics(metrics, data)
-    applied, places = tuple(maps.values()), {name: place for place, name in enumerate(maps)}
-    edges = edges_for(data, applied, n_bins, strategy)
+    edges = edges_for(data, tuple(maps.values()), n_bins, strategy)
     tallies = tuple(tally_of(data, by, names) for by, names in groups.items())
-    placed = tuple((places[first], places[second]) for first, second in pairs)
-    gathered = data.gather(partial(_compare, applied, edges, placed, wanted, data.counts, tallies, zero))
+    gathered = data.gather(partial(_compare, maps, edges, pairs, wanted, data.counts, tallies, zero))
     sums, together, changed, tallied = (part.items for part in gathered.items)
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     wanted = suited(wanted, data.n_classes)
     return MeasuredMaps(
-        cards=dict(zip(maps, cards_of(sums, applied, wanted), strict=True)),
+        cards=dict(zip(maps, cards_of(sums, tuple(maps.values()), wanted), strict=True)),
         gaps={
             by: {name: gaps_in(by, names, own, level) for name, own in zip(maps, after.items, strict=True)}
             for (by, names), after in zip(groups.items(), tallied, strict=True)
@@ -143,9 +141,9 @@ def _sum_pair(
 
 
 def _compare(
-    maps: tuple[Map, ...],
+    maps: Mapping[str, Map],
     edges: tuple[HostArray, ...],
-    pairs: tuple[tuple[int, int], ...],
+    pairs: Sequence[tuple[str, str]],
     metrics: tuple[Metric, ...],
     counts: bool,
     tallies: tuple[TallyGroups, ...],
@@ -155,12 +153,13 @@ def _compare(
     """Sum the metrics of each map and of pairs of maps, changed predictions, and groups after each map over a batch."""
     zeros = at_zeros(batch) if zero is None else 0
     metrics = suited(metrics, batch.n_classes)
-    predictions = list(predictions_after(maps, edges, batch, counts=counts, zero=zero))
-    rows = [rows_of(metrics, after) for after in predictions]
-    sums = (ScoreSums.from_predictions(after, own, metrics, zeros) for after, own in zip(predictions, rows, strict=True))
+    after_each = predictions_after(tuple(maps.values()), edges, batch, counts=counts, zero=zero)
+    predictions = dict(zip(maps, after_each, strict=True))
+    rows = {name: rows_of(metrics, after) for name, after in predictions.items()}
+    sums = (ScoreSums.from_predictions(after, rows[name], metrics, zeros) for name, after in predictions.items())
     together = (_sum_pair(predictions[a], predictions[b], (rows[a], rows[b]), metrics) for a, b in pairs)
-    changed = (_changed_weight(map_, after, batch) for map_, after in zip(maps, predictions, strict=True))
-    groups = (Sums(tuple(tally.sums_of(after) for after in predictions)) for tally in tallies)
+    changed = (_changed_weight(maps[name], after, batch) for name, after in predictions.items())
+    groups = (Sums(tuple(map(tally.sums_of, predictions.values()))) for tally in tallies)
     return Sums(tuple(Sums(tuple(part)) for part in (sums, together, changed, groups)))
 
 

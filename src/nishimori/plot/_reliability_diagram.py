@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
+from scipy.special import expit, logit
 
 from nishimori._evaluation.scorecard import Scorecard, evaluate
 from nishimori._rows.options import ERROR_BARS_ONLY, RowOptions, takes_rows
@@ -185,8 +186,8 @@ def _set_scale(ax: "Axes", scale: Any, curves: Sequence[Reliability]) -> tuple[f
     border = (0.0, 1.0) if scale == "linear" else _logit_border(ax, curves)
     limits = (-_MARGIN, 1 + _MARGIN)
     if scale == "logit":
-        low, high = _logit(np.array(border))
-        limits = tuple(1 / (1 + np.exp(-(low + share * (high - low)))) for share in limits)
+        low, high = logit(border)
+        limits = tuple(expit(low + share * (high - low)) for share in limits)
     ax.set(xlabel="confidence", ylabel="accuracy", xscale=scale, yscale=scale, xlim=limits, ylim=limits)
     if scale == "logit":
         for axis in (ax.xaxis, ax.yaxis):
@@ -284,7 +285,7 @@ def _histogram(curve: Reliability, ax: "Axes", color: Any, border: tuple[float, 
     # a small width keeps their density finite.
     lower, upper = (np.clip(edges, *border) for edges in (curve.lower, curve.upper))
     if ax.get_xscale() == "logit":
-        width = np.maximum(_logit(upper) - _logit(lower), _LEAST_LOGIT_WIDTH)
+        width = np.maximum(logit(upper) - logit(lower), _LEAST_LOGIT_WIDTH)
     else:
         width = np.maximum(upper - lower, 1e-3)
     density = curve.weight / curve.weight.sum() / width
@@ -293,11 +294,6 @@ def _histogram(curve: Reliability, ax: "Axes", color: Any, border: tuple[float, 
     strip.stairs(*steps, color=color, fill=True, alpha=0.25)
     strip.stairs(*steps, color=color, linewidth=1.2)
     strip.set_ylim(0, max(strip.get_ylim()[1], 1.1 * float(density.max())))
-
-
-def _logit(p: HostArray) -> HostArray:
-    logit: HostArray = np.log(p / (1 - p))
-    return logit
 
 
 def _steps(curve: Reliability, density: HostArray) -> tuple[HostArray, HostArray]:
