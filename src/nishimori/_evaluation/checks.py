@@ -297,15 +297,12 @@ def check_of_groups(limit: MetricBound, gaps: GroupGaps, n_samples: int, level: 
     largest, fails = int(sizes.argmax()), bool(low.max() > bound)
     decides = int(low.argmax() if fails else high.argmax())
     what = "class" if gaps.by == "prediction" else "group"
-
-    def name(place: int) -> str:
-        return f"{what} {printable(str(groups[place].name))}, n = {groups[place].n}"
-
-    parts = [name(largest), direction(groups[largest].gap)]
+    names = [f"{what} {printable(str(group.name))}, n = {group.n}" for group in groups]
+    parts = [names[largest], direction(groups[largest].gap)]
     if (n_above := int((low > bound).sum())) > 1:
         parts.append(f"{n_above} of {len(groups)} exceed it")
     about = ", ".join(filter(None, parts))
     if decides != largest:
-        about += f"; the {'lower' if fails else 'upper'} bound is that of {name(decides)}"
+        about += f"; the {'lower' if fails else 'upper'} bound is that of {names[decides]}"
     ends = (float(low.max()), float(high.max()))
     return Check(limit, float(sizes[largest]), *ends, level, fail_level, n_samples, about, of_pass=float(sizes[high.argmax()]))

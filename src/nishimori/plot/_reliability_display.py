@@ -92,12 +92,7 @@ class ReliabilityDisplay:
     def ece(self) -> float:
         return self.curve.error()
 
-    def plot(
-        self,
-        *,
-        name: str | None = None,
-        **drawing: Unpack[Drawing],
-    ) -> Self:
+    def plot(self, *, name: str | None = None, **drawing: Unpack[Drawing]) -> Self:
         """Draw the diagram.
 
         Parameters

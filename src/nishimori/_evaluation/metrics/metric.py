@@ -357,7 +357,7 @@ class Metric:
         assert error is not None, "whose absence has a reason"
         if self.is_share:
             return interval_of_share(value, number_behind(value, error**2, estimate.squares), level)
-        return _inside(interval_around(value, error, level), self.bounds)
+        return Interval(*np.clip(interval_around(value, error, level), *self.bounds).tolist())
 
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
         """One-sided limits, each on the wrong side of the truth in at most a share 1 - ``level`` of data sets."""
@@ -374,7 +374,7 @@ class Metric:
             high = interval_in_ratio(value, error, one_sided(level)).high if value > 0 else 0.0
             if card.error < FEW * estimate.squares:
                 high, about = inf, f"fewer than {FEW} wrong answers, which decide it"
-        return Limits(*_inside(Interval(low, high), self.bounds), about)
+        return Limits(*np.clip((low, high), *self.bounds).tolist(), about)
 
     def check(self, data: Rows) -> None:
         """Refuse data that the metric is not for, and parameters that do not suit them."""
@@ -463,7 +463,3 @@ class Metric:
             return numbers
         numbers = numbers.astype(np.float64, copy=False)
         return numbers if isinstance(batch.double, np.ndarray) else arrays.on_device_of(numbers, batch.double)
-
-
-def _inside(interval: Interval, bounds: tuple[float, float]) -> Interval:
-    return Interval(max(interval.low, bounds[0]), min(interval.high, bounds[1]))
