@@ -374,7 +374,8 @@ class Metric:
             high = interval_in_ratio(value, error, one_sided(level)).high if value > 0 else 0.0
             if card.error < FEW * estimate.squares:
                 high, about = inf, f"fewer than {FEW} wrong answers, which decide it"
-        return Limits(*np.clip((low, high), *self.bounds).tolist(), about)
+        low, high = np.clip((low, high), *self.bounds).tolist()
+        return Limits(low, high, about)
 
     def check(self, data: Rows) -> None:
         """Refuse data that the metric is not for, and parameters that do not suit them."""
