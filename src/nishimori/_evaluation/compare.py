@@ -97,8 +97,9 @@ def compare(
     test_logits, test_labels, test_weight, test_clusters, test_groups
         What the methods are measured on; by default the validation data, which flatters every method a little.
     methods : sequence, or mapping of names to methods, optional
-        Each is the name of a method, a calibrator, or a temperature. Calibrators that have been fitted and temperatures are
-        measured as they are. Differences are those from the first one. By default the methods that the report tries too:
+        Each is the name of a method, a calibrator, or a temperature. Two calibrators of one method need names of their own:
+        pass a mapping. Calibrators that have been fitted and temperatures are measured as they are. Differences are those from
+        the first one. By default the methods that the report tries too:
         "adaptive", "none", "ts" and "ec"; "group" for predicted classes ("class temperatures") and, where groups are named, for
         these ("group temperatures"); "platt" and "beta" for two classes, "bias" for more; and "vector". Those that would take
         long, or that the data do not determine, are in `Comparison.left_out`.
