@@ -79,7 +79,7 @@ def test_an_adaptive_pilot_without_the_temperature_of_ec_is_refused(tmp_path):
     second = np.argsort(logits, axis=1)[:, -2]  # never right, and never unlikely
     with pytest.warns(nishimori.errors.InputWarning, match="The temperature of TS is used as it is"):
         pilot = AdaptiveConsistency().fit(logits, second)
-    with pytest.raises(InputError, match="`pilot` must have the temperature of 'ec', got an AdaptiveConsistency for whose"):
+    with pytest.raises(InputError, match="`pilot` must have the temperature of 'ec', got none"):
         required_samples(0.02, pilot)
     path = tmp_path / "adaptive.json"
     AdaptiveConsistency().fit(*reference.drawn(500, 5)).save(path)

@@ -10,8 +10,7 @@ from small_calibrators import Bias
 
 import nishimori
 from nishimori import evaluate, metrics
-from nishimori._evaluation.metrics.table import default_metrics
-from nishimori._evaluation.scorecard import MetricPlan, scorecards
+from nishimori._evaluation.scorecard import scorecards
 from nishimori._rows.entry import open_rows
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
@@ -74,10 +73,13 @@ def test_a_calibrator_brings_its_map_input_and_classes():
 FITTED = nishimori.TemperatureScaling(classes=NAMES).fit(pd.DataFrame(LOGITS, columns=NAMES), NAMES[LABELS])
 REFUSED = {
     "both": ({"temperature": 2.0, "calibrator": FITTED}, "`temperature` must be left out where `calibrator` is given"),
-    "input": ({"calibrator": FITTED, "input": "probabilities"}, "`input` must be 'logits', which the calibrator was fitted to"),
+    "input": (
+        {"calibrator": FITTED, "input": "probabilities"},
+        "`input` must be that of the calibrator, 'logits', got 'probabilities'",
+    ),
     "unknown input": ({"input": "scores"}, "`input` must be 'logits' or 'probabilities', got 'scores'"),
     "empty input": ({"input": ""}, "`input` must be 'logits' or 'probabilities', got ''"),
-    "classes": ({"calibrator": FITTED, "classes": NAMES[::-1]}, "`classes` must be those of the calibrator"),
+    "classes": ({"calibrator": FITTED, "classes": NAMES[::-1]}, "`classes` must be that of the calibrator"),
     "unfitted": (
         {"calibrator": nishimori.TemperatureScaling()},
         r"`calibrator` must be a fitted calibrator, got .* `fit` first",
@@ -100,7 +102,7 @@ def test_classes_may_be_the_column_numbers_that_a_calibrator_has_by_default():
     fitted = nishimori.TemperatureScaling().fit(LOGITS, LABELS)
     card = evaluate(LOGITS, LABELS, calibrator=fitted, classes=[0, 1, 2, 3])
     assert card.temperature == fitted.temperature_
-    with pytest.raises(InputError, match=r"`classes` must be those of the calibrator, which has none, got \[0, 1, 2, 3\]"):
+    with pytest.raises(InputError, match=r"`classes` must be that of the calibrator, None, got \[0, 1, 2, 3\]"):
         evaluate(LOGITS, LABELS, calibrator=nishimori.from_temperature(2.0), classes=[0, 1, 2, 3])
 
 
@@ -422,8 +424,7 @@ def test_metrics_with_other_parameters_have_sums_of_their_own():
     assert card["doubt(a=2.0)"].value == pytest.approx((doubt**2).mean())
 
 
-def test_outcomes_are_kept_once_for_all_metrics_that_need_them():
-    assert len(MetricPlan((MeanDoubt(), MeanSquare(), *default_metrics())).others) == 1
+def test_metrics_of_all_outcomes_are_measured_side_by_side():
     card, p = evaluate(LOGITS, LABELS, metrics=[MeanDoubt(), MeanSquare()]), reference.softmax(LOGITS).max(axis=1)
     assert card["mean_doubt"].value == pytest.approx(1 - p.mean())
     assert card["mean_square"].value == pytest.approx((p**2).mean())

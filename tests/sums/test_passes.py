@@ -9,9 +9,9 @@ import pytest
 import reference
 from host_kernels import EVERY, WITH_NATIVE
 
-from nishimori._evaluation.metrics.ks import KolmogorovSmirnov
 from nishimori._evaluation.metrics.table import default_metrics
-from nishimori._evaluation.scorecard import MeasureScores, MetricPlan
+from nishimori._evaluation.metrics.without_bins import KolmogorovSmirnov
+from nishimori._evaluation.scorecard import MeasureScores
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._sums.census import Count, count_zeros
 from nishimori._sums.moments import Measure, cluster_gaps
@@ -44,7 +44,7 @@ PASSES = {
     "zeros": count_zeros,
     "clusters": partial(cluster_gaps, ((Confidence(), 0.7), (Energy(), 0.6))),
     "outcomes": partial(KolmogorovSmirnov().gather, 0.7),
-    "scores": MeasureScores((Temperature(1.3), Temperature(1.0)), (uniform_edges(5),) * 2, MetricPlan(default_metrics())),
+    "scores": MeasureScores((Temperature(1.3), Temperature(1.0)), (uniform_edges(5),) * 2, default_metrics()),
 }
 
 

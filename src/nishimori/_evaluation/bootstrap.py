@@ -283,12 +283,7 @@ def _refit(data: Rows, chosen: Calibrator, n_draws: int, seed: int, n_jobs: int 
     own, kept = _parameters(fitted), [fit for fit in fits if fit is not None]
     for fit in kept:
         if {name: value.shape for name, value in fit.items()} != {name: value.shape for name, value in own.items()}:
-            raise InputError(
-                "method",
-                "be one whose parameters are as many in each resample",
-                got=f"{chosen.method_name!r}",
-                remedy="Resample the metric that you need instead.",
-            )
+            raise InputError("method", "be one whose parameters are as many in each resample", got=f"{chosen.method_name!r}")
     draws = {name: np.array([fit[name] for fit in kept]).reshape(len(kept), *value.shape) for name, value in own.items()}
     parameters = {name: value if value.ndim else float(value) for name, value in own.items()}
     return Bootstrap(parameters, draws, n_draws - len(kept))

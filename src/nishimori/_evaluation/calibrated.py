@@ -9,7 +9,7 @@ from nishimori._rows.entry import kind_of, open_rows
 from nishimori._rows.labels import class_labels
 from nishimori._rows.options import RowOptions
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, check_input, refuse_auto
+from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, refuse_auto
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, SameRowsWarning, setting
@@ -101,12 +101,12 @@ def _warn_first(warned: list[str], what: str) -> None:
     notice(warned[-1], SameRowsWarning)
 
 
-def check_groups(data: Rows, maps: Sequence[Map]) -> None:
-    """Refuse data that do not name the groups that a map needs; says which groups it does not know."""
-    for map_ in maps:
-        if map_.needs_groups:
-            groups = data.groups
-            checked_groups(map_, groups, 0 if groups is None else len(groups.codes))
+def check_groups(data: Rows, maps: Sequence[Map], argument: str = "groups") -> None:
+    """Refuse data that do not name the groups that a map needs, with ``argument``; says which groups it does not know."""
+    for map_ in [map_ for map_ in maps if map_.needs_groups]:
+        if data.groups is None:
+            raise InputError(argument, "name the group of each sample: the calibrator has a temperature for each group")
+        checked_groups(map_, data.groups, len(data.groups.codes))
 
 
 def _map_of(calibrator: Any) -> Map:
@@ -126,15 +126,10 @@ def _map_of(calibrator: Any) -> Map:
 
 def _refuse_contradictions(calibrator: Any, options: RowOptions) -> None:
     """Refuse arguments that differ from what the calibrator was fitted with."""
-    kind, classes, floor = options.get("input"), options.get("classes"), options.get("floor")
-    if kind is not None:
-        check_input(kind)
-        if kind != calibrator.input_:
-            raise InputError("input", f"be {calibrator.input_!r}, which the calibrator was fitted to", got=repr(kind))
-    if classes is not None:
-        passed, own = class_labels(classes).tolist(), getattr(calibrator, "classes_", None)
-        if own is None or passed != own.tolist():
-            shown = "which has none" if own is None else own.tolist()
-            raise InputError("classes", f"be those of the calibrator, {shown}", got=passed)
-    if floor is not None and floor != calibrator.floor_:
-        raise InputError("floor", f"be that of the calibrator, {calibrator.floor_!r}", got=repr(floor))
+    classes, fitted = options.get("classes"), getattr(calibrator, "classes_", None)
+    passed = {"input": options.get("input"), "floor": options.get("floor")}
+    passed |= {"classes": None if classes is None else class_labels(classes).tolist()}
+    own = {"input": calibrator.input_, "floor": calibrator.floor_, "classes": None if fitted is None else fitted.tolist()}
+    for name, value in passed.items():
+        if value is not None and value != own[name]:
+            raise InputError(name, f"be that of the calibrator, {own[name]!r}", got=repr(value))

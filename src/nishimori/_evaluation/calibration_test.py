@@ -13,7 +13,7 @@ variance under the model. It is the spread around the mean deviation. Squares of
 that all clusters share, and the statistic could never exceed the square root of the number of clusters.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import copysign, exp, inf, sqrt
@@ -66,8 +66,6 @@ _TITLES = {
     "ece": "ECE",
     "temperatures": "log(T of EC / T of TS)",
 }
-
-_LONG_NAMES = {"ec": "Expectation consistency", "ts": "Temperature scaling"}
 
 _MOST_DRAWS = 1_000_000
 
@@ -282,11 +280,9 @@ def calibration_test(
         return temperatures_test(data, matched)
     if statistic == "ece":
         if data.clusters is not None:
-            remedy = "Use 'spiegelhalter'."
-            raise InputError("clusters", "be left out for 'ece', which redraws each label by itself", remedy=remedy)
+            raise InputError("clusters", "be left out for 'ece', which redraws each label by itself")
         if data.counts:
-            remedy = "Repeat the samples instead."
-            raise InputError("counts", "be False for 'ece', which redraws each label once", remedy=remedy)
+            raise InputError("counts", "be False for 'ece', which redraws each label once")
         return _by_redrawing(data, used, n_bins, strategy, n_draws, seed)
     return _by_deviation(data, used, statistic)
 
@@ -302,22 +298,15 @@ def is_rejected(p: float, level: float) -> bool:
 def _by_deviation(data: Rows, used: Map, statistic: Statistic) -> CalibrationTest:
     temperature = temperature_of(used)
     if statistic == "energy" and temperature is None:
-        raise InputError(
-            "calibrator",
-            "divide logits by one temperature for 'energy'",
-            got="one that does more",
-            remedy="Use 'confidence' or 'spiegelhalter'.",
-        )
+        must = "divide logits by one temperature for 'energy'"
+        raise InputError("calibrator", must, got="one that does more", remedy="Use 'confidence' or 'spiegelhalter'.")
     measured, census = deviation(data, statistic, used)
     deviates = sqrt(max(measured.variance, 0.0))
     z = _in_errors(measured.total, deviates, _ROUNDING * measured.weight)
     if statistic == "energy" and census.n_at_masks:
-        raise InputError(
-            "labels",
-            "not name a masked class for 'energy'",
-            got=f"{census.n_at_masks} samples whose true class has logit -inf: no label is drawn there",
-            remedy="Unmask the class, drop those samples, or use 'confidence', which counts them as misses.",
-        )
+        got = f"{census.n_at_masks} samples whose true class has logit -inf: no label is drawn there"
+        remedy = "Unmask the class, drop those samples, or use 'confidence', which counts them as misses."
+        raise InputError("labels", "not name a masked class for 'energy'", got, remedy)
     return CalibrationTest(
         statistic=statistic,
         value=measured.total / measured.weight,
@@ -342,18 +331,6 @@ ScoredRows = tuple[Array, Array]
 """One number per row, and its variance if labels are drawn from the model."""
 
 
-def _confidence_gap(predictions: Predictions) -> ScoredRows:
-    """Confidence minus correctness, the gap of expectation consistency, with variance c(1 − c)."""
-    gap = Confidence().gap(predictions, Confidence().observed(predictions))
-    return gap.value, predictions.top_probability * predictions.doubt
-
-
-def _energy_gap(predictions: Predictions) -> ScoredRows:
-    """Expected logit minus that of the true class, the gap of temperature scaling; the variance is its slope in β."""
-    gap = Energy().gap(predictions, Energy().observed(predictions))
-    return gap.value, gap.slope
-
-
 def _brier_excess(predictions: Predictions) -> ScoredRows:
     """The Brier score minus its mean under the model, 2(Σp² − p_y).
 
@@ -368,11 +345,14 @@ def _brier_excess(predictions: Predictions) -> ScoredRows:
     return -2 * batch.at(above, batch.labels), 4 * predictions.over_classes(p * above**2)
 
 
-_SCORES: dict[Statistic, Callable[[Predictions], ScoredRows]] = {
-    "confidence": _confidence_gap,
-    "energy": _energy_gap,
-    "spiegelhalter": _brier_excess,
-}
+def _score_rows(statistic: Statistic, predictions: Predictions) -> ScoredRows:
+    """The numbers whose mean is tested: gaps of expectation consistency or temperature scaling, or of the Brier score."""
+    if statistic == "spiegelhalter":
+        return _brier_excess(predictions)
+    observable = Confidence() if statistic == "confidence" else Energy()
+    gap = observable.gap(predictions, observable.observed(predictions))
+    # The variance of being right is c(1 − c), that of the logit its slope in β.
+    return gap.value, predictions.top_probability * predictions.doubt if statistic == "confidence" else gap.slope
 
 
 class Deviation(NamedTuple):
@@ -395,7 +375,7 @@ class _Deviate(KernelPass[HostArray | ClusterSums]):
     def with_findings(self, batch: Batch) -> tuple[HostArray | ClusterSums, Findings]:
         """The sums of a batch, and its distribution, unless the map gives other logits."""
         predictions = Predictions(*apply_map(self.map_, batch))
-        rows = _SCORES[self.statistic](predictions)
+        rows = _score_rows(self.statistic, predictions)
         findings = predictions if predictions.batch is batch else Predictions(batch, 1.0)
         if self.in_clusters:
             return cluster_sums(batch, [rows[0], batch.xp.ones_like(rows[0])]), findings
@@ -502,7 +482,7 @@ def temperatures_test(data: Rows, matched: Match) -> CalibrationTest:
     """Test whether EC and TS choose the same temperature, from a search for both in ``data``, with J."""
     for name, root in zip(BUILT_IN, matched.roots, strict=True):
         if isinstance(root, NoTemperatureError):
-            raise NoTemperatureError(f"Both temperatures must exist to be compared. {_LONG_NAMES[name]}: {root}", end=root.end)
+            raise NoTemperatureError(f"Both temperatures must exist to be compared. {name.upper()}: {root}", end=root.end)
         if isinstance(root, NishimoriError):
             raise root
     log_ec, log_ts = (-root.x for root in matched.roots if isinstance(root, Root))

@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.limits import Losses, limits_of_gaps, shared
-from nishimori._evaluation.metrics.ece import direction
+from nishimori._evaluation.metrics.ece import GapOfBins, direction
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import as_metric, find_metric
 from nishimori._evaluation.resampling import KeptRows
@@ -205,19 +205,9 @@ class Check:
         return plain
 
     @property
-    def cells(self) -> tuple[str, str, str, str]:
-        """What is asked, the verdict, the estimate and the limits, as a row of a table."""
-        if self.reason:
-            return self.title, self.verdict, self._text(self.value), ""
-        return self.title, self.verdict, self._text(self.value), f"{self._text(self.low)} to {self._text(self.high)}"
-
-    @property
-    def remark(self) -> str:
-        """What the row of a table leaves out, as a sentence; may be empty."""
-        name = self.limit.shown
-        cap = "" if self.cap is None else f"the upper bound is that of min({name}, {self.cap:g})"
-        more = self.reason or "; ".join(filter(None, (self.about, cap)))
-        return " ".join(filter(None, (self.caveat, f"{name}: {more}." if more else "")))
+    def limits(self) -> str:
+        """Both limits as people read them, or why there are none."""
+        return self.reason or f"{self._text(self.low)} to {self._text(self.high)}"
 
     def _text(self, value: float, *, exact: bool = False) -> str:
         """A number as people read it; a bound is shown as it was given."""
@@ -247,7 +237,7 @@ def _checked_bound(key: Any, bound: Any) -> MetricBound:
             raise InputError("bounds", "have metrics or their names as keys", got=f"{key!r:.60}")
     if metric is not None and metric.direction is None:
         raise InputError("bounds", "be for metrics of which lower or higher values are better", got=repr(metric.label))
-    low, high = (0.0, 1.0) if metric is None else metric.bound_range or metric.bounds
+    low, high = (0.0, 1.0) if metric is None or isinstance(metric, GapOfBins) else metric.bounds  # of the size of gaps
     limit = MetricBound(metric, nan)
     try:
         return replace(limit, value=between(f"The bound on {limit.name}", bound, low, high))
@@ -275,22 +265,19 @@ def check_of_card(limit: MetricBound, card: Scorecard, level: float, fail_level:
     metric = limit.metric
     assert metric is not None, "which groups have not"
     estimate = card[metric.label]
-    if estimate.se is None and estimate.value != inf:
+    if estimate.se is None:
         raise InputError(f"A bound on {metric.label} needs the standard error of the {metric.shown}: {estimate.reason}")
-    low, high, about = metric.limits(estimate, card, level)
+    low, high, about, value = metric.limits(estimate, card, level)
     if fail_level > level:
         further = metric.limits(estimate, card, fail_level)
         low, high = (low, further.high) if limit.is_lowest else (further.low, high)
-    caveat = card.caveat if metric.needs == "label" and low != inf else ""
-    value = inf if low == inf else metric.for_gate(estimate)
-    return Check(limit, value, low, high, level, fail_level, card.n_samples, about, caveat)
+    caveat = card.caveat if metric.needs == "label" else ""
+    return Check(limit, estimate.value if value is None else value, low, high, level, fail_level, card.n_samples, about, caveat)
 
 
 def check_of_losses(limit: MetricBound, card: Scorecard, kept: KeptRows, cap: float, level: float, fail_level: float) -> Check:
     """The NLL of all samples against its bound, with limits that hold however the losses are distributed."""
     value, bound, n_samples = card.nll, limit.value, card.n_samples
-    if value == inf:  # for which infinitely many samples cannot make up
-        return Check(limit, inf, inf, inf, level, fail_level, n_samples, "a true class has probability 0")
     capped = Losses.from_rows(kept, cap)
     low, high = Losses.from_rows(kept).lower_limit(fail_level, bound), capped.upper_limit(cap, level, bound)
     return Check(limit, value, low, high, level, fail_level, n_samples, caveat=card.caveat, cap=cap, of_pass=capped.mean)
@@ -310,15 +297,12 @@ def check_of_groups(limit: MetricBound, gaps: GroupGaps, n_samples: int, level: 
     largest, fails = int(sizes.argmax()), bool(low.max() > bound)
     decides = int(low.argmax() if fails else high.argmax())
     what = "class" if gaps.by == "prediction" else "group"
-
-    def name(place: int) -> str:
-        return f"{what} {printable(str(groups[place].name))}, n = {groups[place].n}"
-
-    parts = [name(largest), direction(groups[largest].gap)]
+    names = [f"{what} {printable(str(group.name))}, n = {group.n}" for group in groups]
+    parts = [names[largest], direction(groups[largest].gap)]
     if (n_above := int((low > bound).sum())) > 1:
         parts.append(f"{n_above} of {len(groups)} exceed it")
     about = ", ".join(filter(None, parts))
     if decides != largest:
-        about += f"; the {'lower' if fails else 'upper'} bound is that of {name(decides)}"
+        about += f"; the {'lower' if fails else 'upper'} bound is that of {names[decides]}"
     ends = (float(low.max()), float(high.max()))
     return Check(limit, float(sizes[largest]), *ends, level, fail_level, n_samples, about, of_pass=float(sizes[high.argmax()]))

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import isfinite
 from typing import Any, Unpack, cast
 
 from nishimori._calibrators.best import Best
@@ -38,7 +37,7 @@ from nishimori._rows.scores import is_auto
 from nishimori._sums.census import verdict_on_zeros
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
-from nishimori._support.formatting import enumeration, format_p_value
+from nishimori._support.formatting import enumeration
 from nishimori._support.numbers import between
 from nishimori._support.progress import begin_step
 from nishimori.errors import InputError, NishimoriError
@@ -51,6 +50,11 @@ FLATTERS = "All methods were measured on the data that they were fitted to, whic
 _ONE_KIND = (
     "Validation and test data must be of one kind. Pass `input='logits'` if both are logits, `input='probabilities'` if both "
     "are probabilities."
+)
+
+_CHOSEN_FLOOR = (
+    "Probabilities below {0:g} are raised to it before they are calibrated: the log-loss of validation samples that were held "
+    "out chose this floor. The model as it is has none, but a true class of probability 0 counts as {0:g} in its NLL."
 )
 
 # The arguments that speak of test data.
@@ -93,8 +97,9 @@ def compare(
     test_logits, test_labels, test_weight, test_clusters, test_groups
         What the methods are measured on; by default the validation data, which flatters every method a little.
     methods : sequence, or mapping of names to methods, optional
-        Each is the name of a method, a calibrator, or a temperature. Calibrators that have been fitted and temperatures are
-        measured as they are. Differences are those from the first one. By default the methods that the report tries too:
+        Each is the name of a method, a calibrator, or a temperature. Two calibrators of one method need names of their own:
+        pass a mapping. Calibrators that have been fitted and temperatures are measured as they are. Differences are those from
+        the first one. By default the methods that the report tries too:
         "adaptive", "none", "ts" and "ec"; "group" for predicted classes ("class temperatures") and, where groups are named, for
         these ("group temperatures"); "platt" and "beta" for two classes, "bias" for more; and "vector". Those that would take
         long, or that the data do not determine, are in `Comparison.left_out`.
@@ -146,10 +151,8 @@ def compare(
     chosen = calibrators_by_name(listed, meaning, by_groups=by_groups, of_rows=is_rows(logits))
     for fitted in filter(is_fitted, chosen.values()):
         fitted._check_columns(validation, "logits")
-    how: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy}
-    with_usual = None if methods is not None else meaning
-    comparison = _compare_methods(chosen, validation, test, wanted, level, with_usual=with_usual, **how)
-    return replace(comparison, verdicts=(*comparison.verdicts, *floor_verdicts(logits, options, used)))
+    bins: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy}
+    return _compare_methods(chosen, validation, test, wanted, level, None if methods is not None else meaning, **bins)
 
 
 def _compare_methods(
@@ -158,7 +161,6 @@ def _compare_methods(
     test: Rows | None,
     metrics: tuple[Metric, ...],
     level: float,
-    *,
     with_usual: Mapping[str, Any] | None,
     **bins: Any,
 ) -> Comparison:
@@ -181,14 +183,16 @@ def _compare_methods(
     fitted, why = fit_methods(methods, validation, matched)
     data = without_chosen_floor(test or validation)
     floor = None if data is (test or validation) else (test or validation).floor
-    maps = {name: _floored(method, floor) for name, method in fitted.items()}
-    classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
+    maps = {name: method.map_ for name, method in fitted.items()}
+    if floor is not None:  # which was chosen, and is a part of what is fitted
+        as_is = (Uncalibrated, FixedTemperature)
+        maps = {name: own if isinstance(fitted[name], as_is) else Floored(own, floor) for name, own in maps.items()}
     begin_step("Measuring")
-    _check_groups(data, maps, groups_name)
+    check_groups(data, list(maps.values()), "groups" if test is None else "test_groups")
     kinds: tuple[By, ...] = ("prediction",) if data.groups is None else ("prediction", "groups")
-    groups = {by: names_of_groups(data, by, classes) for by in kinds}
+    groups = {by: names_of_groups(data, by, next(iter(methods.values())).classes) for by in kinds}
     measured = measure_maps(data, maps, groups=groups, level=level, metrics=metrics, zero=floor, **bins)
-    first, card = next(iter(measured.cards.items()))
+    card = next(iter(measured.cards.values()))
     tests = _tests(validation, matched)
     flatters = flatters or bool(equal)
     caveat = _about_zeros(matched, None if test is None else card)
@@ -196,7 +200,7 @@ def _compare_methods(
     rows = [
         _compared(name, fitted[name], maps[name], measured, metrics, level)
         if name in fitted
-        else Compared(name, None, None, None, None, {}, why[name], metrics=metrics)
+        else Compared(name, why=why[name], metrics=metrics)
         for name in methods
     ]
     score_test = tests.get("score_test")
@@ -238,19 +242,12 @@ def _compare_methods(
                 if isinstance(best, Best)
             ),
             *filter(None, [comparison.about_classes, comparison.about_groups] if of_several else []),
-            *([*_about_scores(measured, level), *_about_error(rows, first, level)] if of_several else []),
-            *(_about_test(result, level) for result in tests.values()),
+            *(f"On the validation data, {result.sentence(level)}" for result in tests.values()),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
             *(f"{name} was not compared: {text}." for name, text in left_out.items()),
+            *([_CHOSEN_FLOOR.format(validation.floor)] if validation.floor_is_chosen else []),
         ),
     )
-
-
-def _floored(method: Calibrator, floor: float | None) -> Map:
-    """What a method does to the model's own probabilities: a floor that was chosen is a part of what is fitted."""
-    if floor is None or isinstance(method, Uncalibrated | FixedTemperature):
-        return method.map_
-    return Floored(method.map_, floor)
 
 
 def data_sets(
@@ -281,39 +278,14 @@ def data_sets(
     return fitted, measured, used
 
 
-def floor_verdicts(logits: Any, options: RowOptions, used: float | None) -> list[str]:
-    """Which floor ``floor="auto"`` has chosen for ``logits``, if it has: rows may bring their own."""
-    if (
-        used is None
-        or not is_auto(options.get("floor", "auto"))
-        or (is_rows(logits) and getattr(logits, "floor", None) is not None)
-    ):
-        return []
-    return [
-        f"Probabilities below {used:g} are raised to it before they are calibrated: the log-loss of validation samples that "
-        "were held out chose this floor. The model as it is has none, but a true class of probability 0 counts as "
-        f"{used:g} in its NLL."
-    ]
-
-
 def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str]) -> Rows:
     """Logits and labels as rows. `Rows` know what their numbers mean, and are told nothing but that a floor is to be chosen."""
-    if not is_rows(logits):
-        remedy = "" if names[0] == "logits" else _ONE_KIND
-        return open_rows(logits, labels, names=names, probability_remedy=remedy, choose_floor=choose_floor, **options)
-    own: RowOptions = {"floor": "auto" if is_auto(options.get("floor", "auto")) else None}
-    # What rows bring themselves is refused where it is said again.
-    own |= {"sample_weight": options.get("sample_weight"), "clusters": options.get("clusters"), "groups": options.get("groups")}
-    own["counts"] = options.get("counts", False)
-    return open_rows(logits, labels, names=names, choose_floor=choose_floor, **own)
-
-
-def _check_groups(data: Rows, maps: Mapping[str, Map], name: str) -> None:
-    """Refuse data that do not say to which group a row belongs, if a method needs that; ``name`` is the argument's."""
-    needy = [method for method, map_ in maps.items() if map_.needs_groups]
-    if needy and data.groups is None:
-        raise InputError(name, f"name the group of each sample, because the method {needy[0]} has a temperature for each group")
-    check_groups(data, list(maps.values()))
+    if is_rows(logits):  # what they bring themselves is refused where it is said again
+        parts = ("sample_weight", "clusters", "groups", "counts")
+        own = {name: value for name, value in options.items() if name in parts}
+        options = cast("RowOptions", own | {"floor": "auto" if is_auto(options.get("floor", "auto")) else None})
+    remedy = "" if names[0] == "logits" else _ONE_KIND
+    return open_rows(logits, labels, names=names, probability_remedy=remedy, choose_floor=choose_floor, **options)
 
 
 def _compared(
@@ -337,47 +309,6 @@ def _compared(
     )
 
 
-def _about_scores(measured: MeasuredMaps, level: float) -> list[str]:
-    """Which method has the lowest NLL and the lowest ECE, and which ones have a significantly higher one."""
-    sentences = []
-    for metric, title in (("nll", "NLL"), ("ece", "ECE")):
-        values = {name: card[metric].value for name, card in measured.cards.items() if isfinite(card[metric].value)}
-        if not values:  # as of losses where a true class is masked
-            continue
-        best = min(values, key=lambda name: values[name])
-        differences = {name: measured.difference(best, name, metric) for name in measured.cards if name != best}
-        p_values = {name: its.p_value for name, its in differences.items() if its is not None and its.p_value is not None}
-        worse = [name for name, p in p_values.items() if p < 1 - level]
-        as_good = [name for name, p in p_values.items() if p >= 1 - level]
-        parts = [f"after {enumeration(worse)} it is significantly higher"] if worse else []
-        parts += [f"after {enumeration(as_good)} it is not significantly higher"] if as_good else []
-        sentences.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
-    return sentences
-
-
-def _about_error(rows: Sequence[Compared], first: str, level: float) -> list[str]:
-    """Whether the error is another one where predictions are not those of the first method."""
-    sentences = []
-    sure: dict[str, list[str]] = {"lower": [], "higher": []}
-    unsure: list[str] = []
-    for row in rows:
-        difference = row.differences.get("error")
-        # Without an error no prediction differs, or it is not known.
-        if difference is None or not difference.se or difference.p_value is None:
-            continue
-        if difference.p_value >= 1 - level:
-            unsure.append(row.method)
-        else:
-            points = f"{100 * abs(difference.value):.2f} points"
-            sure["lower" if difference.value < 0 else "higher"].append(f"{row.method} ({points})")
-    for word, names in sure.items():
-        sentences += [f"After {enumeration(names)} the error is significantly {word} than after {first}."] if names else []
-    if unsure:
-        differ = f"After {enumeration(unsure)} some predictions differ from those after {first}"
-        sentences.append(f"{differ}, but the error does not differ significantly.")
-    return sentences
-
-
 def _about_zeros(matched: Match, card: Scorecard | None) -> str:
     """That true classes of probability zero decide results, or nothing if there are none; ``card`` is of the test data."""
     numbers = {"validation samples": (matched.census.n_at_zeros, matched.census.n_rows)}
@@ -389,22 +320,6 @@ def _about_zeros(matched: Match, card: Scorecard | None) -> str:
     fitted, measured = matched.census.n_at_zeros > 0, card is None or card.n_at_zeros > 0
     what = " and ".join(["the T of ts and adaptive"] * fitted + ["every NLL"] * measured)
     return verdict_on_zeros(enumeration(counts), what, fits=True)
-
-
-def _about_test(test: CalibrationTest, level: float) -> str:
-    """What a test found, in words that say nothing about which method to use: that is for the recommendation."""
-    significant, p = is_rejected(test.p_value, level), format_p_value(test.p_value)
-    if test.statistic != "temperatures":
-        side = "above" if test.value >= 0 else "below"
-        source = ", with the standard error from the sample" if test.se_from == "sample" else ""
-        return (
-            f"On the validation data mean confidence before calibration is {100 * abs(test.value):.2g} points {side} accuracy, "
-            f"which is {'' if significant else 'not '}significant ({p}{source})."
-        )
-    if not test.se:
-        return "EC and TS are the same condition on these data, so their temperatures are equal."
-    differ = "differ significantly" if significant else "do not differ significantly"
-    return f"The temperatures of EC and TS, {test.ec:.4g} and {test.ts:.4g}, {differ} ({p})."
 
 
 def _tests(data: Rows, matched: Match) -> dict[str, CalibrationTest]:

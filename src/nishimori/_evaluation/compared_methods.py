@@ -6,7 +6,6 @@ unasked, so that the verdict can say what is best: they are left out where they 
 """
 
 from collections.abc import Container, Mapping, Sequence
-from inspect import signature
 from numbers import Real
 from typing import Any, cast
 
@@ -15,7 +14,7 @@ from sklearn.base import clone
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import from_temperature
 from nishimori._calibrators.groups import GroupConsistency
-from nishimori._calibrators.methods import calibrator, set_common
+from nishimori._calibrators.methods import calibrator
 from nishimori._calibrators.one_temperature import AdaptiveConsistency, ExpectationConsistency, TemperatureScaling
 from nishimori._fit.match import Match
 from nishimori._methods.fitted_method import check_constructor, fit_checked
@@ -75,9 +74,13 @@ def fit_usual(
             continue
         begin_step(f"Fitting {name}")
         try:
-            fitted[name] = _fit_quietly(method, validation)
+            # Warnings, such as those of small classes, are for those who asked for the method.
+            with validation.defer_probability_check(), collect_notices():
+                fitted[name] = fit_checked(method, validation)
         except NishimoriError as error:
             left_out[name] = str(error).removesuffix(".")
+        else:
+            fitted[name].data_digest_ = None  # a comparison says by itself where methods are measured on the data of their fit
     return fitted, left_out
 
 
@@ -88,20 +91,11 @@ def names_for(data: Rows) -> tuple[str, ...]:
     return (*by_group, *CHANGING)
 
 
-def _fit_quietly(method: Calibrator, validation: Rows) -> Calibrator:
-    """Fit without warnings, such as those of small classes, which are for those who asked for the method."""
-    later = validation.defer_probability_check()
-    with later, collect_notices():
-        fitted = fit_checked(method, validation)
-    fitted.data_digest_ = None  # a comparison says by itself where methods are measured on the data of their fit
-    return fitted
-
-
 # What a user names
 
 
 def calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool, of_rows: bool) -> dict[str, Calibrator]:
-    """Calibrators by names: the user's, else those of their methods, with their parameters if two have the same one.
+    """Calibrators by names: the user's, else those of their methods.
 
     ``by_groups`` if the data name the group of each row, which the method "group" then uses. ``of_rows`` if they are `Rows`.
     """
@@ -114,25 +108,12 @@ def calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: 
             _refuse_other_scores(method, meaning)
     if isinstance(methods, Mapping):
         return {str(name): method for name, method in zip(methods, calibrators, strict=True)}
-    plain = [
+    names = [
         f"T={method:g}" if _is_temperature(method) else its.method_name for method, its in zip(listed, calibrators, strict=True)
     ]
-    # scikit-learn writes the parameters that are not the usual ones in brackets.
-    full = [
-        f"{method.method_name}({str(_without_meaning(method)).partition('(')[2]}".removesuffix("()") for method in calibrators
-    ]
-    names = [short if plain.count(short) == 1 else long for short, long in zip(plain, full, strict=True)]
     if len(set(names)) < len(names):
         raise InputError("methods", "be different from each other", got=", ".join(names))
     return dict(zip(names, calibrators, strict=True))
-
-
-def _without_meaning(method: Calibrator) -> Calibrator:
-    """A copy of a calibrator without what it takes from the data that are compared, for its name."""
-    usual = {
-        name: parameter.default for name, parameter in signature(type(method)).parameters.items() if name in ("input", "floor")
-    }
-    return set_common(clone(method), **usual)
 
 
 def with_fitted_meaning(options: RowOptions, methods: Any) -> RowOptions:

@@ -10,7 +10,7 @@ from nishimori._evaluation.metrics.table import in_tables
 from nishimori._evaluation.recommendation import Recommendation
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.display import Display, NamedEntries, plural, short_repr
-from nishimori._support.formatting import percent, percent_with_error, points_with_error, two_decimals, value_with_error
+from nishimori._support.formatting import percent, percent_with_error, two_decimals, value_with_error
 from nishimori._support.intervals import Interval
 from nishimori._support.json import to_plain
 from nishimori._support.tables import Tabular
@@ -48,11 +48,11 @@ class Compared:
     """
 
     method: str
-    temperature: float | None
-    temperature_se: float | None
-    interval: Interval | None
-    scorecard: Scorecard | None
-    differences: Mapping[str, Difference]
+    temperature: float | None = None
+    temperature_se: float | None = None
+    interval: Interval | None = None
+    scorecard: Scorecard | None = None
+    differences: Mapping[str, Difference] = field(default_factory=dict)
     why: str | None = None
     by_class: GroupGaps | None = None
     by_group: GroupGaps | None = None
@@ -166,38 +166,32 @@ class Comparison(NamedEntries[Compared]):
     @property
     def about_classes(self) -> str:
         """The worst predicted class after the recommended methods, as a sentence; empty if it is not known."""
-        gaps = [(row, row.by_class) for row in self._recommended if row.by_class is not None]
-        return self._about_gaps(
-            "Predicted classes", "class", gaps, "The methods group, bias and vector correct single classes."
-        )
+        remedy = "The methods group, bias and vector correct single classes."
+        return self._about_gaps("Predicted classes", "class", "by_class", remedy)
 
     @property
     def about_groups(self) -> str:
         """The worst named group after the recommended methods, as a sentence; empty if no groups were named."""
-        gaps = [(row, row.by_group) for row in self._recommended if row.by_group is not None]
-        return self._about_gaps("Groups", "group", gaps, "The method group gives each group a temperature of its own.")
+        return self._about_gaps("Groups", "group", "by_group", "The method group gives each group a temperature of its own.")
 
-    @property
-    def _recommended(self) -> list[Compared]:
-        return [self[name] for name in self.recommendation.methods]
-
-    def _about_gaps(self, title: str, noun: str, measured: Sequence[tuple[Compared, GroupGaps]], remedy: str) -> str:
-        """How many gaps are significant after each of some methods, and the largest of them.
+    def _about_gaps(self, title: str, noun: str, by: str, remedy: str) -> str:
+        """How many gaps are significant after each of the recommended methods, and the largest of them.
 
         The remedy is named where gaps are left, and no method has more than one temperature.
         """
-        if not measured:
-            return ""
+        measured = [(self[name], getattr(self[name], by)) for name in self.recommendation.methods]
         parts = []
         for row, gaps in measured:
+            if gaps is None:
+                return ""
             when = "as it is" if row.is_as_is else f"after {row.method}"
             worst, number = gaps.worst_first[0], f"{len(gaps.off) or 'none'} of {len(gaps)} gap{'s' * (len(gaps) > 1)}"
             are = "are" if len(gaps.off) > 1 else "is"
             side = "above" if worst.gap >= 0 else "below"
             largest = f"{noun} {worst.name}: confidence {100 * abs(worst.gap):.1f} points {side} accuracy"
             parts.append(f"{when} {number} {are} significant (the largest, {largest})")
-        left = measured[-1][1].off and all(row.temperature is not None or row.why for row in self.methods)
-        return f"{title}, with Holm's correction: {'; '.join(parts)}." + (f" {remedy}" if left else "")
+        left = measured and measured[-1][1].off and all(row.temperature is not None or row.why for row in self.methods)
+        return f"{title}, with Holm's correction: {'; '.join(parts)}." + (f" {remedy}" if left else "") if parts else ""
 
     @property
     def tables(self) -> dict[str, Tabular]:
@@ -209,44 +203,29 @@ class Comparison(NamedEntries[Compared]):
         the metrics of the positive one. "differences" are paired ones from the first method that was fitted. A sketch has
         neither of the last two.
         """
-        all_tables = {
-            "calibration": self._calibration,
-            "scores": self._scores,
-            "classes": self._classes,
+        calibration, classes = {}, {}
+        of_positive = self._metrics_about("classes")
+        for row in self.methods:
+            temperature = "" if row.temperature is None else value_with_error(row.temperature, row.temperature_se)
+            calibration[row.method] = ("-", "") if row.scorecard is None else (temperature, self._cell(row.card["gap"]))
+            if (gaps := row.by_class) is not None:
+                off = () if of_positive else (f"{len(gaps.off)} of {len(gaps)}",)
+                classes[row.method] = (percent_with_error(gaps.mean_abs_gap, gaps.mean_abs_gap_se), *off)
+        tables = {
+            "calibration": self._table("calibration", ("T", "gap"), calibration),
+            "scores": self._table("scores", (), {row.method: () for row in self.methods if row.scorecard is not None}),
+            "classes": self._table("classes", ("class gap",) if of_positive else ("class gap", "significant"), classes),
             "differences": self._differences,
         }
-        return {name: table for name, table in all_tables.items() if table.rows}
+        return {name: table for name, table in tables.items() if table.rows}
 
-    @property
-    def _calibration(self) -> Tabular:
-        ece = self._metrics_about("calibration")
-        rows = []
-        for row in self.methods:
-            card = row.scorecard
-            if card is None:
-                rows.append((row.method, "-", *[""] * (len(ece) + 1)))
-                continue
-            temperature = "" if row.temperature is None else value_with_error(row.temperature, row.temperature_se)
-            gap = _signed_percent(card.gap, card.gap_se)
-            rows.append((row.method, temperature, gap, *(self._cell(card[metric.label]) for metric in ece)))
-        return Tabular(("calibration", "T", "gap", *map(self._header, ece)), rows)
-
-    @property
-    def _scores(self) -> Tabular:
-        metrics = self._metrics_about("scores")
-        rows = [(row.method, *(self._cell(card[metric.label]) for metric in metrics)) for row, card in self._measured]
-        return Tabular(("scores", *map(self._header, metrics)), rows)
-
-    @property
-    def _classes(self) -> Tabular:
-        metrics, rows = self._metrics_about("classes"), []
-        for row, card in self._measured:
-            if (gaps := row.by_class) is not None:
-                mean, off = percent_with_error(gaps.mean_abs_gap, gaps.mean_abs_gap_se), f"{len(gaps.off)} of {len(gaps)}"
-                more = [self._cell(card[metric.label]) for metric in metrics] or [off]
-                rows.append((row.method, mean, *more))
-        headers = ("classes", "class gap", *([self._header(metric) for metric in metrics] or ["significant"]))
-        return Tabular(headers, rows)
+    def _table(self, question: str, headers: Sequence[str], cells: Mapping[str, Sequence[str]]) -> Tabular:
+        """The metrics about a question, after the ``cells`` that each method has of its own."""
+        metrics, rows = self._metrics_about(question), []
+        for name, own in cells.items():
+            card = self[name].scorecard
+            rows.append((name, *own, *("" if card is None else self._cell(card[metric.label]) for metric in metrics)))
+        return Tabular((question, *headers, *map(self._header, metrics)), rows)
 
     @property
     def _differences(self) -> Tabular:
@@ -258,11 +237,8 @@ class Comparison(NamedEntries[Compared]):
             if row.differences
         ]
         names = (self._header(metric, is_difference=True) for metric in metrics)
-        return Tabular((f"minus {self._measured[0][0].method}", *names), rows)
-
-    @property
-    def _measured(self) -> list[tuple[Compared, Scorecard]]:
-        return [(row, row.scorecard) for row in self.methods if row.scorecard is not None]
+        first = next(row.method for row in self.methods if row.scorecard is not None)
+        return Tabular((f"minus {first}", *names), rows)
 
     def _metrics_about(self, question: str) -> list[Metric]:
         return [metric for metric in self._metrics if _question(metric) == question]
@@ -286,9 +262,7 @@ class Comparison(NamedEntries[Compared]):
         if _is_ece(estimate.metric):
             interval = "" if estimate.se is None else f" ({_in_points(estimate.interval(self.level))})"
             return f"{percent(estimate.value)}{interval}"
-        if not estimate.metric.in_percent:
-            return value_with_error(estimate.value, estimate.se)
-        return (_signed_percent if estimate.metric.is_signed else percent_with_error)(estimate.value, estimate.se)
+        return f"{estimate.text} %" if estimate.metric.is_signed else estimate.text
 
     def _difference(self, difference: Difference, metric: Metric) -> str:
         if difference.ece is None or difference.se is None:
@@ -300,11 +274,15 @@ class Comparison(NamedEntries[Compared]):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
         own = ("n_validation", "n_test", "is_test", "level", "floor")
+        tests = {}
+        for name, test in self.tests.items():
+            others = {"gap": test.value, "statistic": test.z, "method": "ec"}
+            tests[name] = {key: others[key] if key in others else getattr(test, key) for key in _TESTS_IN_FILES[name]}
         plain: dict[str, Any] = to_plain(
             {name: getattr(self, name) for name in own}
             | {
                 "methods": [self._record(row) for row in self.methods],
-                "tests": {name: _test_in_files(name, test) for name, test in self.tests.items()},
+                "tests": tests,
                 "recommendation": self.recommendation,
                 "left_out": self.left_out,
                 "verdicts": self.verdicts,
@@ -335,10 +313,6 @@ def _is_ece(metric: Metric) -> bool:
     return metric.of_bins is not None and not metric.is_signed
 
 
-def _signed_percent(gap: float, error: float | None) -> str:
-    return f"{points_with_error(gap, error)} %"
-
-
 def _in_points(interval: Interval) -> str:
     return " to ".join(two_decimals(100 * end) for end in interval)
 
@@ -348,9 +322,3 @@ _TESTS_IN_FILES = {
     "temperature_test": ("ec", "ts", "log_ratio", "se", "statistic", "p_value", "j", "n_samples"),
 }
 """The keys that JSON and reports have for tests: "gap" is the value, "statistic" a number, and "method" the condition."""
-
-
-def _test_in_files(name: str, test: Any) -> dict[str, Any]:
-    """A test with the keys that JSON and reports have for it."""
-    others = {"gap": test.value, "statistic": test.z, "method": "ec"}
-    return {key: others[key] if key in others else getattr(test, key) for key in _TESTS_IN_FILES[name]}

@@ -21,7 +21,6 @@ from nishimori._evaluation.metrics.metric import Difference
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._rows.question import question
 from nishimori._support.display import Display, NamedEntries, plural, short_repr
-from nishimori._support.escape import markdown_text
 from nishimori._support.formatting import p_value_text, value_with_error
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.numbers import between
@@ -167,19 +166,9 @@ class MetricChanges(NamedEntries[MetricChange]):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
-        return {
-            "changes": [self._record(change) for change in self.changes],
-            "different": list(self.different),
-            "level": self.level,
-            "n_old": self.n_old,
-            "n_new": self.n_new,
-            "summary": self.summary,
-            "warnings": list(filter(None, [self.caveat])),
-        }
-
-    def to_markdown(self) -> str:
-        """The table and the summary as Markdown."""
-        return "\n\n".join(filter(None, (markdown_text(self.caveat), self.table.markdown(), self.summary)))
+        content = {"changes": [self._record(change) for change in self.changes], "different": list(self.different)}
+        own = {name: getattr(self, name) for name in ("level", "n_old", "n_new", "summary")}
+        return content | own | {"warnings": list(filter(None, [self.caveat]))}
 
     @property
     def _display(self) -> Display:
@@ -222,23 +211,16 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
     between("level", level, 0, 1)
     first, second = (measured_in(source, name) for source, name in ((old, "old"), (new, "new")))
     if first.measured_files and first.measured_files == second.measured_files:
-        raise InputError(
-            "`old` and `new`",
-            "be about independent samples",
-            got="two reports about the same file",
-            remedy="To compare methods on the same samples use compare.",
-        )
+        remedy = "To compare methods on the same samples use compare."
+        raise InputError("`old` and `new`", "be about independent samples", "two reports about the same file", remedy)
     caveat = _SAME_TITLES if first.data_digest is not None and first.data_digest == second.data_digest else ""
     if caveat:
         notice(caveat, SameRowsWarning)
-    pairs = {
-        name: (first.values[name], second.values[name]) for name in _TITLES if name in first.values and name in second.values
-    }
+    shared = [name for name in _TITLES if name in first.values and name in second.values]
+    pairs = {name: (first.values[name], second.values[name]) for name in shared}
     # Methods have different temperatures for the same data.
-    both = [
-        method for method in (*_METHODS, *first.temperatures) if method in first.temperatures and method in second.temperatures
-    ]
-    method = both[0] if both else None
+    both = first.temperatures.keys() & second.temperatures.keys()
+    method = next((method for method in (*_METHODS, *first.temperatures) if method in both), None)
     # Two reports may share their validation data, and then have the same T.
     if method is not None and not (first.fitted_files and first.fitted_files == second.fitted_files):
         pairs = {"temperature": (first.temperatures[method], second.temperatures[method]), **pairs}
@@ -249,10 +231,10 @@ def diff(old: Any, new: Any, *, level: float = 0.95) -> MetricChanges:
             remedy = f"T is that of {names[0]} in one and of {names[1]} in the other: use the same method for both."
         raise InputError("`old` and `new`", "have a metric in common", remedy=remedy)
     sizes = (first.n_samples, second.n_samples)
-    differences = {}
-    for name, pair in pairs.items():
-        is_mean = name.removesuffix("_after") in _MEANS
-        differences[name] = _difference(*pair, sizes if is_mean else (None, None))
+    differences = {
+        name: _difference(*pair, sizes if name.removesuffix("_after") in _MEANS else (None, None))
+        for name, pair in pairs.items()
+    }
     tested = [name for name, difference in differences.items() if difference.p_value is not None]
     adjusted = dict(zip(tested, holm([differences[name].p_value or 0.0 for name in tested]).tolist(), strict=True))
     changes = []
@@ -303,16 +285,12 @@ def measured_in(source: Any, name: str) -> Measured:
             try:
                 measured = kind(source)
             except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-                raise InputError(
-                    name, "be the JSON that a command has written", got="one with parts missing or changed"
-                ) from None
+                must = "be the JSON that a command has written"
+                raise InputError(name, must, got="one with parts missing or changed") from None
             if measured is not None:
                 return measured
-    raise InputError(
-        name,
-        "be a Scorecard, a Sketch, or the JSON of a report, of eval or of a calibration",
-        got=f"a {type(source).__name__}" if not isinstance(source, Mapping) else "a mapping of something else",
-    )
+    got = f"a {type(source).__name__}" if not isinstance(source, Mapping) else "a mapping of something else"
+    raise InputError(name, "be a Scorecard, a Sketch, or the JSON of a report, of eval or of a calibration", got)
 
 
 def values_of_card(card: Scorecard) -> dict[str, _Value]:

@@ -15,7 +15,7 @@ import numpy as np
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, tally_of
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import checked_metrics
-from nishimori._evaluation.scorecard import MetricPlan, Scorecard, ScoreSums, cards_of, edges_for
+from nishimori._evaluation.scorecard import Scorecard, ScoreSums, cards_of, edges_for, rows_of, suited
 from nishimori._rows.batch import Batch
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
@@ -47,21 +47,21 @@ class MeasuredMaps:
     gaps: Mapping[By, Mapping[str, GroupGaps]] = field(default_factory=dict)
     changed: Mapping[str, float] = field(default_factory=dict)
     caveat: str = ""
-    plan: MetricPlan = field(default=MetricPlan(()), repr=False)
+    metrics: Sequence[Metric] = field(default=(), repr=False)
     sums: Mapping[str, ScoreSums] = field(default_factory=dict, repr=False)
     pairs: Mapping[tuple[str, str], Sums] = field(default_factory=dict, repr=False)
     _computed: dict[tuple[str, str, str], Difference] = field(default_factory=dict, repr=False)
 
     def differences(self, first: str, second: str) -> dict[str, Difference]:
         """What the second map differs by from the first, by the name of the metric; empty where that is not known."""
-        named = {metric.label: self.difference(first, second, metric.label) for metric in self.plan.metrics}
+        named = {metric.label: self.difference(first, second, metric.label) for metric in self.metrics}
         return {name: difference for name, difference in named.items() if difference is not None}
 
     def difference(self, first: str, second: str, metric: str) -> Difference | None:
         """What the second map differs by from the first in one metric; None where that is not known."""
         key = first, second, metric
         if key not in self._computed and (first, second) in self.pairs:
-            chosen = next(own for own in self.plan.metrics if own.label == metric)
+            chosen = next(own for own in self.metrics if own.label == metric)
             mine, theirs = self._by_metric[first][chosen], self._by_metric[second][chosen]
             pair, alone = self._by_pair(first, second)[chosen], self.sums[first].n_rows == 1
             self._computed[key] = chosen.difference(mine, theirs, pair, alone=alone)
@@ -70,15 +70,15 @@ class MeasuredMaps:
     @cached_property
     def _by_metric(self) -> dict[str, dict[Metric, Any]]:
         """What each metric is made of after each map."""
-        return {name: own.by_metric(self.plan) for name, own in self.sums.items()}
+        return {name: own.by_metric(self.metrics) for name, own in self.sums.items()}
 
     def _by_pair(self, first: str, second: str) -> dict[Metric, Any]:
         """What tells of each metric how both maps vary together."""
         before, after, (together, kept) = self.sums[first], self.sums[second], self.pairs[first, second].items
         with np.errstate(invalid="ignore"):  # two infinite losses
             errors = np.sqrt(together.around(after.means - before.means)) / before.weight
-        columns, own = dict(zip(self.plan.columns, errors.tolist(), strict=True)), iter(kept.items)
-        return {metric: columns[metric.key] if metric.is_mean else next(own) for metric in self.plan.metrics}
+        means, others = iter(errors.tolist()), iter(kept.items)
+        return {metric: next(means) if metric.is_mean else next(others) for metric in self.metrics}
 
 
 @question("has no rows to compare methods on")
@@ -104,23 +104,21 @@ def measure_maps(
     if n_bins > MOST_BINS:
         raise InputError("n_bins", f"be at most {MOST_BINS} for differences", got=n_bins)
     pairs, groups = list(permutations(maps, 2)) if pairs is None else pairs, groups or {}
-    plan = MetricPlan(checked_metrics(metrics, data))
-    applied, places = tuple(maps.values()), {name: place for place, name in enumerate(maps)}
-    edges = edges_for(data, applied, n_bins, strategy)
+    wanted = checked_metrics(metrics, data)
+    edges = edges_for(data, tuple(maps.values()), n_bins, strategy)
     tallies = tuple(tally_of(data, by, names) for by, names in groups.items())
-    placed = tuple((places[first], places[second]) for first, second in pairs)
-    gathered = data.gather(partial(_compare, applied, edges, placed, plan, data.counts, tallies, zero))
+    gathered = data.gather(partial(_compare, maps, edges, pairs, wanted, data.counts, tallies, zero))
     sums, together, changed, tallied = (part.items for part in gathered.items)
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
-    plan = plan.suited(data.n_classes)
+    wanted = suited(wanted, data.n_classes)
     return MeasuredMaps(
-        cards=dict(zip(maps, cards_of(sums, applied, plan), strict=True)),
+        cards=dict(zip(maps, cards_of(sums, tuple(maps.values()), wanted), strict=True)),
         gaps={
             by: {name: gaps_in(by, names, own, level) for name, own in zip(maps, after.items, strict=True)}
             for (by, names), after in zip(groups.items(), tallied, strict=True)
         },
         changed={name: weight / own.weight for name, weight, own in zip(maps, changed, sums, strict=True)},
-        plan=plan,
+        metrics=wanted,
         sums=dict(zip(maps, sums, strict=True)),
         pairs=dict(zip(pairs, together, strict=True)),
     )
@@ -132,19 +130,21 @@ def absent_parts(data: Rows) -> list[dict[str, str]]:  # noqa: ARG001 - rows hav
     return []
 
 
-def _sum_pair(first: Predictions, second: Predictions, rows: tuple[Sequence[Array], Sequence[Array]], plan: MetricPlan) -> Sums:
+def _sum_pair(
+    first: Predictions, second: Predictions, rows: tuple[Sequence[Array], Sequence[Array]], metrics: Sequence[Metric]
+) -> Sums:
     """Sum how the metrics of two maps vary together: the spread of differences per row, and what metrics keep of their own."""
     with np.errstate(invalid="ignore"):  # two infinite losses
         differences = [b - a for a, b in zip(*rows, strict=True)]
-    kept = tuple(metric.pair(first, second) for metric in plan.metrics if not metric.is_mean)
+    kept = tuple(metric.pair(first, second) for metric in metrics if not metric.is_mean)
     return Sums((spread(first.batch, differences, counts=first.counts), Sums(kept)))
 
 
 def _compare(
-    maps: tuple[Map, ...],
+    maps: Mapping[str, Map],
     edges: tuple[HostArray, ...],
-    pairs: tuple[tuple[int, int], ...],
-    plan: MetricPlan,
+    pairs: Sequence[tuple[str, str]],
+    metrics: tuple[Metric, ...],
     counts: bool,
     tallies: tuple[TallyGroups, ...],
     zero: float | None,
@@ -152,13 +152,14 @@ def _compare(
 ) -> Sums:
     """Sum the metrics of each map and of pairs of maps, changed predictions, and groups after each map over a batch."""
     zeros = at_zeros(batch) if zero is None else 0
-    plan = plan.suited(batch.n_classes)
-    predictions = list(predictions_after(maps, edges, batch, counts=counts, zero=zero))
-    rows = [plan.rows(after) for after in predictions]
-    sums = (ScoreSums.from_predictions(after, own, plan, zeros) for after, own in zip(predictions, rows, strict=True))
-    together = (_sum_pair(predictions[a], predictions[b], (rows[a], rows[b]), plan) for a, b in pairs)
-    changed = (_changed_weight(map_, after, batch) for map_, after in zip(maps, predictions, strict=True))
-    groups = (Sums(tuple(tally.sums_of(after) for after in predictions)) for tally in tallies)
+    metrics = suited(metrics, batch.n_classes)
+    after_each = predictions_after(tuple(maps.values()), edges, batch, counts=counts, zero=zero)
+    predictions = dict(zip(maps, after_each, strict=True))
+    rows = {name: rows_of(metrics, after) for name, after in predictions.items()}
+    sums = (ScoreSums.from_predictions(after, rows[name], metrics, zeros) for name, after in predictions.items())
+    together = (_sum_pair(predictions[a], predictions[b], (rows[a], rows[b]), metrics) for a, b in pairs)
+    changed = (_changed_weight(maps[name], after, batch) for name, after in predictions.items())
+    groups = (Sums(tuple(map(tally.sums_of, predictions.values()))) for tally in tallies)
     return Sums(tuple(Sums(tuple(part)) for part in (sums, together, changed, groups)))
 
 

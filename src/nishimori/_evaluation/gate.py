@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from math import inf
 from typing import Any, Literal, NamedTuple, Unpack, get_args
 from xml.etree import ElementTree
 
@@ -140,11 +141,7 @@ class Gate(NamedEntries[Check]):
     def _display(self) -> Display:
         allowed = "; inconclusive is allowed" if self.allow_inconclusive else ""
         title = f"{self.verdict.capitalize()} ({plural(self.n_samples, 'sample')}{allowed})"
-        headers = ("check", "verdict", "estimate", f"{100 * self.level:g} % bounds")
-        remarks = tuple(dict.fromkeys(filter(None, (check.remark for check in self.checks))))
-        if any(check.fail_level > check.level for check in self.checks):
-            remarks += ("Bounds that show a failure have a higher level, because several checks could fail by chance.",)
-        return Display(title, (Tabular(headers, [check.cells for check in self.checks]),), remarks)
+        return Display(title, (Tabular(TABLE_HEADERS[1:], [(check.verdict, check.message) for check in self.checks]),))
 
     @property
     def table(self) -> Tabular:
@@ -250,14 +247,11 @@ def gate(
     >>> print(nishimori.gate(test.logits, test.labels, bounds={"gap": 0.02, "error": 0.2}))
     Fail (10,000 samples)
     <BLANKLINE>
-    check               verdict  estimate  95 % bounds
-    ------------------  -------  --------  ------------------
-    gap at most 2 %     fail     6.87 %    6.22 % to 7.41 %
-    error at most 20 %  pass     16.29 %   15.68 % to 16.91 %
-    <BLANKLINE>
-    gap: confidence is above accuracy.
-    Bounds that show a failure have a higher level, because several checks could
-      fail by chance.
+    verdict  what was found
+    -------  -----------------------------------------------------------------------
+    fail     gap exceeds 2 %: 6.87 % (confidence is above accuracy); 97.5 % lower
+             bound 6.22 %
+    pass     error is at most 20 %: 16.29 %; 95 % upper bound 16.91 %
     """
     wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
     data, map_ = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
@@ -283,19 +277,12 @@ class Wanted:
     def __post_init__(self) -> None:
         whole("min_samples", self.min_samples, 1)
         if between("level", self.level, 0.5, 1) > MOST_LEVEL:
-            raise InputError(
-                "level", "be at most 1 - 1e-9", got=f"{self.level!r}, at which no data prove anything", remedy="Pass 0.99, say."
-            )
+            raise InputError("level", "be at most 1 - 1e-9", got=f"{self.level!r}, at which no data prove anything")
         positive("nll_cap", self.nll_cap)
         for limit in self.limits:
             if isinstance(limit.metric, Nll) and limit.value >= self.nll_cap:
-                remedy = f"Raise the cap: {setting('nll_cap', 2 * limit.value)}, say."
-                raise InputError(
-                    "The bound on nll",
-                    f"be below the cap of the losses, {self.nll_cap:g}",
-                    got=f"{limit.value:g}",
-                    remedy=remedy,
-                )
+                must = f"be below {setting('nll_cap')}, {self.nll_cap:g}"
+                raise InputError("The bound on nll", must, got=f"{limit.value:g}", remedy="Raise the cap.")
 
     @cached_property
     def limits(self) -> tuple[MetricBound, ...]:
@@ -325,7 +312,11 @@ def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None
         if limit.metric is None:
             assert gaps is not None, "which were measured above"
             return check_of_groups(limit, gaps, card.n_samples, level, fail_level)
-        if isinstance(limit.metric, Nll) and LossOfSamples.name in card.estimates:
+        is_nll = isinstance(limit.metric, Nll)
+        if card[limit.metric.label].value == inf:  # for which infinitely many samples cannot make up
+            about = "a true class has probability 0" if is_nll else "some samples are infinite"
+            return Check(limit, inf, inf, inf, level, fail_level, card.n_samples, about)
+        if is_nll and LossOfSamples.name in card.estimates:
             return check_of_losses(limit, card, card[LossOfSamples.name].sums, wanted.nll_cap, level, fail_level)
         return check_of_card(limit, card, level, fail_level)
 

@@ -110,15 +110,8 @@ class GroupGaps(NamedEntries[GroupGap]):
     @property
     def table(self) -> Tabular:
         """All groups as they are shown."""
-        headers = (
-            "class" if self.by == "prediction" else "group",
-            "n",
-            "confidence",
-            "accuracy",
-            "gap in points",
-            "significant",
-        )
-        return Tabular(headers, [_row(group) for group in self.worst_first])
+        headers = ("n", "confidence", "accuracy", "gap in points", "significant")
+        return Tabular(("class" if self.by == "prediction" else "group", *headers), [_row(group) for group in self.worst_first])
 
     @property
     def off(self) -> tuple[Any, ...]:
@@ -149,17 +142,10 @@ class GroupGaps(NamedEntries[GroupGap]):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
-        low, high = self.interval()
-        return {
-            "by": self.by,
-            "level": self.level,
-            "mean_abs_gap": self.mean_abs_gap,
-            "mean_abs_gap_se": self.mean_abs_gap_se,
-            "mean_abs_gap_corrected": self.mean_abs_gap_corrected,
-            "mean_abs_gap_low": low,
-            "mean_abs_gap_high": high,
-            "groups": [self._record(group) for group in self.groups],
-        }
+        own = ("by", "level", "mean_abs_gap", "mean_abs_gap_se", "mean_abs_gap_corrected")
+        interval = dict(zip(("mean_abs_gap_low", "mean_abs_gap_high"), self.interval(), strict=True))
+        groups = [self._record(group) for group in self.groups]
+        return {name: getattr(self, name) for name in own} | interval | {"groups": groups}
 
 
 def _row(group: GroupGap) -> tuple[str, ...]:
@@ -222,12 +208,8 @@ def group_gaps(
     between("level", level, 0, 1)
     data, map_ = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
     if by == "prediction" and options.get("groups") is not None and not map_.needs_groups:
-        raise InputError(
-            "groups",
-            "be left out with by='prediction', unless the calibrator has a temperature for each group",
-            got="some",
-            remedy="Pass by='groups' to measure each of them.",
-        )
+        must = "be left out with by='prediction', unless the calibrator has a temperature for each group"
+        raise InputError("groups", must, got="some", remedy="Pass by='groups' to measure each of them.")
     classes = options.get("classes")
     names = names_of_groups(data, by, getattr(calibrator, "classes", None) if classes is None else classes)
     return gaps_after(data, [map_], by, names, level)[0]
@@ -252,12 +234,8 @@ def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:
         return labels
     groups = data.groups
     if groups is None:
-        raise InputError(
-            "groups",
-            "name the group of each sample with by='groups'",
-            got="none",
-            remedy="Use by='prediction' for the predicted classes.",
-        )
+        remedy = "Use by='prediction' for the predicted classes."
+        raise InputError("groups", "name the group of each sample with by='groups'", got="none", remedy=remedy)
     return list(groups.names)
 
 

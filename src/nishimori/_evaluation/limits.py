@@ -26,7 +26,7 @@ outputs, one size of data sets was found at which a limit of 95 % is wrong for 8
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from math import inf, log
 
@@ -210,11 +210,8 @@ class Losses:
 
     def upper_limit(self, cap: float, level: float, bound: float) -> float:
         """An upper limit of the mean of losses of at most ``cap``; it is at most ``bound`` if the bets disprove that mean."""
-        game, most = Game.in_random_orders(self), 1 / (cap * self.weights.max())
-
-        def excess(mean: float) -> float:
-            return float(game.excess(mean, -1.0, most, level))
-
+        most = 1 / (cap * self.weights.max())
+        excess = partial(Game.in_random_orders(self).excess, sign=-1.0, most=most, level=level)
         limit = _crossing(excess, self.mean, cap, self._se)
         return min(limit, bound) if excess(bound) >= 0 else max(limit, float(np.nextafter(bound, inf)))
 

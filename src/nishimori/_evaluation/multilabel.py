@@ -227,9 +227,8 @@ def evaluate_multilabel(
 def _map_of(calibrator: Any, options: dict[str, Any]) -> Map:
     """The map of a fitted calibrator of labels; refuses anything else, and arguments that the calibrator has itself."""
     if not isinstance(calibrator, MultilabelCalibrator) or not hasattr(calibrator, "maps_"):
-        raise InputError(
-            "calibrator", "be a fitted MultilabelCalibrator", got=f"{calibrator!r:.60}", remedy="Call its `fit` first."
-        )
+        got = f"{calibrator!r:.60}"
+        raise InputError("calibrator", "be a fitted MultilabelCalibrator", got, remedy="Call its `fit` first.")
     for name, value in options.items():
         if value is not None:
             raise InputError(name, "be left out where `calibrator` is given, which has its own")
@@ -247,11 +246,8 @@ def _scores_of(
     places = np.flatnonzero(losses[:, 0])
     weights, losses, misses = losses[places, :1], losses[places, 1:3], losses[places, 3:]
     means = np.column_stack([np.abs(misses).sum(axis=1), losses]) / weights
-    temperatures = errors = [None] * len(places)
-    if calibrator is not None and calibrator.temperatures_ is not None:
-        temperatures = calibrator.temperatures_[places].tolist()
-    if calibrator is not None and calibrator.temperatures_se_ is not None:
-        errors = calibrator.temperatures_se_[places].tolist()
+    fitted = [getattr(calibrator, name, None) for name in ("temperatures_", "temperatures_se_")]
+    temperatures, errors = ([None] * len(places) if values is None else values[places].tolist() for values in fitted)
     return tuple(
         LabelScore(
             name=decision.name,
@@ -282,12 +278,8 @@ def _sum_losses(map_: Map, edges: HostArray, n_labels: int, batch: Batch) -> Hos
     """Sum over the decisions of a batch about each label: the weight, the losses, and p minus presence in each bin of p."""
     mapped, beta = apply_map(map_, batch)
     predictions = Predictions(mapped, beta, sums_for_scores(mapped, [beta]))
-    claims, codes, n_bins = (
-        predictions.bin_claims(edges, "positive"),
-        Grouping("groups", n_labels).codes(batch),
-        edges.shape[1] - 1,
-    )
-    weights = predictions.weights
+    claims, codes = predictions.bin_claims(edges, "positive"), Grouping("groups", n_labels).codes(batch)
+    n_bins, weights = claims.n_bins, predictions.weights
     rows = [weights, *(weights * arrays.on_host(loss) for loss in (predictions.brier, predictions.nll))]
     misses = weights * (claims.claimed - claims.true)[:, 0]
     bins = np.bincount(codes * n_bins + claims.places[:, 0], misses, n_labels * n_bins).reshape(n_labels, n_bins)

@@ -74,14 +74,6 @@ class RecommendedMethod:
             if value is not None
         )
 
-    @property
-    def about_predictions(self) -> str:
-        """How many predictions it changes, in words."""
-        if not self.changed_predictions:
-            return "it changes no prediction"
-        share = 100 * self.changed_predictions
-        return f"it changes {share:{'.0f' if share >= 10 else '.2g'}} % of the predictions"
-
 
 @dataclass(frozen=True)
 class Recommendation:
@@ -151,11 +143,15 @@ def recommend(
     reference = next(iter(choices.rows), rows[0].method) if as_is is None else as_is
     simplest = None if simple is None else choices.advice(simple, reference)
     end = choices.best(simple or as_is, [*filter(None, [as_is]), *(row.method for row in candidates)]) if comparable else None
-    action = None
+    action: Action | None = None
     if as_is is not None and choices.knows(as_is):
         usual = _simplest([row for row in others if row.temperature is not None])
-        leaves = simple is None and usual is not None and end == as_is and as_is in choices.lower(usual, [as_is])
-        action = "leave" if leaves else choices.action(as_is, off_in_validation=off_in_validation)
+        if simple is None and usual is not None and end == as_is and as_is in choices.lower(usual, [as_is]):
+            action = "leave"
+        elif choices.lower(as_is, list(choices.rows)):
+            action = "calibrate"
+        else:
+            action = "open" if off_in_validation or what_is_off(choices.rows[as_is], level) else "nothing"
     best = None if end in (None, as_is) or not choices.is_complete else choices.advice(end, reference)
     p_value = None if best is None or simple in (None, best.method) else choices.p_value(simple or "", best.method)
     choice, other = (as_is, None) if action in ("nothing", "leave") else choices.choose(simplest, best)
@@ -240,11 +236,6 @@ class _Choice:
             place = lower[0]
         return place
 
-    def action(self, as_is: str, *, off_in_validation: bool) -> Action:
-        if self.lower(as_is, list(self.rows)):
-            return "calibrate"
-        return "open" if off_in_validation or what_is_off(self.rows[as_is], self.level) else "nothing"
-
     def choose(self, simplest: RecommendedMethod | None, best: RecommendedMethod | None) -> tuple[str | None, str | None]:
         """The method to use, and the one to use instead if predictions may change."""
         if simplest is None or best is None or best.method == simplest.method:
@@ -325,9 +316,9 @@ def _about_methods(advice: Recommendation, choices: _Choice) -> list[str]:
         among = f", the best of {enumeration(choices.names)}" if its is advice.best and its != advice.simplest else ""
         if changes := its.changes(choices.level):
             changes, compared = f": {changes}{compared}", ""
-        sentences.append(
-            f"{start} {name}{T}{among}{changes}; {its.about_predictions}.{_against_simplest(its, advice, choices)}"
-        )
+        share = 100 * its.changed_predictions
+        changed = f"{share:{'.0f' if share >= 10 else '.2g'}} % of the predictions" if share else "no prediction"
+        sentences.append(f"{start} {name}{T}{among}{changes}; it changes {changed}.{_against_simplest(its, advice, choices)}")
     return sentences
 
 

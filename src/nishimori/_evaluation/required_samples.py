@@ -117,55 +117,39 @@ def required_samples(target: float, pilot: Any, *, level: float | None = None, m
     """
     target = between("target", target, 1e-6, 0.5)
     quantile = 1.0 if level is None else normal_quantile(between("level", level, 1e-6, 1 - 1e-6))
-    own, error = _of_temperatures(pilot, method) if isinstance(pilot, Temperatures) else _of_calibrator(pilot, method)
-    reached, n_pilot = quantile * error, pilot.n_samples if isinstance(pilot, Temperatures) else pilot.n_samples_
+    n_pilot, own, error = _of_temperatures(pilot, method) if isinstance(pilot, Temperatures) else _of_calibrator(pilot, method)
+    if error is None:
+        raise InputError("pilot", "know the standard error of its temperature", got="none, as from a fixed temperature")
+    reached = quantile * error
     n = max(1, ceil(n_pilot * (reached / target) ** 2 * (1 - _ROUNDING)))
     return RequiredSamples(n, max(0, n - n_pilot), target, level, reached, n_pilot, own)
 
 
-def _of_temperatures(pilot: Temperatures, method: str | None) -> tuple[str, float]:
-    """One of both methods, and the standard error of its log T."""
+def _of_temperatures(pilot: Temperatures, method: str | None) -> tuple[int, str, float | None]:
+    """The number of samples, one of both methods, and the standard error of its log T."""
     name = "ec" if method is None else method
     if not isinstance(name, str) or name not in BUILT_IN:
         raise InputError("method", "be 'ec' or 'ts'", got=repr(method))
     T, error = (pilot.ec, pilot.ec_se) if name == "ec" else (pilot.ts, pilot.ts_se)
     if T is None:
-        why = getattr(pilot, f"why_no_{name}")
-        raise InputError("pilot", f"have the temperature of {name!r}", got="none", remedy=why)
-    return name, _require_error(error) / T
+        raise InputError("pilot", f"have the temperature of {name!r}", got="none", remedy=getattr(pilot, f"why_no_{name}"))
+    return pilot.n_samples, name, None if error is None else error / T
 
 
-def _of_calibrator(pilot: Any, method: str | None) -> tuple[str, float]:
-    """The method of a calibrator, and the standard error of its log T."""
+def _of_calibrator(pilot: Any, method: str | None) -> tuple[int, str, float | None]:
+    """The number of samples, the method of a calibrator, and the standard error of its log T."""
     if method is not None:
         raise InputError("method", "be left out where `pilot` is a calibrator, which has its own")
-    T = getattr(pilot, "temperature_", None)
-    if T is None or not getattr(pilot, "n_samples_", None):
-        raise InputError(
-            "pilot", "be a calibrator that was fitted to samples, or the result of `temperatures`", got=repr(pilot)
-        )
+    T, n_samples = getattr(pilot, "temperature_", None), getattr(pilot, "n_samples_", None)
+    if T is None or not n_samples:
+        must = "be a calibrator that was fitted to samples, or the result of `temperatures`"
+        raise InputError("pilot", must, got=repr(pilot))
     if pilot.method != "adaptive":
-        return pilot.method, _require_error(getattr(pilot, "temperature_se_", None)) / T
-    # Its T is between two temperatures, and approaches that of expectation consistency.
+        error = getattr(pilot, "temperature_se_", None)
+        return n_samples, pilot.method, None if error is None else error / T
+    # Its T is between two temperatures, and approaches that of expectation consistency. A file may be without them.
     adapted = Adapted.from_estimates(pilot._estimates_ or {})
-    if adapted is None:
-        return "ec", _require_error(None)  # a file whose estimates were removed
-    if adapted.log_ec is None:
-        raise InputError(
-            "pilot",
-            "have the temperature of 'ec'",
-            got="an AdaptiveConsistency for whose samples none exists",
-            remedy="Fit it to more samples, or use TemperatureScaling.",
-        )
-    return "ec", sqrt(_require_error(adapted.ec_variance))
-
-
-def _require_error(error: float | None) -> float:
-    if error is None:
-        raise InputError(
-            "pilot",
-            "know the standard error of its temperature",
-            got="none, as from a fixed temperature or an earlier version",
-            remedy="Fit a calibrator to validation samples.",
-        )
-    return error
+    if adapted is not None and adapted.log_ec is None:
+        raise InputError("pilot", "have the temperature of 'ec'", got="none", remedy="Fit it to more samples.")
+    variance = None if adapted is None else adapted.ec_variance
+    return n_samples, "ec", None if variance is None else sqrt(variance)

@@ -60,10 +60,6 @@ class KeptRows:
         """The number of the independent unit, a row or a cluster, that each row belongs to."""
         return np.arange(len(self.columns[0])) if self.clusters is None else self.clusters
 
-    def value(self, metric: OfOutcomes) -> float:
-        """The metric of all rows."""
-        return float(metric(*self.columns))
-
     def se(self, metric: OfOutcomes, resampling: Resampling) -> float:
         """The standard error of the metric."""
         return _spread(self._replicates(metric, resampling), self._kind(resampling))

@@ -6,7 +6,7 @@ reads the data once, or twice if bins of equal weight need the quantiles of the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from math import isnan
 from typing import Any, Unpack
 
@@ -28,14 +28,7 @@ from nishimori._sums.reliability import BinSums, Reliability, Strategy, check_bi
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
-from nishimori._support.formatting import (
-    interval_text,
-    number_text,
-    percent,
-    percent_with_error,
-    points_with_error,
-    value_with_error,
-)
+from nishimori._support.formatting import interval_text, number_text, percent
 from nishimori._support.intervals import Interval
 from nishimori._support.tables import Tabular
 from nishimori._support.warnings import notice
@@ -155,7 +148,7 @@ class Scorecard(Displayed):
             if name == "error" and "accuracy" in self.estimates:
                 continue
             title = f"{estimate.metric.shown} in points" if estimate.metric.is_signed else estimate.metric.shown
-            rows.append((title, _value_of(estimate), _interval_of(estimate)))
+            rows.append((title, estimate.text, _interval_of(estimate)))
             if (corrected := eces.get(f"{name}_corrected")) is not None:
                 rows.append((f"bias-corrected {estimate.metric.shown}", percent(corrected), ""))
         return Tabular(("metric", "value", "95 % interval"), rows)
@@ -256,15 +249,6 @@ class Scorecard(Displayed):
         0.022 0.005 0.000 0.034
         """
         return self[name].interval(level)
-
-
-def _value_of(estimate: Estimate) -> str:
-    """A metric with its standard error, as it is shown."""
-    if estimate.metric.is_signed:
-        return points_with_error(estimate.value, estimate.se)
-    if estimate.metric.in_percent:
-        return percent_with_error(estimate.value, estimate.se)
-    return number_text(estimate.value) if estimate.se is None else value_with_error(estimate.value, estimate.se)
 
 
 def _interval_of(estimate: Estimate) -> str:
@@ -384,54 +368,20 @@ def is_second_off(card: Scorecard) -> bool:
 # What is summed, and the pass that sums it
 
 
-@dataclass(frozen=True, eq=False)
-class MetricPlan:
-    """Which metrics are measured, and from which sums: numbers per row are summed once for all metrics that have the same."""
+def suited(metrics: Sequence[Metric], n_classes: int) -> tuple[Metric, ...]:
+    """The metrics without those for another number of classes, which is known once rows are read."""
+    return tuple(metric for metric in metrics if metric.suits(n_classes))
 
-    metrics: tuple[Metric, ...]
 
-    @cached_property
-    def _by_classes(self) -> "dict[int, MetricPlan]":
-        return {}
+def rows_of(metrics: Sequence[Metric], predictions: Predictions) -> list[Array]:
+    """The numbers per row of those metrics that are means."""
+    return [metric.rows(predictions) for metric in metrics if metric.is_mean]
 
-    def suited(self, n_classes: int) -> "MetricPlan":
-        """The plan without metrics for another number of classes, which is known once rows are read."""
-        if n_classes not in self._by_classes:
-            left = tuple(metric for metric in self.metrics if metric.suits(n_classes))
-            self._by_classes[n_classes] = self if left == self.metrics else MetricPlan(left)
-        return self._by_classes[n_classes]
 
-    @cached_property
-    def columns(self) -> dict[Any, Metric]:
-        """A metric for each number per row, by what tells these apart."""
-        return self._by_key([metric for metric in self.metrics if metric.is_mean])
-
-    @cached_property
-    def others(self) -> dict[Any, Metric]:
-        """A metric for all other sums, but not those per bin, which every scorecard has."""
-        return self._by_key([metric for metric in self.metrics if not metric.is_mean and metric.of_bins is None])
-
-    @staticmethod
-    def _by_key(metrics: list[Metric]) -> dict[Any, Metric]:
-        by_key: dict[Any, Metric] = {}
-        for metric in metrics:
-            by_key.setdefault(metric.key, metric)
-        return by_key
-
-    @cached_property
-    def has_positive(self) -> bool:
-        """Whether some metric is made of bins of the probability of the second of two classes."""
-        return any(metric.of_bins == "positive" for metric in self.metrics)
-
-    @cached_property
-    def score_places(self) -> list[int] | None:
-        """The places of the numbers per row among a kernel's `SCORES`; None if these are not all that is measured."""
-        scores = [metric.score for metric in self.columns.values() if metric.score is not None]
-        return None if len(scores) < len(self.columns) or self.others else [SCORES.index(score) for score in scores]
-
-    def rows(self, predictions: Predictions) -> list[Array]:
-        """The numbers per row."""
-        return [metric.rows(predictions) for metric in self.columns.values()]
+def _score_places(metrics: Sequence[Metric]) -> list[int] | None:
+    """The places of the numbers per row among a kernel's `SCORES`; None if these, and bins, are not all that is measured."""
+    scores = [metric.score for metric in metrics if metric.of_bins is None]
+    return [SCORES.index(score) for score in scores if score is not None] if None not in scores else None
 
 
 @dataclass(frozen=True)
@@ -444,17 +394,17 @@ class ScoreSums(Sum):
     totals: HostArray
     spread: Spread | ClusterSpread
     binned: BinSums
-    positive: Sums  # those per bin of the second of two classes, where some metric needs them
+    positive: BinSums | None  # those of the second of two classes
     own: Sums
 
     @classmethod
     def from_predictions(
-        cls, predictions: Predictions, rows: Sequence[Array], plan: MetricPlan, n_at_zeros: int
+        cls, predictions: Predictions, rows: Sequence[Array], metrics: Sequence[Metric], n_at_zeros: int
     ) -> "ScoreSums":
         """The sums of a batch after a map; ``n_at_zeros`` rows gave probability zero to their true class."""
         batch = predictions.batch
         totals = batch.totals(rows)
-        for metric, total in zip(plan.columns.values(), totals.tolist(), strict=True):
+        for metric, total in zip([metric for metric in metrics if metric.is_mean], totals.tolist(), strict=True):
             if isnan(total):
                 name = f"{type(metric).__name__}.of_rows"
                 raise InputError(name, "return numbers for all rows", got="NaN, or infinities of both signs")
@@ -465,14 +415,14 @@ class ScoreSums(Sum):
             totals=totals,
             spread=spread(batch, rows, counts=predictions.counts),
             binned=predictions.top_claims.sums,
-            positive=Sums((predictions.positive_claims.sums,) if plan.has_positive else ()),
-            own=Sums(tuple(metric.summed(predictions) for metric in plan.others.values())),
+            positive=predictions.positive_claims.sums if batch.n_classes == 2 else None,
+            own=Sums(tuple(metric.summed(predictions) for metric in metrics if not metric.is_mean and metric.of_bins is None)),
         )
 
     @classmethod
     def from_totals(cls, totals: ScoreTotals, edges: HostArray, places: list[int]) -> "ScoreSums":
         """From the sums of a kernel over independent rows; ``places`` are those of the scores that are measured."""
-        positive = [] if totals.positive is None else [BinSums.from_totals(POSITIVE_EDGES, totals.positive, totals.units)]
+        positive = totals.positive
         return cls(
             n_rows=totals.n_rows,
             n_at_zeros=0,
@@ -480,7 +430,7 @@ class ScoreSums(Sum):
             totals=totals.totals[places],
             spread=Spread(totals.units, totals.means[places], totals.scatter[places]),
             binned=BinSums.from_totals(edges, totals.bins, totals.units),
-            positive=Sums(tuple(positive)),
+            positive=None if positive is None else BinSums.from_totals(POSITIVE_EDGES, positive, totals.units),
             own=Sums(()),
         )
 
@@ -488,21 +438,23 @@ class ScoreSums(Sum):
     def means(self) -> HostArray:
         return self.totals / self.weight
 
-    def by_metric(self, plan: MetricPlan) -> dict[Metric, Any]:
+    def by_metric(self, metrics: Sequence[Metric]) -> dict[Metric, Any]:
         """What each metric is made of."""
         means = self.means
         with np.errstate(invalid="ignore"):  # of an infinite mean
             errors = np.sqrt(self.spread.around(means)) / self.weight
-        sums = dict(zip(plan.columns, map(MeanOfRows, means.tolist(), errors.tolist()), strict=True))
-        sums |= zip(plan.others, self.own.items, strict=True)
-        bins = {"top": self.binned} | dict(zip(["positive"], self.positive.items, strict=False))
-        return {metric: sums[metric.key] if metric.of_bins is None else bins[metric.of_bins] for metric in plan.metrics}
+        of_rows, own = map(MeanOfRows, means.tolist(), errors.tolist()), iter(self.own.items)
+        bins = {"top": self.binned, "positive": self.positive}
+        return {
+            metric: bins[metric.of_bins] if metric.of_bins is not None else next(of_rows if metric.is_mean else own)
+            for metric in metrics
+        }
 
-    def estimates(self, plan: MetricPlan) -> dict[str, Estimate]:
+    def estimates(self, metrics: Sequence[Metric]) -> dict[str, Estimate]:
         """Each metric with its standard error, by name."""
         squares = self.spread.squares / self.weight**2
         estimates = {}
-        for metric, sums in self.by_metric(plan).items():
+        for metric, sums in self.by_metric(metrics).items():
             value, error = metric.from_sums(sums)
             why = "" if error is not None else metric.why_infinite if metric.is_mean else f"{metric.label} has none."
             if self.n_rows == 1:
@@ -519,29 +471,28 @@ class MeasureScores:
 
     maps: tuple[Map, ...]
     edges: tuple[HostArray, ...]
-    plan: MetricPlan
+    metrics: tuple[Metric, ...]
     counts: bool = False
 
     def __call__(self, batch: Batch) -> Sums:
         if sums_blocks(batch) and self.reads_unchecked(batch) and (totals := self.of_unchecked(batch)) is not None:
             return totals
         zeros = at_zeros(batch)
-        plan = self.plan.suited(batch.n_classes)
+        metrics = suited(self.metrics, batch.n_classes)
         predictions = predictions_after(self.maps, self.edges, batch, counts=self.counts)
-        return Sums(tuple(ScoreSums.from_predictions(after, plan.rows(after), plan, zeros) for after in predictions))
+        return Sums(tuple(ScoreSums.from_predictions(after, rows_of(metrics, after), metrics, zeros) for after in predictions))
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether a kernel sums all that is measured, and notices what a check would refuse."""
         if batch.logits.ndim == 1:  # one number for two classes, which a kernel does not read
             return False
-        plan = self.plan.suited(batch.n_classes)
-        if batch.clusters is not None or plan.score_places is None:
+        if batch.clusters is not None or _score_places(suited(self.metrics, batch.n_classes)) is None:
             return False
         betas = inverse_temperatures(self.maps)
         if len(betas) < len(self.maps):
             return False
         n_bins = max((own.shape[1] - 1 for own in self.edges), default=0)
-        return sums_scores(batch, betas, n_bins, positive=plan.has_positive)
+        return sums_scores(batch, betas, n_bins, positive=batch.n_classes == 2)
 
     @property
     def n_sums(self) -> int:
@@ -550,10 +501,9 @@ class MeasureScores:
 
     def of_unchecked(self, batch: Batch) -> Sums | None:
         """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
-        plan, sums = self.plan.suited(batch.n_classes), []
-        places = plan.score_places
+        places, sums = _score_places(suited(self.metrics, batch.n_classes)), []
         assert places is not None, "which is asked before"
-        positive = inner_edges(POSITIVE_EDGES, batch.rounding)[0] if plan.has_positive else None
+        positive = inner_edges(POSITIVE_EDGES, batch.rounding)[0] if batch.n_classes == 2 else None
         for beta, edges in zip(inverse_temperatures(self.maps), self.edges, strict=True):
             totals = score_totals(batch, beta, inner_edges(edges, batch.rounding)[0], positive, counts=self.counts)
             if totals is None:
@@ -577,16 +527,15 @@ def scorecards(
     """A scorecard for each map, all from the same passes; ``metrics`` are the usual ones by default."""
     check_bins(n_bins, strategy)
     wanted = checked_metrics(metrics, data)
-    plan, n_rows = MetricPlan(wanted), data.n_rows
-    at_once = len(maps)
+    at_once, n_rows = len(maps), data.n_rows
     if strategy == "quantile" and n_rows is not None:
         at_once = max(1, _CLAIMS_AT_ONCE // n_rows)
     cards = []
     for start in range(0, len(maps), at_once):
         group = tuple(maps[start : start + at_once])
-        sums = data.gather(MeasureScores(group, edges_for(data, group, n_bins, strategy), plan, data.counts)).items
+        sums = data.gather(MeasureScores(group, edges_for(data, group, n_bins, strategy), wanted, data.counts)).items
         warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
-        cards += cards_of(sums, group, plan.suited(data.n_classes))
+        cards += cards_of(sums, group, suited(wanted, data.n_classes))
     return cards
 
 
@@ -603,17 +552,17 @@ def _collect_claims(maps: tuple[Map, ...], batch: Batch) -> Sums:
     return Sums(tuple(at_map.unbinned_claims("top") for at_map in predictions))
 
 
-def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], plan: MetricPlan) -> list[Scorecard]:
+def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], metrics: Sequence[Metric]) -> list[Scorecard]:
     """Metrics and their errors after each map, from the sums after it."""
     return [
         Scorecard(
             n_samples=own.n_rows,
             temperature=temperature_of(map_.inner if isinstance(map_, Floored) else map_),
-            estimates=own.estimates(plan),
+            estimates=own.estimates(metrics),
             reliability=own.binned.curve,
             n_at_zeros=own.n_at_zeros,
             n_clusters=own.binned.n_clusters,
-            positive_reliability=next((bins.curve for bins in own.positive.items), None),
+            positive_reliability=None if own.positive is None else own.positive.curve,
         )
         for own, map_ in zip(sums, maps, strict=True)
     ]

@@ -9,7 +9,7 @@ from nishimori._evaluation.group_gaps import GroupGap, GroupGaps
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import normal_quantile
 from nishimori.errors import InputError
-from nishimori.plot._style import axes_for, looks, note_below
+from nishimori.plot._style import axes_for, by_name, looks, note_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def group_gaps(gaps: GroupGaps | Mapping[str, GroupGaps], *, ax: "Axes | None" =
     ['before: mean gap 7.3 points, 7.3 without noise']
     >>> plt.close(figure)
     """
-    results = _by_name(gaps)
+    results = _checked(gaps)
     first = next(iter(results.values()))
     names = [group.name for group in sorted(first.groups, key=lambda group: group.gap)]
     names += [group.name for other in results.values() for group in other.groups if group.name not in set(names)]
@@ -70,21 +70,13 @@ def group_gaps(gaps: GroupGaps | Mapping[str, GroupGaps], *, ax: "Axes | None" =
     return ax
 
 
-def _by_name(gaps: Any) -> dict[str | None, GroupGaps]:
+def _checked(gaps: Any) -> dict[str | None, GroupGaps]:
     """The results to draw; one without a name has the name None."""
-    results: dict[str | None, Any] = (
-        {str(name): result for name, result in gaps.items()} if isinstance(gaps, Mapping) else {None: gaps}
-    )
-    if not results:
-        raise InputError("gaps", "hold at least one result", got="an empty dict")
+    results: dict[str | None, Any] = by_name(gaps, "gaps")
     for result in results.values():
         if not isinstance(result, GroupGaps):
-            raise InputError(
-                "gaps",
-                "be a GroupGaps, or several by name",
-                got=type(result).__name__,
-                remedy="Pass `nishimori.group_gaps(logits, labels)`.",
-            )
+            remedy = "Pass `nishimori.group_gaps(logits, labels)`."
+            raise InputError("gaps", "be a GroupGaps, or several by name", got=type(result).__name__, remedy=remedy)
     if len({result.by for result in results.values()}) > 1:
         raise InputError("gaps", "hold results of the same `by`", got="'prediction' and 'groups'")
     return results

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
+from scipy.special import expit, logit
 
 from nishimori._evaluation.scorecard import Scorecard, evaluate
 from nishimori._rows.options import ERROR_BARS_ONLY, RowOptions, takes_rows
@@ -14,7 +15,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori._support.numbers import between
 from nishimori.errors import InputError
-from nishimori.plot._style import HUES, MARKERS, axes_for, looks, note_below
+from nishimori.plot._style import HUES, MARKERS, axes_for, by_name, looks, note_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +88,11 @@ def reliability_diagram(
         ``ax``, or the new axes.
     """
     between("min_count", min_count, 0, np.inf)
-    curves = _by_name(curve, label, color, marker)
+    if isinstance(curve, Mapping):
+        for argument, value in (("label", label), ("color", color), ("marker", marker)):
+            if value is not None:
+                raise InputError(argument, "be left out where `curve` is a dict", got=repr(value))
+    curves = {name: _as_reliability(own) for name, own in by_name(curve, "curve", label).items()}
     _check_style(style, scale, len(curves))
     ax = axes_for("reliability_diagram", (4.2, 5.0), ax)
     border = _set_scale(ax, scale, list(curves.values()))
@@ -161,14 +166,9 @@ def calibration(
         before = options.copy()
         if calibrator is not None and not is_rows(logits):  # the same scores, read in the same way
             before |= {"input": calibrator.input_, "classes": calibrator.classes, "floor": None}
-        drawn = {"before": measured(**before), _title(calibrator): after}
+        method = getattr(calibrator, "method_name", None)
+        drawn = {"before": measured(**before), f"after {method.upper()}" if method in MARKERS else "after": after}
     return reliability_diagram(drawn, ax=ax, histogram=histogram, min_count=min_count)
-
-
-def _title(calibrator: Any) -> str:
-    """What the curve after calibration is called."""
-    method = getattr(calibrator, "method_name", None)
-    return f"after {method.upper()}" if method in MARKERS else "after"
 
 
 def _check_style(style: Any, scale: Any, number: int) -> None:
@@ -186,8 +186,8 @@ def _set_scale(ax: "Axes", scale: Any, curves: Sequence[Reliability]) -> tuple[f
     border = (0.0, 1.0) if scale == "linear" else _logit_border(ax, curves)
     limits = (-_MARGIN, 1 + _MARGIN)
     if scale == "logit":
-        low, high = _logit(np.array(border))
-        limits = tuple(1 / (1 + np.exp(-(low + share * (high - low)))) for share in limits)
+        low, high = logit(border)
+        limits = tuple(expit(low + share * (high - low)) for share in limits)
     ax.set(xlabel="confidence", ylabel="accuracy", xscale=scale, yscale=scale, xlim=limits, ylim=limits)
     if scale == "logit":
         for axis in (ax.xaxis, ax.yaxis):
@@ -206,39 +206,14 @@ def _logit_border(ax: "Axes", curves: Sequence[Reliability]) -> tuple[float, flo
     return low, high
 
 
-def _by_name(curve: Any, label: str | None, color: Any, marker: str | None) -> dict[str | None, Reliability]:
-    """The curves to draw; a curve without a name has the name None."""
-    if isinstance(curve, Mapping):
-        for argument, value in (("label", label), ("color", color), ("marker", marker)):
-            if value is not None:
-                raise InputError(
-                    argument,
-                    "be left out where `curve` is a dict",
-                    got=repr(value),
-                    remedy="Draw one curve at a time instead.",
-                )
-        if not curve:
-            raise InputError("curve", "hold at least one curve", got="an empty dict")
-        return {str(name): _as_reliability(own) for name, own in curve.items()}
-    return {label: _as_reliability(curve)}
-
-
 def _as_reliability(curve: Any) -> Reliability:
     if isinstance(curve, Scorecard):
         curve = curve.reliability
     if not isinstance(curve, Reliability):
-        raise InputError(
-            "curve",
-            "be a Reliability, a Scorecard or a dict of them",
-            got=type(curve).__name__,
-            remedy=(
-                "Pass `nishimori.metrics.reliability(logits, labels)`, or call `nishimori.plot.calibration(logits, labels)`."
-            ),
-        )
+        remedy = "Pass `nishimori.metrics.reliability(logits, labels)`, or call `nishimori.plot.calibration(logits, labels)`."
+        raise InputError("curve", "be a Reliability, a Scorecard or a dict of them", type(curve).__name__, remedy)
     if curve.group.any():
-        raise InputError(
-            "curve", "hold one claim per sample", got="classwise claims", remedy="Use `of='top'` or `of='positive'`."
-        )
+        raise InputError("curve", "hold one claim per sample", "classwise claims", "Use `of='top'` or `of='positive'`.")
     return curve
 
 
@@ -310,7 +285,7 @@ def _histogram(curve: Reliability, ax: "Axes", color: Any, border: tuple[float, 
     # a small width keeps their density finite.
     lower, upper = (np.clip(edges, *border) for edges in (curve.lower, curve.upper))
     if ax.get_xscale() == "logit":
-        width = np.maximum(_logit(upper) - _logit(lower), _LEAST_LOGIT_WIDTH)
+        width = np.maximum(logit(upper) - logit(lower), _LEAST_LOGIT_WIDTH)
     else:
         width = np.maximum(upper - lower, 1e-3)
     density = curve.weight / curve.weight.sum() / width
@@ -319,11 +294,6 @@ def _histogram(curve: Reliability, ax: "Axes", color: Any, border: tuple[float, 
     strip.stairs(*steps, color=color, fill=True, alpha=0.25)
     strip.stairs(*steps, color=color, linewidth=1.2)
     strip.set_ylim(0, max(strip.get_ylim()[1], 1.1 * float(density.max())))
-
-
-def _logit(p: HostArray) -> HostArray:
-    logit: HostArray = np.log(p / (1 - p))
-    return logit
 
 
 def _steps(curve: Reliability, density: HostArray) -> tuple[HostArray, HostArray]:

@@ -1,5 +1,6 @@
 """A reliability diagram in the manner of scikit-learn's displays: from an estimator, or from its predictions."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
-
-# What true classes and probabilities are called in errors.
-_OF_ESTIMATOR, _OF_PREDICTIONS = ("y", "estimator.predict_proba(X)"), ("y_true", "y_prob")
 
 
 class ReliabilityDisplay:
@@ -94,12 +92,7 @@ class ReliabilityDisplay:
     def ece(self) -> float:
         return self.curve.error()
 
-    def plot(
-        self,
-        *,
-        name: str | None = None,
-        **drawing: Unpack[Drawing],
-    ) -> Self:
+    def plot(self, *, name: str | None = None, **drawing: Unpack[Drawing]) -> Self:
         """Draw the diagram.
 
         Parameters
@@ -161,11 +154,17 @@ class ReliabilityDisplay:
         ReliabilityDisplay
             With the axes, the figure and the numbers that were drawn.
         """
-        probabilities = _probabilities_of(estimator, X)
-        classes = getattr(estimator, "classes_", None)
-        curve, label = _curve_of(y, probabilities, _OF_ESTIMATOR, classes, pos_label, (sample_weight, n_bins, strategy))
-        display = cls(curve, name=type(estimator).__name__ if name is None else name, pos_label=label)
-        return display.plot(**drawing)
+        return cls.from_predictions(
+            y,
+            estimator.predict_proba(X),
+            classes=getattr(estimator, "classes_", None),
+            sample_weight=sample_weight,
+            n_bins=n_bins,
+            strategy=strategy,
+            pos_label=pos_label,
+            name=type(estimator).__name__ if name is None else name,
+            **drawing,
+        )
 
     @classmethod
     def from_predictions(
@@ -203,62 +202,30 @@ class ReliabilityDisplay:
         **drawing
             ``ax``, ``color``, ``marker``, ``histogram``, ``min_count`` and ``scale``, as for `reliability_diagram`.
         """
-        curve, label = _curve_of(y_true, y_prob, _OF_PREDICTIONS, classes, pos_label, (sample_weight, n_bins, strategy))
-        display = cls(curve, name=name, pos_label=label)
-        return display.plot(**drawing)
-
-
-def _probabilities_of(estimator: Any, X: Any) -> Any:
-    kind = type(estimator).__name__
-    if isinstance(estimator, type) or not hasattr(estimator, "predict_proba"):
-        kind = f"the class {estimator.__name__}" if isinstance(estimator, type) else kind
-        raise InputError(
-            "estimator",
-            "be a fitted classifier with `predict_proba`",
-            got=kind,
-            remedy="Calibrate its scores first, or pass probabilities to `ReliabilityDisplay.from_predictions`.",
-        )
-    probabilities = estimator.predict_proba(X)
-    if isinstance(probabilities, list):
-        raise InputError(
-            "estimator",
-            "predict one class per sample",
-            got=f"{len(probabilities)} outputs",
-            remedy="Pass the probabilities of one output to `ReliabilityDisplay.from_predictions`.",
-        )
-    return probabilities
-
-
-def _curve_of(
-    y: Any,
-    probabilities: Any,
-    names: tuple[str, str],
-    classes: Classes,
-    pos_label: Any,
-    measured: tuple[Any, int, Strategy],
-) -> tuple[Reliability, Any]:
-    """The curve, and the class that the probabilities are about: None for the predicted class."""
-    labels, table = _labels(y, names), arrays.as_array(probabilities)
-    if len(table.shape) == 1:
-        pos_label = _positive(labels, pos_label)
-    else:
-        columns = class_labels(classes, int(table.shape[-1])).tolist()
-        if pos_label is not None and pos_label not in columns:
-            raise InputError("pos_label", f"be one of the classes {', '.join(map(repr, columns))}", got=repr(pos_label))
-        top = _measure(table, labels, names, classes, "top", measured)  # which also checks the other columns and all labels
-        if pos_label is None:
-            return top, None
-        table = table[:, columns.index(pos_label)]
-    is_positive = np.array([label == pos_label for label in labels.tolist()], dtype=int)
-    return _measure(table, is_positive, names, None, "positive", measured), pos_label
+        labels, table, label = _labels(y_true), arrays.as_array(y_prob), pos_label
+        measure = partial(_measure, sample_weight=sample_weight, n_bins=n_bins, strategy=strategy)
+        if len(table.shape) == 1:
+            label = _positive(labels, pos_label)
+        else:
+            curve = measure(table, labels, classes, "top")  # which also checks all columns and labels
+            if pos_label is not None:
+                columns = class_labels(classes, int(table.shape[-1])).tolist()
+                if pos_label not in columns:
+                    must = f"be one of the classes {', '.join(map(repr, columns))}"
+                    raise InputError("pos_label", must, got=repr(pos_label))
+                table = table[:, columns.index(pos_label)]
+        if label is not None:
+            is_positive = np.array([own == label for own in labels.tolist()], dtype=int)
+            curve = measure(table, is_positive, None, "positive")
+        return cls(curve, name=name, pos_label=label).plot(**drawing)
 
 
 def _measure(
-    table: Any, labels: HostArray, names: tuple[str, str], classes: Classes, of: Of, measured: tuple[Any, int, Strategy]
+    table: Any, labels: HostArray, classes: Classes, of: Of, *, sample_weight: Any, n_bins: int, strategy: Strategy
 ) -> Reliability:
-    sample_weight, n_bins, strategy = measured
+    """The curve of probabilities."""
     try:
-        data = open_rows(table, labels, sample_weight, input="probabilities", classes=classes, names=(names[1], names[0]))
+        data = open_rows(table, labels, sample_weight, input="probabilities", classes=classes, names=("y_prob", "y_true"))
         return reliability_of(data, beta=1.0, n_bins=n_bins, strategy=strategy, of=of)
     except NotProbabilitiesError as error:
         # The library's remedy is an argument that scikit-learn's displays do not have.
@@ -266,31 +233,24 @@ def _measure(
         raise error.changed(remedy=remedy) from None
 
 
-def _labels(y: Any, names: tuple[str, str]) -> HostArray:
+def _labels(y_true: Any) -> HostArray:
     """True classes; refuses what looks like probabilities."""
-    labels: HostArray = arrays.on_host(arrays.as_array(y))
-    swapped = (
-        f"Pass true classes first: `from_predictions({', '.join(names)})`." if names is _OF_PREDICTIONS else "Pass labels."
-    )
+    labels: HostArray = arrays.on_host(arrays.as_array(y_true))
+    swapped = "Pass true classes first: `from_predictions(y_true, y_prob)`."
     if labels.ndim != 1:
-        raise InputError(names[0], "be one label per sample", got=f"shape {labels.shape}", remedy=swapped)
-    if labels.dtype.kind == "f" and (labels[np.isfinite(labels)] % 1 != 0).any():
-        broken = labels[np.isfinite(labels)]
-        raise InputError(names[0], "be labels", got=f"{broken[broken % 1 != 0][0]:.6g}", remedy=swapped)
+        raise InputError("y_true", "be one label per sample", got=f"shape {labels.shape}", remedy=swapped)
+    broken = labels[np.isfinite(labels) & (labels % 1 != 0)] if labels.dtype.kind == "f" else labels[:0]
+    if len(broken):
+        raise InputError("y_true", "be labels", got=f"{broken[0]:.6g}", remedy=swapped)
     return labels
 
 
 def _positive(labels: HostArray, pos_label: Any) -> Any:
     """The class that flat probabilities are about."""
-    labels_seen = np.unique(labels).tolist()
-    if pos_label is None:
-        if not (set(labels_seen) <= {0, 1} or set(labels_seen) <= {-1, 1}):
-            raise InputError(
-                "pos_label",
-                "be the class that the flat array of probabilities is about, if labels are not 0 and 1, or -1 and 1",
-                got=f"None for the labels {', '.join(map(repr, labels_seen[:5]))}",
-            )
+    present = np.unique(labels).tolist()
+    if pos_label is None and (set(present) <= {0, 1} or set(present) <= {-1, 1}):
         return 1
-    if pos_label not in labels_seen:
-        raise InputError("pos_label", f"be one of the labels {', '.join(map(repr, labels_seen[:5]))}", got=repr(pos_label))
+    if pos_label not in present:
+        must = f"be the one of the labels {', '.join(map(repr, present[:5]))} that the flat array of probabilities is about"
+        raise InputError("pos_label", must, got=repr(pos_label))
     return pos_label

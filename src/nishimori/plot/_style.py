@@ -4,10 +4,11 @@ The colours are from the palettes of M. Okabe and K. Ito (jfly.uni-koeln.de/colo
 Every two of them differ clearly, also for readers with deuteranopia; a test measures by how much.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nishimori._support.optional import require
+from nishimori.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,6 +52,15 @@ def axes_for(picture: str, size: tuple[float, float], ax: "Axes | None") -> "Axe
     figure: Any = require("matplotlib.pyplot", extra="plot", for_=picture).figure(figsize=size, layout="constrained")
     new: Axes = figure.add_subplot()
     return new
+
+
+def by_name(results: Any, argument: str, name: str | None = None) -> dict[str | None, Any]:
+    """What to draw, by the names in a legend; a single result has the ``name`` that is passed."""
+    if not isinstance(results, Mapping):
+        return {name: results}
+    if not results:
+        raise InputError(argument, "hold at least one result", got="an empty dict")
+    return {str(own): result for own, result in results.items()}
 
 
 def looks(ax: "Axes", names: Sequence[str | None]) -> dict[str | None, tuple[str, str]]:

@@ -32,12 +32,7 @@ def temperature_curve(curve: TemperatureCurve, *, ax: "Axes | None" = None) -> "
         ``ax``, or the new axes.
     """
     if not isinstance(curve, TemperatureCurve):
-        raise InputError(
-            "curve",
-            "be a TemperatureCurve",
-            got=type(curve).__name__,
-            remedy="Pass `nishimori.temperature_curve(logits, labels)`.",
-        )
+        raise InputError("curve", "be a TemperatureCurve", type(curve).__name__, "Pass `nishimori.temperature_curve(...)`.")
     ax = axes_for("temperature_curve", (5.6, 5.2), ax)
     above = _axes_above(ax)
     T = curve.temperature

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 import nishimori
-from nishimori._evaluation.compare import data_sets, floor_verdicts
+from nishimori._evaluation.compare import data_sets
 from nishimori._evaluation.compared_methods import CHANGING, ONE_TEMPERATURE, Methods
 from nishimori._fit.floors import MAY_BE_AUTO
 from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_options
@@ -107,7 +107,6 @@ class Report:
             bounds,
         )
         results = results_of(validation, test, ids, request)
-        results["verdict"]["sentences"] += floor_verdicts(logits, options, used)
         names = (_arguments(validation), _arguments(validation) if test is None else _arguments(test, "test_"))
         self._results: dict[str, Any] = to_plain(
             {"title": str(title), **results}

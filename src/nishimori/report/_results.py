@@ -159,7 +159,7 @@ def _gate(comparison: Comparison, data: Rows, wanted: Wanted, request: Request) 
         with collect_notices():  # the comparison has said what there is to say
             gate = judge(data, _map_of(comparison[name]), wanted, by, request.classes)
         checks = [
-            {**numbers, "title": check.title, "limits": check.reason or check.cells[3]}
+            {**numbers, "title": check.title, "limits": check.limits}
             for check, numbers in zip(gate.checks, gate.to_dict()["checks"], strict=True)
         ]
         judged.append({"method": name, "verdict": gate.verdict, "checks": checks})

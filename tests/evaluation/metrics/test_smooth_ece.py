@@ -11,7 +11,7 @@ from optional import torch
 
 import nishimori
 from nishimori import metrics
-from nishimori._evaluation.metrics.smooth_ece import SmoothEce, _cosine_transform, _error_at
+from nishimori._evaluation.metrics.without_bins import SmoothEce, _cosine_transform, _error_at
 from nishimori._rows.entry import open_rows
 from nishimori.errors import InputError
 

@@ -65,7 +65,6 @@ class GapOfBins(OfBins):
     """What gaps have in common that are made of sums per bin, whatever is claimed."""
 
     bounds: ClassVar = (-1.0, 1.0)
-    bound_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)  # of its size
     in_percent: ClassVar = True
     by_default: ClassVar = True
     sides: ClassVar[tuple[str, str]] = ("confidence", "accuracy")  # what the gap is between
@@ -74,13 +73,9 @@ class GapOfBins(OfBins):
         """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
         return float(sums.gaps.gaps.sum()), sums.gaps.total_se
 
-    def for_gate(self, estimate: Estimate) -> float:
-        """The size of the gap, on which a bound is one."""
-        return abs(estimate.value)
-
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
-        """The limits of its size, and its sign in words."""
-        return Limits(*limits_of_size(estimate, card, level), direction(estimate.value, *self.sides))
+        """The limits of its size, on which a bound is one, and its sign in words."""
+        return Limits(*limits_of_size(estimate, card, level), direction(estimate.value, *self.sides), abs(estimate.value))
 
 
 class OverallGap(GapOfBins, Metric):
@@ -175,17 +170,12 @@ class MeanAbsoluteGap(OfBins):
         assert estimate.gaps is not None, "whose absence has a reason"
         return estimate.gaps.interval(level)
 
-    def for_gate(self, estimate: Estimate) -> float:
-        """The bias-corrected ECE."""
-        assert estimate.gaps is not None, "whose absence has a reason"
-        return estimate.gaps.corrected
-
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
         """The limits of the ECE, which know what hardly any claims that are false, or true, leave open."""
         assert estimate.gaps is not None, "whose absence has a reason"
         gap = card["gap" if self.of_bins == "top" else "positive_gap"]
         ends = limits_of_ece(estimate.gaps, limits_of_size(gap, card, level), true_share(gap, card), level)
-        return Limits(*ends, f"{100 * estimate.value:.2f} % as measured")
+        return Limits(*ends, f"{100 * estimate.value:.2f} % as measured", estimate.gaps.corrected)
 
     def difference(self, first: BinSums, second: BinSums, pair: HostArray, *, alone: bool) -> Difference:
         """The difference, whose limits are not symmetric."""

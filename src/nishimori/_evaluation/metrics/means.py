@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING
 
-from nishimori._evaluation.metrics.metric import Estimate, Limits, Metric
+from nishimori._evaluation.metrics.metric import Estimate, Metric
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import count_zeros, warn_of_zeros
 from nishimori._sums.observables import Confidence, TopN
@@ -16,7 +15,7 @@ from nishimori._support.intervals import Interval, interval_in_ratio
 from nishimori._support.numbers import whole
 
 if TYPE_CHECKING:
-    from nishimori._evaluation.scorecard import Scorecard
+    pass
 
 
 class WrongAnswers(Metric):
@@ -151,12 +150,6 @@ class Nll(Metric):
         value, error = estimate.value, estimate.se
         assert error is not None, "whose absence has a reason"
         return interval_in_ratio(value, error, level) if value > 0 else super().interval(estimate, level)
-
-    def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
-        """Infinite where a true class is masked, for which infinitely many samples cannot make up."""
-        if estimate.value == inf:
-            return Limits(inf, inf, "a true class has probability 0")
-        return super().limits(estimate, card, level)
 
 
 class Brier(Metric):

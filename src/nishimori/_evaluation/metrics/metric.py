@@ -1,7 +1,7 @@
 """What a metric is: its name and direction, how it follows from predictions, and how its standard error does."""
 
 from collections.abc import Callable
-from dataclasses import Field, astuple, dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
 from math import inf, isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -18,7 +18,7 @@ from nishimori._sums.predictions import Predictions
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import short_repr
-from nishimori._support.formatting import percent_with_error, value_with_error
+from nishimori._support.formatting import number_text, percent_with_error, points_with_error, value_with_error
 from nishimori._support.intervals import (
     Interval,
     interval_around,
@@ -62,16 +62,20 @@ _TAKEN |= {
     "why_no_se",
     "names",
     "bins",
-    "title",
 }
+_TAKEN |= {"title"}
 
 
 class Limits(NamedTuple):
-    """One-sided limits of a metric, and a word about it, which may be empty."""
+    """One-sided limits of a metric, and a word about it, which may be empty.
+
+    ``value`` is what a bound is held against where that is not the value itself, but another estimate of the same.
+    """
 
     low: float
     high: float
     about: str = ""
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -106,9 +110,17 @@ class Estimate:
     def __repr__(self) -> str:
         return short_repr(self, metric=self.metric.label, value=self.value, se=self.se)
 
+    @property
+    def text(self) -> str:
+        """The value with its standard error as people read it; that of a difference of shares in points."""
+        if self.metric.is_signed:
+            return points_with_error(self.value, self.se)
+        if self.metric.in_percent:
+            return percent_with_error(self.value, self.se)
+        return number_text(self.value) if self.se is None else value_with_error(self.value, self.se)
+
     def __str__(self) -> str:
-        written = percent_with_error if self.metric.in_percent else value_with_error
-        return f"{self.metric.shown} {written(self.value, self.se)}"
+        return f"{self.metric.shown} {self.text}{' %' if self.metric.is_signed else ''}"
 
     def interval(self, level: float = 0.95) -> Interval:
         """The range of the metric that the data leave possible.
@@ -172,10 +184,8 @@ class Difference:
         if self.ece is not None:
             return self.ece.interval(level)
         if self.se is None:
-            raise InputError(
-                "`interval` needs the standard error of the difference, which is not known: there is only one sample, the "
-                "loss is infinite because a true class is masked, or the metric has none."
-            )
+            why = "there is only one sample, the loss is infinite because a true class is masked, or the metric has none."
+            raise InputError(f"`interval` needs the standard error of the difference, which is not known: {why}")
         return interval_around(self.value, self.se, level)
 
 
@@ -260,11 +270,8 @@ class Metric:
     of_bins: ClassVar[OneClaim | None] = None  # of which claim `sums` are the sums per bin that every scorecard has
     n_classes: ClassVar[int | None] = None  # the only number of classes that it is for; None for any
     keeps_sums: ClassVar[bool] = False  # whether its `Estimate` has what it is made of
-    is_complement: ClassVar[bool] = (
-        False  # whether it is one minus the mean of `of_rows`: what is rare is summed with all digits
-    )
+    is_complement: ClassVar[bool] = False  # one minus the mean of `of_rows`: what is rare is summed with all digits
     score: ClassVar[str | None] = None  # which of the kernel's `SCORES` it is that `of_rows` returns
-    bound_range: ClassVar[tuple[float, float] | None] = None  # what a bound can be, where that is not `bounds`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -350,7 +357,7 @@ class Metric:
         assert error is not None, "whose absence has a reason"
         if self.is_share:
             return interval_of_share(value, number_behind(value, error**2, estimate.squares), level)
-        return _inside(interval_around(value, error, level), self.bounds)
+        return Interval(*np.clip(interval_around(value, error, level), *self.bounds).tolist())
 
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
         """One-sided limits, each on the wrong side of the truth in at most a share 1 - ``level`` of data sets."""
@@ -367,18 +374,14 @@ class Metric:
             high = interval_in_ratio(value, error, one_sided(level)).high if value > 0 else 0.0
             if card.error < FEW * estimate.squares:
                 high, about = inf, f"fewer than {FEW} wrong answers, which decide it"
-        return Limits(*_inside(Interval(low, high), self.bounds), about)
-
-    def for_gate(self, estimate: Estimate) -> float:
-        """What a bound is held against: the value, or another estimate of the same."""
-        return estimate.value
+        low, high = np.clip((low, high), *self.bounds).tolist()
+        return Limits(low, high, about)
 
     def check(self, data: Rows) -> None:
         """Refuse data that the metric is not for, and parameters that do not suit them."""
         if self.n_classes is not None and not self.suits(data.n_classes):
-            raise InputError(
-                f"The metric {self.name}", f"be left out unless there are {self.n_classes} classes", got=data.n_classes
-            )
+            must = f"be left out unless there are {self.n_classes} classes"
+            raise InputError(f"The metric {self.name}", must, got=data.n_classes)
 
     def suits(self, n_classes: int) -> bool:
         """Whether it is for this number of classes."""
@@ -392,15 +395,6 @@ class Metric:
         """Sum what the metric is made of over a batch, at an inverse temperature."""
         predictions = Predictions(batch, beta)
         return Mean(batch.total(self.rows(predictions)), batch.weight) if self.is_mean else self.summed(predictions)
-
-    @property
-    def key(self) -> Any:
-        """What tells its sums from those of other metrics: those with the same one share them."""
-        if self.of_all:
-            return KeptRows
-        if not self.is_mean:
-            return self
-        return type(self).of_rows, repr(astuple(self)) if is_dataclass(self) else id(self) if vars(self) else ""
 
     def in_bounds(self, value: float) -> float:
         """The value without rounding beyond the bounds; refuses one that the metric says it cannot have."""
@@ -425,7 +419,7 @@ class Metric:
         if self.is_mean:
             return self.of_mean(sums.value), sums.se if isinstance(sums, MeanOfRows) and isfinite(sums.se) else None
         if self.of_all:
-            return sums.value(self.of_outcomes), partial(sums.se, self.of_outcomes, self.resampling)
+            return float(self.of_outcomes(*sums.columns)), partial(sums.se, self.of_outcomes, self.resampling)
         pair: Any = self.of_sums(sums)
         try:
             value, error = pair
@@ -470,7 +464,3 @@ class Metric:
             return numbers
         numbers = numbers.astype(np.float64, copy=False)
         return numbers if isinstance(batch.double, np.ndarray) else arrays.on_device_of(numbers, batch.double)
-
-
-def _inside(interval: Interval, bounds: tuple[float, float]) -> Interval:
-    return Interval(max(interval.low, bounds[0]), min(interval.high, bounds[1]))

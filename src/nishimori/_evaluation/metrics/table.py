@@ -71,9 +71,7 @@ def find_metric(name: str, argument: str = "metrics") -> Metric:
     own: list[str] = [parameter.name for parameter in fields(metric)] if is_dataclass(metric) else []
     if not set(parameters) <= set(own):
         must = f"have the parameters {', '.join(own)}" if own else "be written without parameters, of which it has none"
-        is_theirs = not own and plain not in built_in()
-        remedy = "Make them fields of a frozen dataclass." if is_theirs else ""
-        raise InputError(f"The metric {plain}", must, got=repr(name), remedy=remedy)
+        raise InputError(f"The metric {plain}", must, got=repr(name))
     return replace(metric, **parameters) if parameters else metric  # type: ignore[type-var]
 
 
@@ -112,12 +110,7 @@ def _checked(target: Any, name: str) -> Metric:
 def as_metric(target: Any) -> Metric | None:
     """The metric that a metric, its class or its function stands for; None for anything else."""
     if isinstance(target, type) and issubclass(target, Metric):
-        try:
-            return target()
-        except TypeError as error:
-            raise InputError(
-                "metrics", "hold metrics", got=f"the class {target.__name__}", remedy=f"Call it: {error}."
-            ) from None
+        return target()
     metric = target if isinstance(target, Metric) else getattr(target, "metric", None)
     return metric if isinstance(metric, Metric) else None
 
@@ -168,7 +161,7 @@ def can_measure(data: Any, metric: Metric) -> bool:  # noqa: ARG001 - rows tell 
 def checked_metrics(metrics: Sequence[Metric] | None, data: Any) -> tuple[Metric, ...]:
     """The metrics, the usual ones by default, without those that the data do not tell, after a check of those asked for.
 
-    Those of every scorecard that the user did not name are not checked: `MetricPlan.suited` leaves them out, and a stream need
+    Those of every scorecard that the user did not name are not checked: `scorecard.suited` leaves them out, and a stream need
     not be read for that.
     """
     metrics = default_metrics() if metrics is None else metrics

@@ -1,8 +1,11 @@
-"""The calibration error without bins: residuals on a fine grid, smoothed by a kernel as wide as the error itself.
+"""Calibration errors without bins: the largest gap below a threshold, and the gap after smoothing.
 
-The residual of a claim is its probability minus 1 if it came true, minus 0 if not. With r(t) the residuals as point masses on
-[0, 1], divided by the total weight, and K_σ the Gaussian of width σ reflected at both ends, the smooth ECE at width σ is
-∫ |K_σ r| dt: Błasiok and Nakkiran (2023). It does not increase with σ, so exactly one σ equals it: that is the smooth ECE.
+The Kolmogorov-Smirnov error looks at the claims below each threshold: how far they are, together, from those that came true.
+
+The smooth ECE takes residuals on a fine grid, smoothed by a kernel as wide as the error itself. The residual of a claim is its
+probability minus 1 if it came true, minus 0 if not. With r(t) the residuals as point masses on [0, 1], divided by the total
+weight, and K_σ the Gaussian of width σ reflected at both ends, the smooth ECE at width σ is ∫ |K_σ r| dt: Błasiok and Nakkiran
+(2023). It does not increase with σ, so exactly one σ equals it: that is the smooth ECE.
 
 Reflection at 0 and 1 makes cos(kπt) the eigenfunctions of the kernel, with eigenvalues exp(-(kπσ)²/2), all reflections
 included. So one cosine transform of the gridded residuals serves every σ.
@@ -19,7 +22,7 @@ import numpy as np
 
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._rows.rows import Rows
-from nishimori._sums.outcomes import OneClaim
+from nishimori._sums.outcomes import OneClaim, Outcomes
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions
 from nishimori._sums.reliability import check_claim
@@ -33,6 +36,59 @@ _POINTS_PER_WIDTH = 250
 
 # Far below what the grid resolves.
 _TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class KolmogorovSmirnov(Metric):
+    """Kolmogorov-Smirnov calibration error: the largest gap between claims below a threshold and those that came true.
+
+    Parameters
+    ----------
+    of : {"top", "positive"}
+        What is claimed: that the predicted class is right, or that class 1 is true (binary problems only).
+
+    Returns
+    -------
+    float
+        From 0 (calibrated) to 1; never less than the distance between mean confidence and accuracy.
+
+    Notes
+    -----
+    Estimator: the maximum over thresholds t of abs(Σ w (claim - outcome)) / Σ w, the first sum over the claims up to t;
+    K. Gupta et al. (2020). Claims that are equal up to rounding pass a threshold together. 17 bytes per row are kept.
+
+    Bias: a calibrated ResNet-20 measures 3.6 % with 100 samples, 1.2 % with 1,000 and 0.4 % with 10,000 (ECE with 15 uniform
+    bins: 7.8, 2.6 and 0.8 %). With a true error of 6.1 % the bias is 0.3, 0.02 and 0.00 points (`bench/accuracy/measures.py`).
+    MAPIE and probmetrics have the same statistic.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.ks([[2.0, 0.0], [0.0, 1.0]], [0, 0]), 4)
+    0.3655
+    """
+
+    name = "ks"
+    title = "KS"
+    bounds = (0.0, 1.0)
+    in_percent = True
+
+    of: OneClaim = "top"
+
+    def check(self, data: Rows) -> None:
+        """Refuse a positive class where there are more than two."""
+        check_claim(data, self.of, OneClaim)
+
+    def sums(self, predictions: Predictions) -> Outcomes:
+        """All claims, and which came true."""
+        return Outcomes.from_predictions(predictions, self.of)
+
+    def of_sums(self, sums: Outcomes) -> tuple[float, None]:
+        """The largest gap; its standard error is not known."""
+        levels = sums.levels()
+        # Equal claims pass a threshold together, so their order does not matter.
+        gaps = np.cumsum(levels.weight * levels.claimed - levels.true)
+        return float(np.abs(gaps).max() / levels.weight.sum()), None
 
 
 @dataclass(frozen=True)
