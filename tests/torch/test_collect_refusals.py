@@ -40,13 +40,15 @@ REFUSED = {
     ),
     "arrays in place of a loader": (
         lambda: collect(Returning(), (X.numpy(), Y.numpy())),
-        "`loader` must hold tensors where it is a tuple `(X, y)`, got ndarray and ndarray. Convert each with "
-        "`torch.as_tensor(X, dtype=torch.float32)`; pass a sequence of batches as a list.",
+        "`loader` must hold tensors with one entry per sample where it is a tuple `(X, y)`, got array float32 (10, 4) from "
+        "-2.115 to 1.853 and array int64 (10,) from 0 to 2. Convert each with `torch.as_tensor(X, dtype=torch.float32)`; pass "
+        "a sequence of batches as a list.",
     ),
     "tensors of different lengths": (
         lambda: collect(Returning(), (X, Y[:9])),
-        "`loader` must hold one entry per sample in each tensor of `(X, y)`, got 10 and 9 entries. Pass a sequence of "
-        "batches as a list.",
+        "`loader` must hold tensors with one entry per sample where it is a tuple `(X, y)`, got tensor float32 (10, 4) from "
+        "-2.115 to 1.853 and tensor int64 (9,) from 0 to 2. Convert each with `torch.as_tensor(X, dtype=torch.float32)`; pass "
+        "a sequence of batches as a list.",
     ),
     "tensors in a list": (
         lambda: collect(Returning(), [X, Y]),

@@ -293,8 +293,9 @@ REFUSED = {
     ),
     "a calibrator that is not fitted": (
         lambda: Calibrated(nn.Identity(), nishimori.ExpectationConsistency()),
-        "`temperature` must be a number, a map or a fitted calibrator, got a ExpectationConsistency that is not fitted. Call "
-        "its `fit`, or `calibrate(model, loader, method=calibrator)`.",
+        "`temperature` must be a number, a map or a fitted calibrator, got a ExpectationConsistency without a map. Call "
+        "its `fit`, or `calibrate(model, loader, method=calibrator)`. A calibrator of several labels per sample has several "
+        "maps: use `calibrator.predict_proba(model(x))`.",
     ),
     "a calibrator with a floor": (
         lambda: Calibrated(nn.Identity(), nishimori.from_temperature(2.0, input="probabilities", floor=1e-3)),

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -11,7 +12,7 @@ from torch import nn
 import nishimori
 from nishimori._fit.search import match
 from nishimori._fit.temperatures import Temperatures, temperatures_of
-from nishimori._rows.array_rows import Guard
+from nishimori._rows.array_rows import Guard, clusters_of
 from nishimori._rows.labels import Labelling
 from nishimori._support.numbers import between
 from nishimori.errors import InputError, NotConvergedError
@@ -24,8 +25,7 @@ from nishimori.torch._loader import (
     KEEP_UP_TO,
     NO_SOFTMAX,
     FitData,
-    LoaderReading,
-    guard_for,
+    LoaderRows,
     observables_of,
     read_to_fit,
 )
@@ -104,17 +104,19 @@ def calibrate(
         return chosen, Rule(labels, forward, _needs_groups(chosen), clusters, labelling, axis)
 
     def read(guard: Guard) -> FitData:
-        reading = LoaderReading(network, loader, rule, device, warns_of_dropout=True)
-        return read_to_fit(reading, chosen, keep_up_to, guard, reread=reread, progress=progress)
+        data = LoaderRows(network, loader, rule, device, guard=guard, progress=progress, warns_of_dropout=True)
+        return read_to_fit(data, chosen, keep_up_to, reread=reread, progress=progress)
 
-    if across_ranks is False:
-        chosen, rule = check_arguments()
-        data = read(guard_for(chosen)).in_clusters()
+    ranks = None if across_ranks is False else ranks_in(across_ranks)
+    # What is wrong with the arguments on one rank, all ranks say.
+    chosen, rule = check_arguments() if ranks is None else ranks.own_value(check_arguments)
+    guard: Guard = "refuse" if chosen.input is None else None  # for outputs that look like probabilities
+    if ranks is None:
+        data = read(guard)
+        if data.sketch is None and data.clusters is not None:
+            data.rows.clusters = clusters_of(data.clusters, np.ones(len(data.clusters)))
     else:
-        ranks = ranks_in(across_ranks)
-        chosen, rule = ranks.own_value(check_arguments)  # what is wrong with them on one rank, all ranks say
         _refuse_other_calls(ranks, chosen, rule)
-        guard = guard_for(chosen)
         data = joint(ranks, network, lambda: read(guard and "defer"), guard)
     fitted, temperatures = _fit(chosen, data)
     calibrated = Calibrated(network, fitted, class_axis=rule.class_axis)

@@ -32,7 +32,6 @@ from nishimori.torch._map_modules import (
     ExactBuffers,
     GroupTemperaturesModule,
     MapModule,
-    OwnMapModule,
     encode_groups,
     module_for,
     module_like,
@@ -361,10 +360,10 @@ class Calibrated(ExactBuffers):
         tensors = {key.removeprefix(start): tensor for key, tensor in state_dict.items() if key.startswith(start)}
         mapping = module_like(tensors, _device(self)) if tensors else None
         has_temperature = f"{prefix}temperature" in state_dict
-        if self.mapping is not None and (has_temperature or mapping is not None):
-            _check_same(self.mapping, mapping)
         if mapping is not None:
             self._adopt(mapping)  # its values are loaded after those of this module
+        elif has_temperature and self.mapping is not None:
+            self._use(Temperature(1.0), _device(self))
         super()._load_from_state_dict(state_dict, prefix, *args)
         if has_temperature or mapping is not None:
             # They are not buffers: their values are needed without waiting for a device, and in graphs.
@@ -397,10 +396,9 @@ class Calibrated(ExactBuffers):
             if model is None or name.startswith("_"):  # the `__deepcopy__` of the network would copy only the network
                 raise
             if name == "temperature":  # that of the network would be another one
-                mapping: Any = self._modules.get("mapping")
-                what = "it is being changed" if mapping is None else f"it has {mapping.description()}"
                 raise AttributeError(
-                    f"This Calibrated has no `temperature`, because {what}. Read the parameters from `calibrated.map`."
+                    "This Calibrated has no `temperature`, because its map is another one. Read the parameters from "
+                    "`calibrated.map`."
                 ) from None
             value = getattr(model, name)
             if _is_method(value):
@@ -459,22 +457,13 @@ def _map_in(value: Any) -> Map:
                 remedy="Fit it to logits, or with `floor=None`.",
             )
         return value.map_
-    if hasattr(value, "maps_"):
-        raise InputError(
-            "temperature",
-            "be a calibrator of classes that exclude each other",
-            got="a MultilabelCalibrator",
-            remedy=(
-                "Use `torch.sigmoid(model(x) / torch.tensor(calibrator.temperatures_))`, or "
-                "`calibrator.predict_proba(model(x))`."
-            ),
-        )
-    if hasattr(value, "fit") and hasattr(value, "predict_proba"):
+    if hasattr(value, "predict_proba"):
         raise InputError(
             "temperature",
             "be a number, a map or a fitted calibrator",
-            got=f"a {type(value).__name__} that is not fitted",
-            remedy="Call its `fit`, or `calibrate(model, loader, method=calibrator)`.",
+            got=f"a {type(value).__name__} without a map",
+            remedy="Call its `fit`, or `calibrate(model, loader, method=calibrator)`. A calibrator of several labels "
+            "per sample has several maps: use `calibrator.predict_proba(model(x))`.",
         )
     return Temperature(number(value, "temperature"))
 
@@ -499,17 +488,3 @@ def _check_free(model: nn.Module) -> None:
 def _device(calibrated: Calibrated) -> torch.device:
     """Where the parameters of the map are."""
     return next((calibrated if calibrated.mapping is None else calibrated.mapping).buffers(recurse=False)).device
-
-
-def _check_same(mine: MapModule, loaded: MapModule | None) -> None:
-    """Refuse a state dict with another kind of map, or with a map for another number of classes."""
-    if isinstance(mine, OwnMapModule) and isinstance(loaded, OwnMapModule) and not (mine.is_readable and loaded.is_readable):
-        return
-    got = "one temperature" if loaded is None else loaded.description()
-    if mine.description() != got:
-        raise InputError(
-            "The state dict",
-            f"hold {mine.description()}, as this Calibrated does",
-            got=got,
-            remedy="Load it into `Calibrated(model)`, which takes any map.",
-        )

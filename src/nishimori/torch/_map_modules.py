@@ -11,7 +11,7 @@ import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -52,26 +52,21 @@ class ExactBuffers(nn.Module):
 
 arrays.namespace(torch.empty(0))  # looked up before a compiler meets it
 
-_ADDS_UP = "the affine map adds up several classes"
+# The maps of the library that have a formula for PyTorch, and how many classes the logits must have: their number, or the
+# parameter with one entry per class; None if it does not matter.
+_KINDS: dict[type[Map], str | int | None] = {
+    ClassTemperatures: "temperatures",
+    GroupTemperatures: None,
+    Affine: "bias",
+    LogOdds: 2,
+    Mixture: None,
+    LogAffine: "bias",
+}
 
-
-class _Form(NamedTuple):
-    """What a module has to know of a kind of map, besides its parameters and its formula."""
-
-    n_classes: str | int | None = None
-    """How many classes the logits must have, or the parameter with one number per class; None if it does not matter."""
-
-    needs_all: str | None = None
-    """Why no class may be masked; None if some may be."""
-
-
-_KINDS: dict[type[Map], _Form] = {
-    ClassTemperatures: _Form("temperatures"),
-    GroupTemperatures: _Form(),
-    Affine: _Form("bias", _ADDS_UP),
-    LogOdds: _Form(2, "their log-odds would be infinite"),
-    Mixture: _Form(),
-    LogAffine: _Form("bias", _ADDS_UP),
+# Why no class may be masked.
+_NEEDS_ALL: dict[type[Map], str] = {
+    **dict.fromkeys((Affine, LogAffine), "the affine map adds up several classes"),
+    LogOdds: "their log-odds would be infinite",
 }
 
 
@@ -94,18 +89,13 @@ class MapModule(ExactBuffers):
     @property
     def n_classes(self) -> int | None:
         """How many classes the logits must have; None if it does not matter."""
-        n_classes = _KINDS[self.kind].n_classes
+        n_classes = _KINDS[self.kind]
         return last_size(self.get_buffer(n_classes)) if isinstance(n_classes, str) else n_classes
 
     @property
     def keeps_predictions(self) -> bool:
         """Whether the largest logit of each row stays the largest."""
         return self.kind.keeps_predictions is True or "fallback" in self._buffers
-
-    def description(self) -> str:
-        """The kind of the map and the number of its classes, for messages."""
-        name, n_classes = self._get_name(), self.n_classes
-        return f"the map {name}" if n_classes is None else f"the map {name} for {n_classes} classes"
 
     def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - for those with groups
         """The calibrated logits in float32 at least, of the shape of ``logits``. A score z means the logits (0, z)."""
@@ -118,9 +108,8 @@ class MapModule(ExactBuffers):
 
     def rows(self, logits: Tensor) -> Tensor:
         """The calibrated logits of a table of shape (n, n_classes), in float32 at least."""
-        needs_all = _KINDS[self.kind].needs_all
-        if needs_all is not None:
-            _check_unmasked(logits, needs_all)
+        if self.kind in _NEEDS_ALL:
+            _check_unmasked(logits, _NEEDS_ALL[self.kind])
         # The map may be on another device than the logits, where a network is spread over devices.
         parameters = {name: cast("Tensor", buffer).to(logits) for name, buffer in self._buffers.items()}
         if not torch.is_autocast_enabled(logits.device.type):
@@ -251,7 +240,7 @@ class OwnMapModule(MapModule):
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
         self._map = None
-        if self.is_readable:
+        if not self.get_buffer("registered_map").is_meta:  # where it is empty
             self._map = self.map
 
     @property
@@ -261,14 +250,6 @@ class OwnMapModule(MapModule):
     @property
     def keeps_predictions(self) -> bool:
         return self.map.keeps_predictions
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether its kind can be read; not on the meta device, where the buffer is empty."""
-        return self._map is not None or not self.get_buffer("registered_map").is_meta
-
-    def description(self) -> str:
-        return f"a map of the kind {self.map.kind!r}" if self.is_readable else "a registered map"
 
     def rows(self, logits: Tensor) -> Tensor:
         mapped = self.map.apply(logits)

@@ -11,6 +11,7 @@ because guessing could pick the wrong tensor. Calibration is computed in float32
 import copy
 import dataclasses
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -119,34 +120,29 @@ def _range(value: Any) -> str:
         return ""
 
 
-@dataclasses.dataclass
-class _Use:
-    """How many computations use a network, and the modes to restore after the last one."""
-
-    modes: list[tuple[nn.Module, bool]]
-    n_computations: int = 0
-
-
-_uses: dict[int, _Use] = {}  # by the id of a network, which cannot be reused while a computation holds the network
+# By the id of a network, which cannot be reused while a computation holds the network: how many computations use it, and the
+# modes to restore after the last one.
+_n_uses: Counter[int] = Counter()
+_modes: dict[int, list[tuple[nn.Module, bool]]] = {}
 _lock = RLock()
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Eval mode inside the ``with`` block; afterwards, also after an error, every module has its previous mode."""
+    key = id(model)
     with _lock:
-        if id(model) not in _uses:
-            _uses[id(model)] = _Use(_enter_eval_mode(model))
-        use = _uses[id(model)]
-        use.n_computations += 1
+        if not _n_uses[key]:
+            _modes[key] = _enter_eval_mode(model)
+        _n_uses[key] += 1
     try:
         yield
     finally:
         with _lock:
-            use.n_computations -= 1
-            if not use.n_computations:
-                del _uses[id(model)]
-                _restore(use.modes)
+            _n_uses[key] -= 1
+            if not _n_uses[key]:
+                del _n_uses[key]
+                _restore(_modes.pop(key))
         # Older versions of torch would use the half-precision copies made here, which have no gradients, in later training.
         torch.clear_autocast_cache()
 
