@@ -74,12 +74,12 @@ def test_a_layer_that_is_not_in_the_network_is_refused(layer, got, calibrated):
     with pytest.raises(InputError) as error:
         calibrated.fold(layer)
     assert str(error.value) == (
-        f"`layer` must be a layer of the network or its name, got {got}. Its last linear layers are `body`, `top.1`."
+        f"`layer` must be a layer of the network or its name, got {got}. Its linear layers are 'body', 'top.1'."
     )
 
 
 def test_a_layer_of_a_network_without_linear_layers_is_refused():
-    with pytest.raises(InputError, match=r"got 'fc'\. The network has no linear layer\."):
+    with pytest.raises(InputError, match=r"got 'fc'\. It has no linear layer\."):
         Calibrated(nn.Sequential(nn.ReLU()), 1.7).fold("fc")
 
 

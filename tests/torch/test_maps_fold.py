@@ -142,9 +142,7 @@ REFUSED = {
     ),
     "fallback": (
         lambda: Calibrated(Network(), MAPS["fallback"][0]).fold(probe=X),
-        FOLDING
-        + "an affine map with `preserve_accuracy=True`, which divides the rows whose predicted class would change by one "
-        f"temperature instead. Fit it without `preserve_accuracy`; or {INSTEAD}",
+        FOLDING + f"an affine map with `preserve_accuracy=True`; weights alone cannot express that. Instead, {INSTEAD}",
     ),
     "mixture": (
         lambda: Calibrated(Network(), MAPS["mixture"][0]).fold(probe=X),
@@ -152,18 +150,19 @@ REFUSED = {
     ),
     "log-probabilities": (
         lambda: Calibrated(Network(), MAPS["log"][0]).fold(probe=X),
-        FOLDING + "an affine function of log-probabilities, which contain the logarithm of a sum over all classes. Fit "
-        f"`MatrixScaling`, an affine function of the logits themselves; or {INSTEAD}",
+        FOLDING + f"the affine map of log-probabilities; weights alone cannot express that. Instead, {INSTEAD}",
     ),
     "another number of classes": (
         lambda: Calibrated(Network(n_out=4), MAPS["matrix"][0]).fold(),
         "The last layer must have one output per class of the affine map, which has 5, got `fc` with 4. Pass the layer that "
         "computes the logits.",
     ),
-    "a convolution in groups": (
+    "a convolution in groups, which cannot mix classes": (
         lambda: Calibrated(Convolution(groups=5), MAPS["matrix"][0]).fold(probe=IMAGES),
-        "The last layer must compute every class from the same features, got `head.0`, a convolution in 5 groups, which cannot "
-        f"mix classes. Instead, {INSTEAD}",
+        "The logits of the network must be the output of `head.0`, but after folding the logits on `probe` differ from the "
+        "calibrated logits by 0.15 of the largest (0.0001 is allowed). The folding was undone. If another layer computes the "
+        f"logits, pass that layer; if a nonlinear function follows, {INSTEAD} Rounding in torch.float32 can also cause this: "
+        "fold in a wider dtype.",
     ),
     "a convolution without a probe": (
         lambda: Calibrated(Convolution(), MAPS["matrix"][0]).fold(),
@@ -187,8 +186,9 @@ REFUSED = {
     ),
     "a parametrised layer": (
         lambda: Calibrated(normed(), MAPS["matrix"][0]).fold(),
-        "The network must end in a plain linear layer, got `fc` of type ParametrizedLinear: its weights are parametrised. Call "
-        f"`torch.nn.utils.parametrize.remove_parametrizations` first; or {INSTEAD}",
+        "The network must end in a plain linear layer, got `fc` of type ParametrizedLinear: its weights are computed from "
+        "other tensors. Make them permanent (`remove_parametrizations`, `remove_weight_norm`, `prune.remove`, ...) first; or "
+        f"{INSTEAD}",
     ),
 }
 

@@ -148,14 +148,6 @@ REFUSED = {
         lambda path: to_onnx(Calibrated(Network()), X, path, output="classes"),
         "`output` must be 'logits' or 'probabilities', got 'classes'.",
     ),
-    "a path before the inputs": (
-        lambda path: to_onnx(Calibrated(Network()), "z.onnx", X),
-        "`args` must hold example inputs of the network, got 'z.onnx'. The order is `to_onnx(calibrated, args, path)`.",
-    ),
-    "inputs in place of a path": (
-        lambda path: to_onnx(Calibrated(Network()), X, X),
-        "`path` must be the name of a file, got a Tensor. The order is `to_onnx(calibrated, args, path)`.",
-    ),
     "another ending": (
         lambda path: to_onnx(Calibrated(Network()), X, "z.bin"),
         "`path` must end in .onnx, got 'z.bin'.",

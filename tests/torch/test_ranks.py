@@ -235,7 +235,7 @@ ERRORS = {
     "label": "Rank 1: `labels` must be from 0 to 4, got 5 in row 11. Check that every class has its column.",
     "classes": "Rank 1: `logits` must have the same number of classes on every rank, got 4, and 5 on rank 0.",
     "clusters_missing": "Rank 1: `clusters` must be given on every rank that has rows, or on none, got none here.",
-    "clusters_mixed": "`clusters` must be of one type on all ranks, such as numbers or text, got several.",
+    "clusters_mixed": "`clusters` must hold values of one type, such as numbers or text.",
     "clusters_of_batches": (
         "Rank 0: `clusters` need arrays or .npy files on every rank, got an object of type StreamRows. For batches, add each "
         "batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to `nishimori.torch.reduced`."
@@ -248,7 +248,7 @@ ERRORS = {
         "`clusters` must name at least two clusters, got one: the spread between clusters is what a standard error is made of. "
         "Leave it out if samples are independent."
     ),
-    "groups_mixed": "`groups` must be of one type on all ranks, such as numbers or text, got several.",
+    "groups_mixed": "`groups` must hold values of one type, such as numbers or text.",
     "sketch": (
         "Rank 0: A Sketch has no rows to add to those of other ranks; `nishimori.torch.reduced` adds the sketches of all "
         "ranks. Pass logits and labels instead."

@@ -374,12 +374,7 @@ def _names_of(values: Any, rows: ArrayRows, what: str) -> HostArray:
     return arrays.on_host(arrays.as_array(per_row))
 
 
-def type_of_names(names: HostArray) -> str:
-    """What the names of clusters or groups are: numbers, or another kind of NumPy's."""
-    return "number" if names.dtype.kind in "biuf" else names.dtype.kind
-
-
 def join_names(parts: list[HostArray]) -> HostArray:
     """The groups or clusters of all batches; NumPy would turn numbers into text beside text."""
-    is_one_type = len(set(map(type_of_names, parts))) == 1
-    return np.concatenate(parts if is_one_type else [part.astype(object) for part in parts])
+    kinds = {"number" if part.dtype.kind in "biuf" else part.dtype.kind for part in parts}
+    return np.concatenate(parts if len(kinds) == 1 else [part.astype(object) for part in parts])

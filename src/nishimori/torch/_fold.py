@@ -18,13 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from nishimori.errors import InputError
-from nishimori.maps.affine import Affine, LogAffine
-from nishimori.maps.log_odds import LogOdds
+from nishimori.maps.affine import Affine
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._head import INSTEAD, Head, final_layer
 from nishimori.torch._run import (
-    AS_THEY_ARE,
     answer,
     check_classes,
     check_module,
@@ -34,8 +32,6 @@ from nishimori.torch._run import (
     logits_of,
     move_to_device,
     number,
-    short,
-    structure,
 )
 
 # How much folded logits may differ from the calibrated ones, relative to the largest. Rounding each weight once and each logit
@@ -71,9 +67,13 @@ class Change:
             centring = torch.eye(K, dtype=torch.float64, device="cpu") - 1 / K
             matrix = scale @ centring if scale.ndim == 2 else scale.reshape(-1, 1) * centring
             return cls(map_, matrix, torch.tensor(map_.bias, device="cpu"))
-        why = _WHY.get(type(map_), f"{map_.in_words}; weights alone cannot express that. Instead,")
-        must = "be one temperature or an affine function of the logits to be folded into weights"
-        raise InputError("The map", must, got=f"{why} {INSTEAD}")
+        what = "an affine map with `preserve_accuracy=True`" if isinstance(map_, Affine) else map_.in_words
+        raise InputError(
+            "The map",
+            "be one temperature or an affine function of the logits to be folded into weights",
+            got=f"{what}; weights alone cannot express that",
+            remedy=f"Instead, {INSTEAD}.",
+        )
 
     @property
     def temperature(self) -> float:
@@ -93,16 +93,8 @@ class Change:
                 got=f"{head} with {n_out}",
                 remedy="Pass the layer that computes the logits.",
             )
-        if isinstance(layer, nn.Linear):
-            return
-        if layer.groups != 1:
-            raise InputError(
-                "The last layer",
-                "compute every class from the same features",
-                got=f"{head}, a convolution in {layer.groups} groups, which cannot mix classes",
-                remedy=f"Instead, {INSTEAD}.",
-            )
-        if not is_checked:  # what follows it, such as average pooling with padding, may change a bias
+        if not isinstance(layer, nn.Linear) and not is_checked:
+            # What follows it, such as average pooling with padding, may change a bias.
             raise InputError(
                 "probe",
                 "be passed to fold an affine map into a convolution",
@@ -140,20 +132,6 @@ class Change:
         if n_out == len(self.bias):
             return matrix, self.bias
         return (matrix[1:, 1:] - matrix[:1, 1:]), self.bias[1:] - self.bias[:1]
-
-
-# Why weights cannot hold a map that could have been fitted in another way.
-_WHY: dict[type[Map], str] = {
-    Affine: (
-        "an affine map with `preserve_accuracy=True`, which divides the rows whose predicted class would change by one "
-        "temperature instead. Fit it without `preserve_accuracy`; or"
-    ),
-    LogOdds: "a function of the log-odds that is not linear. Use 'platt', which is; or",
-    LogAffine: (
-        "an affine function of log-probabilities, which contain the logarithm of a sum over all classes. Fit "
-        "`MatrixScaling`, an affine function of the logits themselves; or"
-    ),
-}
 
 
 def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any = None) -> nn.Module:
@@ -246,7 +224,7 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
     ``class_axis`` is the dimension of the classes in the logits of the network.
     """
     change.check_layer(head.layer, str(head), is_checked=probe is not None)
-    before = None if probe is None else _first_logits(model, probe, class_axis)
+    before = None if probe is None else _logits(model, probe, class_axis)
     if before is not None:
         _check_probe(before)
     expected = None if before is None else change.logits(before)
@@ -322,24 +300,6 @@ def _note(layer: Any, change: Change) -> None:
         layer.folded_map = Affine.kind
 
 
-def _first_logits(model: nn.Module, probe: Any, class_axis: int) -> Tensor:
-    """The logits before folding; an error here is due to the probe."""
-    try:
-        return _logits(model, probe, class_axis)
-    except AS_THEY_ARE:
-        raise
-    except Exception as error:
-        raise InputError(
-            "probe",
-            "hold inputs that the network accepts",
-            got=short(error),
-            remedy=(
-                f"The probe is {structure(probe)}. Pass a tensor, a tuple of positional arguments or a dict of "
-                "keyword arguments, without labels."
-            ),
-        ) from error
-
-
 def _logits(model: nn.Module, probe: Any, class_axis: int) -> Tensor:
     """The logits of a probe, with the classes last."""
     with evaluating(model):
@@ -350,11 +310,10 @@ def _check_probe(logits: Tensor) -> None:
     """Refuse logits that no comparison can use; -inf is allowed and masks a class."""
     live = logits[logits != -torch.inf]
     if not live.isfinite().all() or not live.any():
-        what = "only zeros" if live.isfinite().all() else "NaN or +inf"
         raise InputError(
             "probe",
             "give finite logits that are not all zero",
-            got=f"{what} before folding",
+            got="only zeros" if live.isfinite().all() else "NaN or +inf",
             remedy="Check the inputs, or run the network in a wider dtype: the largest float16 is 65,504.",
         )
 
