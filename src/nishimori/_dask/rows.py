@@ -41,8 +41,13 @@ class DaskRows(Rows):
     order. The values of ``is_kept`` data are in memory, wherever that is, so that reading them costs little.
     """
 
+    n_classes: int = 0
+    n_rows: int | None = None
+
     def __init__(self, cut: Cut, meaning: ReadOptions, names: Mapping[str, Names], *, is_kept: bool = False) -> None:
         self.cut = cut
+        self.n_classes = 2 if cut.logits.ndim == 1 else int(cut.logits.shape[-1])
+        self.n_rows = cut.n_rows  # or None, before the first pass
         self.meaning = meaning
         self.floor, self.input = meaning.floor, meaning.input
         self._names = names
@@ -53,14 +58,6 @@ class DaskRows(Rows):
             self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), len(names["clusters"].values))
         if "groups" in names:
             self.groups = names["groups"].with_codes(np.arange(len(names["groups"].values)))
-
-    @property
-    def n_classes(self) -> int:
-        return 2 if self.cut.logits.ndim == 1 else int(self.cut.logits.shape[-1])
-
-    @property
-    def n_rows(self) -> int | None:
-        return self.cut.n_rows if self._totals is None else self._totals.n_rows
 
     def __iter__(self) -> Iterator[Batch]:
         raise InputError(
@@ -96,6 +93,7 @@ class DaskRows(Rows):
             self.score_range = part.score_range
             self.meaning.check_range(part.score_range)
         self._totals = self._totals or part.totals
+        self.n_rows = self._totals.n_rows
         report("Reading", part.totals.n_rows, part.totals.n_rows)
         return part.sums
 

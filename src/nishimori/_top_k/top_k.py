@@ -75,9 +75,7 @@ class ListedBatch(Batch):
     def n_classes(self) -> int:
         return self.vocabulary_size
 
-    @property
-    def has_all_classes(self) -> bool:
-        return False
+    has_all_classes = False
 
     def other_sums(self, peaks: HostArray, betas: Sequence[float], order: int) -> HostArray:
         """What the classes without a column add to the power sums."""
@@ -157,6 +155,8 @@ class TopK:
             raise InputError("indices", "be whole numbers, the positions of the listed classes in the vocabulary")
         leading = logs.shape[:-1] if logs.ndim > 2 else ()
         flat = logs.reshape(-1, k)
+        self.k: int = k  # how many classes are listed per sample, at most
+        self.vocabulary_size: int = size
         self.scores: ListedScores = ListedScores(flat, "logits", "log_probabilities", leading=leading, vocabulary_size=size)
         self._indices = classes.reshape(-1, k)
         self._label_logs = self._per_row(label_log_probabilities)
@@ -176,16 +176,6 @@ class TopK:
     def shape(self) -> tuple[int, ...]:
         """The shape of the log-probabilities: that of the samples, and k."""
         return (*(self.scores.leading or (self.scores.n_samples,)), self.k)
-
-    @property
-    def k(self) -> int:
-        """How many classes are listed per sample, at most."""
-        return int(self.scores.array.shape[1])
-
-    @property
-    def vocabulary_size(self) -> int:
-        """How many classes there are."""
-        return self.scores.vocabulary_size
 
     def __repr__(self) -> str:
         labelled = "" if self._label_logs is None else ", with label_log_probabilities"

@@ -68,18 +68,16 @@ class _Bound(partial[Any]):
     @property
     def __signature__(self) -> inspect.Signature:
         try:
-            return _with_groups(self.args[0], inspect.signature(self.args[0].model.forward))
+            of_model = inspect.signature(self.args[0].model.forward)
         except (TypeError, ValueError):  # for example TorchScript read from a file
             return inspect.signature(self.func.__get__(self.args[0]))
-
-
-def _with_groups(wrapper: Any, of_model: inspect.Signature) -> inspect.Signature:
-    """The signature of the network, with the argument ``groups`` where the wrapper takes it."""
-    if not getattr(wrapper, "needs_groups", False):
-        return of_model
-    own = inspect.Parameter("groups", inspect.Parameter.KEYWORD_ONLY)
-    before = [parameter for parameter in of_model.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
-    return of_model.replace(parameters=[*before, own, *list(of_model.parameters.values())[len(before) :]])
+        if not getattr(self.args[0], "needs_groups", False):
+            return of_model
+        parameters = list(of_model.parameters.values())
+        takes_more = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+        groups = inspect.Parameter("groups", inspect.Parameter.KEYWORD_ONLY)
+        parameters.insert(len(parameters) - takes_more, groups)
+        return of_model.replace(parameters=parameters)
 
 
 class signature_of_model:  # noqa: N801 - a decorator

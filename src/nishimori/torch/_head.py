@@ -87,7 +87,13 @@ def _last(at: Head, model: nn.Module) -> Head:
     if isinstance(module, _LINEAR) or not any(True for _ in module.children()) or _is_adapter(module) or _is_quantised(module):
         return at
     if isinstance(module, nn.Sequential):
-        return _last(_tail(at), model)
+        parts = [
+            Head(_join(at.name, name), part) for name, part in module.named_children() if not isinstance(part, _TRANSPARENT)
+        ]
+        if parts:
+            return _last(parts[-1], model)
+        got = f"{_kind(at)} without one"
+        raise InputError("The network", "end in a linear layer", got=got, remedy=f"Pass the layer itself; or {INSTEAD}.")
     # Quantised layers have no parameters, so they are recognised by their names.
     named = {name: child for name, child in module.named_children() if name in _NAMES or any(True for _ in child.parameters())}
     heads = [name for name in named if name in _NAMES and not isinstance(named[name], _TRANSPARENT)]
@@ -105,16 +111,6 @@ def _last(at: Head, model: nn.Module) -> Head:
         paths = " and ".join(repr(_join(at.name, name)) for name in rivals)
         raise InputError("The network", "have one candidate for its last layer", got=paths, remedy=_NAME_ONE)
     return _last(Head(_join(at.name, heads[0]), named[heads[0]]), model)
-
-
-def _tail(at: Head) -> Head:
-    """The last module of a Sequential that is not transparent."""
-    for name, module in reversed(list(at.layer.named_children())):
-        if not isinstance(module, _TRANSPARENT):
-            return Head(_join(at.name, name), module)
-    raise InputError(
-        "The network", "end in a linear layer", got=f"{_kind(at)} without one", remedy=f"Pass the layer itself; or {INSTEAD}."
-    )
 
 
 def _rivals(chosen: str, named: dict[str, nn.Module]) -> Iterator[str]:

@@ -127,7 +127,7 @@ class LoaderRows(StreamRows):
                     continue
                 if is_first:
                     self._named, self._n_classes = tuple(rows.names), rows.scores.n_classes
-                    has_drawn = _drew_numbers(states, self._device)
+                    has_drawn = not all(map(torch.equal, states, _random_states(self._device)))
                     self._check_first(batch, number, returned.labels, rows, has_drawn=has_drawn)
                 if tuple(rows.names) != self._named:
                     raise _other_names(self._named, rows.names, number)
@@ -150,16 +150,6 @@ class LoaderRows(StreamRows):
     def named_rows(self, piece: tuple[int, BatchRows]) -> tuple[ArrayRows, dict[str, HostArray]]:
         """The rows of a batch, on the device of the network, and what it names of each of them."""
         return piece[1].rows, piece[1].names
-
-    def refuse_iterator(self) -> None:
-        """Refuse a loader that cannot be read again."""
-        if isinstance(self.loader, Iterator):
-            raise InputError(
-                "loader",
-                "be readable more than once where `reread=True`",
-                got=f"an object of type {type(self.loader).__name__}, which is used up after one pass",
-                remedy="Pass a DataLoader.",
-            )
 
     def _check_first(self, batch: Any, number: int, labels: Any, rows: BatchRows, *, has_drawn: bool) -> None:
         """Warn if the first batch does not look as it should; ``has_drawn`` if random numbers were drawn for it."""
@@ -215,11 +205,6 @@ def _random_states(device: torch.device | None) -> list[Tensor]:
     if device is not None and device.type in ("cuda", "xpu"):
         states.append(getattr(torch, device.type).get_rng_state(device))
     return states
-
-
-def _drew_numbers(before: list[Tensor], device: torch.device | None) -> bool:
-    """Whether random numbers were drawn since the generators had the states ``before``."""
-    return not all(map(torch.equal, before, _random_states(device)))
 
 
 def _warn_of_random_forward(model: nn.Module, *, has_drawn: bool) -> None:
@@ -411,7 +396,13 @@ def read_to_fit(data: LoaderRows, chosen: "Calibrator", keep_up_to: float, *, re
             return _sketch_rows(sketch, parts, numbered, data.n_batches, report)
         del beyond
         parts.clear()
-    data.refuse_iterator()
+    if isinstance(data.loader, Iterator):
+        raise InputError(
+            "loader",
+            "be readable more than once where `reread=True`",
+            got=f"an object of type {type(data.loader).__name__}, which is used up after one pass",
+            remedy="Pass a DataLoader.",
+        )
     return FitData(data)
 
 

@@ -118,23 +118,15 @@ class MapModule(ExactBuffers):
             return cast("Tensor", self.kind.formula(logits, **parameters))
 
     def extra_repr(self) -> str:
-        """What ``print`` shows: the number of classes and the options or, if any number will do, the parameters."""
+        """What ``print`` shows: the number of classes, if it matters, and the options."""
         buffers = dict(self.named_buffers())
-        if self.n_classes is None:
-            return ", ".join(f"{name}={_shown(values)}" for name, values in buffers.items())
-        parts = [f"n_classes={self.n_classes}"]
+        parts = [] if self.n_classes is None else [f"n_classes={self.n_classes}"]
         if "scale" in buffers:
             parts.append(f"scale={('number', 'diagonal', 'matrix')[buffers['scale'].ndim]}")
         return ", ".join(parts + ["preserve_accuracy=True"] * ("fallback" in buffers))
 
     def _get_name(self) -> str:
         return cast("str", self.kind.__name__)
-
-
-def _shown(values: Tensor) -> str:
-    if values.is_meta:
-        return "on meta"
-    return f"({', '.join(f'{value:.4g}' for value in values.tolist())})" if values.ndim else f"{float(values):.4g}"
 
 
 def is_in_graph() -> bool:
@@ -285,12 +277,18 @@ def _read_map(text: bytes) -> Map:
     return from_parameters(kind, parameters)
 
 
+_MODULES: dict[type[Map], type[MapModule]] = {GroupTemperatures: GroupTemperaturesModule}
+"""The modules of kinds that need more than a formula."""
+
+
 def module_for(map_: Map, device: torch.device | None) -> MapModule:
     """A map as a module, with its parameters on ``device``."""
     kind, innermost = type(map_), map_.inner if isinstance(map_, Tempered) else map_
     if kind in _KINDS:
         values = {name: getattr(map_, name) for name in _names(kind)}
-        return _module(kind, {name: _tensor(name, value, device) for name, value in values.items() if value is not None})
+        return _MODULES.get(kind, MapModule)(
+            kind, {name: _tensor(name, value, device) for name, value in values.items() if value is not None}
+        )
     if is_built_in(innermost) and type(innermost) not in _KINDS:
         names = ", ".join(map_kind.__name__ for map_kind in _KINDS)
         raise InputError(
@@ -320,12 +318,8 @@ def module_like(tensors: Mapping[str, Tensor], device: torch.device | None) -> M
     for kind in _KINDS:
         names = _names(kind)
         if {*names} - {"fallback"} <= set(tensors) <= {*names}:
-            return _module(kind, {name: empty[name] for name in names if name in empty})
+            return _MODULES.get(kind, MapModule)(kind, {name: empty[name] for name in names if name in empty})
     return None
-
-
-def _module(kind: type[Map], tensors: Mapping[str, Tensor]) -> MapModule:
-    return (GroupTemperaturesModule if kind is GroupTemperatures else MapModule)(kind, tensors)
 
 
 def _names(kind: type[Map]) -> list[str]:

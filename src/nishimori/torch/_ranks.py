@@ -213,6 +213,9 @@ class RankRows(Rows):
     The guard of ``meaning`` judges the scores of all ranks: only these tell what they are.
     """
 
+    n_classes: int = 0
+    n_rows: int | None = None
+
     def __init__(
         self,
         ranks: Exchange,
@@ -225,21 +228,13 @@ class RankRows(Rows):
         self._rows = rows
         self._meaning = ReadOptions() if meaning is None else meaning
         numbers_of_classes, numbers_of_rows, inputs = zip(*ranks.values(lambda: _facts(rows)), strict=True)
-        self._n_classes = _common_number(numbers_of_classes)
+        self.n_classes = _common_number(numbers_of_classes)
         self.input = next(filter(None, inputs))
-        self._n_rows = _total(numbers_of_rows)
+        self.n_rows = _total(numbers_of_rows)
         if clusters is not None:  # only their number is asked for here; each rank has the codes of its own rows
-            self.clusters = clusters.with_codes(np.broadcast_to(np.int64(0), (self._n_rows or 0,)))
+            self.clusters = clusters.with_codes(np.broadcast_to(np.int64(0), (self.n_rows or 0,)))
         if groups is not None:
             self.groups = groups.with_codes(np.arange(len(groups.values)))
-
-    @property
-    def n_classes(self) -> int:
-        return self._n_classes
-
-    @property
-    def n_rows(self) -> int | None:
-        return self._n_rows
 
     def __iter__(self) -> Iterator[Batch]:
         raise InputError(
@@ -275,7 +270,7 @@ class RankRows(Rows):
                 total = sums if total is None else total + sums
         if total is None:
             raise without_rows()
-        self._n_rows = _total(numbers)
+        self.n_rows = _total(numbers)
         if None not in ranges:
             self._meaning.check_range(sum(ranges, start=ScoreRange()))
             self._meaning = ReadOptions()  # once is enough
@@ -283,7 +278,7 @@ class RankRows(Rows):
 
     def sample(self, size: int) -> "RankRows | None":
         """About ``size`` rows, from each rank as many as are its share; None if some rank cannot give any."""
-        share, mine = size / (self._n_rows or 1), self._rows
+        share, mine = size / (self.n_rows or 1), self._rows
         part = self._ranks.own_value(lambda: None if mine is None else mine.sample(ceil(share * (mine.n_rows or 0))))
         if not all(list(self._ranks.values(lambda: mine is None or part is not None))):
             return None

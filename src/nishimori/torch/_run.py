@@ -142,7 +142,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             _n_uses[key] -= 1
             if not _n_uses[key]:
                 del _n_uses[key]
-                _restore(_modes.pop(key))
+                modes = _modes.pop(key)
+                # Parents come first. Setting the flag is not enough: some layers merge or split weights in `train`.
+                for module, training in modes:
+                    if module.training != training:
+                        module.train(training)
+                _set_flags(modes)  # a later parent may have changed a module that it shares with an earlier one
         # Older versions of torch would use the half-precision copies made here, which have no gradients, in later training.
         torch.clear_autocast_cache()
 
@@ -167,14 +172,6 @@ def _enter_eval_mode(model: nn.Module) -> list[tuple[nn.Module, bool]]:
             remedy="If it was exported, calibrate it before exporting.",
         ) from error
     return modes
-
-
-def _restore(modes: list[tuple[nn.Module, bool]]) -> None:
-    # Parents come first. Setting the flag is not enough: some layers merge or split weights in `train`.
-    for module, training in modes:
-        if module.training != training:
-            module.train(training)
-    _set_flags(modes)  # a later parent may have changed a module that it shares with an earlier one
 
 
 def _set_flags(modes: list[tuple[nn.Module, bool]]) -> None:
