@@ -138,7 +138,16 @@ class BoundedMatch:
 
     def _bounded_temperature(self, observable: Observable) -> BoundedTemperature:
         if observable not in self._measurable:
-            return BoundedTemperature(None, None, self._unknown_labels())
+            error = InputError(
+                "label_log_probabilities",
+                (
+                    "be given for temperature scaling where a true class is not listed, which is so in "
+                    f"{self.data.n_unknown} of {self.data.n_rows} samples: such a class can have any log-probability "
+                    "below the last one that is listed"
+                ),
+                remedy="Pass it to TopK, or use the method 'ec'.",
+            )
+            return BoundedTemperature(None, None, error)
         position = self._measurable.index(observable)
         root = self.even.roots[position]
         is_energy = isinstance(observable, Energy)
@@ -185,17 +194,6 @@ class BoundedMatch:
     def _energy_gap(self, x: float, which: int) -> float:
         """The smallest or the largest mean energy minus that of the true classes, where log β is ``x``."""
         return float(self.data.even.gather(partial(energy_gaps, beta=exp(x))).items[which].value)
-
-    def _unknown_labels(self) -> InputError:
-        return InputError(
-            "label_log_probabilities",
-            (
-                "be given for temperature scaling where a true class is not listed, which is so in "
-                f"{self.data.n_unknown} of {self.data.n_rows} samples: such a class can have any log-probability "
-                "below the last one that is listed"
-            ),
-            remedy="Pass it to TopK, or use the method 'ec'.",
-        )
 
     def _too_wide(self, bounds: Interval, se: float | None) -> InputError:
         error = "not known" if se is None else f"{se:.3g}"

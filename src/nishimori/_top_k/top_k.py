@@ -134,14 +134,11 @@ class TopK:
     ) -> None:
         logs = arrays.on_host(numeric(log_probabilities, "log_probabilities"))
         classes = arrays.on_host(numeric(indices, "indices"))
-        if logs.ndim < 2:
-            raise InputError(
-                "log_probabilities", "have shape (n_samples, k)", got=logs.shape, remedy="For one sample pass a list."
-            )
+        if logs.ndim < 2 or not logs.size:
+            must = "have shape (n_samples, k), with at least one row and column"
+            raise InputError("log_probabilities", must, got=logs.shape, remedy="For one sample pass a list.")
         if classes.shape != logs.shape:
             raise InputError("indices", f"have the shape of `log_probabilities`, {logs.shape}", got=classes.shape)
-        if not logs.size:
-            raise InputError("log_probabilities", "have at least one row and one column", got=f"shape {logs.shape}")
         k = int(logs.shape[-1])
         size = whole("vocabulary_size", vocabulary_size, 2, _MOST_CLASSES)
         if k >= size:

@@ -78,11 +78,9 @@ def load(name: str | os.PathLike[str]) -> Network:
         raise InputError(
             f"The network {text!r} comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`."
         )
-    bundled = names()
-    absent = len(set(IN_PAPER).difference(bundled))
-    more = f", and {absent} more with `pip install nishimori-paper`" if absent else ""
     raise InputError(
-        f"There is no bundled network {text!r}; there are {', '.join(bundled)}{more}. A file's name ends in {ENDING}."
+        f"There is no bundled network {text!r}; there are {', '.join(names())}, and more with `pip install nishimori-paper`. "
+        f"A file's name ends in {ENDING}."
     )
 
 

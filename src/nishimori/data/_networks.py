@@ -77,10 +77,9 @@ def save(network: Network, path: str | os.PathLike[str], *, overwrite: bool = Fa
     check_ending(path)
     arrays: dict[str, HostArray] = {}
     for part in _PARTS:
-        labelled: Labelled | None = getattr(network, part)
-        if labelled is not None:
+        if (labelled := getattr(network, part)) is not None:
             logits, labels = np.asarray(labelled.logits), np.asarray(labelled.labels)
-            if not _fit(logits, labels) or labels.dtype.kind not in "iu":
+            if not _fit(logits, labels):
                 raise InputError(
                     part,
                     "have logits of shape (n, n_classes) and n integer labels",
@@ -125,10 +124,11 @@ def _part(arrays: dict[str, Callable[[], StoredArray]], part: str) -> Labelled |
     if f"{part}_logits" not in arrays:
         return None
     logits, labels = (arrays[f"{part}_{what}"]().numbers().whole() for what in ("logits", "labels"))
-    if not _fit(logits, labels) or labels.dtype.kind not in "iu":
+    if not _fit(logits, labels):
         raise FormatError(f"{part} has logits of shape {logits.shape} and labels of shape {labels.shape}")
     return Labelled(logits, labels.astype(np.int64))
 
 
 def _fit(logits: HostArray, labels: HostArray) -> bool:
-    return logits.ndim == 2 and labels.shape == logits.shape[:1]
+    """Whether these are logits of shape (n, n_classes) and n integer labels."""
+    return logits.ndim == 2 and labels.shape == logits.shape[:1] and labels.dtype.kind in "iu"

@@ -30,7 +30,6 @@ from nishimori.errors import InputError, InputWarning
 from nishimori.torch._run import (
     AS_THEY_ARE,
     answer,
-    check_axis,
     classes_last,
     description,
     is_unit,
@@ -85,7 +84,6 @@ class Rule(NamedTuple):
 
     def check(self) -> None:
         """Refuse what cannot be used before the first batch is read."""
-        check_axis(self.class_axis)
         if self.clusters is not None and not isinstance(self.clusters, str):
             raise InputError(
                 "clusters",

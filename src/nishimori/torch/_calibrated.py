@@ -37,7 +37,6 @@ from nishimori.torch._map_modules import (
     module_like,
 )
 from nishimori.torch._run import (
-    check_axis,
     check_classes,
     check_module,
     classes_back,
@@ -178,7 +177,7 @@ class Calibrated(ExactBuffers):
         self, model: nn.Module, temperature: "float | Tensor | Map | Calibrator" = 1.0, *, class_axis: int = -1
     ) -> None:
         super().__init__()
-        self.class_axis: int = check_axis(class_axis)
+        self.class_axis: int = class_axis
         check_module(model)
         map_ = _map_in(temperature)
         self._use(map_, device_of(model))  # before `model`, which may have a `temperature` too

@@ -236,22 +236,15 @@ def refuse_number(logits: Tensor, where: str = "") -> Tensor:
     return logits
 
 
-def check_axis(class_axis: Any) -> int:
-    """The dimension of the classes, as a number."""
-    if not is_whole(class_axis):
-        raise InputError("class_axis", "be the number of a dimension of the logits, such as 1", got=repr(class_axis))
-    return int(class_axis)
-
-
 def classes_last(logits: Tensor, class_axis: int) -> Tensor:
     """A view of the logits with their classes in the last dimension."""
     if class_axis == -1:
         return logits
-    if not -logits.ndim <= class_axis < logits.ndim:
+    if not is_whole(class_axis) or not -logits.ndim <= class_axis < logits.ndim:
         raise InputError(
             "class_axis",
             "be the number of a dimension of the logits",
-            got=f"{class_axis} for logits of {logits.ndim} dimension{'s' * (logits.ndim != 1)}",
+            got=f"{class_axis!r} for logits of {logits.ndim} dimension{'s' * (logits.ndim != 1)}",
         )
     return logits.movedim(class_axis, -1)
 
