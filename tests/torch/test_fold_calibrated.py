@@ -219,12 +219,12 @@ def test_a_folded_network_is_calibrated_again_without_complaint():
 
 
 def test_wrappers_are_not_kept_alive():
-    from nishimori.torch._fold import _living
+    from nishimori.torch._fold import living
 
     gc.collect()
-    before = len(_living)
+    before = len(living)
     each = Calibrated(lin(), 2.0)
-    assert len(_living) == before + 1
+    assert len(living) == before + 1
     del each
     gc.collect()
-    assert len(_living) == before
+    assert len(living) == before

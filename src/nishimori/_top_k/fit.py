@@ -138,7 +138,7 @@ class BoundedMatch:
 
     def _bounded_temperature(self, observable: Observable) -> BoundedTemperature:
         if observable not in self._measurable:
-            error = InputError(
+            unknown = InputError(
                 "label_log_probabilities",
                 (
                     "be given for temperature scaling where a true class is not listed, which is so in "
@@ -147,7 +147,7 @@ class BoundedMatch:
                 ),
                 remedy="Pass it to TopK, or use the method 'ec'.",
             )
-            return BoundedTemperature(None, None, error)
+            return BoundedTemperature(None, None, unknown)
         position = self._measurable.index(observable)
         root = self.even.roots[position]
         is_energy = isinstance(observable, Energy)

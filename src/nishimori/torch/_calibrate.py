@@ -101,7 +101,9 @@ def calibrate(
     def check_arguments() -> "tuple[Calibrator, Rule]":
         chosen, labelling = _new_calibrator(method), Labelling(ignore_index, shift_labels)
         between("keep_up_to", keep_up_to, 0, inf)
-        return chosen, Rule(labels, forward, _needs_groups(chosen), clusters, labelling, axis)
+        fitted = getattr(chosen, "calibrator", chosen)  # the one that it finishes, if it is such a one
+        needs_groups = getattr(fitted, "by", None) == "groups"
+        return chosen, Rule(labels, forward, needs_groups, clusters, labelling, axis)
 
     def read(guard: Guard) -> FitData:
         data = LoaderRows(network, loader, rule, device, guard=guard, progress=progress, warns_of_dropout=True)
@@ -157,11 +159,6 @@ def _new_calibrator(method: "str | Calibrator") -> "Calibrator":
         )
     copied: Calibrator = clone(method)
     return copied
-
-
-def _needs_groups(chosen: "Calibrator") -> bool:
-    """Whether a calibrator is fitted to groups that the user passes."""
-    return getattr(getattr(chosen, "calibrator", chosen), "by", None) == "groups"  # or the one that it finishes
 
 
 def _fit(chosen: "Calibrator", data: FitData) -> "tuple[Calibrator, Temperatures]":

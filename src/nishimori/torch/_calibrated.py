@@ -24,8 +24,9 @@ from nishimori.torch._fold import (
     check_calibrated_once,
     fold_into,
     folded_copy,
+    living,
+    lock,
     mark_folded,
-    register,
 )
 from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._map_modules import (
@@ -185,12 +186,13 @@ class Calibrated(ExactBuffers):
             _check_free(model)
         self.model = model
         self.calibrator: Calibrator | None = temperature if _is_fitted(temperature) else None
-        self.n_classes: int | None = map_.n_classes or getattr(self.calibrator, "n_features_in_", None)
+        self.n_classes: int | None = getattr(self.calibrator, "n_features_in_", None) or map_.n_classes
         self.method: str = "fixed" if self.calibrator is None else self.calibrator.method_name
         self.temperatures: Temperatures | None = None
         self.sketch: Sketch | None = None
         self.training: bool = model.training
-        register(self)
+        with lock:
+            living.add(self)
 
     @property
     def map(self) -> Map:
@@ -383,7 +385,8 @@ class Calibrated(ExactBuffers):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        register(self)
+        with lock:
+            living.add(self)
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -42,8 +42,11 @@ _TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 4e-3, t
 _NO_PROBE = "Leave `probe` out, and compare the logits before and after folding yourself."
 
 
-_living: WeakSet[nn.Module] = WeakSet()
-_lock = Lock()  # a set cannot be read while another thread adds to it
+living: WeakSet[nn.Module] = WeakSet()
+"""Every `Calibrated` for as long as it is alive."""
+
+lock = Lock()
+"""To be held meanwhile, because a set cannot be read while another thread adds to it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +194,7 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
 
 def _check_uncalibrated(model: nn.Module) -> None:
     """Refuse a network that would divide its logits by another temperature as well."""
-    path = next((path for path, module in model.named_modules() if module in _living), None)
+    path = next((path for path, module in model.named_modules() if module in living), None)
     if path is not None:
         got, owner = (f"one that contains a Calibrated at `{path}`", f"`model.{path}.") if path else ("a Calibrated", "its `")
         raise InputError(
@@ -351,19 +354,13 @@ def _tolerance(logits: Tensor, weight: Any) -> float:
     return max(_TOLERANCES.get(dtype, 1e-4) for dtype in dtypes)
 
 
-def register(wrapper: nn.Module) -> None:
-    """Remember a `Calibrated` for as long as it is alive."""
-    with _lock:
-        _living.add(wrapper)
-
-
 def mark_folded(head: Head, map_: Map, by: nn.Module | None = None) -> None:
     """Note in every `Calibrated` around a layer that ``map_`` was folded into it, on behalf of ``by``."""
     inside = [] if by is None else list(by.modules())
     T = temperature_of(map_)
-    with _lock:
-        living = list(_living)
-    for wrapper in living:
+    with lock:
+        wrappers = list(living)
+    for wrapper in wrappers:
         parts = list(wrapper.modules())
         # What contains `by` returns the same logits as before; what is part of `by` still applies a map of its own.
         related = any(part is by for part in parts) or any(part is wrapper for part in inside)
@@ -374,7 +371,7 @@ def mark_folded(head: Head, map_: Map, by: nn.Module | None = None) -> None:
 def check_alone(model: nn.Module, map_: Map) -> None:
     """Refuse to fold below another `Calibrated` inside ``model``, unless both only divide: other maps do not commute."""
     for path, module in model.named_modules():
-        inner = module.map if module in _living else None
+        inner = module.map if module in living else None
         if inner is not None and temperature_of(inner) != 1 and None in (temperature_of(inner), temperature_of(map_)):
             raise InputError(
                 "The network",

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions
-from nishimori._rows.entry import open_rows
+from nishimori._rows.batch import Groups
 from nishimori._rows.fingerprint import Fingerprint
 from nishimori._rows.labels import Labelling
 from nishimori._rows.rows import Rows
@@ -129,8 +129,8 @@ class LoaderRows(StreamRows):
                     self._named, self._n_classes = tuple(rows.names), rows.scores.n_classes
                     has_drawn = not all(map(torch.equal, states, _random_states(self._device)))
                     self._check_first(batch, number, returned.labels, rows, has_drawn=has_drawn)
-                if tuple(rows.names) != self._named:
-                    raise _other_names(self._named, rows.names, number)
+                if different := {*rows.names}.symmetric_difference(self._named or ()):
+                    raise _other_names(min(different), number, lacks=different.isdisjoint(rows.names))
                 switch_to_eval(self._model)  # which a function of the user, or the network itself, may have changed
                 n_rows, n_counted = n_rows + rows.scores.n_samples, n_counted + len(rows.counted)
                 yield number, rows
@@ -175,10 +175,9 @@ def _length(loader: Any) -> int | None:
         return None
 
 
-def _other_names(before: Iterable[str], now: Iterable[str], number: int) -> InputError:
-    """The error if only some batches have clusters, or groups."""
-    name = min({*before} ^ {*now})
-    got = f"{'none' if name in before else 'some'} in batch {number} after {'some' if name in before else 'none'}"
+def _other_names(name: str, number: int, *, lacks: bool) -> InputError:
+    """The error if only some batches have clusters, or groups; whether it is batch ``number`` that lacks them."""
+    got = f"none in batch {number} after some" if lacks else f"some in batch {number} after none"
     return InputError("forward", f"return {name} for every batch or for none", got=got)
 
 
@@ -408,15 +407,12 @@ def read_to_fit(data: LoaderRows, chosen: "Calibrator", keep_up_to: float, *, re
 
 def _open_kept(kept: Collected, meaning: ReadOptions) -> FitData:
     """What was kept as rows, with the names of their clusters beside them."""
-    rows = open_rows(
-        kept.logits,
-        kept.labels,
-        groups=kept.groups,
-        input=None if meaning.guard else "logits",
-        guard=meaning.guard,
-        probability_remedy=meaning.probability_remedy,
-        logits_setting=meaning.logits_setting,
-    )
+    table = meaning.scores(kept.logits)
+    rows = meaning.rows(table, kept.labels, None)
+    if kept.groups is not None:
+        rows.groups = Groups.from_names(kept.groups, rows.n_rows)
+    rows.score_range = meaning.range_of(table, rows.weights)
+    meaning.check_range(rows.score_range)
     return FitData(rows, None, kept.clusters)
 
 
