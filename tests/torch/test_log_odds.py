@@ -140,8 +140,8 @@ def test_platt_scaling_folds_into_the_weights(n_out):
 REFUSED = {
     "folding": (
         lambda: Calibrated(Network(n_out=2), MAP).fold(probe=X),
-        r"^The map must be one temperature or an affine function of the logits to be folded into weights, got a function of "
-        r"the log-odds that is not linear\. Use 'platt', which is; or ",
+        r"^The map must be one temperature or an affine function of the logits to be folded into weights, got the "
+        r"function of the log-odds; weights alone cannot express that\. Instead, keep the calibration in",
     ),
     "masks": (
         lambda: Calibrated(nn.Identity(), MAP)(torch.tensor([[0.0, -torch.inf]])),

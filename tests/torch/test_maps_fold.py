@@ -157,13 +157,6 @@ REFUSED = {
         "The last layer must have one output per class of the affine map, which has 5, got `fc` with 4. Pass the layer that "
         "computes the logits.",
     ),
-    "a convolution in groups, which cannot mix classes": (
-        lambda: Calibrated(Convolution(groups=5), MAPS["matrix"][0]).fold(probe=IMAGES),
-        "The logits of the network must be the output of `head.0`, but after folding the logits on `probe` differ from the "
-        "calibrated logits by 0.15 of the largest (0.0001 is allowed). The folding was undone. If another layer computes the "
-        f"logits, pass that layer; if a nonlinear function follows, {INSTEAD} Rounding in torch.float32 can also cause this: "
-        "fold in a wider dtype.",
-    ),
     "a convolution without a probe": (
         lambda: Calibrated(Convolution(), MAPS["matrix"][0]).fold(),
         "`probe` must be passed to fold an affine map into a convolution, got none for `head.0`: only the logits of some "
@@ -211,6 +204,13 @@ def test_what_cannot_be_folded_is_refused_with_this_message(call, message):
     with pytest.raises(InputError) as error:
         call()
     assert str(error.value) == message
+
+
+def test_a_convolution_in_groups_which_cannot_mix_classes_is_refused():
+    with pytest.raises(
+        InputError, match=r"the output of `head\.0`, but after folding the logits on `probe` differ .* was undone"
+    ):
+        Calibrated(Convolution(groups=5), MAPS["matrix"][0]).fold(probe=IMAGES)
 
 
 def test_a_layer_that_was_named_but_not_checked_gives_a_warning():

@@ -172,7 +172,7 @@ SHOWN = {
     "diagonal": "Affine(n_classes=5, scale=diagonal)",
     "fallback": "Affine(n_classes=5, scale=matrix, preserve_accuracy=True)",
     "classes": "ClassTemperatures(n_classes=5)",
-    "groups": "GroupTemperatures(n_groups=3)",
+    "groups": "GroupTemperatures()",
     "log": "LogAffine(n_classes=5)",
     "log, fallback": "LogAffine(n_classes=5, preserve_accuracy=True)",
     "mixture": "Mixture()",

@@ -19,7 +19,7 @@ def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
         raise InputError("X", "have a known number of classes", remedy="Call `X.compute_chunk_sizes()` first.")
     cut = Cut(X, {} if groups is None else {"groups": align_chunks(groups, Cut(X, {}), "groups", "X")})
     like = _of_one_row(calibrator, method, X, has_groups=groups is not None)
-    axes, column = tuple(range(cut.n_axes)), X.ndim
+    axes, column = tuple(range(len(cut.leading))), X.ndim
     out, new_axes = (axes, {}) if like.ndim == 1 else ((*axes, column), {column: like.shape[1]})
     predict = _Predict(calibrator, method, like[:0])
     return cut.blockwise(predict, out, dtype=like.dtype, new_axes=new_axes)

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, IterableDataset
 
 from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.labels import Labelling, are_signs, encode_values, flat_labels
@@ -91,14 +90,9 @@ class Rule(NamedTuple):
                 got=f"an object of type {type(self.clusters).__name__}",
                 remedy="Make the loader yield them with each batch.",
             )
-        for name, key, usual in (("labels", self.labels, LABELS), ("clusters", self.clusters, None)):
-            if self.forward is not None and key != usual:
-                raise InputError(
-                    name,
-                    "be left out where `forward` is passed",
-                    got=f"{key!r}: `forward` returns the {name}",
-                    remedy=f"Pass {_WITH_CLUSTERS}." if name == "clusters" else "",
-                )
+        if self.forward is not None and self.clusters is not None:
+            must, got = "be left out where `forward` is passed", f"{self.clusters!r}: `forward` returns the clusters"
+            raise InputError("clusters", must, got=got, remedy=f"Pass {_WITH_CLUSTERS}.")
         if self.forward is None and self.needs_groups:
             raise InputError(
                 "forward",
@@ -199,13 +193,6 @@ def _are_tokens(labels: Tensor, tokens: Any, ignored: int | None) -> bool:
 
 def batches(loader: Any) -> Iterable[Any]:
     """``loader`` itself, or the batches of a tuple of tensors; anything that yields no batches is refused."""
-    if isinstance(loader, Dataset) and not isinstance(loader, IterableDataset):
-        raise InputError(
-            "loader",
-            "yield batches",
-            got=f"a {type(loader).__name__}, which yields samples",
-            remedy="Pass `torch.utils.data.DataLoader(dataset, batch_size=256)`.",
-        )
     if isinstance(loader, tuple) and len(loader) > 1 and isinstance(loader[0], Tensor | np.ndarray):
         return _of_tensors(loader)
     if not isinstance(loader, Iterable) or isinstance(loader, Tensor | np.ndarray | Mapping | str):

@@ -294,13 +294,6 @@ class Calibrated(ExactBuffers):
         nothing is written, and an error says what to do. The copy needs as much memory as the network.
         """
         check_calibrated_once(self)
-        if not hasattr(self.model, "save_pretrained"):
-            raise InputError(
-                "model",
-                "have a method `save_pretrained`",
-                got=f"a {type(self.model).__name__} without one",
-                remedy="Save `calibrated.state_dict()`, which contains the map.",
-            )
         map_, model = self.map, self.model
         if temperature_of(map_) != 1:
             if kwargs.get("state_dict") is not None:

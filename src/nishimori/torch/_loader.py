@@ -36,7 +36,7 @@ from nishimori._support.progress import Report, show_progress
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError
 from nishimori.torch._batches import IGNORED, LABELS, BatchRows, Forward, Rule, batch_rows, batches, join_names, naming_batch
-from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, evaluating, short, switch_to_eval
+from nishimori.torch._run import check_module, device_of, evaluating, switch_to_eval
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -104,7 +104,9 @@ class LoaderRows(StreamRows):
         super().__init__(lambda: self.loader, meaning, progress=progress)
         self.n_batches = _length(self.loader)
         self._model, self._rule = model, rule
-        self._device = device_of(model) if device is None else _move_model(model, device)
+        if device is not None:
+            model.to(device)
+        self._device = device_of(model) if device is None else torch.device(device)
         self._warns_of_dropout = warns_of_dropout
 
     @property
@@ -179,23 +181,6 @@ def _other_names(name: str, number: int, *, lacks: bool) -> InputError:
     """The error if only some batches have clusters, or groups; whether it is batch ``number`` that lacks them."""
     got = f"none in batch {number} after some" if lacks else f"some in batch {number} after none"
     return InputError("forward", f"return {name} for every batch or for none", got=got)
-
-
-def _move_model(model: nn.Module, device: torch.device | str) -> torch.device:
-    """Move the network to ``device``; PyTorch raises many types of errors where it cannot."""
-    try:
-        place = torch.device(device)
-        model.to(place)
-    except AS_THEY_ARE:
-        raise
-    except Exception as error:
-        raise InputError(
-            "device",
-            "be a device on which the network can run here",
-            got=f"{str(device)!r} ({short(error)})",
-            remedy="Leave it out to run where the weights are.",
-        ) from error
-    return place
 
 
 def _random_states(device: torch.device | None) -> list[Tensor]:

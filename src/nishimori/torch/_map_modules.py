@@ -187,10 +187,6 @@ class GroupTemperaturesModule(MapModule):
         shape = logits.shape[:-1] if len(temperatures) > len(logits) else logits.shape[:1]
         return temperatures.reshape(*shape, *[1] * (logits.ndim - len(shape)))
 
-    def extra_repr(self) -> str:
-        """The number of groups, for ``print``."""
-        return f"n_groups={len(self.get_buffer('temperatures'))}"
-
 
 @functools.cache
 def _keep_lookup_out_of_graphs() -> None:

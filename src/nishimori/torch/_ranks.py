@@ -244,7 +244,7 @@ class RankRows(Rows):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over the rows of all ranks. ``report`` is told about those of the first rank, on that rank."""
-        shown = report if self._ranks.rank == 0 else _unseen
+        shown = report if self._ranks.rank == 0 else (lambda *_: None)  # `silent` would show a bar per rank
 
         def own() -> tuple[str, int | None, T | None, ScoreRange | None]:
             if self._rows is None:
@@ -308,17 +308,12 @@ def _common_number(numbers: Sequence[int | None]) -> int:
 
 def _total(numbers: Sequence[int | None]) -> int | None:
     """The sum of some numbers, if all of them are known."""
-    sizes = [number for number in numbers if number is not None]
-    return sum(sizes) if len(sizes) == len(numbers) else None
+    return None if None in numbers else sum(filter(None, numbers))
 
 
 def _digest_of_pass(pass_: Any) -> str:
     """A digest of a pass that is the same on all ranks, whatever their memory addresses are."""
     return sha256(re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(pass_)).encode()).hexdigest()
-
-
-def _unseen(what: str, done: int, total: int | None) -> None:
-    """Ignore progress, and show no bar: it would be one per rank."""
 
 
 # --- clusters and groups that have the same name on several ranks are the same ones: all ranks number them alike -----------
