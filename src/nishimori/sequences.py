@@ -188,9 +188,7 @@ def log_odds(log_probabilities: Any, *, floor: float | None = None) -> HostArray
             name,
             "be finite and below 0",
             got=f"{values[first]:g} for answer {first}, whose log-odds are infinite",
-            remedy=(
-                "Pass `floor`, the smallest probability that you consider possible: 6e-8 is the rounding error of float32."
-            ),
+            remedy="Pass `floor`, the smallest probability that you consider possible: 6e-8 is the rounding error of float32.",
         )
     return odds
 

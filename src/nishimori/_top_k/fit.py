@@ -203,10 +203,8 @@ class BoundedMatch:
                 f"list more classes: those that are not listed leave every temperature from {bounds.low:.4g} to "
                 f"{bounds.high:.4g} possible, which is not narrower than its standard error, {error}"
             ),
-            remedy=(
-                f"Ask the model for more log-probabilities per sample than {self.data.lists.k}, or use the bounds, "
-                "which `nishimori.temperatures` returns."
-            ),
+            remedy=f"Ask the model for more log-probabilities per sample than {self.data.lists.k}, or use the bounds, "
+            "which `nishimori.temperatures` returns.",
         )
 
 

@@ -170,10 +170,8 @@ class Rule(NamedTuple):
                 "forward",
                 self._must,
                 got=f"{description(returned)} in batch {number}",
-                remedy=(
-                    f"Return a tuple `({', '.join(names)})`, or a dict with the keys {', '.join(map(repr, names))} and, where "
-                    f"you have them, {' and '.join(map(repr, Returned._fields[len(names) :]))}."
-                ),
+                remedy=f"Return a tuple `({', '.join(names)})`, or a dict with the keys {', '.join(map(repr, names))} and, "
+                f"where you have them, {' and '.join(map(repr, Returned._fields[len(names) :]))}.",
             )
         fields = Returned(**by_name)
         return fields._replace(logits=logits_of(fields.logits, "Return the tensor of logits first.", who="forward"))
@@ -230,10 +228,8 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
                     name,
                     f"be the key of the {name} in each batch",
                     got=f"{key!r} for batch {number} with the keys {list(batch)}",
-                    remedy=(
-                        f"Pass the right key, or make the loader yield the {name}. The Trainer of Hugging Face drops columns "
-                        "that the model does not take, unless `remove_unused_columns=False`."
-                    ),
+                    remedy=f"Pass the right key, or make the loader yield the {name}. The Trainer of Hugging Face drops "
+                    "columns that the model does not take, unless `remove_unused_columns=False`.",
                 )
         inputs = {key: value for key, value in batch.items() if key not in (labels, clusters)}
         return inputs, batch[labels], None if clusters is None else batch[clusters]
@@ -242,10 +238,8 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
             "loader",
             "yield inputs and labels together",
             got=description(batch),
-            remedy=(
-                f"Make it yield tuples (x, y), or dicts with the labels under the key {labels!r}; for other batches "
-                f"pass {_FORWARD}. Pass plain tensors as a tuple `(X, y)`."
-            ),
+            remedy=f"Make it yield tuples (x, y), or dicts with the labels under the key {labels!r}; for other batches "
+            f"pass {_FORWARD}. Pass plain tensors as a tuple `(X, y)`.",
         )
     if clusters is not None:
         raise InputError(

@@ -443,10 +443,8 @@ def _map_in(value: Any) -> Map:
             raise InputError(
                 "temperature",
                 "be a calibrator without a `floor`",
-                got=(
-                    f"`floor={value.floor_!r}`, to which it raises probabilities before it calibrates them; logits of a "
-                    "network are not raised"
-                ),
+                got=f"`floor={value.floor_!r}`, to which it raises probabilities before it calibrates them; logits of a "
+                "network are not raised",
                 remedy="Fit it to logits, or with `floor=None`.",
             )
         return value.map_

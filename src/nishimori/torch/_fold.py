@@ -214,10 +214,8 @@ def _check_unfolded(head: Head, temperature: float) -> None:
             "T",
             "be folded only once",
             got=f"{temperature:.4g} for {head}, which already has {what} folded in",
-            remedy=(
-                "If the new T was found with the folded weights, call `Calibrated(model, T).fold()`. If the weights "
-                f"were replaced after folding, delete the attribute `{name}` of the layer."
-            ),
+            remedy="If the new T was found with the folded weights, call `Calibrated(model, T).fold()`. If the weights "
+            f"were replaced after folding, delete the attribute `{name}` of the layer.",
         )
 
 
@@ -263,10 +261,8 @@ def folded_copy(model: nn.Module, map_: Map, saving: str) -> nn.Module:
                 f"write calibrated weights, but {map_.in_words} could not be folded into a copy of the network: "
                 f"{str(error).rstrip('.')}"
             ),
-            remedy=(
-                "Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, "
-                f"then `{saving}`; or save `calibrated.state_dict()`, which contains the map."
-            ),
+            remedy="Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, "
+            f"then `{saving}`; or save `calibrated.state_dict()`, which contains the map.",
         ) from error
     return copied
 
@@ -318,11 +314,9 @@ def _check_logits(after: Tensor, expected: Tensor, head: Head) -> None:
         raise InputError(
             "The logits of the network",
             f"be the output of {head}, but after folding the logits on `probe` {what}",
-            remedy=(
-                "The folding was undone. If another layer computes the logits, pass that layer; if a nonlinear "
-                f"function follows, {INSTEAD}. Rounding in {head.layer.weight.dtype} can also cause this: fold in a "
-                "wider dtype."
-            ),
+            remedy="The folding was undone. If another layer computes the logits, pass that layer; if a nonlinear "
+            f"function follows, {INSTEAD}. Rounding in {head.layer.weight.dtype} can also cause this: fold in a "
+            "wider dtype.",
         )
 
 
@@ -378,8 +372,6 @@ def check_calibrated_once(wrapper: Any) -> None:
         "The logits",
         f"be {rule} only once",
         got=f"a network with {wrapper._folded_outside}, while its `Calibrated` still {still}",
-        remedy=(
-            "Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To "
-            "fold and keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1."
-        ),
+        remedy="Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To "
+        "fold and keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1.",
     )

@@ -179,10 +179,8 @@ def _check_unshared(model: nn.Module, head: Head) -> None:
             raise InputError(
                 "The network",
                 f"not share the {name} of its last layer",
-                got=(
-                    f"one tensor for {' and '.join(f'`{user}`' for user in users)}, as with tied embeddings: folding "
-                    "would change both"
-                ),
+                got=f"one tensor for {' and '.join(f'`{user}`' for user in users)}, as with tied embeddings: folding "
+                "would change both",
                 remedy=f"Give the last layer its own copy; or {INSTEAD}.",
             )
 

@@ -141,10 +141,8 @@ class LoaderRows(StreamRows):
                 "loader",
                 f"yield at least one batch{'' if shape is None else ' with rows'}",
                 got="none",
-                remedy=(
-                    "Check that its dataset is not empty and that `drop_last` does not drop the only batch; a generator "
-                    "can be read only once."
-                ),
+                remedy="Check that its dataset is not empty and that `drop_last` does not drop the only batch; a generator "
+                "can be read only once.",
             )
         if not n_counted:
             self._rule.labelling.refuse_no_rows(np.zeros(1), "labels")

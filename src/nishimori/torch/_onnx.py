@@ -143,10 +143,8 @@ def _check(calibrated: Any, output: Any) -> None:
             "calibrated",
             "have at most 2 GiB of weights",
             got=f"{size / 2**30:.1f} GiB, which one ONNX file cannot hold",
-            remedy=(
-                "Call `torch.onnx.export(calibrated.eval(), args, path, output_names=['logits'])`, which writes the "
-                "weights to a second file."
-            ),
+            remedy="Call `torch.onnx.export(calibrated.eval(), args, path, output_names=['logits'])`, which writes the "
+            "weights to a second file.",
         )
 
 
