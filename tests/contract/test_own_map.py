@@ -415,7 +415,7 @@ def test_its_parameters_travel_with_the_weights_of_a_network(module, fitted):
     assert other.map.parameters == fitted.map_.parameters
     plain = mapped(network(x).detach().double().numpy().reshape(-1, 4), found_by(fitted))
     np.testing.assert_allclose(calibrated(x).detach().numpy().reshape(-1, 4), plain, rtol=1e-4, atol=1e-6)
-    assert "OwnMap(kind='margin_temperature', a=" in repr(calibrated)
+    assert "Map(kind='margin_temperature')" in repr(calibrated)
     kinds._registered.pop("margin_temperature")
     with pytest.raises(
         InputError, match="The state dict holds a map of the kind 'margin_temperature', which is not registered"

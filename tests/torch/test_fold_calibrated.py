@@ -99,8 +99,8 @@ def test_a_named_layer_that_is_shared_is_refused():
 
 def said(T="1.7"):
     return (
-        f"The logits must be divided by T only once, got a network with {T} folded into the layer, while its `Calibrated` "
-        "still divides by 1.7. Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. "
+        f"The logits must be calibrated only once, got a network with T = {T} folded into the layer, while its `Calibrated` "
+        "still applies T = 1.7. Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. "
         "To fold and keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1."
     )
 
@@ -130,9 +130,9 @@ def test_a_calibrated_whose_layer_was_folded_by_hand_says_so(use, calibrated):
 def test_copies_say_so_too_whether_copied_before_or_after_folding(copied, calibrated):
     early = copied(calibrated)
     fold_temperature(early.model.top[1], 1.7)
-    with pytest.raises(InputError, match="divided by T only once"):
+    with pytest.raises(InputError, match="calibrated only once"):
         early(X)
-    with pytest.raises(InputError, match="divided by T only once"):
+    with pytest.raises(InputError, match="calibrated only once"):
         copied(early)(X)
 
 
@@ -192,7 +192,7 @@ def test_two_wrappers_of_one_network_notice_each_others_folding(calibrated):
     expected = calibrated(X)
     calibrated.fold("top.1", probe=X)
     assert torch.allclose(calibrated(X), expected, atol=1e-6)
-    with pytest.raises(InputError, match=r"with 1\.7 folded into `top\.1`, while its `Calibrated` still divides by 1\.7"):
+    with pytest.raises(InputError, match=r"with T = 1\.7 folded into `top\.1`, while its `Calibrated` still applies T = 1\.7"):
         other(X)
 
 

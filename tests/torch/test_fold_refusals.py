@@ -194,8 +194,8 @@ REFUSED = {
     ),
     "a Calibrated inside": (
         lambda: Named(body=lin(), head=nn.Sequential(Calibrated(lin(), 2.0))),
-        "`model_or_layer` must be a network or a layer, got one that contains a Calibrated at `head.0`, which divides "
-        "its logits by a temperature of its own. Call `model.head.0.fold()`, which folds that temperature.",
+        "`model_or_layer` must be a network or a layer, got a Calibrated inside, at `head.0`, which divides its "
+        "logits by a temperature of its own. Call its `fold()`, which folds that temperature.",
     ),
     "a Calibrated": (
         lambda: Calibrated(lin(), 2.0),
@@ -242,8 +242,8 @@ def test_folding_twice_is_refused():
     with pytest.raises(InputError) as error:
         fold_temperature(network, 3.0)
     assert str(error.value) == (
-        "`T` must be folded only once, got 3 for `classifier.3`, which already has 2 folded in. If the new T was found with "
-        "the folded weights, call `Calibrated(model, T).fold()`. If the weights were replaced after folding, delete the "
+        "`T` must be folded only once, got 3 for `classifier.3`, which already has a map folded in. If the new T was found "
+        "with the folded weights, call `Calibrated(model, T).fold()`. If the weights were replaced after folding, delete the "
         "attribute `folded_temperature` of the layer."
     )
 

@@ -262,7 +262,7 @@ REFUSED = {
         "`groups` must have shape (40,), one group per sample, got (1,).",
     ),
     "too few groups for predictions": (
-        lambda: Calibrated(nn.Identity(), GROUPED).predict(Z, groups=["a"]),
+        lambda: Calibrated(nn.Identity(), GROUPED).predict_proba(Z, groups=["a"]),
         "`groups` must have shape (40,), one group per sample, got (1,).",
     ),
     "groups of a single number": (

@@ -224,7 +224,7 @@ def test_a_temperature_is_not_folded_over_a_map_by_mistake():
     with pytest.raises(InputError) as error:
         fold_temperature(network, 2.0)
     assert str(error.value) == (
-        "`T` must be folded only once, got 2 for `fc`, which already has an affine map folded in. If the new T was found with "
+        "`T` must be folded only once, got 2 for `fc`, which already has a map folded in. If the new T was found with "
         "the folded weights, call `Calibrated(model, T).fold()`. If the weights were replaced after folding, delete the "
         "attribute `folded_map` of the layer."
     )
@@ -238,31 +238,31 @@ def test_a_map_folds_into_a_network_with_a_temperature_of_its_own():
     assert calibrated.temperature.item() == 1
 
 
-def once(rule, folded, still):
+def once(folded, still):
     return (
-        f"The logits must be {rule} only once, got a network with {folded} folded into `fc`, while its `Calibrated` still "
-        f"{still}. Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To fold and "
-        "keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1."
+        f"The logits must be calibrated only once, got a network with {folded} folded into `fc`, while its `Calibrated` still "
+        f"applies {still}. Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To "
+        "fold and keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1."
     )
 
 
 OUTSIDE = {
-    "a map under a temperature": (MAPS["matrix"][0], 1.7, once("divided by T", "the affine map", "divides by 1.7")),
-    "a temperature under a map": (1.7, MAPS["matrix"][0], once("calibrated", "1.7", "applies the affine map")),
+    "a map under a temperature": (MAPS["matrix"][0], 1.7, once("the affine map", "T = 1.7")),
+    "a temperature under a map": (1.7, MAPS["matrix"][0], once("T = 1.7", "the affine map")),
     "a map under temperatures": (
         MAPS["matrix"][0],
         MAPS["classes"][0],
-        once("calibrated", "the affine map", "applies the temperatures of the predicted classes"),
+        once("the affine map", "the temperatures of the predicted classes"),
     ),
     "a map under a mixture": (
         MAPS["matrix"][0],
         MAPS["mixture"][0],
-        once("calibrated", "the affine map", "applies the mixture of probabilities"),
+        once("the affine map", "the mixture of probabilities"),
     ),
     "a temperature under log-probabilities": (
         1.7,
         MAPS["log"][0],
-        once("calibrated", "1.7", "applies the affine map of log-probabilities"),
+        once("T = 1.7", "the affine map of log-probabilities"),
     ),
 }
 

@@ -100,7 +100,7 @@ def test_a_state_dict_of_the_caller_is_refused_because_it_lacks_the_temperature(
 
 def test_a_network_folded_by_hand_is_not_folded_again_for_saving(calibrated):
     fold_temperature(calibrated.model, 1.7)
-    with pytest.raises(InputError, match="divided by T only once"):
+    with pytest.raises(InputError, match="calibrated only once"):
         calibrated.save_pretrained("path")
 
 

@@ -176,7 +176,7 @@ def test_what_cannot_be_written_is_refused_with_this_message(call, message, tmp_
 
 def test_a_network_folded_by_hand_is_refused(calibrated, tmp_path):
     fold_temperature(calibrated.model, 1.7)
-    with pytest.raises(InputError, match="divided by T only once"):
+    with pytest.raises(InputError, match="calibrated only once"):
         to_onnx(calibrated, X, tmp_path / "z.onnx")
 
 

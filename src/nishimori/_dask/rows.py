@@ -7,6 +7,7 @@ often. Labels, weights, clusters and groups are cut as the logits are; the logit
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from math import isnan, prod
 from operator import methodcaller
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 import dask
 from nishimori._dask.chunks import Cut, align_chunks, with_whole_rows
-from nishimori._dask.tasks import ChunkReading, Naming
+from nishimori._dask.tasks import ChunkReading, names_in_chunk
 from nishimori._rows.array_rows import ArrayRows, ReadOptions, classes_last
 from nishimori._rows.batch import Batch, Clusters, Names
 from nishimori._rows.entry import Passed
@@ -161,7 +162,7 @@ def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> dict
     """All clusters and groups, from one graph that does not touch the logits."""
     if not wanted:
         return {}
-    part = cut.sum_over_chunks(Naming(wanted, tuple(cut.others), meaning), scores=False)
+    part = cut.sum_over_chunks(partial(names_in_chunk, wanted, tuple(cut.others), meaning), scores=False)
     if part.sums is None:
         raise _nothing_counts(meaning)
     names = dict(zip(wanted, part.sums.items, strict=True))

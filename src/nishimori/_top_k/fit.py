@@ -157,7 +157,12 @@ class BoundedMatch:
                 return BoundedTemperature(None, None, root)
             bounds = Interval(coldest, inf)
             return BoundedTemperature(bounds, None, self._too_wide(bounds, None))
-        bounds = self._widen(self._energy_bounds(root) if is_energy else _between(root, self.concentrated, position), root)
+        bounds = _between(root, self.concentrated, position)
+        if is_energy:  # the temperatures at which the largest, and the smallest, mean energy equals that of the true classes
+            low = _root_from(root.x, lambda x: self._energy_gap(x, 1), -_STRIDE)
+            high = _root_from(root.x, lambda x: self._energy_gap(x, 0), _STRIDE)
+            bounds = Interval(exp(-high), exp(-low))
+        bounds = self._widen(bounds, root)
         errors = [error for one in (self.even, self.concentrated) if (error := one.standard_error(position)) is not None]
         # Where the two are far from each other, the error of the hotter one may exceed any width.
         is_close = bool(errors) and bounds.high - bounds.low < min(errors)
@@ -175,12 +180,6 @@ class BoundedMatch:
         spread = 1 + sqrt(beta * slope)
         part = _OUTWARD + 4 * self.data.rounding * max(beta, spread) / slope
         return Interval(bounds.low * max(0.0, 1 - part), bounds.high * (1 + part))
-
-    def _energy_bounds(self, even: Root) -> Interval:
-        """The temperatures at which the largest, and the smallest, mean energy equals that of the true classes."""
-        low = _root_from(even.x, lambda x: self._energy_gap(x, 1), -_STRIDE)
-        high = _root_from(even.x, lambda x: self._energy_gap(x, 0), _STRIDE)
-        return Interval(exp(-high), exp(-low))
 
     def _coldest(self) -> float:
         """The temperature at which the smallest mean energy equals that of the true classes; infinite if there is none.

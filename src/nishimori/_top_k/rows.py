@@ -100,11 +100,10 @@ class TopKRows(Rows):
         """Warn where the rounding of the log-probabilities is larger than what they leave for the tail."""
         first = self.lists.scores.array[self._kept[:_LOOKED_AT]].astype(np.float64)
         values = first[np.isfinite(first) & (first != 0)]
-        for decimals in range(1, _MOST_DECIMALS + 1):
-            steps = values * 10.0**decimals
-            if len(values) >= _ENOUGH_VALUES and (abs(steps - np.rint(steps)) < _NEAR).all():
-                break
-        else:
+        steps = {decimals: values * 10.0**decimals for decimals in range(1, _MOST_DECIMALS + 1)}
+        whole = (decimals for decimals, units in steps.items() if (abs(units - np.rint(units)) < _NEAR).all())
+        decimals = next(whole, None)
+        if decimals is None or len(values) < _ENOUGH_VALUES:
             return
         small = sum(int((batch.tails.masses < 0.5 * 10.0**-decimals).sum()) for batch in self.blocks) / self.n_rows
         if small > _MOST_SMALL:

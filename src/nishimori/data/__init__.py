@@ -187,10 +187,7 @@ def _read(path: Path) -> Network:
     except OSError:
         raise
     except Exception as error:  # JSON has its own errors, and there are those of missing names and other types
-        brief = (
-            str(error).partition(". ")[0].rstrip(".") if isinstance(error, FormatError) else f"{type(error).__name__}: {error}"
-        )
-        brief = " ".join(brief.split())[:200]
+        brief = " ".join(f"{type(error).__name__}: {error}".split()).partition(". ")[0][:200]
         raise FormatError(f"{path} is not a file of a network's logits, or damaged ({brief}). Compute it again.") from None
     validation, test = parts["validation"], parts["test"]
     if validation is None or test is None:

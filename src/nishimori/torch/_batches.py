@@ -126,8 +126,12 @@ class Rule(NamedTuple):
         remedy = f"The batch is {structure(batch)}"
         if self.forward is not None:
             return InputError("forward", self._must, got=got, remedy=f"{remedy}.")
+        if isinstance(batch, Mapping):
+            taken = [f"{key}=batch[{key!r}]" for key in batch if key not in (self.labels, self.clusters)]
+        else:
+            taken = [f"batch[{i}]" for i in range(len(batch) - 1)]
         remedy += (
-            f", and it was passed as `{_call(batch, (self.labels, self.clusters))}`. To call the model in another way, pass "
+            f", and it was passed as `model({join_entries(taken)})`. To call the model in another way, pass "
             "`forward=lambda model, batch: (model(batch[...]), batch[...])`."
         )
         return InputError("model", "accept the batches of `loader`", got=got, remedy=remedy)
@@ -181,12 +185,11 @@ def _are_tokens(labels: Tensor, tokens: Any, ignored: int | None) -> bool:
     """Whether the labels that count are equal to the tokens at their positions, and are enough to tell."""
     if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.shape != labels.shape:
         return False
-    values = labels.detach().cpu()
+    values, inputs = labels.detach().cpu(), tokens.detach().cpu()
     counted = torch.ones_like(values, dtype=torch.bool) if ignored is None else values != ignored
     some = values[counted]
-    if len(some) < _POSITIONS or not torch.equal(some, tokens.detach().cpu()[counted].to(some.dtype)):
-        return False
-    return len(set(some.tolist())) >= _VALUES
+    are_enough = len(some) >= _POSITIONS and len(set(some.tolist())) >= _VALUES
+    return are_enough and torch.equal(some, inputs[counted].to(some.dtype))
 
 
 def batches(loader: Any) -> Iterable[Any]:
@@ -251,13 +254,6 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
     return tuple(batch[:-1]), batch[-1], None
 
 
-def _call(batch: Any, taken: tuple[str | None, ...]) -> str:
-    """How the model was called, in terms of the batch."""
-    if isinstance(batch, Mapping):
-        return f"model({join_entries(f'{key}=batch[{key!r}]' for key in batch if key not in taken)})"
-    return f"model({join_entries(f'batch[{i}]' for i in range(len(batch) - 1))})"
-
-
 # --- the rows of a batch ----------------------------------------------------------------------------------------------------
 
 _PLAIN = ReadOptions()
@@ -280,12 +276,6 @@ class BatchRows:
     def counted(self) -> HostArray:
         """The positions of the rows that count."""
         return np.flatnonzero(self.rows.weights)
-
-    @property
-    def n_bytes(self) -> int:
-        """The memory that the logits of the rows that count take."""
-        array = self.scores.array
-        return len(self.counted) * int(array[0].numel()) * int(array.element_size())
 
     def copy_to_cpu(self) -> "BatchRows":
         """A copy on the CPU of the rows that count: loaders and workers reuse their memory."""
@@ -310,9 +300,9 @@ def naming_batch(number: int) -> Iterator[None]:
 def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, labelling: Labelling) -> BatchRows | None:
     """The rows of a batch, or None if it has none; ``before`` is the shape of the logits of the first batch."""
     logits = refuse_number(returned.logits, f" in batch {number}")
-    leading = tuple(logits.shape[: -1 if logits.ndim > 1 else None])
-    if before is not None and _n_columns(tuple(logits.shape)) != _n_columns(before):
-        got = f"shape {tuple(logits.shape)} in batch {number} after {before}"
+    shape, leading = tuple(logits.shape), tuple(logits.shape[: -1 if logits.ndim > 1 else None])
+    if before is not None and (shape[1:] or (1,))[-1] != (before[1:] or (1,))[-1]:  # a flat array has one column
+        got = f"shape {shape} in batch {number} after {before}"
         raise InputError("model", "return the same number of classes for every batch", got=got)
     if 0 in leading:
         return None
@@ -328,11 +318,6 @@ def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, 
         named = {"clusters": returned.clusters, "groups": returned.groups}
         names = {what: _names_of(values, rows, what) for what, values in named.items() if values is not None}
     return BatchRows(number, scores, labels, rows, names)
-
-
-def _n_columns(shape: tuple[int, ...]) -> int:
-    """How many numbers a row has; a flat array has one."""
-    return 1 if len(shape) == 1 else shape[-1]
 
 
 def _labels_of(target: Any, logits: Tensor, scores: Scores) -> HostArray:

@@ -118,7 +118,7 @@ def calibrate(
         if data.sketch is None and data.clusters is not None:
             data.rows.clusters = clusters_of(data.clusters, np.ones(len(data.clusters)))
     else:
-        _refuse_other_calls(ranks, chosen, rule)
+        _refuse_other_calls(ranks, f"{chosen!r}, reread={reread}", rule)
         data = joint(ranks, network, lambda: read(guard and "defer"), guard)
     fitted, temperatures = _fit(chosen, data)
     calibrated = Calibrated(network, fitted, class_axis=rule.class_axis)
@@ -127,10 +127,10 @@ def calibrate(
     return calibrated
 
 
-def _refuse_other_calls(ranks: Exchange, chosen: "Calibrator", rule: Rule) -> None:
+def _refuse_other_calls(ranks: Exchange, chosen: str, rule: Rule) -> None:
     """Refuse another method, or other labels to ignore, on another rank: EC and TS, say, need the same sums."""
     label = rule.labelling
-    own = f"{chosen!r}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}, class_axis={rule.class_axis}"
+    own = f"{chosen}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}, class_axis={rule.class_axis}"
     calls = list(ranks.values(lambda: own))
     other = next((rank for rank, call in enumerate(calls) if call != calls[0]), None)
     if other is not None:

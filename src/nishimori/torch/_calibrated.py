@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from nishimori._fit.temperatures import Temperatures
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
-from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._fold import (
@@ -33,7 +32,6 @@ from nishimori.torch._map_modules import (
     ExactBuffers,
     GroupTemperaturesModule,
     MapModule,
-    encode_groups,
     module_for,
     module_like,
 )
@@ -241,10 +239,8 @@ class Calibrated(ExactBuffers):
         change it; an affine map may. For a score z of shape (n,) or (..., 1) it is 1 where the calibrated score is positive.
         Afterwards every module has its previous mode.
         """
-        groups = self._groups_in(kwargs)  # can be left out, because they do not change predictions
+        self._groups_in(kwargs)  # which do not change predictions
         logits = self._logits(*args, **kwargs)
-        if groups is not None:
-            checked_groups(self.map, encode_groups(groups, classes_last(logits, self.class_axis)), len(logits))
         if self.mapping is not None and not self.mapping.keeps_predictions:
             logits = self.mapped(logits)
         rows = classes_last(logits, self.class_axis)

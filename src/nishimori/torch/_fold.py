@@ -22,6 +22,7 @@ from nishimori.maps.affine import Affine
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._head import INSTEAD, Head, final_layer
+from nishimori.torch._map_modules import module_for
 from nishimori.torch._run import (
     answer,
     check_classes,
@@ -113,7 +114,9 @@ class Change:
         """The new weight and bias; a bias is added only where the map needs one."""
         if self.matrix is None:
             return weight / self.temperature, None if bias is None else bias / self.temperature
-        matrix, shift = self._of_outputs(self.matrix, len(weight))
+        matrix, shift = self.matrix, self.bias
+        if len(weight) != len(shift):  # one score z, which means the logits (0, z)
+            matrix, shift = matrix[1:, 1:] - matrix[:1, 1:], shift[1:] - shift[:1]
         flat = matrix @ weight.detach().cpu().double().flatten(1)
         new = flat.reshape(weight.shape).to(weight)
         if bias is not None:
@@ -125,16 +128,8 @@ class Change:
         if self.matrix is None:
             return before.double() / self.temperature
         check_classes(before, len(self.bias))
-        n_out = 1 if before.ndim < 2 else before.shape[-1]
-        matrix, shift = self._of_outputs(self.matrix, n_out)
-        rows = before.detach().cpu().double().reshape(-1, n_out)
-        return (rows @ matrix.T + shift).reshape(before.shape).to(before.device)
-
-    def _of_outputs(self, matrix: Tensor, n_out: int) -> tuple[Tensor, Tensor]:
-        """The matrix and the bias for the outputs of a layer: all classes, or one score z, which means the logits (0, z)."""
-        if n_out == len(self.bias):
-            return matrix, self.bias
-        return (matrix[1:, 1:] - matrix[:1, 1:]), self.bias[1:] - self.bias[:1]
+        calibrated: Tensor = module_for(self.map, before.device)(before.double())
+        return calibrated
 
 
 def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any = None) -> nn.Module:
@@ -196,24 +191,22 @@ def _check_uncalibrated(model: nn.Module) -> None:
     """Refuse a network that would divide its logits by another temperature as well."""
     path = next((path for path, module in model.named_modules() if module in living), None)
     if path is not None:
-        got, owner = (f"one that contains a Calibrated at `{path}`", f"`model.{path}.") if path else ("a Calibrated", "its `")
         raise InputError(
             "model_or_layer",
             "be a network or a layer",
-            got=f"{got}, which divides its logits by a temperature of its own",
-            remedy=f"Call {owner}fold()`, which folds that temperature.",
+            got=f"a Calibrated{f' inside, at `{path}`' if path else ''}, which divides its logits by a temperature of its own",
+            remedy="Call its `fold()`, which folds that temperature.",
         )
 
 
 def _check_unfolded(head: Head, temperature: float) -> None:
     """Refuse a layer that has been folded, which is usually a mistake; `Calibrated.fold` may fold again."""
-    folded = getattr(head.layer, "folded_temperature", None)
-    name, what = ("folded_temperature", f"{folded:.4g}") if folded is not None else ("folded_map", "an affine map")
-    if hasattr(head.layer, name):
+    name = next((name for name in ("folded_temperature", "folded_map") if hasattr(head.layer, name)), None)
+    if name is not None:
         raise InputError(
             "T",
             "be folded only once",
-            got=f"{temperature:.4g} for {head}, which already has {what} folded in",
+            got=f"{temperature:.4g} for {head}, which already has a map folded in",
             remedy="If the new T was found with the folded weights, call `Calibrated(model, T).fold()`. If the weights "
             f"were replaced after folding, delete the attribute `{name}` of the layer.",
         )
@@ -239,7 +232,10 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
         with torch.no_grad():
             _replace(layer, *kept)
         raise
-    _note(layer, change)
+    if change.matrix is None:  # noted, so that it is not divided twice by mistake
+        layer.folded_temperature = change.temperature * getattr(layer, "folded_temperature", 1.0)
+    else:
+        layer.folded_map = Affine.kind
 
 
 def folded_copy(model: nn.Module, map_: Map, saving: str) -> nn.Module:
@@ -288,14 +284,6 @@ def _check_finite(layer: Any, kept: tuple[Tensor, Tensor | None], change: Change
             )
 
 
-def _note(layer: Any, change: Change) -> None:
-    """Note in a layer what was folded into it; `fold_temperature` looks for it, so as not to divide twice by mistake."""
-    if change.matrix is None:
-        layer.folded_temperature = change.temperature * getattr(layer, "folded_temperature", 1.0)
-    else:
-        layer.folded_map = Affine.kind
-
-
 def _logits(model: nn.Module, probe: Any, class_axis: int) -> Tensor:
     """The logits of a probe, with the classes last."""
     with evaluating(model):
@@ -334,7 +322,6 @@ def _tolerance(logits: Tensor, weight: Any) -> float:
 def mark_folded(head: Head, map_: Map, by: nn.Module | None = None) -> None:
     """Note in every `Calibrated` around a layer that ``map_`` was folded into it, on behalf of ``by``."""
     inside = [] if by is None else list(by.modules())
-    T = temperature_of(map_)
     with lock:
         wrappers = list(living)
     for wrapper in wrappers:
@@ -342,7 +329,7 @@ def mark_folded(head: Head, map_: Map, by: nn.Module | None = None) -> None:
         # What contains `by` returns the same logits as before; what is part of `by` still applies a map of its own.
         related = any(part is by for part in parts) or any(part is wrapper for part in inside)
         if not related and any(part is head.layer for part in parts):
-            wrapper._folded_outside = f"{map_.in_words if T is None else f'{T:.4g}'} folded into {head}"  # type: ignore[assignment]
+            wrapper._folded_outside = f"{map_.in_words} folded into {head}"  # type: ignore[assignment]
 
 
 def check_alone(model: nn.Module, map_: Map) -> None:
@@ -363,15 +350,13 @@ def check_calibrated_once(wrapper: Any) -> None:
     if wrapper._folded_outside is None:
         return
     map_ = wrapper.map
-    T = temperature_of(map_)
-    if T == 1:
+    if temperature_of(map_) == 1:
         wrapper._folded_outside = None
         return
-    rule, still = ("calibrated", f"applies {map_.in_words}") if T is None else ("divided by T", f"divides by {T:.4g}")
     raise InputError(
         "The logits",
-        f"be {rule} only once",
-        got=f"a network with {wrapper._folded_outside}, while its `Calibrated` still {still}",
+        "be calibrated only once",
+        got=f"a network with {wrapper._folded_outside}, while its `Calibrated` still applies {map_.in_words}",
         remedy="Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To "
         "fold and keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1.",
     )

@@ -115,14 +115,12 @@ def _last(at: Head, model: nn.Module) -> Head:
 
 def _rivals(chosen: str, named: dict[str, nn.Module]) -> Iterator[str]:
     """Other candidates: parts with linear layers that come later, or share a word of the name, as ``aux_head`` and ``head``."""
-    word = chosen.rpartition("_")[2]
-    later = False
+    word, later = chosen.rpartition("_")[2], list(named)[list(named).index(chosen) + 1 :]
     for name, part in named.items():
         words = re.sub(r"\d+", "", name).split("_")
-        alike = word in words and "pre" not in words
-        if name != chosen and (later or alike) and any(isinstance(m, _LINEAR) for m in part.modules()):
+        is_candidate = name in later or (word in words and "pre" not in words)
+        if name != chosen and is_candidate and any(isinstance(module, _LINEAR) for module in part.modules()):
             yield name
-        later = later or name == chosen
 
 
 def _is_adapter(module: nn.Module) -> bool:

@@ -325,7 +325,7 @@ def keep_rows(
     n_bytes = 0
     report(READING, 0, n_batches)
     for number, rows in batches:
-        n_bytes += rows.n_bytes
+        n_bytes += len(rows.counted) * rows.scores.array[0].nbytes
         if n_bytes > keep_up_to:
             return parts, rows
         with naming_batch(number):

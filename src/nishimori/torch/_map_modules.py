@@ -248,14 +248,8 @@ class OwnMapModule(MapModule):
         return mapped.to(logits.dtype)
 
     def extra_repr(self) -> str:
-        """The kind and the parameters, for ``print``."""
-        if self._map is None:
-            return "not loaded"
-        parameters = (f"{name}={value!r:.40}" for name, value in self._map.parameters.items())
-        return ", ".join([f"kind={self._map.kind!r}", *parameters])
-
-    def _get_name(self) -> str:
-        return "OwnMap"
+        """The kind, for ``print``."""
+        return "not loaded" if self._map is None else f"kind={self._map.kind!r}"
 
 
 def _read_map(text: bytes) -> Map:

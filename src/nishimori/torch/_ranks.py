@@ -33,7 +33,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError
 from nishimori.torch._exchange import Exchange
-from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, FitData, LoaderRows
+from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, FitData
 
 
 @takes_rows()
@@ -201,8 +201,6 @@ def _sketch_of_rank(mine: FitData | None, kind: Sketch) -> Any:
         return FitData(kind, kind)
     if mine.sketch is not None:
         return mine
-    if isinstance(mine.rows, LoaderRows):
-        raise InputError("reread", "be the same on every rank", got="True here, and False on a rank that has a sketch")
     sketch = kind.update(mine.rows, clusters=mine.clusters)
     return FitData(sketch, sketch, None if mine.clusters is None else np.unique(mine.clusters).tolist())
 
@@ -332,21 +330,15 @@ def _share_clusters(ranks: Exchange, rows: Rows | None, clusters: Any) -> Names 
 
 def _own_clusters(rows: Rows | None, clusters: Any) -> tuple[Names, HostArray] | None:
     """The names of the clusters of this rank, and the place of each row's cluster among them."""
-    if rows is not None and rows.clusters is not None:
+    if rows is None or (clusters is None and rows.clusters is None):
+        return None
+    if rows.clusters is not None or not isinstance(rows, _HELD):
         raise InputError(
             "clusters",
-            (
-                "be passed to `nishimori.torch.across_ranks`, beside arrays of logits and labels: their names are "
-                "needed to find the rows of the same cluster on other ranks"
-            ),
-        )
-    if rows is None or clusters is None:
-        return None
-    if not isinstance(rows, _HELD):
-        raise InputError(
-            f"`clusters` need arrays or .npy files on every rank, got an object of type {type(rows).__name__}. For "
-            "batches, add each batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to "
-            "`nishimori.torch.reduced`."
+            "be passed to `nishimori.torch.across_ranks` beside arrays or .npy files of logits and labels",
+            got=f"an object of type {type(rows).__name__}",
+            remedy="Their names are needed to find the rows of the same cluster on other ranks. For batches, add each batch to "
+            "a Sketch, with all rows of a cluster in one batch, and pass the sketch to `nishimori.torch.reduced`.",
         )
     values = load_array(clusters)
     flat = values if isinstance(rows, StoredRows) else rows.scores.per_row(values)

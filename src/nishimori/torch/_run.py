@@ -85,10 +85,9 @@ def description(output: Any) -> str:
 
 def structure(value: Any) -> str:
     """The types, shapes, ranges of values and keys of a batch."""
-    if isinstance(value, Tensor):
-        return f"tensor {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}{_range(value)}"
-    if isinstance(value, np.ndarray):
-        return f"array {value.dtype} {value.shape}{_range(value)}"
+    if isinstance(value, Tensor | np.ndarray):
+        kind = "array" if isinstance(value, np.ndarray) else "tensor"
+        return f"{kind} {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}{_range(value)}"
     if isinstance(value, Mapping):
         return f"{type(value).__name__} {{{join_entries(f'{key!r}: {structure(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, tuple | list):
