@@ -153,12 +153,12 @@ REFUSED = {
     ),
     "probabilities": (
         lambda: sequences.answers([[-1.0], [-2.0, 0.9]]),
-        f"{TOKENS}[1]` must be logarithms of probabilities, at most 0, got 0.9 in entry 1. Take the logarithm of probabilities "
+        f"{TOKENS}[1]` must be logarithms of probabilities, at most 0, got 0.9 in row 1. Take the logarithm of probabilities "
         "first.",
     ),
     "positive": (
         lambda: sequences.log_odds([-1.0, 3.5]),
-        f"{LOGS} logarithms of probabilities, at most 0, got 3.5 in entry 1. Find where the model produced it.",
+        f"{LOGS} logarithms of probabilities, at most 0, got 3.5 in row 1. Find where the model produced it.",
     ),
     "empty answer": (
         lambda: sequences.answers([[-1.0], []]),
@@ -241,7 +241,8 @@ REFUSED = {
     ),
     "answers in place of their log-probabilities": (
         lambda: sequences.log_odds(sequences.answers([[-1.0]])),
-        f"{LOGS} a flat array, got Answers(1 answers, 1 tokens). Pass `answers.log_probabilities`.",
+        "`log_probabilities` must hold numbers, but one could not be read: float() argument must be a string or a real number, "
+        "not 'Answers'.",
     ),
     "right is missing": (
         lambda: sequences.choices([-1.0, -2.0], [3, 3]).labels([1, NAN]),

@@ -261,8 +261,6 @@ def _of_lists(lists: list[Any] | tuple[Any, ...], name: str) -> Answers:
 
 def _flat(x: Any, name: str, beside: str | None) -> HostArray:
     """A flat array of numbers on the host."""
-    if isinstance(x, Answers):
-        raise InputError(name, "be a flat array", got=repr(x), remedy="Pass `answers.log_probabilities`.")
     values = arrays.on_host(numeric(x, name))
     if values.ndim != 1 or not len(values):
         also = f", as `{beside}`," if beside else ""
@@ -275,12 +273,11 @@ def _checked_logs(values: HostArray, name: str) -> HostArray:
     wide = values.astype(np.float64)
     bad = ~(wide <= _ROUNDING)
     if bad.any():
-        place = tuple(int(number) for number in np.unravel_index(int(np.argmax(bad)), bad.shape))
-        where = f"entry {place[0]}" if len(place) == 1 else f"row {place[0]}, column {place[1]}"
-        remedy = "Take the logarithm of probabilities first" if 0 < wide[place] <= 1 else "Find where the model produced it"
-        raise InputError(
-            name, "be logarithms of probabilities, at most 0", got=f"{wide[place]:g} in {where}", remedy=f"{remedy}."
-        )
+        row, *column = (int(number) for number in np.argwhere(bad)[0])
+        value = wide[(row, *column)]
+        remedy = "Take the logarithm of probabilities first." if 0 < value <= 1 else "Find where the model produced it."
+        must, got = "be logarithms of probabilities, at most 0", f"{value:g}"
+        raise InputError(name, must, got=got, remedy=remedy, row=row, column=column[0] if column else None)
     return np.minimum(wide, 0.0)
 
 

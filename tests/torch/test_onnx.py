@@ -158,7 +158,7 @@ REFUSED = {
     ),
     "a large network": (
         lambda path: to_onnx(large(), X, path),
-        "`calibrated` must have at most 2 GiB of weights, got 2.0 GiB, which one ONNX file cannot hold. Call "
+        "`calibrated` must have at most 1.5 GiB of weights, got 2.0 GiB, which PyTorch does not write to one file. Call "
         "`torch.onnx.export(calibrated.eval(), args, path, output_names=['logits'])`, which writes the weights to a second "
         "file.",
     ),

@@ -152,6 +152,7 @@ class TopK:
             raise InputError("indices", "be whole numbers, the positions of the listed classes in the vocabulary")
         leading = logs.shape[:-1] if logs.ndim > 2 else ()
         flat = logs.reshape(-1, k)
+        self.shape: tuple[int, ...] = tuple(logs.shape)
         self.k: int = k  # how many classes are listed per sample, at most
         self.vocabulary_size: int = size
         self.scores: ListedScores = ListedScores(flat, "logits", "log_probabilities", leading=leading, vocabulary_size=size)
@@ -168,11 +169,6 @@ class TopK:
             got="top-k log-probabilities",
             remedy="`TopK.probabilities(temperature)` gives bounds on the probabilities of the listed classes.",
         )
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the log-probabilities: that of the samples, and k."""
-        return (*(self.scores.leading or (self.scores.n_samples,)), self.k)
 
     def __repr__(self) -> str:
         labelled = "" if self._label_logs is None else ", with label_log_probabilities"

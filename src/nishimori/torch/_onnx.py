@@ -21,7 +21,7 @@ from nishimori.torch._run import check_classes, device_of, evaluating, logits_of
 
 Output = Literal["logits", "probabilities"]
 
-_LARGEST = 2**31 - 2**20  # a protobuf file holds 2 GiB at most, a little of it for the graph
+_LARGEST = 1536 * 2**20  # PyTorch writes more weights to a second file, whatever it is asked for
 
 # Warnings of PyTorch about its own code, and about two inputs that share the name of a dimension, which is what is wanted.
 _INTERNAL = (".*LeafSpec.* is deprecated", "# The axis name: batch will not be used")
@@ -141,8 +141,8 @@ def _check(calibrated: Any, output: Any) -> None:
     if size > _LARGEST:
         raise InputError(
             "calibrated",
-            "have at most 2 GiB of weights",
-            got=f"{size / 2**30:.1f} GiB, which one ONNX file cannot hold",
+            "have at most 1.5 GiB of weights",
+            got=f"{size / 2**30:.1f} GiB, which PyTorch does not write to one file",
             remedy="Call `torch.onnx.export(calibrated.eval(), args, path, output_names=['logits'])`, which writes the "
             "weights to a second file.",
         )
