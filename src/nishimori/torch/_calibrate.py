@@ -29,7 +29,7 @@ from nishimori.torch._loader import (
     observables_of,
     read_to_fit,
 )
-from nishimori.torch._ranks import joint, ranks_in
+from nishimori.torch._ranks import joint
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -109,7 +109,7 @@ def calibrate(
         data = LoaderRows(network, loader, rule, device, guard=guard, progress=progress, warns_of_dropout=True)
         return read_to_fit(data, chosen, keep_up_to, reread=reread, progress=progress)
 
-    ranks = None if across_ranks is False else ranks_in(across_ranks)
+    ranks = None if across_ranks is False else Exchange(None if across_ranks is True else across_ranks)
     # What is wrong with the arguments on one rank, all ranks say.
     chosen, rule = check_arguments() if ranks is None else ranks.own_value(check_arguments)
     guard: Guard = "refuse" if chosen.input is None else None  # for outputs that look like probabilities

@@ -131,8 +131,13 @@ class LoaderRows(StreamRows):
                     self._named, self._n_classes = tuple(rows.names), rows.scores.n_classes
                     has_drawn = not all(map(torch.equal, states, _random_states(self._device)))
                     self._check_first(batch, number, returned.labels, rows, has_drawn=has_drawn)
-                if different := {*rows.names}.symmetric_difference(self._named or ()):
-                    raise _other_names(min(different), number, lacks=different.isdisjoint(rows.names))
+                if tuple(rows.names) != self._named:
+                    now, before = (" and ".join(names or ()) or "none" for names in (rows.names, self._named))
+                    must, got = (
+                        "return clusters and groups for every batch or for none",
+                        f"{now} in batch {number} after {before}",
+                    )
+                    raise InputError("forward", must, got=got)
                 switch_to_eval(self._model)  # which a function of the user, or the network itself, may have changed
                 n_rows, n_counted = n_rows + rows.scores.n_samples, n_counted + len(rows.counted)
                 yield number, rows
@@ -173,12 +178,6 @@ def _length(loader: Any) -> int | None:
         return len(loader)
     except Exception:  # loaders and samplers raise many types of errors
         return None
-
-
-def _other_names(name: str, number: int, *, lacks: bool) -> InputError:
-    """The error if only some batches have clusters, or groups; whether it is batch ``number`` that lacks them."""
-    got = f"none in batch {number} after some" if lacks else f"some in batch {number} after none"
-    return InputError("forward", f"return {name} for every batch or for none", got=got)
 
 
 def _random_states(device: torch.device | None) -> list[Tensor]:

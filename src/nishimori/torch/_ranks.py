@@ -146,15 +146,6 @@ def _rows_of_rank(rows: Rows) -> Rows:
     return rows
 
 
-def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
-    """The ranks that take part: True for all."""
-    # `torch.distributed.group.WORLD` is None before there is a process group. A rank that is not in a group has another object.
-    is_group = dist.is_available() and (isinstance(group, dist.ProcessGroup) or group is dist.GroupMember.NON_GROUP_MEMBER)
-    if not isinstance(group, bool) and not is_group:
-        raise InputError("across_ranks", "be True, False or a process group", got=f"{group!r:.60}")
-    return Exchange(None if isinstance(group, bool) else group)
-
-
 def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: Guard) -> FitData:
     """What all ranks have together. ``own`` makes what this one has, with ``model``.
 
