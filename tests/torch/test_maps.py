@@ -229,8 +229,8 @@ def test_a_network_with_groups_of_its_own_keeps_them_where_the_map_needs_none():
     with pytest.raises(InputError) as error:
         Calibrated(Own(), GROUPED)
     assert str(error.value) == (
-        "`model` must not have an argument `groups` of its own where each group has its own temperature, because "
-        "`calibrated(x, groups=groups)` passes the groups of the samples. Wrap the network in a module that renames it."
+        "`model` must not have an argument `groups` of its own: `calibrated(x, groups=groups)` passes those of "
+        "the map. Wrap the network in a module that renames it."
     )
 
 

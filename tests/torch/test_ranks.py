@@ -332,8 +332,8 @@ def test_an_interrupt_on_one_rank_ends_the_wait_of_the_others(ranks):
 
 def test_a_network_whose_calls_wait_for_other_ranks_is_refused(ranks):
     text = (
-        "Rank 0: `model` must be the network inside of DistributedDataParallel, whose calls wait for other ranks, which may "
-        "have fewer batches. Pass `model.module`."
+        "Rank 0: `model` must be the network inside of DistributedDataParallel, whose calls wait for ranks that may have "
+        "fewer batches. Pass `model.module`."
     )
     assert [found["networks"]["wrapped"][:2] for found in ranks] == [["InputError", text]] * 2
 

@@ -140,11 +140,8 @@ class BoundedMatch:
         if observable not in self._measurable:
             unknown = InputError(
                 "label_log_probabilities",
-                (
-                    "be given for temperature scaling where a true class is not listed, which is so in "
-                    f"{self.data.n_unknown} of {self.data.n_rows} samples: such a class can have any log-probability "
-                    "below the last one that is listed"
-                ),
+                "be given for temperature scaling where a true class is not listed, as in "
+                f"{self.data.n_unknown} of {self.data.n_rows} samples",
                 remedy="Pass it to TopK, or use the method 'ec'.",
             )
             return BoundedTemperature(None, None, unknown)

@@ -464,10 +464,7 @@ def _check_free(model: nn.Module) -> None:
     if taken:
         raise InputError(
             "model",
-            (
-                "not have an argument `groups` of its own where each group has its own temperature, because "
-                "`calibrated(x, groups=groups)` passes the groups of the samples"
-            ),
+            "not have an argument `groups` of its own: `calibrated(x, groups=groups)` passes those of the map",
             remedy="Wrap the network in a module that renames it.",
         )
 

@@ -369,7 +369,7 @@ def read_to_fit(data: LoaderRows, chosen: "Calibrator", keep_up_to: float, *, re
         if beyond is None:
             return _open_kept(join_rows(parts), data.meaning)
         if not reread:
-            _refuse_if_it_needs_rows(chosen, keep_up_to, beyond.number)
+            _refuse_if_it_needs_rows(chosen, keep_up_to)
             parts.append(beyond)
             del beyond  # or its logits would be in memory during all passes
             grid = _FINE_GRID if data.n_classes >= _MANY_CLASSES else {}
@@ -398,15 +398,12 @@ def _open_kept(kept: Collected, meaning: ReadOptions) -> FitData:
     return FitData(rows, None, kept.clusters)
 
 
-def _refuse_if_it_needs_rows(chosen: "Calibrator", keep_up_to: float, number: int) -> None:
-    """Refuse a method for which sums are not enough, in batch ``number``."""
+def _refuse_if_it_needs_rows(chosen: "Calibrator", keep_up_to: float) -> None:
+    """Refuse a method for which sums are not enough."""
     if chosen.traits is None or not chosen.traits.from_sketch:
         raise InputError(
             "method",
-            (
-                "be one that can be fitted to sums, such as 'adaptive', 'ec' or 'ts', where logits take more than "
-                f"`keep_up_to` = {keep_up_to:,.0f} bytes, as they do from batch {number} on"
-            ),
+            f"be fitted to sums, as 'adaptive', 'ec' and 'ts' are, where logits take more than {keep_up_to:,.0f} bytes",
             got=f"{chosen.method_name!r}, which needs all rows",
             remedy=INSTEAD,
         )

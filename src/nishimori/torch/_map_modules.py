@@ -169,10 +169,7 @@ class GroupTemperaturesModule(MapModule):
         if is_in_graph():
             raise InputError(
                 "calibrated",
-                (
-                    "not have one temperature per group to be exported, because names of groups are looked up outside of "
-                    "the graph"
-                ),
+                "not have one temperature per group to be exported: names of groups are looked up outside of the graph",
                 remedy="Export one network per group: `Calibrated(model, T)` with the T of the group.",
             )
         if groups is None:

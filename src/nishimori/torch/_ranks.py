@@ -156,10 +156,7 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: 
         if isinstance(model, DistributedDataParallel):
             raise InputError(
                 "model",
-                (
-                    "be the network inside of DistributedDataParallel, whose calls wait for other ranks, which may have "
-                    "fewer batches"
-                ),
+                "be the network inside of DistributedDataParallel, whose calls wait for ranks that may have fewer batches",
                 remedy="Pass `model.module`.",
             )
         try:
