@@ -153,12 +153,12 @@ REFUSED = {
     ),
     "probabilities": (
         lambda: sequences.answers([[-1.0], [-2.0, 0.9]]),
-        f"{TOKENS}[1]` must be logarithms of probabilities, at most 0, got 0.9 in entry 1. Take the logarithm of probabilities "
+        f"{TOKENS}[1]` must be logarithms of probabilities, at most 0, got 0.9 in row 1. Take the logarithm of probabilities "
         "first.",
     ),
     "positive": (
         lambda: sequences.log_odds([-1.0, 3.5]),
-        f"{LOGS} logarithms of probabilities, at most 0, got 3.5 in entry 1. Find where the model produced it.",
+        f"{LOGS} logarithms of probabilities, at most 0, got 3.5 in row 1. Find where the model produced it.",
     ),
     "empty answer": (
         lambda: sequences.answers([[-1.0], []]),
@@ -185,23 +185,23 @@ REFUSED = {
     ),
     "ids of another length": (
         lambda: sequences.answers([-1.0, -2.0], [0, 0, 1]),
-        "`answer_ids` must have shape (2,), one entry per token, got (3,).",
+        "`answer_ids` must have shape (2,), one answer_id per sample, got (3,).",
     ),
     "ids of several types": (
         lambda: sequences.choices([-1.0, -2.0], np.array([0, "a"], dtype=object)),
-        "`question_ids` must be all numbers or all text, got several types. Convert them to text.",
+        "`question_ids` must hold values of one type, such as numbers or text.",
     ),
     "ids of a list of numbers and text": (
         lambda: sequences.choices([-1.0, -2.0, -3.0], [1, "1", 2]),
-        "`question_ids` must be all numbers or all text, got several types. Convert them to text.",
+        "`question_ids` must hold values of one type, such as numbers or text.",
     ),
     "missing number": (
         lambda: sequences.answers([-1.0, -2.0, -3.0], [0, 0, NAN]),
-        "`answer_ids` must not be missing, got nan in entry 2. Drop that token.",
+        "`answer_ids` must not be missing, got NaN in row 2. Give that row a answer_id.",
     ),
     "missing text": (
         lambda: sequences.choices([-1.0, -2.0, -3.0], ["a", NAN, "a"]),
-        "`question_ids` must not be missing, got nan in entry 1. Drop that choice.",
+        "`question_ids` must not be missing, got NaN in row 1. Give that row a question_id.",
     ),
     "ids of different lengths": (
         lambda: sequences.answers([-1.0, -2.0], [[0], [1, 2]]),
@@ -222,8 +222,8 @@ REFUSED = {
     ),
     "mask of numbers": (
         lambda: sequences.answers(np.full((1, 2), -1.0), mask=[[2.0, 1.0]]),
-        "`mask` must be True or False (1 or 0) for each token, of shape (1, 2), got float64 of shape (1, 2). True marks the "
-        "tokens of the answer.",
+        "`mask` must be True or False (1 or 0) for each token, of shape (1, 2), got float64 of shape (1, 2), with other "
+        "values. True marks the tokens of the answer.",
     ),
     "certain": (
         lambda: sequences.log_odds([-1.0, 0.0]),
@@ -241,16 +241,18 @@ REFUSED = {
     ),
     "answers in place of their log-probabilities": (
         lambda: sequences.log_odds(sequences.answers([[-1.0]])),
-        f"{LOGS} a flat array, got Answers(1 answers, 1 tokens). Pass `answers.log_probabilities`.",
+        "`log_probabilities` must hold numbers, but one could not be read: float() argument must be a string or a real number, "
+        "not 'Answers'.",
     ),
     "right is missing": (
         lambda: sequences.choices([-1.0, -2.0], [3, 3]).labels([1, NAN]),
-        "`right` must be True or False (1 or 0) for each choice, got nan for choice 1.",
+        "`right` must be True or False (1 or 0) for each of the 2 choices, of shape (2,), got float64 of shape (2,), with "
+        "other values. If you know the column of the right choice, it is the label.",
     ),
     "right columns": (
         lambda: sequences.choices([-1.0, -2.0], [3, 3]).labels([1]),
-        "`right` must be True or False (1 or 0) for each of the 2 choices, got int64 of shape (1,). If you know the column of "
-        "the right choice, it is the label.",
+        "`right` must be True or False (1 or 0) for each of the 2 choices, of shape (2,), got int64 of shape (1,). If you know "
+        "the column of the right choice, it is the label.",
     ),
 }
 

@@ -12,7 +12,7 @@ import pytest
 import nishimori
 import nishimori_paper as paper
 from nishimori import data
-from nishimori.data import IN_PAPER, names_in
+from nishimori.data import names_in
 from nishimori_paper import shipped
 from nishimori_paper.cli import _theory, app
 
@@ -29,10 +29,6 @@ def test_its_commands_and_its_networks_are_found_through_entry_points():
     assert {name: point.load() for name, (point,) in commands.items()} == {"paper": app, "theory": _theory.app}
     assert set(data.names()) == {"cifar10/resnet20", *names_in(NETWORKS)}
     assert len(data.names()) == 19
-
-
-def test_the_library_knows_which_networks_come_with_it():
-    assert sorted(names_in(NETWORKS)) == sorted(IN_PAPER)
 
 
 def test_the_terms_of_every_image_set_are_beside_its_logits_and_svhn_is_not_for_commercial_use():

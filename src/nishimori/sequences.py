@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.labels import as_given, is_absent
+from nishimori._rows.labels import encode_values
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import between, numeric
@@ -77,18 +77,9 @@ class Choices:
 
     def labels(self, right: Any) -> HostArray:
         """The column of the right choice of each question, from one entry per choice: whether it is the right one."""
-        marked = arrays.on_host(numeric(right, "right"))
-        if marked.shape == self.rows.shape and np.isnan(marked).any():
-            first = int(np.argmax(np.isnan(marked)))
-            raise InputError("right", "be True or False (1 or 0) for each choice", got=f"nan for choice {first}")
-        if marked.shape != self.rows.shape or not np.isin(marked, (0, 1)).all():
-            raise InputError(
-                "right",
-                f"be True or False (1 or 0) for each of the {len(self.rows)} choices",
-                got=_description(marked),
-                remedy="If you know the column of the right choice, it is the label.",
-            )
-        number = np.bincount(self.rows[marked != 0], minlength=len(self.ids))
+        remedy = "If you know the column of the right choice, it is the label."
+        marked = _marks(right, "right", f"each of the {len(self.rows)} choices", self.rows.shape, remedy)
+        number = np.bincount(self.rows[marked], minlength=len(self.ids))
         if (number != 1).any():
             first = int(np.argmax(number != 1))
             raise InputError(
@@ -98,7 +89,7 @@ class Choices:
                 remedy="Drop such questions.",
             )
         labels = np.empty(len(self.ids), np.int64)
-        labels[self.rows[marked != 0]] = self.columns[marked != 0]
+        labels[self.rows[marked]] = self.columns[marked]
         return labels
 
     def __repr__(self) -> str:
@@ -136,7 +127,7 @@ def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any =
         raise InputError("mask", "be left out with `answer_ids`", remedy="Drop the tokens that belong to no answer.")
     if answer_ids is not None:
         values = _checked_logs(_flat(token_log_probabilities, name, "answer_ids"), name)
-        ids, codes = _codes(answer_ids, len(values), "answer_ids", "token")
+        ids, codes = _codes(answer_ids, len(values), "answer_id")
         return Answers(np.bincount(codes, values, len(ids)), np.bincount(codes, minlength=len(ids)), ids)
     if mask is None and isinstance(token_log_probabilities, list | tuple):
         return _of_lists(token_log_probabilities, name)
@@ -148,7 +139,9 @@ def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any =
             got=table.shape,
             remedy=f"For a flat array pass `answer_ids`, for one answer `[{name}]`.",
         )
-    kept = np.ones(table.shape, bool) if mask is None else _checked_mask(mask, table.shape)
+    kept = np.ones(table.shape, bool)
+    if mask is not None:
+        kept = _marks(mask, "mask", "each token", table.shape, "True marks the tokens of the answer.")
     number = np.count_nonzero(kept, axis=1)
     _refuse_empty(number)
     values = _checked_logs(np.where(kept, table, 0), name)
@@ -195,9 +188,7 @@ def log_odds(log_probabilities: Any, *, floor: float | None = None) -> HostArray
             name,
             "be finite and below 0",
             got=f"{values[first]:g} for answer {first}, whose log-odds are infinite",
-            remedy=(
-                "Pass `floor`, the smallest probability that you consider possible: 6e-8 is the rounding error of float32."
-            ),
+            remedy="Pass `floor`, the smallest probability that you consider possible: 6e-8 is the rounding error of float32.",
         )
     return odds
 
@@ -231,7 +222,7 @@ def choices(log_probabilities: Any, question_ids: Any) -> Choices:
     """
     name = "log_probabilities"
     values = _checked_logs(_flat(log_probabilities, name, "question_ids"), name)
-    ids, rows = _codes(question_ids, len(values), "question_ids", "choice")
+    ids, rows = _codes(question_ids, len(values), "question_id")
     number = np.bincount(rows)
     if (number < 2).any():
         first = int(np.argmax(number < 2))
@@ -270,8 +261,6 @@ def _of_lists(lists: list[Any] | tuple[Any, ...], name: str) -> Answers:
 
 def _flat(x: Any, name: str, beside: str | None) -> HostArray:
     """A flat array of numbers on the host."""
-    if isinstance(x, Answers):
-        raise InputError(name, "be a flat array", got=repr(x), remedy="Pass `answers.log_probabilities`.")
     values = arrays.on_host(numeric(x, name))
     if values.ndim != 1 or not len(values):
         also = f", as `{beside}`," if beside else ""
@@ -284,30 +273,26 @@ def _checked_logs(values: HostArray, name: str) -> HostArray:
     wide = values.astype(np.float64)
     bad = ~(wide <= _ROUNDING)
     if bad.any():
-        place = tuple(int(number) for number in np.unravel_index(int(np.argmax(bad)), bad.shape))
-        where = f"entry {place[0]}" if len(place) == 1 else f"row {place[0]}, column {place[1]}"
-        remedy = "Take the logarithm of probabilities first" if 0 < wide[place] <= 1 else "Find where the model produced it"
-        raise InputError(
-            name, "be logarithms of probabilities, at most 0", got=f"{wide[place]:g} in {where}", remedy=f"{remedy}."
-        )
+        row, *column = (int(number) for number in np.argwhere(bad)[0])
+        value = wide[(row, *column)]
+        remedy = "Take the logarithm of probabilities first." if 0 < value <= 1 else "Find where the model produced it."
+        must, got = "be logarithms of probabilities, at most 0", f"{value:g}"
+        raise InputError(name, must, got=got, remedy=remedy, row=row, column=column[0] if column else None)
     return np.minimum(wide, 0.0)
 
 
-def _checked_mask(mask: Any, shape: tuple[int, ...]) -> HostArray:
-    marks = arrays.on_host(numeric(mask, "mask"))
+def _marks(values: Any, name: str, where: str, shape: tuple[int, ...], remedy: str) -> HostArray:
+    """Whether there is a mark at each place."""
+    marks = arrays.on_host(numeric(values, name))
     if marks.shape != shape or not np.isin(marks, (0, 1)).all():
         raise InputError(
-            "mask",
-            f"be True or False (1 or 0) for each token, of shape {shape}",
-            got=_description(marks),
-            remedy="True marks the tokens of the answer.",
+            name,
+            f"be True or False (1 or 0) for {where}, of shape {shape}",
+            got=f"{arrays.dtype_name(marks)} of shape {marks.shape}{', with other values' if marks.shape == shape else ''}",
+            remedy=remedy,
         )
-    kept: HostArray = marks != 0
-    return kept
-
-
-def _description(array: HostArray) -> str:
-    return f"{arrays.dtype_name(array)} of shape {array.shape}"
+    marked: HostArray = marks != 0
+    return marked
 
 
 def _refuse_empty(n_tokens: HostArray) -> None:
@@ -316,28 +301,10 @@ def _refuse_empty(n_tokens: HostArray) -> None:
         raise InputError("Each answer", "have at least one token", got=which, remedy="Drop such answers, or check `mask`.")
 
 
-def _codes(ids: Any, length: int, name: str, per: str) -> tuple[HostArray, HostArray]:
+def _codes(ids: Any, length: int, what: str) -> tuple[HostArray, HostArray]:
     """The names in the order in which they first came, and the number of the name of each entry."""
-    try:
-        names_ = as_given(ids)
-    except ValueError:
-        raise InputError(name, "be a flat list", got="rows of different lengths") from None
-    if names_.shape != (length,):
-        raise InputError(name, f"have shape ({length},), one entry per {per}", got=names_.shape)
-    values = names_.tolist()
-    missing = next((place for place, value in enumerate(values) if is_absent(value)), None)
-    if missing is not None:
-        raise InputError(name, "not be missing", got=f"{values[missing]} in entry {missing}", remedy=f"Drop that {per}.")
-    several = InputError(name, "be all numbers or all text", got="several types", remedy="Convert them to text.")
-    if len({isinstance(value, str) for value in values}) > 1:
-        raise several
-    try:
-        names, first, codes = np.unique(names_, return_index=True, return_inverse=True)
-    except TypeError:  # they cannot be sorted
-        raise several from None
-    if isinstance(values[0], str):
+    names, codes = encode_values(ids, length, what)
+    if isinstance(names[0], str):
         names = names.astype(np.str_)
-    order = np.argsort(first)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return names[order], rank[codes]
+    order = np.argsort(np.unique(codes, return_index=True)[1])
+    return names[order], np.argsort(order)[codes]

@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 from readme import README, Runner, blocks
 
-from nishimori.data import IN_PAPER
+from nishimori.data import names_in
 
 PAGES = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
 SHOWN = {page.stem: [block for block in blocks(page) if block.output is not None] for page in PAGES}
 IMPORTS = ("nishimori.cli._app", "nishimori.torch", "nishimori._calibrators.methods", "nishimori._evaluation.compare")
 IMPORTS += ("sklearn.datasets", "sklearn.linear_model", "pandas", "pydantic", "matplotlib.pyplot", "dask.array")
 
+
+IN_PAPER = names_in(Path(__file__).parents[2] / "paper" / "src" / "nishimori_paper" / "networks")
 
 # Pages about the paper, whose blocks may use nishimori-paper. On other pages a block that does so says what to install.
 PAPER = {"paper", "claims", "errata", "why_ec_and_ts_agree", "shipped_models", "theory"}
@@ -67,7 +69,12 @@ def test_blocks_about_the_paper_print_what_they_show(page, paper, tmp_path):
 def test_a_block_that_needs_nishimori_paper_without_saying_so_is_noticed(words, library, tmp_path):
     code, _, err = library.run(words, tmp_path)
     assert code != 0
-    assert "nishimori-paper, which is not installed" in err or "import of nishimori_paper halted" in err
+    messages = (
+        "nishimori-paper, which is not installed",
+        "more with `pip install nishimori-paper`",
+        "import of nishimori_paper halted",
+    )
+    assert any(words in err for words in messages)
 
 
 def unmarked(page):

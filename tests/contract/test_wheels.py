@@ -114,7 +114,8 @@ def test_the_library_alone_calibrates_its_network_and_says_where_the_rest_is(alo
     assert run(alone, "nishimori", "paper", "list", cwd=tmp_path) == (2, "", f"error: `nishimori paper` {remedy}")
     assert run(alone, "nishimori", "theory", "logit", cwd=tmp_path) == (2, "", f"error: `nishimori theory` {remedy}")
     code, _, err = run(alone, "nishimori", "demo", "--network", "svhn/resnet20", cwd=tmp_path)
-    assert (code, err) == (1, f"error: The network 'svhn/resnet20' {remedy}")
+    more = "there are cifar10/resnet20, and more with `pip install nishimori-paper`. A file's name ends in .npz.\n"
+    assert (code, err) == (1, f"error: There is no bundled network 'svhn/resnet20'; {more}")
 
 
 def test_together_they_have_the_command_and_all_networks(together, tmp_path):

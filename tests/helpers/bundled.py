@@ -3,11 +3,10 @@
 from optional import Absent, is_installed
 
 from nishimori import data
-from nishimori.data import IN_PAPER
 
 
 def network(name):
     """The network of that name, as `nishimori.data.load` gives it."""
-    if name in IN_PAPER and not is_installed("nishimori_paper"):
+    if name not in data.names() and not is_installed("nishimori_paper"):
         Absent("nishimori_paper").skip()
     return data.load(name)

@@ -177,7 +177,7 @@ def test_temperature_scaling_is_refused_where_a_true_class_is_not_listed():
     n_outside = int((~(given._indices == labels[:, None]).any(axis=1)).sum())
     assert n_outside
     with pytest.raises(
-        nishimori.errors.InputError, match=f"which is so in {n_outside} of 400 samples: such a class can have any"
+        nishimori.errors.InputError, match=f"where a true class is not listed, as in {n_outside} of 400 samples"
     ):
         nishimori.TemperatureScaling().fit(given, labels)
     assert nishimori.temperatures(given, labels).ts_bounds is None

@@ -20,8 +20,8 @@ def with_entry(row, column, value, table=P):
     ("indices", "logs", "size", "labels", "message"),
     [
         (IDS, P[:, :1], 10, [0, 1, 2], r"`indices` must have the shape of `log_probabilities`, \(3, 1\), got \(3, 2\)"),
-        (IDS[0], P[0], 10, [0], r"`log_probabilities` must have shape \(n_samples, k\), got \(2,\)"),
-        (IDS[:0], P[:0], 10, [], "`log_probabilities` must have at least one row and one column"),
+        (IDS[0], P[0], 10, [0], r"must have shape \(n_samples, k\), with at least one row and column, got \(2,\)"),
+        (IDS[:0], P[:0], 10, [], r"must have shape \(n_samples, k\), with at least one row and column, got \(0, 2\)"),
         (IDS, P, 2, [0, 1, 2], "must list fewer classes than `vocabulary_size`, 2, got 2 per sample. If they"),
         (IDS, P, 0, [0, 1, 2], "`vocabulary_size` must be a whole number from 2 to 9007199254740992, got 0"),
         (IDS + 0.5, P, 10, [0, 1, 2], "`indices` must be whole numbers"),

@@ -130,7 +130,7 @@ def test_an_order_that_cannot_be_right_is_an_error_of_loading(wrong):
 REFUSED = {
     "a word": (
         lambda: calibrate(NETWORK, (IMAGES, MASKS), class_axis="channels"),
-        "`class_axis` must be the number of a dimension of the logits, such as 1, got 'channels'.",
+        "`class_axis` must be the number of a dimension of the logits, got 'channels' for logits of 4 dimensions.",
     ),
     "no dimension": (
         lambda: calibrate(NETWORK, (IMAGES, MASKS), class_axis=4),

@@ -74,12 +74,12 @@ def test_a_layer_that_is_not_in_the_network_is_refused(layer, got, calibrated):
     with pytest.raises(InputError) as error:
         calibrated.fold(layer)
     assert str(error.value) == (
-        f"`layer` must be a layer of the network or its name, got {got}. Its last linear layers are `body`, `top.1`."
+        f"`layer` must be a layer of the network or its name, got {got}. Its linear layers are 'body', 'top.1'."
     )
 
 
 def test_a_layer_of_a_network_without_linear_layers_is_refused():
-    with pytest.raises(InputError, match=r"got 'fc'\. The network has no linear layer\."):
+    with pytest.raises(InputError, match=r"got 'fc'\. It has no linear layer\."):
         Calibrated(nn.Sequential(nn.ReLU()), 1.7).fold("fc")
 
 
@@ -99,8 +99,8 @@ def test_a_named_layer_that_is_shared_is_refused():
 
 def said(T="1.7"):
     return (
-        f"The logits must be divided by T only once, got a network with {T} folded into the layer, while its `Calibrated` "
-        "still divides by 1.7. Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. "
+        f"The logits must be calibrated only once, got a network with T = {T} folded into the layer, while its `Calibrated` "
+        "still applies T = 1.7. Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. "
         "To fold and keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1."
     )
 
@@ -130,9 +130,9 @@ def test_a_calibrated_whose_layer_was_folded_by_hand_says_so(use, calibrated):
 def test_copies_say_so_too_whether_copied_before_or_after_folding(copied, calibrated):
     early = copied(calibrated)
     fold_temperature(early.model.top[1], 1.7)
-    with pytest.raises(InputError, match="divided by T only once"):
+    with pytest.raises(InputError, match="calibrated only once"):
         early(X)
-    with pytest.raises(InputError, match="divided by T only once"):
+    with pytest.raises(InputError, match="calibrated only once"):
         copied(early)(X)
 
 
@@ -192,7 +192,7 @@ def test_two_wrappers_of_one_network_notice_each_others_folding(calibrated):
     expected = calibrated(X)
     calibrated.fold("top.1", probe=X)
     assert torch.allclose(calibrated(X), expected, atol=1e-6)
-    with pytest.raises(InputError, match=r"with 1\.7 folded into `top\.1`, while its `Calibrated` still divides by 1\.7"):
+    with pytest.raises(InputError, match=r"with T = 1\.7 folded into `top\.1`, while its `Calibrated` still applies T = 1\.7"):
         other(X)
 
 
@@ -219,12 +219,12 @@ def test_a_folded_network_is_calibrated_again_without_complaint():
 
 
 def test_wrappers_are_not_kept_alive():
-    from nishimori.torch._fold import _living
+    from nishimori.torch._fold import living
 
     gc.collect()
-    before = len(_living)
+    before = len(living)
     each = Calibrated(lin(), 2.0)
-    assert len(_living) == before + 1
+    assert len(living) == before + 1
     del each
     gc.collect()
-    assert len(_living) == before
+    assert len(living) == before

@@ -81,14 +81,14 @@ def cap_message(name, path):
 def computed_message(kind):
     return (
         f"The network must end in a plain linear layer, got `fc` of type {kind}: its weights are computed from other tensors. "
-        f"Make them permanent (`remove_weight_norm`, `prune.remove`, ...) first; {OR_WRAP}"
+        f"Make them permanent (`remove_parametrizations`, `remove_weight_norm`, `prune.remove`, ...) first; {OR_WRAP}"
     )
 
 
-def probabilities_message(kind):
+def activated_message(kind):
     return (
-        f"The network must return logits, got `1` of type {kind} at its end. Remove it: calibration needs the scores "
-        "before the softmax."
+        f"The network must end in a linear layer, got `1` of type {kind}. Pass the last linear layer if its outputs are the "
+        f"logits; {OR_WRAP}"
     )
 
 
@@ -136,8 +136,8 @@ REFUSED = {
     "no usual name, and many layers": (
         lambda: Named(stack=nn.ModuleList([lin() for _ in range(9)])),
         "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, "
-        "got a ModuleList with the submodules ['0', '1', '2', '3', '4', '5', '6', '7', '8']. It has 9 linear layers, and those "
-        "defined last are 'stack.4', 'stack.5', 'stack.6', 'stack.7', 'stack.8'. " + NAME_ONE,
+        "got a ModuleList with the submodules ['0', '1', '2', '3', '4', '5', '6', '7', '8']. Its linear layers are ..., "
+        "'stack.4', 'stack.5', 'stack.6', 'stack.7', 'stack.8'. " + NAME_ONE,
     ),
     "no usual name, and no linear layer": (
         lambda: Named(embeddings=nn.Embedding(3, 4), norm=nn.LayerNorm(4)),
@@ -149,14 +149,10 @@ REFUSED = {
         "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, "
         "got a Named with the submodules ['norm', 'top']. Its only linear layer is 'top'. " + NAME_ONE,
     ),
-    "softmax": (lambda: nn.Sequential(lin(), nn.Softmax(dim=1)), probabilities_message("Softmax")),
-    "softmax of pixels": (lambda: nn.Sequential(nn.Conv2d(3, 4, 1), nn.Softmax2d()), probabilities_message("Softmax2d")),
-    "sigmoid": (lambda: nn.Sequential(lin(), nn.Sigmoid()), probabilities_message("Sigmoid")),
-    "log-softmax": (
-        lambda: nn.Sequential(lin(), nn.LogSoftmax(dim=1)),
-        "The network must end in a linear layer, got `1` of type LogSoftmax. Pass the last linear layer if its outputs "
-        "are the logits; " + OR_WRAP,
-    ),
+    "softmax": (lambda: nn.Sequential(lin(), nn.Softmax(dim=1)), activated_message("Softmax")),
+    "softmax of pixels": (lambda: nn.Sequential(nn.Conv2d(3, 4, 1), nn.Softmax2d()), activated_message("Softmax2d")),
+    "sigmoid": (lambda: nn.Sequential(lin(), nn.Sigmoid()), activated_message("Sigmoid")),
+    "log-softmax": (lambda: nn.Sequential(lin(), nn.LogSoftmax(dim=1)), activated_message("LogSoftmax")),
     "an activation": (
         lambda: VGG(nn.ReLU()),
         "The network must end in a linear layer, got `classifier.4` of type ReLU. Pass the last linear layer if its "
@@ -168,8 +164,7 @@ REFUSED = {
     ),
     "a parametrisation": (
         lambda: Named(body=lin(), fc=parametrizations.weight_norm(lin())),
-        "The network must end in a plain linear layer, got `fc` of type ParametrizedLinear: its weights are "
-        "parametrised. Call `torch.nn.utils.parametrize.remove_parametrizations` first; " + OR_WRAP,
+        computed_message("ParametrizedLinear"),
     ),
     "spectral norm": (lambda: Named(body=lin(), fc=spectral_norm(lin())), computed_message("Linear")),
     "weight norm": (lambda: Named(body=lin(), fc=weight_norm(lin())), computed_message("Linear")),
@@ -189,18 +184,18 @@ REFUSED = {
     ),
     "no weights yet": (
         lambda: Named(body=lin(), fc=nn.LazyLinear(3)),
-        "The network must end in a plain linear layer, got `fc` of type LazyLinear: it has no weights yet. Call the "
-        "model once before folding; " + OR_WRAP,
+        "The network must end in a plain linear layer, got `fc` of type LazyLinear: its weights are not there "
+        "yet. Load the weights, or call the model once, before folding; " + OR_WRAP,
     ),
     "weights on meta": (
         lambda: Named(body=lin(), fc=nn.Linear(4, 3, device="meta")),
-        "The network must end in a plain linear layer, got `fc` of type Linear: its weights are on the meta device. Load "
-        "the weights first; " + OR_WRAP,
+        "The network must end in a plain linear layer, got `fc` of type Linear: its weights are not there "
+        "yet. Load the weights, or call the model once, before folding; " + OR_WRAP,
     ),
     "a Calibrated inside": (
         lambda: Named(body=lin(), head=nn.Sequential(Calibrated(lin(), 2.0))),
-        "`model_or_layer` must be a network or a layer, got one that contains a Calibrated at `head.0`, which divides "
-        "its logits by a temperature of its own. Call `model.head.0.fold()`, which folds that temperature.",
+        "`model_or_layer` must be a network or a layer, got a Calibrated inside, at `head.0`, which divides its "
+        "logits by a temperature of its own. Call its `fold()`, which folds that temperature.",
     ),
     "a Calibrated": (
         lambda: Calibrated(lin(), 2.0),
@@ -247,8 +242,8 @@ def test_folding_twice_is_refused():
     with pytest.raises(InputError) as error:
         fold_temperature(network, 3.0)
     assert str(error.value) == (
-        "`T` must be folded only once, got 3 for `classifier.3`, which already has 2 folded in. If the new T was found with "
-        "the folded weights, call `Calibrated(model, T).fold()`. If the weights were replaced after folding, delete the "
+        "`T` must be folded only once, got 3 for `classifier.3`, which already has a map folded in. If the new T was found "
+        "with the folded weights, call `Calibrated(model, T).fold()`. If the weights were replaced after folding, delete the "
         "attribute `folded_temperature` of the layer."
     )
 

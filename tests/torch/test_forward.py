@@ -95,12 +95,13 @@ def test_forward_gets_batches_on_the_device_of_the_network():
 REFUSED = {
     "not a function": (
         lambda: collect(Returning(), [(X, Y)], forward="logits"),
-        "`forward` must be a function of the model and a batch, got an object of type str. Pass `forward=lambda model, "
-        "batch: (logits, labels)`.",
+        "`forward` must return the logits and labels of each batch, got TypeError: 'str' object is not callable in batch 0. "
+        "The batch is tuple (tensor float32 (10, 4) from -2.115 to 1.853, tensor int64 (10,) from 0 to 2).",
     ),
-    "a key for the labels as well": (
-        lambda: collect(Returning(), [(X, Y)], forward=lambda m, b: (m(b[0]), b[1]), labels="y"),
-        "`labels` must be left out where `forward` is passed, got 'y': `forward` returns the labels.",
+    "a key for the clusters as well": (
+        lambda: collect(Returning(), [(X, Y)], forward=lambda m, b: (m(b[0]), b[1]), clusters="document"),
+        "`clusters` must be left out where `forward` is passed, got 'document': `forward` returns the clusters. Pass "
+        '`forward=lambda model, batch: {"logits": logits, "labels": labels, "clusters": clusters}`.',
     ),
     "logits alone": (
         lambda: collect(Returning(), [(X, Y)], forward=lambda m, b: m(b[0])),

@@ -86,8 +86,8 @@ def test_a_wrapper_without_a_map_takes_that_of_the_state_dict():
     fresh = Calibrated(Network(n_out=2))
     fresh.load_state_dict(state)
     assert torch.equal(fresh(X), calibrated(X))
-    with pytest.raises(InputError, match="must hold the map LogOdds for 2 classes, as this Calibrated does"):
-        calibrated.load_state_dict(Calibrated(Network(n_out=2), 1.7).state_dict())
+    calibrated.load_state_dict(Calibrated(Network(n_out=2), 1.7).state_dict())
+    assert float(calibrated.temperature) == pytest.approx(1.7)
 
 
 def test_it_compiles_and_exports():
@@ -140,8 +140,8 @@ def test_platt_scaling_folds_into_the_weights(n_out):
 REFUSED = {
     "folding": (
         lambda: Calibrated(Network(n_out=2), MAP).fold(probe=X),
-        r"^The map must be one temperature or an affine function of the logits to be folded into weights, got a function of "
-        r"the log-odds that is not linear\. Use 'platt', which is; or ",
+        r"^The map must be one temperature or an affine function of the logits to be folded into weights, got the "
+        r"function of the log-odds; weights alone cannot express that\. Instead, keep the calibration in",
     ),
     "masks": (
         lambda: Calibrated(nn.Identity(), MAP)(torch.tensor([[0.0, -torch.inf]])),

@@ -229,8 +229,8 @@ def test_a_network_with_groups_of_its_own_keeps_them_where_the_map_needs_none():
     with pytest.raises(InputError) as error:
         Calibrated(Own(), GROUPED)
     assert str(error.value) == (
-        "`model` must not have an argument `groups` of its own where each group has its own temperature, because "
-        "`calibrated(x, groups=groups)` passes the groups of the samples. Wrap the network in a module that renames it."
+        "`model` must not have an argument `groups` of its own: `calibrated(x, groups=groups)` passes those of "
+        "the map. Wrap the network in a module that renames it."
     )
 
 
@@ -262,7 +262,7 @@ REFUSED = {
         "`groups` must have shape (40,), one group per sample, got (1,).",
     ),
     "too few groups for predictions": (
-        lambda: Calibrated(nn.Identity(), GROUPED).predict(Z, groups=["a"]),
+        lambda: Calibrated(nn.Identity(), GROUPED).predict_proba(Z, groups=["a"]),
         "`groups` must have shape (40,), one group per sample, got (1,).",
     ),
     "groups of a single number": (
@@ -293,8 +293,9 @@ REFUSED = {
     ),
     "a calibrator that is not fitted": (
         lambda: Calibrated(nn.Identity(), nishimori.ExpectationConsistency()),
-        "`temperature` must be a number, a map or a fitted calibrator, got a ExpectationConsistency that is not fitted. Call "
-        "its `fit`, or `calibrate(model, loader, method=calibrator)`.",
+        "`temperature` must be a number, a map or a fitted calibrator, got a ExpectationConsistency without a map. Call "
+        "its `fit`, or `calibrate(model, loader, method=calibrator)`. A calibrator of several labels per sample has several "
+        "maps: use `calibrator.predict_proba(model(x))`.",
     ),
     "a calibrator with a floor": (
         lambda: Calibrated(nn.Identity(), nishimori.from_temperature(2.0, input="probabilities", floor=1e-3)),

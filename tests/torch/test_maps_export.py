@@ -80,7 +80,7 @@ def test_it_can_be_traced(map_, definition):
 
 
 BY_GROUP = (
-    "`calibrated` must not have one temperature per group to be exported, because names of groups are looked up outside of the "
+    "`calibrated` must not have one temperature per group to be exported: names of groups are looked up outside of the "
     "graph. Export one network per group: `Calibrated(model, T)` with the T of the group."
 )
 

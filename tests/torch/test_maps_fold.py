@@ -142,9 +142,7 @@ REFUSED = {
     ),
     "fallback": (
         lambda: Calibrated(Network(), MAPS["fallback"][0]).fold(probe=X),
-        FOLDING
-        + "an affine map with `preserve_accuracy=True`, which divides the rows whose predicted class would change by one "
-        f"temperature instead. Fit it without `preserve_accuracy`; or {INSTEAD}",
+        FOLDING + f"an affine map with `preserve_accuracy=True`; weights alone cannot express that. Instead, {INSTEAD}",
     ),
     "mixture": (
         lambda: Calibrated(Network(), MAPS["mixture"][0]).fold(probe=X),
@@ -152,18 +150,12 @@ REFUSED = {
     ),
     "log-probabilities": (
         lambda: Calibrated(Network(), MAPS["log"][0]).fold(probe=X),
-        FOLDING + "an affine function of log-probabilities, which contain the logarithm of a sum over all classes. Fit "
-        f"`MatrixScaling`, an affine function of the logits themselves; or {INSTEAD}",
+        FOLDING + f"the affine map of log-probabilities; weights alone cannot express that. Instead, {INSTEAD}",
     ),
     "another number of classes": (
         lambda: Calibrated(Network(n_out=4), MAPS["matrix"][0]).fold(),
         "The last layer must have one output per class of the affine map, which has 5, got `fc` with 4. Pass the layer that "
         "computes the logits.",
-    ),
-    "a convolution in groups": (
-        lambda: Calibrated(Convolution(groups=5), MAPS["matrix"][0]).fold(probe=IMAGES),
-        "The last layer must compute every class from the same features, got `head.0`, a convolution in 5 groups, which cannot "
-        f"mix classes. Instead, {INSTEAD}",
     ),
     "a convolution without a probe": (
         lambda: Calibrated(Convolution(), MAPS["matrix"][0]).fold(),
@@ -187,8 +179,9 @@ REFUSED = {
     ),
     "a parametrised layer": (
         lambda: Calibrated(normed(), MAPS["matrix"][0]).fold(),
-        "The network must end in a plain linear layer, got `fc` of type ParametrizedLinear: its weights are parametrised. Call "
-        f"`torch.nn.utils.parametrize.remove_parametrizations` first; or {INSTEAD}",
+        "The network must end in a plain linear layer, got `fc` of type ParametrizedLinear: its weights are computed from "
+        "other tensors. Make them permanent (`remove_parametrizations`, `remove_weight_norm`, `prune.remove`, ...) first; or "
+        f"{INSTEAD}",
     ),
 }
 
@@ -213,6 +206,13 @@ def test_what_cannot_be_folded_is_refused_with_this_message(call, message):
     assert str(error.value) == message
 
 
+def test_a_convolution_in_groups_which_cannot_mix_classes_is_refused():
+    with pytest.raises(
+        InputError, match=r"the output of `head\.0`, but after folding the logits on `probe` differ .* was undone"
+    ):
+        Calibrated(Convolution(groups=5), MAPS["matrix"][0]).fold(probe=IMAGES)
+
+
 def test_a_layer_that_was_named_but_not_checked_gives_a_warning():
     network = nn.ModuleDict({"top": nn.Linear(4, K), "last": nn.Linear(4, K)})
     with pytest.warns(InputWarning, match=r"call `Calibrated\(model, map\)\.fold\('top', probe=x\)`, where x"):
@@ -224,7 +224,7 @@ def test_a_temperature_is_not_folded_over_a_map_by_mistake():
     with pytest.raises(InputError) as error:
         fold_temperature(network, 2.0)
     assert str(error.value) == (
-        "`T` must be folded only once, got 2 for `fc`, which already has an affine map folded in. If the new T was found with "
+        "`T` must be folded only once, got 2 for `fc`, which already has a map folded in. If the new T was found with "
         "the folded weights, call `Calibrated(model, T).fold()`. If the weights were replaced after folding, delete the "
         "attribute `folded_map` of the layer."
     )
@@ -238,31 +238,31 @@ def test_a_map_folds_into_a_network_with_a_temperature_of_its_own():
     assert calibrated.temperature.item() == 1
 
 
-def once(rule, folded, still):
+def once(folded, still):
     return (
-        f"The logits must be {rule} only once, got a network with {folded} folded into `fc`, while its `Calibrated` still "
-        f"{still}. Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To fold and "
-        "keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1."
+        f"The logits must be calibrated only once, got a network with {folded} folded into `fc`, while its `Calibrated` still "
+        f"applies {still}. Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To "
+        "fold and keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1."
     )
 
 
 OUTSIDE = {
-    "a map under a temperature": (MAPS["matrix"][0], 1.7, once("divided by T", "the affine map", "divides by 1.7")),
-    "a temperature under a map": (1.7, MAPS["matrix"][0], once("calibrated", "1.7", "applies the affine map")),
+    "a map under a temperature": (MAPS["matrix"][0], 1.7, once("the affine map", "T = 1.7")),
+    "a temperature under a map": (1.7, MAPS["matrix"][0], once("T = 1.7", "the affine map")),
     "a map under temperatures": (
         MAPS["matrix"][0],
         MAPS["classes"][0],
-        once("calibrated", "the affine map", "applies the temperatures of the predicted classes"),
+        once("the affine map", "the temperatures of the predicted classes"),
     ),
     "a map under a mixture": (
         MAPS["matrix"][0],
         MAPS["mixture"][0],
-        once("calibrated", "the affine map", "applies the mixture of probabilities"),
+        once("the affine map", "the mixture of probabilities"),
     ),
     "a temperature under log-probabilities": (
         1.7,
         MAPS["log"][0],
-        once("calibrated", "1.7", "applies the affine map of log-probabilities"),
+        once("T = 1.7", "the affine map of log-probabilities"),
     ),
 }
 

@@ -129,9 +129,9 @@ def test_methods_that_need_rows_are_refused_beyond_the_limit(method):
         calibrate(Network(), PLAIN, method=method, keep_up_to=3 * 48)
     name = method if isinstance(method, str) else "bias"
     assert str(error.value) == (
-        "`method` must be one that can be fitted to sums, such as 'adaptive', 'ec' or 'ts', where logits take more than "
-        f"`keep_up_to` = 144 bytes, as they do from batch 0 on, got '{name}', which needs all rows. Pass `reread=True` to run "
-        "the network again whenever rows are needed, or a larger `keep_up_to`, in bytes, if the logits fit in memory."
+        "`method` must be fitted to sums, as 'adaptive', 'ec' and 'ts' are, where logits take more than 144 bytes, "
+        f"got '{name}', which needs all rows. Pass `reread=True` to run the "
+        "network again whenever rows are needed, or a larger `keep_up_to`, in bytes, if the logits fit in memory."
     )
 
 

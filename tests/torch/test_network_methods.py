@@ -58,12 +58,8 @@ def test_after_folding_the_network_itself_is_saved(calibrated):
 
 
 def test_a_network_without_save_pretrained_says_so():
-    with pytest.raises(InputError) as error:
+    with pytest.raises(AttributeError, match="'Linear' object has no attribute 'save_pretrained'"):
         Calibrated(lin(), 1.7).save_pretrained("path")
-    assert str(error.value) == (
-        "`model` must have a method `save_pretrained`, got a Linear without one. Save `calibrated.state_dict()`, which "
-        "contains the map."
-    )
 
 
 def test_a_network_that_cannot_be_folded_is_not_saved():
@@ -104,7 +100,7 @@ def test_a_state_dict_of_the_caller_is_refused_because_it_lacks_the_temperature(
 
 def test_a_network_folded_by_hand_is_not_folded_again_for_saving(calibrated):
     fold_temperature(calibrated.model, 1.7)
-    with pytest.raises(InputError, match="divided by T only once"):
+    with pytest.raises(InputError, match="calibrated only once"):
         calibrated.save_pretrained("path")
 
 

@@ -148,14 +148,6 @@ REFUSED = {
         lambda path: to_onnx(Calibrated(Network()), X, path, output="classes"),
         "`output` must be 'logits' or 'probabilities', got 'classes'.",
     ),
-    "a path before the inputs": (
-        lambda path: to_onnx(Calibrated(Network()), "z.onnx", X),
-        "`args` must hold example inputs of the network, got 'z.onnx'. The order is `to_onnx(calibrated, args, path)`.",
-    ),
-    "inputs in place of a path": (
-        lambda path: to_onnx(Calibrated(Network()), X, X),
-        "`path` must be the name of a file, got a Tensor. The order is `to_onnx(calibrated, args, path)`.",
-    ),
     "another ending": (
         lambda path: to_onnx(Calibrated(Network()), X, "z.bin"),
         "`path` must end in .onnx, got 'z.bin'.",
@@ -166,7 +158,7 @@ REFUSED = {
     ),
     "a large network": (
         lambda path: to_onnx(large(), X, path),
-        "`calibrated` must have at most 2 GiB of weights, got 2.0 GiB, which one ONNX file cannot hold. Call "
+        "`calibrated` must have at most 1.5 GiB of weights, got 2.0 GiB, which PyTorch does not write to one file. Call "
         "`torch.onnx.export(calibrated.eval(), args, path, output_names=['logits'])`, which writes the weights to a second "
         "file.",
     ),
@@ -184,7 +176,7 @@ def test_what_cannot_be_written_is_refused_with_this_message(call, message, tmp_
 
 def test_a_network_folded_by_hand_is_refused(calibrated, tmp_path):
     fold_temperature(calibrated.model, 1.7)
-    with pytest.raises(InputError, match="divided by T only once"):
+    with pytest.raises(InputError, match="calibrated only once"):
         to_onnx(calibrated, X, tmp_path / "z.onnx")
 
 

@@ -235,20 +235,24 @@ ERRORS = {
     "label": "Rank 1: `labels` must be from 0 to 4, got 5 in row 11. Check that every class has its column.",
     "classes": "Rank 1: `logits` must have the same number of classes on every rank, got 4, and 5 on rank 0.",
     "clusters_missing": "Rank 1: `clusters` must be given on every rank that has rows, or on none, got none here.",
-    "clusters_mixed": "`clusters` must be of one type on all ranks, such as numbers or text, got several.",
+    "clusters_mixed": "`clusters` must hold values of one type, such as numbers or text.",
     "clusters_of_batches": (
-        "Rank 0: `clusters` need arrays or .npy files on every rank, got an object of type StreamRows. For batches, add each "
-        "batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to `nishimori.torch.reduced`."
+        "Rank 0: `clusters` must be passed to `nishimori.torch.across_ranks` beside arrays or .npy files of logits and labels, "
+        "got an object of type StreamRows. Their names are needed to find the rows of the same cluster on other ranks. For "
+        "batches, add each batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to "
+        "`nishimori.torch.reduced`."
     ),
     "clusters_of_source": (
-        "Rank 0: `clusters` must be passed to `nishimori.torch.across_ranks`, beside arrays of logits and labels: their names "
-        "are needed to find the rows of the same cluster on other ranks."
+        "Rank 0: `clusters` must be passed to `nishimori.torch.across_ranks` beside arrays or .npy files of logits and labels, "
+        "got an object of type ArrayRows. Their names are needed to find the rows of the same cluster on other ranks. For "
+        "batches, add each batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to "
+        "`nishimori.torch.reduced`."
     ),
     "one_cluster": (
         "`clusters` must name at least two clusters, got one: the spread between clusters is what a standard error is made of. "
         "Leave it out if samples are independent."
     ),
-    "groups_mixed": "`groups` must be of one type on all ranks, such as numbers or text, got several.",
+    "groups_mixed": "`groups` must hold values of one type, such as numbers or text.",
     "sketch": (
         "Rank 0: A Sketch has no rows to add to those of other ranks; `nishimori.torch.reduced` adds the sketches of all "
         "ranks. Pass logits and labels instead."
@@ -292,9 +296,9 @@ def test_a_network_that_fails_on_one_rank_is_refused_on_all(ranks):
 
 ARGUMENTS = {
     "other_methods": (
-        "All ranks must call `calibrate` with the same arguments, got ExpectationConsistency(), ignore_index=-100, "
-        "shift_labels=False, class_axis=-1 on rank 0; TemperatureScaling(), ignore_index=-100, shift_labels=False, "
-        "class_axis=-1 on rank 1."
+        "All ranks must call `calibrate` with the same arguments, got ExpectationConsistency(), reread=False, "
+        "ignore_index=-100, shift_labels=False, class_axis=-1 on rank 0; TemperatureScaling(), reread=False, "
+        "ignore_index=-100, shift_labels=False, class_axis=-1 on rank 1."
     ),
     "wrong_limit": "Rank 0: `keep_up_to` must lie between 0 and inf, got -1.",
     "wrong_label": "Rank 1: `ignore_index` must be a whole number, such as -100, got 0.5.",
@@ -328,8 +332,8 @@ def test_an_interrupt_on_one_rank_ends_the_wait_of_the_others(ranks):
 
 def test_a_network_whose_calls_wait_for_other_ranks_is_refused(ranks):
     text = (
-        "Rank 0: `model` must be the network inside of DistributedDataParallel, whose calls wait for other ranks, which may "
-        "have fewer batches. Pass `model.module`."
+        "Rank 0: `model` must be the network inside of DistributedDataParallel, whose calls wait for ranks that may have "
+        "fewer batches. Pass `model.module`."
     )
     assert [found["networks"]["wrapped"][:2] for found in ranks] == [["InputError", text]] * 2
 

@@ -260,7 +260,7 @@ REFUSED = {
     ),
     "clusters of some batches": (
         lambda: calibrate(Network(), BATCHES, forward=sometimes),
-        "`forward` must return clusters for every batch or for none, got none in batch 1 after some.",
+        "`forward` must return clusters and groups for every batch or for none, got none in batch 1 after clusters.",
     ),
     "groups of some batches": (
         lambda: collect(
@@ -271,7 +271,7 @@ REFUSED = {
                 "groups": None if batch is BATCHES[1] else batch["document"],
             },
         ),
-        "`forward` must return groups for every batch or for none, got none in batch 1 after some.",
+        "`forward` must return clusters and groups for every batch or for none, got none in batch 1 after groups.",
     ),
     "no groups from forward": (
         lambda: calibrate(Network(), BATCHES, forward=documents_by_forward, method=nishimori.GroupConsistency(by="groups")),

@@ -43,11 +43,6 @@ class Cut:
         return chunks if len(chunks) == 1 else chunks[:-1]
 
     @property
-    def n_axes(self) -> int:
-        """How many dimensions there are before the classes."""
-        return len(self.leading)
-
-    @property
     def is_known(self) -> bool:
         """Whether the sizes of chunks are known."""
         return not any(isnan(size) for sizes in self.leading for size in sizes)
@@ -64,7 +59,7 @@ class Cut:
         It is called with the scores of a chunk, if wanted, with all others, with the numbers of the chunk and with the slices
         that it is.
         """
-        axes = tuple(range(self.n_axes))
+        axes = tuple(range(len(self.leading)))
         arguments = [self.logits, tuple(range(self.logits.ndim))] if scores else []
         for values in (*self.others.values(), ArrayBlockIdDep(self.leading), ArraySliceDep(self.leading)):
             arguments += [values, axes]
@@ -78,12 +73,12 @@ class Cut:
         It is called as `blockwise` says.
         """
         # The index of the classes stays, so that Dask makes one task of this one and of those that make the chunk.
-        parts = self.blockwise(function, range(self.logits.ndim if scores else self.n_axes), scores=scores, **shared)
+        parts = self.blockwise(function, range(self.logits.ndim if scores else len(self.leading)), scores=scores, **shared)
         # Results are added in the order of chunks, by a tree whose shape depends on their number alone.
         at_once = dict(enumerate(parts.numblocks)) | {0: _ADDED}
         total = dask_array.reduction(
             parts,
-            chunk=_as_it_is,
+            chunk=lambda part, axis, keepdims: part,  # noqa: ARG005 - as Dask calls it
             combine=_add,
             aggregate=_add,
             name="nishimori-chunk",  # which dashboards show
@@ -170,11 +165,6 @@ def _narrow(values: HostArray) -> HostArray:
         return values
     low, high = np.min_scalar_type(values.min()), np.min_scalar_type(values.max())
     return values.astype(np.result_type(low, high), copy=False)
-
-
-def _as_it_is(part: Any, axis: Any, keepdims: bool) -> Any:  # noqa: ARG001 - as Dask calls it
-    """The result of one chunk."""
-    return part
 
 
 def _add(parts: Any, axis: Any, keepdims: bool) -> Any:

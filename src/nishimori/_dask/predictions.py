@@ -1,6 +1,7 @@
 """Predictions for arrays of Dask: as lazy as these, in the same chunks of rows, and computed where the chunks are."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from math import isnan
 from typing import Any
 
@@ -19,9 +20,9 @@ def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
         raise InputError("X", "have a known number of classes", remedy="Call `X.compute_chunk_sizes()` first.")
     cut = Cut(X, {} if groups is None else {"groups": align_chunks(groups, Cut(X, {}), "groups", "X")})
     like = _of_one_row(calibrator, method, X, has_groups=groups is not None)
-    axes, column = tuple(range(cut.n_axes)), X.ndim
+    axes, column = tuple(range(len(cut.leading))), X.ndim
     out, new_axes = (axes, {}) if like.ndim == 1 else ((*axes, column), {column: like.shape[1]})
-    predict = _Predict(calibrator, method, like[:0])
+    predict = partial(_predict, getattr(calibrator, method), like[:0])
     return cut.blockwise(predict, out, dtype=like.dtype, new_axes=new_axes)
 
 
@@ -39,22 +40,15 @@ def _of_one_row(calibrator: Any, method: str, X: Any, *, has_groups: bool) -> Ho
     return prediction
 
 
-@dataclass(frozen=True)
-class _Predict:
+def _predict(method: Callable[..., Any], nothing: HostArray, scores: Any, *values: Any) -> HostArray:
     """The predictions for one chunk; ``nothing`` are those for no rows."""
-
-    calibrator: Any
-    method: str
-    nothing: HostArray
-
-    def __call__(self, scores: Any, *values: Any) -> HostArray:
-        *groups, numbers, slices = values
-        leading, rows = scores.shape[: len(slices)], scores.reshape(-1, *scores.shape[len(slices) :])
-        if not len(rows):  # a chunk may be empty after a selection
-            return self.nothing.reshape(*leading, *self.nothing.shape[1:])
-        try:
-            with collect_notices():  # a warning per chunk would be many
-                prediction: HostArray = getattr(self.calibrator, self.method)(rows, *(names.reshape(-1) for names in groups))
-        except InputError as error:
-            raise error.changed(where=chunk_name(numbers, slices, scores, counts_inside=True)) from None
-        return prediction.reshape(*leading, *prediction.shape[1:])
+    *groups, numbers, slices = values
+    leading, rows = scores.shape[: len(slices)], scores.reshape(-1, *scores.shape[len(slices) :])
+    if not len(rows):  # a chunk may be empty after a selection
+        return nothing.reshape(*leading, *nothing.shape[1:])
+    try:
+        with collect_notices():  # a warning per chunk would be many
+            prediction: HostArray = method(rows, *(names.reshape(-1) for names in groups))
+    except InputError as error:
+        raise error.changed(where=chunk_name(numbers, slices, scores, counts_inside=True)) from None
+    return prediction.reshape(*leading, *prediction.shape[1:])

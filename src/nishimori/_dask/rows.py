@@ -7,6 +7,7 @@ often. Labels, weights, clusters and groups are cut as the logits are; the logit
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from math import isnan, prod
 from operator import methodcaller
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 import dask
 from nishimori._dask.chunks import Cut, align_chunks, with_whole_rows
-from nishimori._dask.tasks import ChunkReading, Naming
+from nishimori._dask.tasks import ChunkReading, names_in_chunk
 from nishimori._rows.array_rows import ArrayRows, ReadOptions, classes_last
 from nishimori._rows.batch import Batch, Clusters, Names
 from nishimori._rows.entry import Passed
@@ -41,8 +42,13 @@ class DaskRows(Rows):
     order. The values of ``is_kept`` data are in memory, wherever that is, so that reading them costs little.
     """
 
+    n_classes: int = 0
+    n_rows: int | None = None
+
     def __init__(self, cut: Cut, meaning: ReadOptions, names: Mapping[str, Names], *, is_kept: bool = False) -> None:
         self.cut = cut
+        self.n_classes = 2 if cut.logits.ndim == 1 else int(cut.logits.shape[-1])
+        self.n_rows = cut.n_rows  # or None, before the first pass
         self.meaning = meaning
         self.floor, self.input = meaning.floor, meaning.input
         self._names = names
@@ -53,14 +59,6 @@ class DaskRows(Rows):
             self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), len(names["clusters"].values))
         if "groups" in names:
             self.groups = names["groups"].with_codes(np.arange(len(names["groups"].values)))
-
-    @property
-    def n_classes(self) -> int:
-        return 2 if self.cut.logits.ndim == 1 else int(self.cut.logits.shape[-1])
-
-    @property
-    def n_rows(self) -> int | None:
-        return self.cut.n_rows if self._totals is None else self._totals.n_rows
 
     def __iter__(self) -> Iterator[Batch]:
         raise InputError(
@@ -96,6 +94,7 @@ class DaskRows(Rows):
             self.score_range = part.score_range
             self.meaning.check_range(part.score_range)
         self._totals = self._totals or part.totals
+        self.n_rows = self._totals.n_rows
         report("Reading", part.totals.n_rows, part.totals.n_rows)
         return part.sums
 
@@ -163,7 +162,7 @@ def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> dict
     """All clusters and groups, from one graph that does not touch the logits."""
     if not wanted:
         return {}
-    part = cut.sum_over_chunks(Naming(wanted, tuple(cut.others), meaning), scores=False)
+    part = cut.sum_over_chunks(partial(names_in_chunk, wanted, tuple(cut.others), meaning), scores=False)
     if part.sums is None:
         raise _nothing_counts(meaning)
     names = dict(zip(wanted, part.sums.items, strict=True))

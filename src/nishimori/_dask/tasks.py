@@ -101,32 +101,25 @@ class ChunkReading:
         return rows
 
 
-@dataclass(frozen=True)
-class Naming:
+def names_in_chunk(wanted: tuple[str, ...], other_names: tuple[str, ...], meaning: ReadOptions, *values: Any) -> Part:
     """The names of the clusters and groups of a chunk, in the order in which ``wanted`` names them."""
-
-    wanted: tuple[str, ...]
-    other_names: tuple[str, ...]
-    meaning: ReadOptions
-
-    def __call__(self, *values: Any) -> Part:
-        *arrays_, numbers, slices = values
-        others = dict(zip(self.other_names, arrays_, strict=True))
-        first = others[self.wanted[0]]
-        if not first.size:
-            return Part()
-        try:
-            labels = np.asarray(others["labels"]).reshape(-1)
-            _, counted = self.meaning.labelling.counted_labels(labels, first.shape)
-            if "sample_weight" in others:
-                counted &= np.asarray(others["sample_weight"]).reshape(-1) != 0
-            own_names = []
-            for name in self.wanted:
-                what, flat = name.removesuffix("s"), np.asarray(others[name]).reshape(-1)
-                own_names.append(Names.of_rows(what, flat, counted, only_counted=what == "cluster")[0])
-            return Part(Sums(tuple(own_names)))
-        except InputError as error:
-            return Part(refusal=error.changed(where=chunk_name(numbers, slices, first)))
+    *arrays_, numbers, slices = values
+    others = dict(zip(other_names, arrays_, strict=True))
+    first = others[wanted[0]]
+    if not first.size:
+        return Part()
+    try:
+        labels = np.asarray(others["labels"]).reshape(-1)
+        _, counted = meaning.labelling.counted_labels(labels, first.shape)
+        if "sample_weight" in others:
+            counted &= np.asarray(others["sample_weight"]).reshape(-1) != 0
+        own_names = []
+        for name in wanted:
+            what, flat = name.removesuffix("s"), np.asarray(others[name]).reshape(-1)
+            own_names.append(Names.of_rows(what, flat, counted, only_counted=what == "cluster")[0])
+        return Part(Sums(tuple(own_names)))
+    except InputError as error:
+        return Part(refusal=error.changed(where=chunk_name(numbers, slices, first)))
 
 
 def pick_rows(block: Any, size: int, n_axes: int, block_id: tuple[int, ...] = ()) -> HostArray:

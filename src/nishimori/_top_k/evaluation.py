@@ -1,6 +1,6 @@
 """What `_evaluation` asks, answered from top-k log-probabilities: metrics that do not depend on what is not listed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import nan
 from typing import Any
@@ -37,16 +37,16 @@ def _(data: TopKRows, maps: Sequence[Map], **how: Any) -> list[Scorecard]:
             f"the log-probability of the true class is not known in {data.n_unknown} of {data.n_rows} samples. Pass "
             "`label_log_probabilities` to TopK."
         )
-    return [_without_unknown(card, why) for card in scorecards(data.even, maps, **how)]
+    return [
+        replace(card, estimates={name: _or_why_not(estimate, why) for name, estimate in card.estimates.items()})
+        for card in scorecards(data.even, maps, **how)
+    ]
 
 
-def _without_unknown(card: Scorecard, why: dict[str, str]) -> Scorecard:
-    """The card with a reason in place of metrics that need more than is known; ``why`` has it by what they need."""
-    estimates = {
-        name: estimate if estimate.metric.needs not in why else Estimate(estimate.metric, nan, None, why[estimate.metric.needs])
-        for name, estimate in card.estimates.items()
-    }
-    return replace(card, estimates=estimates)
+def _or_why_not(estimate: Estimate, why: Mapping[str, str]) -> Estimate:
+    """An estimate, or a reason in its place if it needs more than is known; ``why`` has it by what metrics need."""
+    reason = why.get(estimate.metric.needs)
+    return estimate if reason is None else Estimate(estimate.metric, nan, None, reason)
 
 
 @names_for.register(TopKRows)

@@ -138,7 +138,13 @@ class BoundedMatch:
 
     def _bounded_temperature(self, observable: Observable) -> BoundedTemperature:
         if observable not in self._measurable:
-            return BoundedTemperature(None, None, self._unknown_labels())
+            unknown = InputError(
+                "label_log_probabilities",
+                "be given for temperature scaling where a true class is not listed, as in "
+                f"{self.data.n_unknown} of {self.data.n_rows} samples",
+                remedy="Pass it to TopK, or use the method 'ec'.",
+            )
+            return BoundedTemperature(None, None, unknown)
         position = self._measurable.index(observable)
         root = self.even.roots[position]
         is_energy = isinstance(observable, Energy)
@@ -148,7 +154,12 @@ class BoundedMatch:
                 return BoundedTemperature(None, None, root)
             bounds = Interval(coldest, inf)
             return BoundedTemperature(bounds, None, self._too_wide(bounds, None))
-        bounds = self._widen(self._energy_bounds(root) if is_energy else _between(root, self.concentrated, position), root)
+        bounds = _between(root, self.concentrated, position)
+        if is_energy:  # the temperatures at which the largest, and the smallest, mean energy equals that of the true classes
+            low = _root_from(root.x, lambda x: self._energy_gap(x, 1), -_STRIDE)
+            high = _root_from(root.x, lambda x: self._energy_gap(x, 0), _STRIDE)
+            bounds = Interval(exp(-high), exp(-low))
+        bounds = self._widen(bounds, root)
         errors = [error for one in (self.even, self.concentrated) if (error := one.standard_error(position)) is not None]
         # Where the two are far from each other, the error of the hotter one may exceed any width.
         is_close = bool(errors) and bounds.high - bounds.low < min(errors)
@@ -167,12 +178,6 @@ class BoundedMatch:
         part = _OUTWARD + 4 * self.data.rounding * max(beta, spread) / slope
         return Interval(bounds.low * max(0.0, 1 - part), bounds.high * (1 + part))
 
-    def _energy_bounds(self, even: Root) -> Interval:
-        """The temperatures at which the largest, and the smallest, mean energy equals that of the true classes."""
-        low = _root_from(even.x, lambda x: self._energy_gap(x, 1), -_STRIDE)
-        high = _root_from(even.x, lambda x: self._energy_gap(x, 0), _STRIDE)
-        return Interval(exp(-high), exp(-low))
-
     def _coldest(self) -> float:
         """The temperature at which the smallest mean energy equals that of the true classes; infinite if there is none.
 
@@ -186,17 +191,6 @@ class BoundedMatch:
         """The smallest or the largest mean energy minus that of the true classes, where log β is ``x``."""
         return float(self.data.even.gather(partial(energy_gaps, beta=exp(x))).items[which].value)
 
-    def _unknown_labels(self) -> InputError:
-        return InputError(
-            "label_log_probabilities",
-            (
-                "be given for temperature scaling where a true class is not listed, which is so in "
-                f"{self.data.n_unknown} of {self.data.n_rows} samples: such a class can have any log-probability "
-                "below the last one that is listed"
-            ),
-            remedy="Pass it to TopK, or use the method 'ec'.",
-        )
-
     def _too_wide(self, bounds: Interval, se: float | None) -> InputError:
         error = "not known" if se is None else f"{se:.3g}"
         return InputError(
@@ -205,10 +199,8 @@ class BoundedMatch:
                 f"list more classes: those that are not listed leave every temperature from {bounds.low:.4g} to "
                 f"{bounds.high:.4g} possible, which is not narrower than its standard error, {error}"
             ),
-            remedy=(
-                f"Ask the model for more log-probabilities per sample than {self.data.lists.k}, or use the bounds, "
-                "which `nishimori.temperatures` returns."
-            ),
+            remedy=f"Ask the model for more log-probabilities per sample than {self.data.lists.k}, or use the bounds, "
+            "which `nishimori.temperatures` returns.",
         )
 
 

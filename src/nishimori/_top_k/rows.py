@@ -38,6 +38,8 @@ class TopKRows(Rows):
 
     kind = "TopK"
     annex: ClassVar[str] = "nishimori._top_k"
+    n_classes: int = 0
+    n_rows: int = 0
 
     def __init__(
         self, lists: TopK, columns: HostArray, weights: HostArray, clusters: Clusters | None, labels_name: str = "labels"
@@ -47,6 +49,7 @@ class TopKRows(Rows):
         self.labels_name = labels_name
         (self._kept,) = np.nonzero(weights)
         self._columns, self._weights = columns, weights
+        self.n_classes, self.n_rows = lists.vocabulary_size, len(self._kept)
 
     @property
     def even(self) -> "Completed":
@@ -57,14 +60,6 @@ class TopKRows(Rows):
     def concentrated(self) -> "Completed":
         """The rows if what is not listed is in as few classes as possible."""
         return Completed(self, Tails.concentrated_levels)
-
-    @property
-    def n_classes(self) -> int:
-        return self.lists.vocabulary_size
-
-    @property
-    def n_rows(self) -> int:
-        return len(self._kept)
 
     def gather(self, pass_: Any, report: Any = None) -> NoReturn:  # noqa: ARG002
         """Refuse: the answer depends on the tail."""
@@ -105,11 +100,10 @@ class TopKRows(Rows):
         """Warn where the rounding of the log-probabilities is larger than what they leave for the tail."""
         first = self.lists.scores.array[self._kept[:_LOOKED_AT]].astype(np.float64)
         values = first[np.isfinite(first) & (first != 0)]
-        for decimals in range(1, _MOST_DECIMALS + 1):
-            steps = values * 10.0**decimals
-            if len(values) >= _ENOUGH_VALUES and (abs(steps - np.rint(steps)) < _NEAR).all():
-                break
-        else:
+        steps = {decimals: values * 10.0**decimals for decimals in range(1, _MOST_DECIMALS + 1)}
+        whole = (decimals for decimals, units in steps.items() if (abs(units - np.rint(units)) < _NEAR).all())
+        decimals = next(whole, None)
+        if decimals is None or len(values) < _ENOUGH_VALUES:
             return
         small = sum(int((batch.tails.masses < 0.5 * 10.0**-decimals).sum()) for batch in self.blocks) / self.n_rows
         if small > _MOST_SMALL:
@@ -124,18 +118,14 @@ class TopKRows(Rows):
 class Completed(Rows):
     """The rows of a `TopKRows` under one completion."""
 
+    n_classes: int = 0
+    n_rows: int = 0
+
     def __init__(self, rows: TopKRows, complete: Callable[[Tails], TailLevels]) -> None:
         self._rows = rows
         self._complete = complete
+        self.n_classes, self.n_rows = rows.n_classes, rows.n_rows
         self.clusters, self.counts = rows.clusters, rows.counts
-
-    @property
-    def n_classes(self) -> int:
-        return self._rows.n_classes
-
-    @property
-    def n_rows(self) -> int:
-        return self._rows.n_rows
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in self._rows.blocks:

@@ -75,9 +75,7 @@ class ListedBatch(Batch):
     def n_classes(self) -> int:
         return self.vocabulary_size
 
-    @property
-    def has_all_classes(self) -> bool:
-        return False
+    has_all_classes = False
 
     def other_sums(self, peaks: HostArray, betas: Sequence[float], order: int) -> HostArray:
         """What the classes without a column add to the power sums."""
@@ -136,14 +134,11 @@ class TopK:
     ) -> None:
         logs = arrays.on_host(numeric(log_probabilities, "log_probabilities"))
         classes = arrays.on_host(numeric(indices, "indices"))
-        if logs.ndim < 2:
-            raise InputError(
-                "log_probabilities", "have shape (n_samples, k)", got=logs.shape, remedy="For one sample pass a list."
-            )
+        if logs.ndim < 2 or not logs.size:
+            must = "have shape (n_samples, k), with at least one row and column"
+            raise InputError("log_probabilities", must, got=logs.shape, remedy="For one sample pass a list.")
         if classes.shape != logs.shape:
             raise InputError("indices", f"have the shape of `log_probabilities`, {logs.shape}", got=classes.shape)
-        if not logs.size:
-            raise InputError("log_probabilities", "have at least one row and one column", got=f"shape {logs.shape}")
         k = int(logs.shape[-1])
         size = whole("vocabulary_size", vocabulary_size, 2, _MOST_CLASSES)
         if k >= size:
@@ -157,6 +152,9 @@ class TopK:
             raise InputError("indices", "be whole numbers, the positions of the listed classes in the vocabulary")
         leading = logs.shape[:-1] if logs.ndim > 2 else ()
         flat = logs.reshape(-1, k)
+        self.shape: tuple[int, ...] = tuple(logs.shape)
+        self.k: int = k  # how many classes are listed per sample, at most
+        self.vocabulary_size: int = size
         self.scores: ListedScores = ListedScores(flat, "logits", "log_probabilities", leading=leading, vocabulary_size=size)
         self._indices = classes.reshape(-1, k)
         self._label_logs = self._per_row(label_log_probabilities)
@@ -171,21 +169,6 @@ class TopK:
             got="top-k log-probabilities",
             remedy="`TopK.probabilities(temperature)` gives bounds on the probabilities of the listed classes.",
         )
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the log-probabilities: that of the samples, and k."""
-        return (*(self.scores.leading or (self.scores.n_samples,)), self.k)
-
-    @property
-    def k(self) -> int:
-        """How many classes are listed per sample, at most."""
-        return int(self.scores.array.shape[1])
-
-    @property
-    def vocabulary_size(self) -> int:
-        """How many classes there are."""
-        return self.scores.vocabulary_size
 
     def __repr__(self) -> str:
         labelled = "" if self._label_logs is None else ", with label_log_probabilities"

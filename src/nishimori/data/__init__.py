@@ -8,40 +8,67 @@ One network comes with nishimori, others with nishimori-paper.
 ((5000, 10), (10000, 10))
 """
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from nishimori._support.disk import existing_file
+import numpy as np
+
+from nishimori._files.arrays.numpy_files import npz_arrays
+from nishimori._files.arrays.stored_array import StoredArray
+from nishimori._support.arrays import HostArray
+from nishimori._support.disk import existing_file, new_file
+from nishimori._support.json import parse_json
 from nishimori._support.optional import entry_points
-from nishimori.data._networks import ENDING, Labelled, Network, read, save
-from nishimori.errors import InputError
+from nishimori.errors import FormatError, InputError
 
 __all__ = ["Labelled", "Network", "load", "names", "save"]
 
-
 GROUP = "nishimori.data"
-
-# The networks of nishimori-paper, so that a message can say where a name comes from.
-IN_PAPER = (
-    "cifar10/densenet121",
-    "cifar10/resnet20-authors",
-    *(f"cifar10/resnet20-fraction-0.{tenths}" for tenths in range(1, 9)),
-    "cifar10/resnet56",
-    "cifar10/resnet56-authors",
-    "cifar100/repvgg-a2",
-    "cifar100/resnet20-conv",
-    "cifar100/resnet56-conv",
-    "cifar100/vgg19",
-    "svhn/resnet20",
-    "svhn/resnet20-authors",
-)
+ENDING = ".npz"
+_PARTS = ("validation", "augmented", "test")
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Logits of shape (n, n_classes) and n labels."""
+
+    logits: HostArray
+    labels: HostArray
+
+
+@dataclass(frozen=True)
+class Network:
+    """Logits of one network.
+
+    Attributes
+    ----------
+    name : str
+        Data set and model, such as ``"cifar10/resnet20"``.
+    validation : Labelled
+        On validation images, which were not used for training: to calibrate with.
+    test : Labelled
+        On test images, which were used neither for training nor for calibration.
+    augmented : Labelled or None
+        On the validation images, shifted and mirrored at random as in training: the paper's code calibrated with these.
+    provenance : dict
+        Data, split, recipe, seed, versions, errors.
+    """
+
+    name: str
+    validation: Labelled
+    test: Labelled
+    augmented: Labelled | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
 def names() -> Sequence[str]:
@@ -70,19 +97,13 @@ def load(name: str | os.PathLike[str]) -> Network:
     """
     text = os.fspath(name)
     if text.endswith(ENDING):
-        return read(existing_file(text))
+        return _read(existing_file(text))
     for folder in _folders():
         if text in names_in(folder):
-            return read(folder / f"{text}{ENDING}")
-    if text in IN_PAPER:
-        raise InputError(
-            f"The network {text!r} comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`."
-        )
-    bundled = names()
-    absent = len(set(IN_PAPER).difference(bundled))
-    more = f", and {absent} more with `pip install nishimori-paper`" if absent else ""
+            return _read(folder / f"{text}{ENDING}")
     raise InputError(
-        f"There is no bundled network {text!r}; there are {', '.join(bundled)}{more}. A file's name ends in {ENDING}."
+        f"There is no bundled network {text!r}; there are {', '.join(names())}, and more with `pip install nishimori-paper`. "
+        f"A file's name ends in {ENDING}."
     )
 
 
@@ -113,3 +134,84 @@ def _folder_of(point: EntryPoint) -> Path:
             "Repair or remove that package."
         )
     return folder
+
+
+# --- the file of a network ---------------------------------------------------------------------------------------------------
+
+
+def check_ending(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that `nishimori.data.load` would not recognise as a file."""
+    if not os.fspath(path).endswith(ENDING):
+        raise InputError("path", f"end in {ENDING}", got=repr(os.fspath(path)))
+
+
+def save(network: Network, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Store a network's logits in one file that `load` can read.
+
+    The file holds several sets of logits: on validation, test and possibly augmented validation images. A command of the shell
+    reads one set, by the names of its arrays: ``nishimori fit FILE --scores validation_logits --labels validation_labels``.
+
+    Parameters
+    ----------
+    network : Network
+        What to store.
+    path : path
+        A name that ends in ``.npz``.
+    overwrite : bool
+        Replace an existing file.
+    """
+    check_ending(path)
+    arrays: dict[str, HostArray] = {}
+    for part in _PARTS:
+        if (labelled := getattr(network, part)) is not None:
+            logits, labels = np.asarray(labelled.logits), np.asarray(labelled.labels)
+            if not _fit(logits, labels):
+                raise InputError(
+                    part,
+                    "have logits of shape (n, n_classes) and n integer labels",
+                    got=f"{logits.shape} and {labels.dtype} of shape {labels.shape}",
+                )
+            smallest = np.result_type(*map(np.min_scalar_type, (labels.min(initial=0), labels.max(initial=0))))
+            arrays[f"{part}_logits"], arrays[f"{part}_labels"] = logits, labels.astype(smallest)
+    text = json.dumps({**network.provenance, "name": network.name}, ensure_ascii=False)
+    with new_file(path, overwrite=overwrite) as temporary:
+        np.savez_compressed(temporary, provenance=np.array(text), **arrays)  # type: ignore[arg-type]
+
+
+def _read(path: Path) -> Network:
+    """What `save` stored."""
+    try:
+        arrays = npz_arrays(existing_file(path))
+        name, provenance = _provenance(arrays["provenance"]())
+        parts = {part: _part(arrays, part) for part in _PARTS}
+    except OSError:
+        raise
+    except Exception as error:  # JSON has its own errors, and there are those of missing names and other types
+        brief = " ".join(f"{type(error).__name__}: {error}".split()).partition(". ")[0][:200]
+        raise FormatError(f"{path} is not a file of a network's logits, or damaged ({brief}). Compute it again.") from None
+    validation, test = parts["validation"], parts["test"]
+    if validation is None or test is None:
+        raise FormatError(f"{path} lacks validation or test logits. Compute it again.")
+    return Network(name, validation, test, parts["augmented"], provenance)
+
+
+def _provenance(stored: StoredArray) -> tuple[str, dict[str, Any]]:
+    provenance = parse_json(stored.whole().item())
+    name = provenance.pop("name")
+    if not isinstance(name, str):
+        raise FormatError(f"its name is {name!r:.40}")
+    return name, provenance
+
+
+def _part(arrays: dict[str, Callable[[], StoredArray]], part: str) -> Labelled | None:
+    if f"{part}_logits" not in arrays:
+        return None
+    logits, labels = (arrays[f"{part}_{what}"]().numbers().whole() for what in ("logits", "labels"))
+    if not _fit(logits, labels):
+        raise FormatError(f"{part} has logits of shape {logits.shape} and labels of shape {labels.shape}")
+    return Labelled(logits, labels.astype(np.int64))
+
+
+def _fit(logits: HostArray, labels: HostArray) -> bool:
+    """Whether these are logits of shape (n, n_classes) and n integer labels."""
+    return logits.ndim == 2 and labels.shape == logits.shape[:1] and labels.dtype.kind in "iu"

@@ -9,7 +9,7 @@ Rows that do not count, such as those of padding, are never looked at.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, IterableDataset
 
 from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.labels import Labelling, are_signs, encode_values, flat_labels
@@ -30,7 +29,6 @@ from nishimori.errors import InputError, InputWarning
 from nishimori.torch._run import (
     AS_THEY_ARE,
     answer,
-    check_axis,
     classes_last,
     description,
     is_unit,
@@ -69,11 +67,6 @@ class Returned(NamedTuple):
     groups: Any = None
     clusters: Any = None
 
-    @property
-    def named(self) -> set[str]:
-        """What the rows have besides labels: clusters, groups, or nothing."""
-        return {name for name in ("clusters", "groups") if getattr(self, name) is not None}
-
 
 class Rule(NamedTuple):
     """How logits, labels and clusters follow from a batch, and which labels count.
@@ -90,14 +83,6 @@ class Rule(NamedTuple):
 
     def check(self) -> None:
         """Refuse what cannot be used before the first batch is read."""
-        check_axis(self.class_axis)
-        if self.forward is not None and not callable(self.forward):
-            raise InputError(
-                "forward",
-                "be a function of the model and a batch",
-                got=f"an object of type {type(self.forward).__name__}",
-                remedy=f"Pass {_FORWARD}.",
-            )
         if self.clusters is not None and not isinstance(self.clusters, str):
             raise InputError(
                 "clusters",
@@ -105,14 +90,9 @@ class Rule(NamedTuple):
                 got=f"an object of type {type(self.clusters).__name__}",
                 remedy="Make the loader yield them with each batch.",
             )
-        for name, key, usual in (("labels", self.labels, LABELS), ("clusters", self.clusters, None)):
-            if self.forward is not None and key != usual:
-                raise InputError(
-                    name,
-                    "be left out where `forward` is passed",
-                    got=f"{key!r}: `forward` returns the {name}",
-                    remedy=f"Pass {_WITH_CLUSTERS}." if name == "clusters" else "",
-                )
+        if self.forward is not None and self.clusters is not None:
+            must, got = "be left out where `forward` is passed", f"{self.clusters!r}: `forward` returns the clusters"
+            raise InputError("clusters", must, got=got, remedy=f"Pass {_WITH_CLUSTERS}.")
         if self.forward is None and self.needs_groups:
             raise InputError(
                 "forward",
@@ -123,83 +103,79 @@ class Rule(NamedTuple):
 
     def apply(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
         """The logits that ``model`` returns for batch ``number``, classes last, with labels and groups as they came."""
-        if self.forward is None:
-            output = self._usual(model, batch, number, device)
-        else:
-            output = self._call_forward(self.forward, model, batch, number, device)
-        return output._replace(logits=classes_last(output.logits, self.class_axis))
-
-    def _usual(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
-        inputs, target, clusters = _split(batch, self.labels, self.clusters, number)
         try:
-            output = answer(model, move_to_device(inputs, device))
+            with torch.inference_mode():
+                if self.forward is None:
+                    returned = self._usual(model, batch, number, device)
+                else:
+                    returned = self._named(self.forward(model, move_to_device(batch, device)), number)
         except AS_THEY_ARE:
             raise
         except Exception as error:
-            raise InputError(
-                "model",
-                "accept the batches of `loader`",
-                got=f"{short(error)} in batch {number}",
-                remedy=(
-                    f"The batch is {structure(batch)}, and it was passed as `{_call(batch, self._taken)}`. To call the "
-                    "model in another way, pass `forward=lambda model, batch: (model(batch[...]), batch[...])`."
-                ),
-            ) from error
+            raise self._failure(f"{short(error)} in batch {number}", batch) from error
+        return returned._replace(logits=classes_last(returned.logits, self.class_axis))
+
+    def _usual(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
+        """What the network returns for the entries of a batch, and those that it does not get."""
+        inputs, target, clusters = _split(batch, self.labels, self.clusters, number)
         remedy = f"Pass {_FORWARD}, which picks the logits; or wrap the model in a module that does."
-        return Returned(logits_of(output, remedy), target, None, clusters)
+        return Returned(logits_of(answer(model, move_to_device(inputs, device)), remedy), target, None, clusters)
+
+    def _failure(self, got: str, batch: Any) -> InputError:
+        """The error where the network, or the user's own function, fails."""
+        remedy = f"The batch is {structure(batch)}"
+        if self.forward is not None:
+            return InputError("forward", self._must, got=got, remedy=f"{remedy}.")
+        if isinstance(batch, Mapping):
+            taken = [f"{key}=batch[{key!r}]" for key in batch if key not in (self.labels, self.clusters)]
+        else:
+            taken = [f"batch[{i}]" for i in range(len(batch) - 1)]
+        remedy += (
+            f", and it was passed as `model({join_entries(taken)})`. To call the model in another way, pass "
+            "`forward=lambda model, batch: (model(batch[...]), batch[...])`."
+        )
+        return InputError("model", "accept the batches of `loader`", got=got, remedy=remedy)
 
     def warn_if_unshifted(self, batch: Any, labels: Any) -> None:
         """Warn if the labels of tokens are the tokens themselves, as for causal language models, and are not shifted."""
         if self.labelling.shift_labels or not isinstance(labels, Tensor) or labels.ndim < 2:
             return
-        for name, tokens in self._inputs(batch):
-            if _are_tokens(labels, tokens, self.labelling.ignore_index):
-                notice(
-                    f"The labels of each token are equal to the inputs, {name}: at each position, the token itself. A causal "
-                    "language model predicts the next token. If this is one, pass `shift_labels=True`.",
-                    InputWarning,
-                )
-                return
-
-    def _inputs(self, batch: Any) -> list[tuple[str, Any]]:
-        """The entries of a batch that may be tokens, by name. A function of the user may take any of them for the labels."""
-        if self.forward is not None:
-            return [("input_ids", batch["input_ids"])] if isinstance(batch, Mapping) and "input_ids" in batch else []
+        own = self.forward is not None  # which may take any other entry for the labels
         if isinstance(batch, Mapping):
-            return [(key, field) for key, field in batch.items() if key not in self._taken]
-        return [(f"batch[{i}]", field) for i, field in enumerate(batch[:-1])]
+            names = {"input_ids"} if own else {*batch} - {self.labels, self.clusters}
+            inputs = {name: batch[name] for name in batch if name in names}
+        else:
+            inputs = {} if own else {f"batch[{i}]": field for i, field in enumerate(batch[:-1])}
+        copied = [name for name, tokens in inputs.items() if _are_tokens(labels, tokens, self.labelling.ignore_index)]
+        if copied:
+            notice(
+                f"The labels of each token are equal to the inputs, {copied[0]}: at each position, the token itself. A causal "
+                "language model predicts the next token. If this is one, pass `shift_labels=True`.",
+                InputWarning,
+            )
 
     @property
-    def _taken(self) -> tuple[str | None, ...]:
-        """The keys of the entries of a batch that the network does not get."""
-        return self.labels, self.clusters
+    def _wanted(self) -> tuple[str, ...]:
+        """What a function of the user must return, in order."""
+        return Returned._fields[: 3 if self.needs_groups else 2]
 
-    def _call_forward(
-        self, forward: Forward, model: nn.Module, batch: Any, number: int, device: torch.device | None
-    ) -> Returned:
-        """What the user's own function returns."""
-        names = Returned._fields[: 3 if self.needs_groups else 2]
-        must = f"return the {', '.join(names[:-1])} and {names[-1]} of each batch"
-        try:
-            with torch.inference_mode():
-                returned = forward(model, move_to_device(batch, device))
-        except AS_THEY_ARE:
-            raise
-        except Exception as error:
-            got = f"{short(error)} in batch {number}"
-            raise InputError("forward", must, got=got, remedy=f"The batch is {structure(batch)}.") from error
+    @property
+    def _must(self) -> str:
+        return f"return the {', '.join(self._wanted[:-1])} and {self._wanted[-1]} of each batch"
+
+    def _named(self, returned: Any, number: int) -> Returned:
+        """What the user's own function has returned, by name."""
+        names = self._wanted
         by_name = returned if isinstance(returned, Mapping) else {}
         if isinstance(returned, tuple | list) and len(returned) == len(names):
             by_name = dict(zip(names, returned, strict=True))
         if not set(names) <= set(by_name) <= set(Returned._fields):
             raise InputError(
                 "forward",
-                must,
+                self._must,
                 got=f"{description(returned)} in batch {number}",
-                remedy=(
-                    f"Return a tuple `({', '.join(names)})`, or a dict with the keys {', '.join(map(repr, names))} and, where "
-                    f"you have them, {' and '.join(map(repr, Returned._fields[len(names) :]))}."
-                ),
+                remedy=f"Return a tuple `({', '.join(names)})`, or a dict with the keys {', '.join(map(repr, names))} and, "
+                f"where you have them, {' and '.join(map(repr, Returned._fields[len(names) :]))}.",
             )
         fields = Returned(**by_name)
         return fields._replace(logits=logits_of(fields.logits, "Return the tensor of logits first.", who="forward"))
@@ -209,23 +185,15 @@ def _are_tokens(labels: Tensor, tokens: Any, ignored: int | None) -> bool:
     """Whether the labels that count are equal to the tokens at their positions, and are enough to tell."""
     if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.shape != labels.shape:
         return False
-    values = labels.detach().cpu()
+    values, inputs = labels.detach().cpu(), tokens.detach().cpu()
     counted = torch.ones_like(values, dtype=torch.bool) if ignored is None else values != ignored
     some = values[counted]
-    if len(some) < _POSITIONS or not torch.equal(some, tokens.detach().cpu()[counted].to(some.dtype)):
-        return False
-    return len(set(some.tolist())) >= _VALUES
+    are_enough = len(some) >= _POSITIONS and len(set(some.tolist())) >= _VALUES
+    return are_enough and torch.equal(some, inputs[counted].to(some.dtype))
 
 
 def batches(loader: Any) -> Iterable[Any]:
     """``loader`` itself, or the batches of a tuple of tensors; anything that yields no batches is refused."""
-    if isinstance(loader, Dataset) and not isinstance(loader, IterableDataset):
-        raise InputError(
-            "loader",
-            "yield batches",
-            got=f"a {type(loader).__name__}, which yields samples",
-            remedy="Pass `torch.utils.data.DataLoader(dataset, batch_size=256)`.",
-        )
     if isinstance(loader, tuple) and len(loader) > 1 and isinstance(loader[0], Tensor | np.ndarray):
         return _of_tensors(loader)
     if not isinstance(loader, Iterable) or isinstance(loader, Tensor | np.ndarray | Mapping | str):
@@ -240,28 +208,18 @@ def batches(loader: Any) -> Iterable[Any]:
 
 def _of_tensors(parts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """Batches of tensors that hold all samples: inputs and, last, labels. No data is copied."""
-    *whole, target = parts
-    try:
-        whole.append(target if isinstance(target, Tensor) else torch.as_tensor(target))
-    except (TypeError, ValueError, RuntimeError):
-        whole.append(target)
-    if not all(isinstance(part, Tensor) and part.ndim for part in whole):
-        kinds = " and ".join(type(part).__name__ for part in parts)
+    *whole, labels = parts
+    with suppress(TypeError, ValueError, RuntimeError):  # such as text, which is refused below
+        labels = torch.as_tensor(labels)
+    whole.append(labels)
+    if not all(isinstance(part, Tensor) and part.ndim for part in whole) or len({len(part) for part in whole}) > 1:
         raise InputError(
             "loader",
-            "hold tensors where it is a tuple `(X, y)`",
-            got=kinds,
+            "hold tensors with one entry per sample where it is a tuple `(X, y)`",
+            got=" and ".join(map(structure, parts)),
             remedy="Convert each with `torch.as_tensor(X, dtype=torch.float32)`; pass a sequence of batches as a list.",
         )
-    lengths = [len(part) for part in whole]
-    if len(set(lengths)) > 1:
-        raise InputError(
-            "loader",
-            "hold one entry per sample in each tensor of `(X, y)`",
-            got=f"{' and '.join(map(str, lengths))} entries",
-            remedy="Pass a sequence of batches as a list.",
-        )
-    return list(zip(*(part.split(_ROWS_PER_BATCH) for part in whole), strict=True)) if lengths[0] else []
+    return list(zip(*(part.split(_ROWS_PER_BATCH) for part in whole), strict=True)) if len(whole[0]) else []
 
 
 def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[Any, Any, Any]:
@@ -273,10 +231,8 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
                     name,
                     f"be the key of the {name} in each batch",
                     got=f"{key!r} for batch {number} with the keys {list(batch)}",
-                    remedy=(
-                        f"Pass the right key, or make the loader yield the {name}. The Trainer of Hugging Face drops columns "
-                        "that the model does not take, unless `remove_unused_columns=False`."
-                    ),
+                    remedy=f"Pass the right key, or make the loader yield the {name}. The Trainer of Hugging Face drops "
+                    "columns that the model does not take, unless `remove_unused_columns=False`.",
                 )
         inputs = {key: value for key, value in batch.items() if key not in (labels, clusters)}
         return inputs, batch[labels], None if clusters is None else batch[clusters]
@@ -285,10 +241,8 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
             "loader",
             "yield inputs and labels together",
             got=description(batch),
-            remedy=(
-                f"Make it yield tuples (x, y), or dicts with the labels under the key {labels!r}; for other batches "
-                f"pass {_FORWARD}. Pass plain tensors as a tuple `(X, y)`."
-            ),
+            remedy=f"Make it yield tuples (x, y), or dicts with the labels under the key {labels!r}; for other batches "
+            f"pass {_FORWARD}. Pass plain tensors as a tuple `(X, y)`.",
         )
     if clusters is not None:
         raise InputError(
@@ -298,13 +252,6 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
             remedy=f"Make the loader yield dicts, or pass {_WITH_CLUSTERS}.",
         )
     return tuple(batch[:-1]), batch[-1], None
-
-
-def _call(batch: Any, taken: tuple[str | None, ...]) -> str:
-    """How the model was called, in terms of the batch."""
-    if isinstance(batch, Mapping):
-        return f"model({join_entries(f'{key}=batch[{key!r}]' for key in batch if key not in taken)})"
-    return f"model({join_entries(f'batch[{i}]' for i in range(len(batch) - 1))})"
 
 
 # --- the rows of a batch ----------------------------------------------------------------------------------------------------
@@ -330,18 +277,6 @@ class BatchRows:
         """The positions of the rows that count."""
         return np.flatnonzero(self.rows.weights)
 
-    @property
-    def n_bytes(self) -> int:
-        """The memory that the logits of the rows that count take."""
-        array = self.scores.array
-        return len(self.counted) * int(array[0].numel()) * int(array.element_size())
-
-    def check(self) -> None:
-        """Refuse logits that cannot be used."""
-        with naming_batch(self.number):
-            for _ in self.rows:
-                pass
-
     def copy_to_cpu(self) -> "BatchRows":
         """A copy on the CPU of the rows that count: loaders and workers reuse their memory."""
         array, index = self.scores.array.detach(), self.counted
@@ -349,9 +284,8 @@ class BatchRows:
             array = array[torch.from_numpy(index).to(array.device)]
         scores = replace(self.scores, array=array.to("cpu", copy=True), leading=())
         rows = ArrayRows(scores, self.rows.labels[index], self.rows.weights[index])
-        return BatchRows(
-            self.number, scores, self.labels[index], rows, {what: values[index] for what, values in self.names.items()}
-        )
+        names = {what: values[index] for what, values in self.names.items()}
+        return BatchRows(self.number, scores, self.labels[index], rows, names)
 
 
 @contextmanager
@@ -366,9 +300,9 @@ def naming_batch(number: int) -> Iterator[None]:
 def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, labelling: Labelling) -> BatchRows | None:
     """The rows of a batch, or None if it has none; ``before`` is the shape of the logits of the first batch."""
     logits = refuse_number(returned.logits, f" in batch {number}")
-    leading = tuple(logits.shape[: -1 if logits.ndim > 1 else None])
-    if before is not None and _n_columns(tuple(logits.shape)) != _n_columns(before):
-        got = f"shape {tuple(logits.shape)} in batch {number} after {before}"
+    shape, leading = tuple(logits.shape), tuple(logits.shape[: -1 if logits.ndim > 1 else None])
+    if before is not None and (shape[1:] or (1,))[-1] != (before[1:] or (1,))[-1]:  # a flat array has one column
+        got = f"shape {shape} in batch {number} after {before}"
         raise InputError("model", "return the same number of classes for every batch", got=got)
     if 0 in leading:
         return None
@@ -381,13 +315,9 @@ def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, 
             remedy = "Make the loader yield `(labels + 1) // 2`."
             raise InputError("labels", "be 0 and 1 for two classes", got="-1 and 1", remedy=remedy)
         rows = _PLAIN.rows(scores, labels, weights)
-        names = {what: _names_of(getattr(returned, what), rows, what) for what in sorted(returned.named)}
+        named = {"clusters": returned.clusters, "groups": returned.groups}
+        names = {what: _names_of(values, rows, what) for what, values in named.items() if values is not None}
     return BatchRows(number, scores, labels, rows, names)
-
-
-def _n_columns(shape: tuple[int, ...]) -> int:
-    """How many numbers a row has; a flat array has one."""
-    return 1 if len(shape) == 1 else shape[-1]
 
 
 def _labels_of(target: Any, logits: Tensor, scores: Scores) -> HostArray:
@@ -408,12 +338,7 @@ def _names_of(values: Any, rows: ArrayRows, what: str) -> HostArray:
     return arrays.on_host(arrays.as_array(per_row))
 
 
-def type_of_names(names: HostArray) -> str:
-    """What the names of clusters or groups are: numbers, or another kind of NumPy's."""
-    return "number" if names.dtype.kind in "biuf" else names.dtype.kind
-
-
 def join_names(parts: list[HostArray]) -> HostArray:
     """The groups or clusters of all batches; NumPy would turn numbers into text beside text."""
-    is_one_type = len(set(map(type_of_names, parts))) == 1
-    return np.concatenate(parts if is_one_type else [part.astype(object) for part in parts])
+    kinds = {"number" if part.dtype.kind in "biuf" else part.dtype.kind for part in parts}
+    return np.concatenate(parts if len(kinds) == 1 else [part.astype(object) for part in parts])

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -11,7 +12,7 @@ from torch import nn
 import nishimori
 from nishimori._fit.search import match
 from nishimori._fit.temperatures import Temperatures, temperatures_of
-from nishimori._rows.array_rows import Guard
+from nishimori._rows.array_rows import Guard, clusters_of
 from nishimori._rows.labels import Labelling
 from nishimori._support.numbers import between
 from nishimori.errors import InputError, NotConvergedError
@@ -24,12 +25,11 @@ from nishimori.torch._loader import (
     KEEP_UP_TO,
     NO_SOFTMAX,
     FitData,
-    LoaderReading,
-    guard_for,
+    LoaderRows,
     observables_of,
     read_to_fit,
 )
-from nishimori.torch._ranks import joint, ranks_in
+from nishimori.torch._ranks import joint
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -101,20 +101,24 @@ def calibrate(
     def check_arguments() -> "tuple[Calibrator, Rule]":
         chosen, labelling = _new_calibrator(method), Labelling(ignore_index, shift_labels)
         between("keep_up_to", keep_up_to, 0, inf)
-        return chosen, Rule(labels, forward, _needs_groups(chosen), clusters, labelling, axis)
+        fitted = getattr(chosen, "calibrator", chosen)  # the one that it finishes, if it is such a one
+        needs_groups = getattr(fitted, "by", None) == "groups"
+        return chosen, Rule(labels, forward, needs_groups, clusters, labelling, axis)
 
     def read(guard: Guard) -> FitData:
-        reading = LoaderReading(network, loader, rule, device, warns_of_dropout=True)
-        return read_to_fit(reading, chosen, keep_up_to, guard, reread=reread, progress=progress)
+        data = LoaderRows(network, loader, rule, device, guard=guard, progress=progress, warns_of_dropout=True)
+        return read_to_fit(data, chosen, keep_up_to, reread=reread, progress=progress)
 
-    if across_ranks is False:
-        chosen, rule = check_arguments()
-        data = read(guard_for(chosen)).in_clusters()
+    ranks = None if across_ranks is False else Exchange(None if across_ranks is True else across_ranks)
+    # What is wrong with the arguments on one rank, all ranks say.
+    chosen, rule = check_arguments() if ranks is None else ranks.own_value(check_arguments)
+    guard: Guard = "refuse" if chosen.input is None else None  # for outputs that look like probabilities
+    if ranks is None:
+        data = read(guard)
+        if data.sketch is None and data.clusters is not None:
+            data.rows.clusters = clusters_of(data.clusters, np.ones(len(data.clusters)))
     else:
-        ranks = ranks_in(across_ranks)
-        chosen, rule = ranks.own_value(check_arguments)  # what is wrong with them on one rank, all ranks say
-        _refuse_other_calls(ranks, chosen, rule)
-        guard = guard_for(chosen)
+        _refuse_other_calls(ranks, f"{chosen!r}, reread={reread}", rule)
         data = joint(ranks, network, lambda: read(guard and "defer"), guard)
     fitted, temperatures = _fit(chosen, data)
     calibrated = Calibrated(network, fitted, class_axis=rule.class_axis)
@@ -123,10 +127,10 @@ def calibrate(
     return calibrated
 
 
-def _refuse_other_calls(ranks: Exchange, chosen: "Calibrator", rule: Rule) -> None:
+def _refuse_other_calls(ranks: Exchange, chosen: str, rule: Rule) -> None:
     """Refuse another method, or other labels to ignore, on another rank: EC and TS, say, need the same sums."""
     label = rule.labelling
-    own = f"{chosen!r}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}, class_axis={rule.class_axis}"
+    own = f"{chosen}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}, class_axis={rule.class_axis}"
     calls = list(ranks.values(lambda: own))
     other = next((rank for rank, call in enumerate(calls) if call != calls[0]), None)
     if other is not None:
@@ -155,11 +159,6 @@ def _new_calibrator(method: "str | Calibrator") -> "Calibrator":
         )
     copied: Calibrator = clone(method)
     return copied
-
-
-def _needs_groups(chosen: "Calibrator") -> bool:
-    """Whether a calibrator is fitted to groups that the user passes."""
-    return getattr(getattr(chosen, "calibrator", chosen), "by", None) == "groups"  # or the one that it finishes
 
 
 def _fit(chosen: "Calibrator", data: FitData) -> "tuple[Calibrator, Temperatures]":

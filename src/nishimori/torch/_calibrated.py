@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from nishimori._fit.temperatures import Temperatures
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
-from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._fold import (
@@ -24,21 +23,19 @@ from nishimori.torch._fold import (
     check_calibrated_once,
     fold_into,
     folded_copy,
+    living,
+    lock,
     mark_folded,
-    register,
 )
 from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._map_modules import (
     ExactBuffers,
     GroupTemperaturesModule,
     MapModule,
-    OwnMapModule,
-    encode_groups,
     module_for,
     module_like,
 )
 from nishimori.torch._run import (
-    check_axis,
     check_classes,
     check_module,
     classes_back,
@@ -69,18 +66,16 @@ class _Bound(partial[Any]):
     @property
     def __signature__(self) -> inspect.Signature:
         try:
-            return _with_groups(self.args[0], inspect.signature(self.args[0].model.forward))
+            of_model = inspect.signature(self.args[0].model.forward)
         except (TypeError, ValueError):  # for example TorchScript read from a file
             return inspect.signature(self.func.__get__(self.args[0]))
-
-
-def _with_groups(wrapper: Any, of_model: inspect.Signature) -> inspect.Signature:
-    """The signature of the network, with the argument ``groups`` where the wrapper takes it."""
-    if not getattr(wrapper, "needs_groups", False):
-        return of_model
-    own = inspect.Parameter("groups", inspect.Parameter.KEYWORD_ONLY)
-    before = [parameter for parameter in of_model.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
-    return of_model.replace(parameters=[*before, own, *list(of_model.parameters.values())[len(before) :]])
+        if not getattr(self.args[0], "needs_groups", False):
+            return of_model
+        parameters = list(of_model.parameters.values())
+        takes_more = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+        groups = inspect.Parameter("groups", inspect.Parameter.KEYWORD_ONLY)
+        parameters.insert(len(parameters) - takes_more, groups)
+        return of_model.replace(parameters=parameters)
 
 
 class signature_of_model:  # noqa: N801 - a decorator
@@ -181,7 +176,7 @@ class Calibrated(ExactBuffers):
         self, model: nn.Module, temperature: "float | Tensor | Map | Calibrator" = 1.0, *, class_axis: int = -1
     ) -> None:
         super().__init__()
-        self.class_axis: int = check_axis(class_axis)
+        self.class_axis: int = class_axis
         check_module(model)
         map_ = _map_in(temperature)
         self._use(map_, device_of(model))  # before `model`, which may have a `temperature` too
@@ -189,12 +184,13 @@ class Calibrated(ExactBuffers):
             _check_free(model)
         self.model = model
         self.calibrator: Calibrator | None = temperature if _is_fitted(temperature) else None
-        self.n_classes: int | None = map_.n_classes or getattr(self.calibrator, "n_features_in_", None)
+        self.n_classes: int | None = getattr(self.calibrator, "n_features_in_", None) or map_.n_classes
         self.method: str = "fixed" if self.calibrator is None else self.calibrator.method_name
         self.temperatures: Temperatures | None = None
         self.sketch: Sketch | None = None
         self.training: bool = model.training
-        register(self)
+        with lock:
+            living.add(self)
 
     @property
     def map(self) -> Map:
@@ -243,10 +239,8 @@ class Calibrated(ExactBuffers):
         change it; an affine map may. For a score z of shape (n,) or (..., 1) it is 1 where the calibrated score is positive.
         Afterwards every module has its previous mode.
         """
-        groups = self._groups_in(kwargs)  # can be left out, because they do not change predictions
+        self._groups_in(kwargs)  # which do not change predictions
         logits = self._logits(*args, **kwargs)
-        if groups is not None:
-            checked_groups(self.map, encode_groups(groups, classes_last(logits, self.class_axis)), len(logits))
         if self.mapping is not None and not self.mapping.keeps_predictions:
             logits = self.mapped(logits)
         rows = classes_last(logits, self.class_axis)
@@ -296,13 +290,6 @@ class Calibrated(ExactBuffers):
         nothing is written, and an error says what to do. The copy needs as much memory as the network.
         """
         check_calibrated_once(self)
-        if not hasattr(self.model, "save_pretrained"):
-            raise InputError(
-                "model",
-                "have a method `save_pretrained`",
-                got=f"a {type(self.model).__name__} without one",
-                remedy="Save `calibrated.state_dict()`, which contains the map.",
-            )
         map_, model = self.map, self.model
         if temperature_of(map_) != 1:
             if kwargs.get("state_dict") is not None:
@@ -361,10 +348,10 @@ class Calibrated(ExactBuffers):
         tensors = {key.removeprefix(start): tensor for key, tensor in state_dict.items() if key.startswith(start)}
         mapping = module_like(tensors, _device(self)) if tensors else None
         has_temperature = f"{prefix}temperature" in state_dict
-        if self.mapping is not None and (has_temperature or mapping is not None):
-            _check_same(self.mapping, mapping)
         if mapping is not None:
             self._adopt(mapping)  # its values are loaded after those of this module
+        elif has_temperature and self.mapping is not None:
+            self._use(Temperature(1.0), _device(self))
         super()._load_from_state_dict(state_dict, prefix, *args)
         if has_temperature or mapping is not None:
             # They are not buffers: their values are needed without waiting for a device, and in graphs.
@@ -387,7 +374,8 @@ class Calibrated(ExactBuffers):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        register(self)
+        with lock:
+            living.add(self)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -397,10 +385,9 @@ class Calibrated(ExactBuffers):
             if model is None or name.startswith("_"):  # the `__deepcopy__` of the network would copy only the network
                 raise
             if name == "temperature":  # that of the network would be another one
-                mapping: Any = self._modules.get("mapping")
-                what = "it is being changed" if mapping is None else f"it has {mapping.description()}"
                 raise AttributeError(
-                    f"This Calibrated has no `temperature`, because {what}. Read the parameters from `calibrated.map`."
+                    "This Calibrated has no `temperature`, because its map is another one. Read the parameters from "
+                    "`calibrated.map`."
                 ) from None
             value = getattr(model, name)
             if _is_method(value):
@@ -452,29 +439,18 @@ def _map_in(value: Any) -> Map:
             raise InputError(
                 "temperature",
                 "be a calibrator without a `floor`",
-                got=(
-                    f"`floor={value.floor_!r}`, to which it raises probabilities before it calibrates them; logits of a "
-                    "network are not raised"
-                ),
+                got=f"`floor={value.floor_!r}`, to which it raises probabilities before it calibrates them; logits of a "
+                "network are not raised",
                 remedy="Fit it to logits, or with `floor=None`.",
             )
         return value.map_
-    if hasattr(value, "maps_"):
-        raise InputError(
-            "temperature",
-            "be a calibrator of classes that exclude each other",
-            got="a MultilabelCalibrator",
-            remedy=(
-                "Use `torch.sigmoid(model(x) / torch.tensor(calibrator.temperatures_))`, or "
-                "`calibrator.predict_proba(model(x))`."
-            ),
-        )
-    if hasattr(value, "fit") and hasattr(value, "predict_proba"):
+    if hasattr(value, "predict_proba"):
         raise InputError(
             "temperature",
             "be a number, a map or a fitted calibrator",
-            got=f"a {type(value).__name__} that is not fitted",
-            remedy="Call its `fit`, or `calibrate(model, loader, method=calibrator)`.",
+            got=f"a {type(value).__name__} without a map",
+            remedy="Call its `fit`, or `calibrate(model, loader, method=calibrator)`. A calibrator of several labels "
+            "per sample has several maps: use `calibrator.predict_proba(model(x))`.",
         )
     return Temperature(number(value, "temperature"))
 
@@ -488,10 +464,7 @@ def _check_free(model: nn.Module) -> None:
     if taken:
         raise InputError(
             "model",
-            (
-                "not have an argument `groups` of its own where each group has its own temperature, because "
-                "`calibrated(x, groups=groups)` passes the groups of the samples"
-            ),
+            "not have an argument `groups` of its own: `calibrated(x, groups=groups)` passes those of the map",
             remedy="Wrap the network in a module that renames it.",
         )
 
@@ -499,17 +472,3 @@ def _check_free(model: nn.Module) -> None:
 def _device(calibrated: Calibrated) -> torch.device:
     """Where the parameters of the map are."""
     return next((calibrated if calibrated.mapping is None else calibrated.mapping).buffers(recurse=False)).device
-
-
-def _check_same(mine: MapModule, loaded: MapModule | None) -> None:
-    """Refuse a state dict with another kind of map, or with a map for another number of classes."""
-    if isinstance(mine, OwnMapModule) and isinstance(loaded, OwnMapModule) and not (mine.is_readable and loaded.is_readable):
-        return
-    got = "one temperature" if loaded is None else loaded.description()
-    if mine.description() != got:
-        raise InputError(
-            "The state dict",
-            f"hold {mine.description()}, as this Calibrated does",
-            got=got,
-            remedy="Load it into `Calibrated(model)`, which takes any map.",
-        )

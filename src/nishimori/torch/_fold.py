@@ -18,13 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from nishimori.errors import InputError
-from nishimori.maps.affine import Affine, LogAffine
-from nishimori.maps.log_odds import LogOdds
+from nishimori.maps.affine import Affine
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._head import INSTEAD, Head, final_layer
+from nishimori.torch._map_modules import module_for
 from nishimori.torch._run import (
-    AS_THEY_ARE,
     answer,
     check_classes,
     check_module,
@@ -34,8 +33,6 @@ from nishimori.torch._run import (
     logits_of,
     move_to_device,
     number,
-    short,
-    structure,
 )
 
 # How much folded logits may differ from the calibrated ones, relative to the largest. Rounding each weight once and each logit
@@ -46,8 +43,11 @@ _TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 4e-3, t
 _NO_PROBE = "Leave `probe` out, and compare the logits before and after folding yourself."
 
 
-_living: WeakSet[nn.Module] = WeakSet()
-_lock = Lock()  # a set cannot be read while another thread adds to it
+living: WeakSet[nn.Module] = WeakSet()
+"""Every `Calibrated` for as long as it is alive."""
+
+lock = Lock()
+"""To be held meanwhile, because a set cannot be read while another thread adds to it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +71,13 @@ class Change:
             centring = torch.eye(K, dtype=torch.float64, device="cpu") - 1 / K
             matrix = scale @ centring if scale.ndim == 2 else scale.reshape(-1, 1) * centring
             return cls(map_, matrix, torch.tensor(map_.bias, device="cpu"))
-        why = _WHY.get(type(map_), f"{map_.in_words}; weights alone cannot express that. Instead,")
-        must = "be one temperature or an affine function of the logits to be folded into weights"
-        raise InputError("The map", must, got=f"{why} {INSTEAD}")
+        what = "an affine map with `preserve_accuracy=True`" if isinstance(map_, Affine) else map_.in_words
+        raise InputError(
+            "The map",
+            "be one temperature or an affine function of the logits to be folded into weights",
+            got=f"{what}; weights alone cannot express that",
+            remedy=f"Instead, {INSTEAD}.",
+        )
 
     @property
     def temperature(self) -> float:
@@ -93,16 +97,8 @@ class Change:
                 got=f"{head} with {n_out}",
                 remedy="Pass the layer that computes the logits.",
             )
-        if isinstance(layer, nn.Linear):
-            return
-        if layer.groups != 1:
-            raise InputError(
-                "The last layer",
-                "compute every class from the same features",
-                got=f"{head}, a convolution in {layer.groups} groups, which cannot mix classes",
-                remedy=f"Instead, {INSTEAD}.",
-            )
-        if not is_checked:  # what follows it, such as average pooling with padding, may change a bias
+        if not isinstance(layer, nn.Linear) and not is_checked:
+            # What follows it, such as average pooling with padding, may change a bias.
             raise InputError(
                 "probe",
                 "be passed to fold an affine map into a convolution",
@@ -118,7 +114,9 @@ class Change:
         """The new weight and bias; a bias is added only where the map needs one."""
         if self.matrix is None:
             return weight / self.temperature, None if bias is None else bias / self.temperature
-        matrix, shift = self._of_outputs(self.matrix, len(weight))
+        matrix, shift = self.matrix, self.bias
+        if len(weight) != len(shift):  # one score z, which means the logits (0, z)
+            matrix, shift = matrix[1:, 1:] - matrix[:1, 1:], shift[1:] - shift[:1]
         flat = matrix @ weight.detach().cpu().double().flatten(1)
         new = flat.reshape(weight.shape).to(weight)
         if bias is not None:
@@ -130,30 +128,8 @@ class Change:
         if self.matrix is None:
             return before.double() / self.temperature
         check_classes(before, len(self.bias))
-        n_out = 1 if before.ndim < 2 else before.shape[-1]
-        matrix, shift = self._of_outputs(self.matrix, n_out)
-        rows = before.detach().cpu().double().reshape(-1, n_out)
-        return (rows @ matrix.T + shift).reshape(before.shape).to(before.device)
-
-    def _of_outputs(self, matrix: Tensor, n_out: int) -> tuple[Tensor, Tensor]:
-        """The matrix and the bias for the outputs of a layer: all classes, or one score z, which means the logits (0, z)."""
-        if n_out == len(self.bias):
-            return matrix, self.bias
-        return (matrix[1:, 1:] - matrix[:1, 1:]), self.bias[1:] - self.bias[:1]
-
-
-# Why weights cannot hold a map that could have been fitted in another way.
-_WHY: dict[type[Map], str] = {
-    Affine: (
-        "an affine map with `preserve_accuracy=True`, which divides the rows whose predicted class would change by one "
-        "temperature instead. Fit it without `preserve_accuracy`; or"
-    ),
-    LogOdds: "a function of the log-odds that is not linear. Use 'platt', which is; or",
-    LogAffine: (
-        "an affine function of log-probabilities, which contain the logarithm of a sum over all classes. Fit "
-        "`MatrixScaling`, an affine function of the logits themselves; or"
-    ),
-}
+        calibrated: Tensor = module_for(self.map, before.device)(before.double())
+        return calibrated
 
 
 def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any = None) -> nn.Module:
@@ -213,30 +189,26 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
 
 def _check_uncalibrated(model: nn.Module) -> None:
     """Refuse a network that would divide its logits by another temperature as well."""
-    path = next((path for path, module in model.named_modules() if module in _living), None)
+    path = next((path for path, module in model.named_modules() if module in living), None)
     if path is not None:
-        got, owner = (f"one that contains a Calibrated at `{path}`", f"`model.{path}.") if path else ("a Calibrated", "its `")
         raise InputError(
             "model_or_layer",
             "be a network or a layer",
-            got=f"{got}, which divides its logits by a temperature of its own",
-            remedy=f"Call {owner}fold()`, which folds that temperature.",
+            got=f"a Calibrated{f' inside, at `{path}`' if path else ''}, which divides its logits by a temperature of its own",
+            remedy="Call its `fold()`, which folds that temperature.",
         )
 
 
 def _check_unfolded(head: Head, temperature: float) -> None:
     """Refuse a layer that has been folded, which is usually a mistake; `Calibrated.fold` may fold again."""
-    folded = getattr(head.layer, "folded_temperature", None)
-    name, what = ("folded_temperature", f"{folded:.4g}") if folded is not None else ("folded_map", "an affine map")
-    if hasattr(head.layer, name):
+    name = next((name for name in ("folded_temperature", "folded_map") if hasattr(head.layer, name)), None)
+    if name is not None:
         raise InputError(
             "T",
             "be folded only once",
-            got=f"{temperature:.4g} for {head}, which already has {what} folded in",
-            remedy=(
-                "If the new T was found with the folded weights, call `Calibrated(model, T).fold()`. If the weights "
-                f"were replaced after folding, delete the attribute `{name}` of the layer."
-            ),
+            got=f"{temperature:.4g} for {head}, which already has a map folded in",
+            remedy="If the new T was found with the folded weights, call `Calibrated(model, T).fold()`. If the weights "
+            f"were replaced after folding, delete the attribute `{name}` of the layer.",
         )
 
 
@@ -246,10 +218,7 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
     ``class_axis`` is the dimension of the classes in the logits of the network.
     """
     change.check_layer(head.layer, str(head), is_checked=probe is not None)
-    before = None if probe is None else _first_logits(model, probe, class_axis)
-    if before is not None:
-        _check_probe(before)
-    expected = None if before is None else change.logits(before)
+    expected = None if probe is None else change.logits(_logits(model, probe, class_axis))
     layer: Any = head.layer
     weight, bias = layer.weight, layer.bias
     kept = weight.detach().clone(), None if bias is None else bias.detach().clone()
@@ -263,7 +232,10 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
         with torch.no_grad():
             _replace(layer, *kept)
         raise
-    _note(layer, change)
+    if change.matrix is None:  # noted, so that it is not divided twice by mistake
+        layer.folded_temperature = change.temperature * getattr(layer, "folded_temperature", 1.0)
+    else:
+        layer.folded_map = Affine.kind
 
 
 def folded_copy(model: nn.Module, map_: Map, saving: str) -> nn.Module:
@@ -285,10 +257,8 @@ def folded_copy(model: nn.Module, map_: Map, saving: str) -> nn.Module:
                 f"write calibrated weights, but {map_.in_words} could not be folded into a copy of the network: "
                 f"{str(error).rstrip('.')}"
             ),
-            remedy=(
-                "Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, "
-                f"then `{saving}`; or save `calibrated.state_dict()`, which contains the map."
-            ),
+            remedy="Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, "
+            f"then `{saving}`; or save `calibrated.state_dict()`, which contains the map.",
         ) from error
     return copied
 
@@ -314,49 +284,10 @@ def _check_finite(layer: Any, kept: tuple[Tensor, Tensor | None], change: Change
             )
 
 
-def _note(layer: Any, change: Change) -> None:
-    """Note in a layer what was folded into it; `fold_temperature` looks for it, so as not to divide twice by mistake."""
-    if change.matrix is None:
-        layer.folded_temperature = change.temperature * getattr(layer, "folded_temperature", 1.0)
-    else:
-        layer.folded_map = Affine.kind
-
-
-def _first_logits(model: nn.Module, probe: Any, class_axis: int) -> Tensor:
-    """The logits before folding; an error here is due to the probe."""
-    try:
-        return _logits(model, probe, class_axis)
-    except AS_THEY_ARE:
-        raise
-    except Exception as error:
-        raise InputError(
-            "probe",
-            "hold inputs that the network accepts",
-            got=short(error),
-            remedy=(
-                f"The probe is {structure(probe)}. Pass a tensor, a tuple of positional arguments or a dict of "
-                "keyword arguments, without labels."
-            ),
-        ) from error
-
-
 def _logits(model: nn.Module, probe: Any, class_axis: int) -> Tensor:
     """The logits of a probe, with the classes last."""
     with evaluating(model):
         return classes_last(logits_of(answer(model, move_to_device(probe, device_of(model))), _NO_PROBE), class_axis)
-
-
-def _check_probe(logits: Tensor) -> None:
-    """Refuse logits that no comparison can use; -inf is allowed and masks a class."""
-    live = logits[logits != -torch.inf]
-    if not live.isfinite().all() or not live.any():
-        what = "only zeros" if live.isfinite().all() else "NaN or +inf"
-        raise InputError(
-            "probe",
-            "give finite logits that are not all zero",
-            got=f"{what} before folding",
-            remedy="Check the inputs, or run the network in a wider dtype: the largest float16 is 65,504.",
-        )
 
 
 def _check_logits(after: Tensor, expected: Tensor, head: Head) -> None:
@@ -365,19 +296,15 @@ def _check_logits(after: Tensor, expected: Tensor, head: Head) -> None:
     off = float((after[live].double() - expected[live]).abs().max() / expected[live].abs().max())
     allowed = _tolerance(after, head.layer.weight)
     if not off <= allowed:  # also NaN
-        what = (
-            f"differ from the calibrated logits by {off:.2g} of the largest ({allowed:g} is allowed)"
-            if isfinite(off)
-            else "are not finite"
-        )
+        what = f"differ from the calibrated logits by {off:.2g} of the largest ({allowed:g} is allowed)"
+        if not isfinite(off):
+            what = "cannot be compared: all are zero, or some are NaN or infinite"
         raise InputError(
             "The logits of the network",
             f"be the output of {head}, but after folding the logits on `probe` {what}",
-            remedy=(
-                "The folding was undone. If another layer computes the logits, pass that layer; if a nonlinear "
-                f"function follows, {INSTEAD}. Rounding in {head.layer.weight.dtype} can also cause this: fold in a "
-                "wider dtype."
-            ),
+            remedy="The folding was undone. If another layer computes the logits, pass that layer; if a nonlinear "
+            f"function follows, {INSTEAD}. Rounding in {head.layer.weight.dtype} can also cause this: fold in a "
+            "wider dtype.",
         )
 
 
@@ -392,30 +319,23 @@ def _tolerance(logits: Tensor, weight: Any) -> float:
     return max(_TOLERANCES.get(dtype, 1e-4) for dtype in dtypes)
 
 
-def register(wrapper: nn.Module) -> None:
-    """Remember a `Calibrated` for as long as it is alive."""
-    with _lock:
-        _living.add(wrapper)
-
-
 def mark_folded(head: Head, map_: Map, by: nn.Module | None = None) -> None:
     """Note in every `Calibrated` around a layer that ``map_`` was folded into it, on behalf of ``by``."""
     inside = [] if by is None else list(by.modules())
-    T = temperature_of(map_)
-    with _lock:
-        living = list(_living)
-    for wrapper in living:
+    with lock:
+        wrappers = list(living)
+    for wrapper in wrappers:
         parts = list(wrapper.modules())
         # What contains `by` returns the same logits as before; what is part of `by` still applies a map of its own.
         related = any(part is by for part in parts) or any(part is wrapper for part in inside)
         if not related and any(part is head.layer for part in parts):
-            wrapper._folded_outside = f"{map_.in_words if T is None else f'{T:.4g}'} folded into {head}"  # type: ignore[assignment]
+            wrapper._folded_outside = f"{map_.in_words} folded into {head}"  # type: ignore[assignment]
 
 
 def check_alone(model: nn.Module, map_: Map) -> None:
     """Refuse to fold below another `Calibrated` inside ``model``, unless both only divide: other maps do not commute."""
     for path, module in model.named_modules():
-        inner = module.map if module in _living else None
+        inner = module.map if module in living else None
         if inner is not None and temperature_of(inner) != 1 and None in (temperature_of(inner), temperature_of(map_)):
             raise InputError(
                 "The network",
@@ -430,17 +350,13 @@ def check_calibrated_once(wrapper: Any) -> None:
     if wrapper._folded_outside is None:
         return
     map_ = wrapper.map
-    T = temperature_of(map_)
-    if T == 1:
+    if temperature_of(map_) == 1:
         wrapper._folded_outside = None
         return
-    rule, still = ("calibrated", f"applies {map_.in_words}") if T is None else ("divided by T", f"divides by {T:.4g}")
     raise InputError(
         "The logits",
-        f"be {rule} only once",
-        got=f"a network with {wrapper._folded_outside}, while its `Calibrated` still {still}",
-        remedy=(
-            "Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To "
-            "fold and keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1."
-        ),
+        "be calibrated only once",
+        got=f"a network with {wrapper._folded_outside}, while its `Calibrated` still applies {map_.in_words}",
+        remedy="Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To "
+        "fold and keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1.",
     )

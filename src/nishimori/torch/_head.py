@@ -5,13 +5,12 @@ where changing the weights would not calibrate the logits, an error says what to
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
-from torch.nn.utils.parametrize import is_parametrized
 
 from nishimori.errors import InputError
 
@@ -78,14 +77,8 @@ def _part(model: nn.Module, layer: nn.Module | str) -> Head:
         names = [name for name, part in parts.items() if part is layer]
     if names:
         return Head(names[0], parts[names[0]])
-    linear = [f"`{name}`" for name, part in parts.items() if name and isinstance(part, _LINEAR)]
     got = repr(layer) if isinstance(layer, str) else f"a {type(layer).__name__} that is not part of it"
-    raise InputError(
-        "layer",
-        "be a layer of the network or its name",
-        got=got,
-        remedy=f"Its last linear layers are {', '.join(linear[-3:])}." if linear else "The network has no linear layer.",
-    )
+    raise InputError("layer", "be a layer of the network or its name", got=got, remedy=_linear_layers(parts))
 
 
 def _last(at: Head, model: nn.Module) -> Head:
@@ -94,7 +87,13 @@ def _last(at: Head, model: nn.Module) -> Head:
     if isinstance(module, _LINEAR) or not any(True for _ in module.children()) or _is_adapter(module) or _is_quantised(module):
         return at
     if isinstance(module, nn.Sequential):
-        return _last(_tail(at), model)
+        parts = [
+            Head(_join(at.name, name), part) for name, part in module.named_children() if not isinstance(part, _TRANSPARENT)
+        ]
+        if parts:
+            return _last(parts[-1], model)
+        got = f"{_kind(at)} without one"
+        raise InputError("The network", "end in a linear layer", got=got, remedy=f"Pass the layer itself; or {INSTEAD}.")
     # Quantised layers have no parameters, so they are recognised by their names.
     named = {name: child for name, child in module.named_children() if name in _NAMES or any(True for _ in child.parameters())}
     heads = [name for name in named if name in _NAMES and not isinstance(named[name], _TRANSPARENT)]
@@ -114,26 +113,14 @@ def _last(at: Head, model: nn.Module) -> Head:
     return _last(Head(_join(at.name, heads[0]), named[heads[0]]), model)
 
 
-def _tail(at: Head) -> Head:
-    """The last module of a Sequential that is not transparent."""
-    for name, module in reversed(list(at.layer.named_children())):
-        if not isinstance(module, _TRANSPARENT):
-            return Head(_join(at.name, name), module)
-    raise InputError(
-        "The network", "end in a linear layer", got=f"{_kind(at)} without one", remedy=f"Pass the layer itself; or {INSTEAD}."
-    )
-
-
 def _rivals(chosen: str, named: dict[str, nn.Module]) -> Iterator[str]:
     """Other candidates: parts with linear layers that come later, or share a word of the name, as ``aux_head`` and ``head``."""
-    word = chosen.rpartition("_")[2]
-    later = False
+    word, later = chosen.rpartition("_")[2], list(named)[list(named).index(chosen) + 1 :]
     for name, part in named.items():
         words = re.sub(r"\d+", "", name).split("_")
-        alike = word in words and "pre" not in words
-        if name != chosen and (later or alike) and any(isinstance(m, _LINEAR) for m in part.modules()):
+        is_candidate = name in later or (word in words and "pre" not in words)
+        if name != chosen and is_candidate and any(isinstance(module, _LINEAR) for module in part.modules()):
             yield name
-        later = later or name == chosen
 
 
 def _is_adapter(module: nn.Module) -> bool:
@@ -146,19 +133,10 @@ def _check_plain(head: Head) -> None:
     """Refuse layers whose output is not their weights times their input plus their bias."""
     layer, kind = head.layer, _kind(head)
     own = {name for name, _ in layer.named_parameters()} | {name for name, _ in layer.named_buffers()}
-    if is_parametrized(layer):
-        raise _refusal(head, "its weights are parametrised", "Call `torch.nn.utils.parametrize.remove_parametrizations` first")
     if _is_adapter(layer):
         raise _refusal(head, "an adapter adds to its output", "Merge the adapter into the weights first")
     if _is_quantised(layer):
         raise _refusal(head, "its weights are quantised", "Fold before quantising")
-    if isinstance(layer, nn.Softmax | nn.Softmax2d | nn.Sigmoid):
-        raise InputError(
-            "The network",
-            "return logits",
-            got=f"{kind} at its end",
-            remedy="Remove it: calibration needs the scores before the softmax.",
-        )
     if not isinstance(layer, _LINEAR):
         raise InputError(
             "The network",
@@ -166,17 +144,15 @@ def _check_plain(head: Head) -> None:
             got=kind,
             remedy=f"Pass the last linear layer if its outputs are the logits; or {INSTEAD}.",
         )
-    if isinstance(layer.weight, UninitializedParameter):
-        raise _refusal(head, "it has no weights yet", "Call the model once before folding")
-    if layer.weight.is_meta:
-        raise _refusal(head, "its weights are on the meta device", "Load the weights first")
+    if own - {"weight", "bias"}:
+        remedy = "Make them permanent (`remove_parametrizations`, `remove_weight_norm`, `prune.remove`, ...) first"
+        raise _refusal(head, "its weights are computed from other tensors", remedy)
+    if isinstance(layer.weight, UninitializedParameter) or layer.weight.is_meta:
+        raise _refusal(head, "its weights are not there yet", "Load the weights, or call the model once, before folding")
     kinds = [kind for kind in _LINEAR if isinstance(layer, kind)]
     if type(layer).forward is not kinds[0].forward:
         remedy = "If its output is still its weights times its input plus its bias, change them yourself"
         raise _refusal(head, "its `forward` is not that of a linear layer", remedy)
-    if own - {"weight", "bias"}:
-        remedy = "Make them permanent (`remove_weight_norm`, `prune.remove`, ...) first"
-        raise _refusal(head, "its weights are computed from other tensors", remedy)
 
 
 def _is_quantised(layer: nn.Module) -> bool:
@@ -201,19 +177,18 @@ def _check_unshared(model: nn.Module, head: Head) -> None:
             raise InputError(
                 "The network",
                 f"not share the {name} of its last layer",
-                got=(
-                    f"one tensor for {' and '.join(f'`{user}`' for user in users)}, as with tied embeddings: folding "
-                    "would change both"
-                ),
+                got=f"one tensor for {' and '.join(f'`{user}`' for user in users)}, as with tied embeddings: folding "
+                "would change both",
                 remedy=f"Give the last layer its own copy; or {INSTEAD}.",
             )
 
 
 def _check_uncapped(model: nn.Module, head: Head) -> None:
     """Refuse a language model with a soft cap on its logits; a classifier with the same configuration has none."""
-    configs = [getattr(module, "config", None) for module in model.modules()] if "lm_head" in head.name.split(".") else []
-    for config, name in product(configs, _CAPS):
-        if cap := getattr(config, name, None):
+    if "lm_head" not in head.name.split("."):
+        return
+    for module, name in product(model.modules(), _CAPS):
+        if cap := getattr(getattr(module, "config", None), name, None):
             raise InputError(
                 "The logits of the network",
                 f"be the output of {head}",
@@ -223,15 +198,10 @@ def _check_uncapped(model: nn.Module, head: Head) -> None:
 
 
 def _same_memory(a: Any, b: Any) -> bool:
-    if a is b:
-        return True
-    if a.is_meta or b.is_meta:
-        return False
-    storage = a.untyped_storage().data_ptr()
-    if storage == 0 or storage != b.untyped_storage().data_ptr():
-        return False
-    # A network may keep all its weights in one storage, so compare the addresses inside it.
-    return bool(a.data_ptr() < b.data_ptr() + b.nbytes and b.data_ptr() < a.data_ptr() + a.nbytes)
+    """Whether two parameters overlap: a network may keep all its weights in one storage."""
+    if a is b or a.is_meta or b.is_meta or a.device != b.device:
+        return a is b
+    return bool(a.data_ptr() and a.data_ptr() < b.data_ptr() + b.nbytes and b.data_ptr() < a.data_ptr() + a.nbytes)
 
 
 def _kind(head: Head) -> str:
@@ -243,12 +213,19 @@ def _join(path: str, name: str) -> str:
 
 
 def _candidates(at: Head, model: nn.Module) -> str:
-    """The linear layers below ``at`` and what to do; none is preferred, because the one that was defined last may be unused."""
-    linear = [Head(_join(at.name, path), part) for path, part in at.layer.named_modules() if isinstance(part, _LINEAR)]
-    if not linear:
-        return f"It has no linear layer. Instead, {INSTEAD}."
-    _check_unshared(model, linear[-1])  # masked language models: naming another layer would not help
-    names = ", ".join(repr(candidate.name) for candidate in linear[-_MOST_CANDIDATES:])
-    if len(linear) > _MOST_CANDIDATES:
-        return f"It has {len(linear)} linear layers, and those defined last are {names}. {_NAME_ONE}"
-    return f"Its {'linear layers are' if len(linear) > 1 else 'only linear layer is'} {names}. {_NAME_ONE}"
+    """What to do where no layer has a usual name; none is preferred, because the one that was defined last may be unused."""
+    parts = {_join(at.name, path): part for path, part in at.layer.named_modules()}
+    for path, part in reversed(parts.items()):
+        if isinstance(part, _LINEAR):
+            _check_unshared(model, Head(path, part))  # masked language models: naming another layer would not help
+            return f"{_linear_layers(parts)} {_NAME_ONE}"
+    return f"{_linear_layers(parts)} Instead, {INSTEAD}."
+
+
+def _linear_layers(parts: Mapping[str, nn.Module]) -> str:
+    """The linear layers among some parts of a network, in words."""
+    names = [repr(name) for name, part in parts.items() if name and isinstance(part, _LINEAR)]
+    if not names:
+        return "It has no linear layer."
+    shown = ["..."] * (len(names) > _MOST_CANDIDATES) + names[-_MOST_CANDIDATES:]
+    return f"Its {'linear layers are' if len(names) > 1 else 'only linear layer is'} {', '.join(shown)}."

@@ -14,7 +14,6 @@ a network that draws none is not run twice.
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from functools import reduce
-from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions, clusters_of
-from nishimori._rows.entry import open_rows
+from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions
+from nishimori._rows.batch import Groups
 from nishimori._rows.fingerprint import Fingerprint
 from nishimori._rows.labels import Labelling
 from nishimori._rows.rows import Rows
@@ -37,7 +36,7 @@ from nishimori._support.progress import Report, show_progress
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError
 from nishimori.torch._batches import IGNORED, LABELS, BatchRows, Forward, Rule, batch_rows, batches, join_names, naming_batch
-from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, evaluating, short, switch_to_eval
+from nishimori.torch._run import check_module, device_of, evaluating, switch_to_eval
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -74,11 +73,18 @@ NO_SOFTMAX = (
 """The same in sentences, with the other ways out."""
 
 
-class LoaderReading:
-    """A network, a loader, and how rows follow from its batches. Nothing is run before `rows`.
+class LoaderRows(StreamRows):
+    """The rows of a network and a loader, whose logits are computed again in every reading. Nothing is run before.
 
-    ``warns_of_dropout`` if it matters that the network gives the same logits each time, with `Rule.forward` or without.
+    ``guard`` is that of `ReadOptions`. ``warns_of_dropout`` if it matters that the network gives the same logits each time,
+    with `Rule.forward` or without.
     """
+
+    remedy = (
+        "Give the loader fixed transforms, and use no dropout inside `forward`; or leave out `reread=True`, which reads the "
+        "loader once."
+    )
+    only_counted = ("clusters", "groups")
 
     def __init__(
         self,
@@ -87,96 +93,91 @@ class LoaderReading:
         rule: Rule,
         device: torch.device | str | None,
         *,
+        guard: Guard = None,
+        progress: bool | None = None,
         warns_of_dropout: bool = False,
     ) -> None:
         check_module(model)
         rule.check()
-        self.model = model
-        self.rule = rule
-        self.batches = batches(loader)
-        self.device = device_of(model) if device is None else _move_model(model, device)
+        self.loader = batches(loader)
+        meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
+        super().__init__(lambda: self.loader, meaning, progress=progress)
+        self.n_batches = _length(self.loader)
+        self._model, self._rule = model, rule
+        if device is not None:
+            model.to(device)
+        self._device = device_of(model) if device is None else torch.device(device)
         self._warns_of_dropout = warns_of_dropout
-        self._first_is_checked = False  # whether the first batch looks as it should
 
     @property
-    def n_batches(self) -> int | None:
-        """The number of batches, or None if the loader does not know it."""
-        try:
-            return len(self.batches)  # type: ignore[arg-type]
-        except Exception:  # loaders and samplers raise many types of errors
-            return None
+    def name(self) -> str:
+        """The argument of `calibrate`."""
+        return "loader"
 
-    def rows(self) -> Generator[BatchRows, None, None]:
-        """The rows of each batch, which are on the device of the network. Close it, to restore the modes of the network."""
+    def read(self) -> Generator[tuple[int, BatchRows], None, None]:
+        """The rows of each batch, on the device of the network. Close it, to restore the modes of the network."""
         shape: tuple[int, ...] | None = None
-        named: set[str] = set()
         n_rows, n_counted = 0, 0
-        with evaluating(self.model):
-            for number, batch in enumerate(self.batches):
-                states = [] if self._first_is_checked else _random_states(self.device)
-                returned = self.rule.apply(self.model, batch, number, self.device)
-                rows = batch_rows(returned, number, shape, self.rule.labelling)
-                if not self._first_is_checked and rows is not None:
-                    self._check_first(batch, returned.labels, rows, has_drawn=_drew_numbers(states, self.device))
-                switch_to_eval(self.model)  # which a function of the user, or the network itself, may have changed
-                if shape is not None:
-                    _check_named(named, returned.named, number)
-                shape, named = shape or tuple(returned.logits.shape), returned.named
-                if rows is not None:
-                    n_rows, n_counted = n_rows + rows.scores.n_samples, n_counted + len(rows.counted)
-                    yield rows
+        with evaluating(self._model), closing(super().read()) as numbered:
+            for number, batch in numbered:
+                is_first = self._named is None
+                states = _random_states(self._device) if is_first else []
+                returned = self._rule.apply(self._model, batch, number, self._device)
+                rows = batch_rows(returned, number, shape, self._rule.labelling)
+                shape = shape or tuple(returned.logits.shape)
+                if rows is None:
+                    continue
+                if is_first:
+                    self._named, self._n_classes = tuple(rows.names), rows.scores.n_classes
+                    has_drawn = not all(map(torch.equal, states, _random_states(self._device)))
+                    self._check_first(batch, number, returned.labels, rows, has_drawn=has_drawn)
+                if tuple(rows.names) != self._named:
+                    now, before = (" and ".join(names or ()) or "none" for names in (rows.names, self._named))
+                    must, got = (
+                        "return clusters and groups for every batch or for none",
+                        f"{now} in batch {number} after {before}",
+                    )
+                    raise InputError("forward", must, got=got)
+                switch_to_eval(self._model)  # which a function of the user, or the network itself, may have changed
+                n_rows, n_counted = n_rows + rows.scores.n_samples, n_counted + len(rows.counted)
+                yield number, rows
         if not n_rows:
             raise NoRowsError(
                 "loader",
                 f"yield at least one batch{'' if shape is None else ' with rows'}",
                 got="none",
-                remedy=(
-                    "Check that its dataset is not empty and that `drop_last` does not drop the only batch; a generator "
-                    "can be read only once."
-                ),
+                remedy="Check that its dataset is not empty and that `drop_last` does not drop the only batch; a generator "
+                "can be read only once.",
             )
         if not n_counted:
-            self.rule.labelling.refuse_no_rows(np.zeros(1), "labels")
+            self._rule.labelling.refuse_no_rows(np.zeros(1), "labels")
 
-    def _check_first(self, batch: Any, labels: Any, rows: BatchRows, *, has_drawn: bool) -> None:
+    def named_rows(self, piece: tuple[int, BatchRows]) -> tuple[ArrayRows, dict[str, HostArray]]:
+        """The rows of a batch, on the device of the network, and what it names of each of them."""
+        return piece[1].rows, piece[1].names
+
+    def _check_first(self, batch: Any, number: int, labels: Any, rows: BatchRows, *, has_drawn: bool) -> None:
         """Warn if the first batch does not look as it should; ``has_drawn`` if random numbers were drawn for it."""
-        self._first_is_checked = True
-        self.rule.warn_if_unshifted(batch, labels)
+        self._rule.warn_if_unshifted(batch, labels)
         if not self._warns_of_dropout:
             return
-        if self.rule.forward is not None:
-            _warn_of_random_forward(self.model, has_drawn=has_drawn)
+        if self._rule.forward is not None:
+            _warn_of_random_forward(self._model, has_drawn=has_drawn)
         elif has_drawn:
-            switched = _in_training(self.model)
-            switch_to_eval(self.model)
-            returned = self.rule.apply(self.model, batch, rows.number, self.device)
-            second = batch_rows(returned, rows.number, None, self.rule.labelling)
+            switched = _in_training(self._model)
+            switch_to_eval(self._model)
+            returned = self._rule.apply(self._model, batch, number, self._device)
+            second = batch_rows(returned, number, None, self._rule.labelling)
             if second is not None:
-                _warn_of_random_logits(switched, rows, second)
+                _warn_of_random_logits(switched, number, rows.rows, second.rows)
 
 
-def _check_named(before: set[str], now: set[str], number: int) -> None:
-    """Refuse clusters or groups of some batches only."""
-    for name in sorted(before ^ now):
-        got = f"{'none' if name in before else 'some'} in batch {number} after {'some' if name in before else 'none'}"
-        raise InputError("forward", f"return {name} for every batch or for none", got=got)
-
-
-def _move_model(model: nn.Module, device: torch.device | str) -> torch.device:
-    """Move the network to ``device``; PyTorch raises many types of errors where it cannot."""
+def _length(loader: Any) -> int | None:
+    """The number of batches, or None if the loader does not know it."""
     try:
-        place = torch.device(device)
-        model.to(place)
-    except AS_THEY_ARE:
-        raise
-    except Exception as error:
-        raise InputError(
-            "device",
-            "be a device on which the network can run here",
-            got=f"{str(device)!r} ({short(error)})",
-            remedy="Leave it out to run where the weights are.",
-        ) from error
-    return place
+        return len(loader)
+    except Exception:  # loaders and samplers raise many types of errors
+        return None
 
 
 def _random_states(device: torch.device | None) -> list[Tensor]:
@@ -185,11 +186,6 @@ def _random_states(device: torch.device | None) -> list[Tensor]:
     if device is not None and device.type in ("cuda", "xpu"):
         states.append(getattr(torch, device.type).get_rng_state(device))
     return states
-
-
-def _drew_numbers(before: list[Tensor], device: torch.device | None) -> bool:
-    """Whether random numbers were drawn since the generators had the states ``before``."""
-    return not all(map(torch.equal, before, _random_states(device)))
 
 
 def _warn_of_random_forward(model: nn.Module, *, has_drawn: bool) -> None:
@@ -207,18 +203,17 @@ def _warn_of_random_forward(model: nn.Module, *, has_drawn: bool) -> None:
     )
 
 
-def _warn_of_random_logits(switched: str | None, first: BatchRows, second: BatchRows) -> None:
+def _warn_of_random_logits(switched: str | None, number: int, first: ArrayRows, second: ArrayRows) -> None:
     """Warn if two runs of a batch gave other logits; rounding does not count. ``switched`` is a module in training mode."""
-    with naming_batch(first.number):
-        before = Fingerprint.from_rows(first.rows, is_first=True)
-        now = Fingerprint.from_rows(second.rows, is_first=False)
+    with naming_batch(number):
+        before, now = Fingerprint.from_rows(first, is_first=True), Fingerprint.from_rows(second, is_first=False)
     if before.agrees(now):
         return
     cause = f"`forward` of the network, which switches {switched} to training mode"
     if switched is None:
         cause = "dropout that does not follow the mode, such as `torch.nn.functional.dropout` without `training=self.training`"
     notice(
-        f"`model` must give the same logits for the same batch in eval mode, got others when batch {first.number} was run "
+        f"`model` must give the same logits for the same batch in eval mode, got others when batch {number} was run "
         f"again: they changed by {before.change(now):.2g} of their scale. The usual cause is {cause}. The temperature is that "
         "of single random predictions. Switch dropout off in eval mode. If the network averages over dropout masks on purpose, "
         "average over more of them, or draw the same ones in every call, with a seed inside `torch.random.fork_rng()`.",
@@ -230,52 +225,6 @@ def _in_training(model: nn.Module) -> str | None:
     """A module in training mode in words, if possible one of dropout; None if there is none."""
     names = [f"{name or 'the network'} ({type(module).__name__})" for name, module in model.named_modules() if module.training]
     return next((name for name in names if "Dropout" in name), names[-1]) if names else None
-
-
-class LoaderRows(StreamRows):
-    """The rows of a loader, whose logits are computed again in every pass."""
-
-    remedy = (
-        "Give the loader fixed transforms, and use no dropout inside `forward`; or leave out `reread=True`, which reads the "
-        "loader once."
-    )
-    only_counted = ("clusters", "groups")
-
-    def __init__(
-        self,
-        reading: LoaderReading,
-        n_classes: int,
-        *,
-        named: tuple[str, ...],
-        progress: bool | None,
-        guard: Guard = "refuse",
-    ) -> None:
-        """``named`` says whether there are clusters or groups; ``guard`` is that of `ReadOptions`."""
-        if isinstance(reading.batches, Iterator):
-            raise InputError(
-                "loader",
-                "be readable more than once where `reread=True`",
-                got=f"an object of type {type(reading.batches).__name__}, which is used up after one pass",
-                remedy="Pass a DataLoader.",
-            )
-        meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
-        super().__init__(reading.rows, meaning, progress=progress)
-        self._n_classes, self._named, self.n_batches = n_classes, named, reading.n_batches
-
-    @property
-    def name(self) -> str:
-        """The argument of `calibrate`."""
-        return "loader"
-
-    def read(self) -> Generator[tuple[int, BatchRows], None, None]:
-        """The batches of one pass, run through the network."""
-        with closing(super().read()) as batches:
-            for _, batch in batches:
-                yield batch.number, batch  # batches without rows count, too
-
-    def named_rows(self, piece: tuple[int, BatchRows]) -> tuple[ArrayRows, dict[str, HostArray]]:
-        """The rows of a batch, on the device of the network, and what it names of each of them."""
-        return piece[1].rows, piece[1].names
 
 
 class Collected(NamedTuple("Collected", [("logits", Tensor), ("labels", Tensor)])):
@@ -359,28 +308,30 @@ def collect(
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
     rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels), class_axis)
-    reading = LoaderReading(model, loader, rule, device)
-    with show_progress(progress) as report, closing(reading.rows()) as batches:
-        parts, _ = keep_rows(batches, reading.n_batches, report)
+    data = LoaderRows(model, loader, rule, device)
+    with show_progress(progress) as report, closing(data.read()) as numbered:
+        parts, _ = keep_rows(numbered, data.n_batches, report)
     collected = join_rows(parts)
     warn_of_probabilities(scores(collected.logits), WITHOUT_SOFTMAX, of_sigmoids=True)
     return collected
 
 
 def keep_rows(
-    batches: Iterable[BatchRows], n_batches: int | None, report: Report, keep_up_to: float = inf
+    batches: Iterable[tuple[int, BatchRows]], n_batches: int | None, report: Report, keep_up_to: float = inf
 ) -> tuple[list[BatchRows], BatchRows | None]:
     """Check rows and copy them to the CPU, and return them with the first batch that would exceed ``keep_up_to`` bytes."""
     parts: list[BatchRows] = []
     n_bytes = 0
     report(READING, 0, n_batches)
-    for rows in batches:
-        n_bytes += rows.n_bytes
+    for number, rows in batches:
+        n_bytes += len(rows.counted) * rows.scores.array[0].nbytes
         if n_bytes > keep_up_to:
             return parts, rows
-        rows.check()
+        with naming_batch(number):
+            for _ in rows.rows:  # which checks their values
+                pass
         parts.append(rows.copy_to_cpu())
-        report(READING, rows.number + 1, n_batches)
+        report(READING, number + 1, n_batches)
     return parts, None
 
 
@@ -410,64 +361,49 @@ class FitData(NamedTuple):
     sketch: Sketch | None = None
     clusters: Any = None
 
-    def in_clusters(self) -> "FitData":
-        """The same, where rows that were kept are in their clusters: the names are those of all data."""
-        if self.sketch is None and self.clusters is not None:
-            self.rows.clusters = clusters_of(self.clusters, np.ones(len(self.clusters)))
-        return self
 
-
-def read_to_fit(
-    reading: LoaderReading,
-    chosen: "Calibrator",
-    keep_up_to: float,
-    guard: Guard,
-    *,
-    reread: bool,
-    progress: bool | None,
-) -> FitData:
+def read_to_fit(data: LoaderRows, chosen: "Calibrator", keep_up_to: float, *, reread: bool, progress: bool | None) -> FitData:
     """Keep up to ``keep_up_to`` bytes of logits; beyond, sum them in a sketch, or read the loader again in each pass."""
-    with show_progress(progress) as report, closing(reading.rows()) as batches:
-        parts, beyond = keep_rows(batches, reading.n_batches, report, keep_up_to)
+    with show_progress(progress) as report, closing(data.read()) as numbered:
+        parts, beyond = keep_rows(numbered, data.n_batches, report, keep_up_to)
         if beyond is None:
-            return _open_kept(join_rows(parts), guard)
-        n_classes = beyond.scores.n_classes
+            return _open_kept(join_rows(parts), data.meaning)
         if not reread:
-            _refuse_if_it_needs_rows(chosen, keep_up_to, beyond.number)
+            _refuse_if_it_needs_rows(chosen, keep_up_to)
             parts.append(beyond)
             del beyond  # or its logits would be in memory during all passes
-            grid = _FINE_GRID if n_classes >= _MANY_CLASSES else {}
-            sketch = Sketch(observables_of(chosen, n_classes), input=chosen.input, **grid)
-            return _sketch_rows(sketch, parts, batches, reading.n_batches, report)
-    named = tuple(beyond.names)
-    del beyond
-    parts.clear()
-    return FitData(LoaderRows(reading, n_classes, named=named, progress=progress, guard=guard))
+            grid = _FINE_GRID if data.n_classes >= _MANY_CLASSES else {}
+            sketch = Sketch(observables_of(chosen, data.n_classes), input=chosen.input, **grid)
+            return _sketch_rows(sketch, parts, numbered, data.n_batches, report)
+        del beyond
+        parts.clear()
+    if isinstance(data.loader, Iterator):
+        raise InputError(
+            "loader",
+            "be readable more than once where `reread=True`",
+            got=f"an object of type {type(data.loader).__name__}, which is used up after one pass",
+            remedy="Pass a DataLoader.",
+        )
+    return FitData(data)
 
 
-def _open_kept(kept: Collected, guard: Guard) -> FitData:
+def _open_kept(kept: Collected, meaning: ReadOptions) -> FitData:
     """What was kept as rows, with the names of their clusters beside them."""
-    rows = open_rows(
-        kept.logits,
-        kept.labels,
-        groups=kept.groups,
-        input=None if guard else "logits",
-        guard=guard,
-        probability_remedy=NO_SOFTMAX,
-        logits_setting=AS_LOGITS,
-    )
+    table = meaning.scores(kept.logits)
+    rows = meaning.rows(table, kept.labels, None)
+    if kept.groups is not None:
+        rows.groups = Groups.from_names(kept.groups, rows.n_rows)
+    rows.score_range = meaning.range_of(table, rows.weights)
+    meaning.check_range(rows.score_range)
     return FitData(rows, None, kept.clusters)
 
 
-def _refuse_if_it_needs_rows(chosen: "Calibrator", keep_up_to: float, number: int) -> None:
-    """Refuse a method for which sums are not enough, in batch ``number``."""
+def _refuse_if_it_needs_rows(chosen: "Calibrator", keep_up_to: float) -> None:
+    """Refuse a method for which sums are not enough."""
     if chosen.traits is None or not chosen.traits.from_sketch:
         raise InputError(
             "method",
-            (
-                "be one that can be fitted to sums, such as 'adaptive', 'ec' or 'ts', where logits take more than "
-                f"`keep_up_to` = {keep_up_to:,.0f} bytes, as they do from batch {number} on"
-            ),
+            f"be fitted to sums, as 'adaptive', 'ec' and 'ts' are, where logits take more than {keep_up_to:,.0f} bytes",
             got=f"{chosen.method_name!r}, which needs all rows",
             remedy=INSTEAD,
         )
@@ -482,26 +418,25 @@ def observables_of(chosen: "Calibrator", n_classes: int) -> list[Observable]:
     return built_in if own is None or own in built_in else [*built_in, own]
 
 
-def guard_for(chosen: "Calibrator") -> Guard:
-    """What happens to outputs that look like probabilities: nothing if the method says that they are logits."""
-    return "refuse" if chosen.input is None else None
-
-
 def _sketch_rows(
-    sketch: Sketch, parts: list[BatchRows], others: Iterable[BatchRows], n_batches: int | None, report: Report
+    sketch: Sketch,
+    parts: list[BatchRows],
+    others: Iterable[tuple[int, BatchRows]],
+    n_batches: int | None,
+    report: Report,
 ) -> FitData:
     """The sums of the rows that were kept so far, which are forgotten, and of all others."""
     stream = Stream(sketch, remedy=f"Do not shuffle the loader. {INSTEAD}")
-    for rows in chain(_pop_all(parts), others):
+
+    def add(rows: BatchRows) -> None:
         with naming_batch(rows.number):
             stream.add(rows.rows, rows.names.get("clusters"))
         report("Reading batches into a sketch", rows.number + 1, n_batches)
+
+    while parts:
+        add(parts.pop(0))
+    for _, rows in others:
+        add(rows)
         del rows  # or its logits would be in memory while the network computes those of the next batch
     stream.close()
     return FitData(stream.sketch, stream.sketch, stream.clusters)
-
-
-def _pop_all(parts: list[BatchRows]) -> Iterator[BatchRows]:
-    """Pop the parts of a list one after the other, the first one first."""
-    while parts:
-        yield parts.pop(0)

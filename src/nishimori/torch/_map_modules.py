@@ -11,7 +11,7 @@ import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -52,26 +52,21 @@ class ExactBuffers(nn.Module):
 
 arrays.namespace(torch.empty(0))  # looked up before a compiler meets it
 
-_ADDS_UP = "the affine map adds up several classes"
+# The maps of the library that have a formula for PyTorch, and how many classes the logits must have: their number, or the
+# parameter with one entry per class; None if it does not matter.
+_KINDS: dict[type[Map], str | int | None] = {
+    ClassTemperatures: "temperatures",
+    GroupTemperatures: None,
+    Affine: "bias",
+    LogOdds: 2,
+    Mixture: None,
+    LogAffine: "bias",
+}
 
-
-class _Form(NamedTuple):
-    """What a module has to know of a kind of map, besides its parameters and its formula."""
-
-    n_classes: str | int | None = None
-    """How many classes the logits must have, or the parameter with one number per class; None if it does not matter."""
-
-    needs_all: str | None = None
-    """Why no class may be masked; None if some may be."""
-
-
-_KINDS: dict[type[Map], _Form] = {
-    ClassTemperatures: _Form("temperatures"),
-    GroupTemperatures: _Form(),
-    Affine: _Form("bias", _ADDS_UP),
-    LogOdds: _Form(2, "their log-odds would be infinite"),
-    Mixture: _Form(),
-    LogAffine: _Form("bias", _ADDS_UP),
+# Why no class may be masked.
+_NEEDS_ALL: dict[type[Map], str] = {
+    **dict.fromkeys((Affine, LogAffine), "the affine map adds up several classes"),
+    LogOdds: "their log-odds would be infinite",
 }
 
 
@@ -94,18 +89,13 @@ class MapModule(ExactBuffers):
     @property
     def n_classes(self) -> int | None:
         """How many classes the logits must have; None if it does not matter."""
-        n_classes = _KINDS[self.kind].n_classes
+        n_classes = _KINDS[self.kind]
         return last_size(self.get_buffer(n_classes)) if isinstance(n_classes, str) else n_classes
 
     @property
     def keeps_predictions(self) -> bool:
         """Whether the largest logit of each row stays the largest."""
         return self.kind.keeps_predictions is True or "fallback" in self._buffers
-
-    def description(self) -> str:
-        """The kind of the map and the number of its classes, for messages."""
-        name, n_classes = self._get_name(), self.n_classes
-        return f"the map {name}" if n_classes is None else f"the map {name} for {n_classes} classes"
 
     def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - for those with groups
         """The calibrated logits in float32 at least, of the shape of ``logits``. A score z means the logits (0, z)."""
@@ -118,9 +108,8 @@ class MapModule(ExactBuffers):
 
     def rows(self, logits: Tensor) -> Tensor:
         """The calibrated logits of a table of shape (n, n_classes), in float32 at least."""
-        needs_all = _KINDS[self.kind].needs_all
-        if needs_all is not None:
-            _check_unmasked(logits, needs_all)
+        if self.kind in _NEEDS_ALL:
+            _check_unmasked(logits, _NEEDS_ALL[self.kind])
         # The map may be on another device than the logits, where a network is spread over devices.
         parameters = {name: cast("Tensor", buffer).to(logits) for name, buffer in self._buffers.items()}
         if not torch.is_autocast_enabled(logits.device.type):
@@ -129,23 +118,15 @@ class MapModule(ExactBuffers):
             return cast("Tensor", self.kind.formula(logits, **parameters))
 
     def extra_repr(self) -> str:
-        """What ``print`` shows: the number of classes and the options or, if any number will do, the parameters."""
+        """What ``print`` shows: the number of classes, if it matters, and the options."""
         buffers = dict(self.named_buffers())
-        if self.n_classes is None:
-            return ", ".join(f"{name}={_shown(values)}" for name, values in buffers.items())
-        parts = [f"n_classes={self.n_classes}"]
+        parts = [] if self.n_classes is None else [f"n_classes={self.n_classes}"]
         if "scale" in buffers:
             parts.append(f"scale={('number', 'diagonal', 'matrix')[buffers['scale'].ndim]}")
         return ", ".join(parts + ["preserve_accuracy=True"] * ("fallback" in buffers))
 
     def _get_name(self) -> str:
         return cast("str", self.kind.__name__)
-
-
-def _shown(values: Tensor) -> str:
-    if values.is_meta:
-        return "on meta"
-    return f"({', '.join(f'{value:.4g}' for value in values.tolist())})" if values.ndim else f"{float(values):.4g}"
 
 
 def is_in_graph() -> bool:
@@ -188,10 +169,7 @@ class GroupTemperaturesModule(MapModule):
         if is_in_graph():
             raise InputError(
                 "calibrated",
-                (
-                    "not have one temperature per group to be exported, because names of groups are looked up outside of "
-                    "the graph"
-                ),
+                "not have one temperature per group to be exported: names of groups are looked up outside of the graph",
                 remedy="Export one network per group: `Calibrated(model, T)` with the T of the group.",
             )
         if groups is None:
@@ -205,10 +183,6 @@ class GroupTemperaturesModule(MapModule):
         temperatures = torch.as_tensor(map_.row_temperatures(np.empty((len(encoded.codes), 0)), encoded)).to(logits)
         shape = logits.shape[:-1] if len(temperatures) > len(logits) else logits.shape[:1]
         return temperatures.reshape(*shape, *[1] * (logits.ndim - len(shape)))
-
-    def extra_repr(self) -> str:
-        """The number of groups, for ``print``."""
-        return f"n_groups={len(self.get_buffer('temperatures'))}"
 
 
 @functools.cache
@@ -251,7 +225,7 @@ class OwnMapModule(MapModule):
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
         self._map = None
-        if self.is_readable:
+        if not self.get_buffer("registered_map").is_meta:  # where it is empty
             self._map = self.map
 
     @property
@@ -262,14 +236,6 @@ class OwnMapModule(MapModule):
     def keeps_predictions(self) -> bool:
         return self.map.keeps_predictions
 
-    @property
-    def is_readable(self) -> bool:
-        """Whether its kind can be read; not on the meta device, where the buffer is empty."""
-        return self._map is not None or not self.get_buffer("registered_map").is_meta
-
-    def description(self) -> str:
-        return f"a map of the kind {self.map.kind!r}" if self.is_readable else "a registered map"
-
     def rows(self, logits: Tensor) -> Tensor:
         mapped = self.map.apply(logits)
         if not isinstance(mapped, Tensor) or (not is_in_graph() and mapped.shape != logits.shape):
@@ -279,14 +245,8 @@ class OwnMapModule(MapModule):
         return mapped.to(logits.dtype)
 
     def extra_repr(self) -> str:
-        """The kind and the parameters, for ``print``."""
-        if self._map is None:
-            return "not loaded"
-        parameters = (f"{name}={value!r:.40}" for name, value in self._map.parameters.items())
-        return ", ".join([f"kind={self._map.kind!r}", *parameters])
-
-    def _get_name(self) -> str:
-        return "OwnMap"
+        """The kind, for ``print``."""
+        return "not loaded" if self._map is None else f"kind={self._map.kind!r}"
 
 
 def _read_map(text: bytes) -> Map:
@@ -304,12 +264,18 @@ def _read_map(text: bytes) -> Map:
     return from_parameters(kind, parameters)
 
 
+_MODULES: dict[type[Map], type[MapModule]] = {GroupTemperatures: GroupTemperaturesModule}
+"""The modules of kinds that need more than a formula."""
+
+
 def module_for(map_: Map, device: torch.device | None) -> MapModule:
     """A map as a module, with its parameters on ``device``."""
     kind, innermost = type(map_), map_.inner if isinstance(map_, Tempered) else map_
     if kind in _KINDS:
         values = {name: getattr(map_, name) for name in _names(kind)}
-        return _module(kind, {name: _tensor(name, value, device) for name, value in values.items() if value is not None})
+        return _MODULES.get(kind, MapModule)(
+            kind, {name: _tensor(name, value, device) for name, value in values.items() if value is not None}
+        )
     if is_built_in(innermost) and type(innermost) not in _KINDS:
         names = ", ".join(map_kind.__name__ for map_kind in _KINDS)
         raise InputError(
@@ -339,12 +305,8 @@ def module_like(tensors: Mapping[str, Tensor], device: torch.device | None) -> M
     for kind in _KINDS:
         names = _names(kind)
         if {*names} - {"fallback"} <= set(tensors) <= {*names}:
-            return _module(kind, {name: empty[name] for name in names if name in empty})
+            return _MODULES.get(kind, MapModule)(kind, {name: empty[name] for name in names if name in empty})
     return None
-
-
-def _module(kind: type[Map], tensors: Mapping[str, Tensor]) -> MapModule:
-    return (GroupTemperaturesModule if kind is GroupTemperatures else MapModule)(kind, tensors)
 
 
 def _names(kind: type[Map]) -> list[str]:

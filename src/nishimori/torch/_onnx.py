@@ -17,12 +17,11 @@ from nishimori._support.optional import require
 from nishimori.errors import InputError
 from nishimori.torch._calibrated import Calibrated, signature_of_model
 from nishimori.torch._fold import check_calibrated_once
-from nishimori.torch._map_modules import GroupTemperaturesModule
 from nishimori.torch._run import check_classes, device_of, evaluating, logits_of, move_to_device, probabilities, refuse_number
 
 Output = Literal["logits", "probabilities"]
 
-_LARGEST = 2**31 - 2**20  # a protobuf file holds 2 GiB at most, a little of it for the graph
+_LARGEST = 1536 * 2**20  # PyTorch writes more weights to a second file, whatever it is asked for
 
 # Warnings of PyTorch about its own code, and about two inputs that share the name of a dimension, which is what is wanted.
 _INTERNAL = (".*LeafSpec.* is deprecated", "# The axis name: batch will not be used")
@@ -67,7 +66,8 @@ def to_onnx(
     """
     require("onnxscript", extra="onnx", for_="nishimori.torch.to_onnx")
     _check(calibrated, output)
-    _check_order(args, path)
+    if os.path.splitext(os.fspath(path))[1].lower() != ".onnx":
+        raise InputError("path", "end in .onnx", got=repr(os.fspath(path)))
     inputs = move_to_device(args, device_of(calibrated))
     named = dict(inputs) if isinstance(inputs, Mapping) else {}
     positional = () if named else tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
@@ -131,7 +131,7 @@ def _check(calibrated: Any, output: Any) -> None:
     if output not in get_args(Output):
         raise InputError("output", "be 'logits' or 'probabilities'", got=repr(output))
     check_calibrated_once(calibrated)
-    if isinstance(calibrated.mapping, GroupTemperaturesModule):
+    if calibrated.needs_groups:
         raise InputError(
             "calibrated",
             "not have one temperature per group, because an ONNX file cannot look up names of groups",
@@ -141,24 +141,11 @@ def _check(calibrated: Any, output: Any) -> None:
     if size > _LARGEST:
         raise InputError(
             "calibrated",
-            "have at most 2 GiB of weights",
-            got=f"{size / 2**30:.1f} GiB, which one ONNX file cannot hold",
-            remedy=(
-                "Call `torch.onnx.export(calibrated.eval(), args, path, output_names=['logits'])`, which writes the "
-                "weights to a second file."
-            ),
+            "have at most 1.5 GiB of weights",
+            got=f"{size / 2**30:.1f} GiB, which PyTorch does not write to one file",
+            remedy="Call `torch.onnx.export(calibrated.eval(), args, path, output_names=['logits'])`, which writes the "
+            "weights to a second file.",
         )
-
-
-def _check_order(args: Any, path: Any) -> None:
-    """Refuse arguments in another order, and a path that does not end in .onnx."""
-    order = "The order is `to_onnx(calibrated, args, path)`."
-    if isinstance(args, str | os.PathLike):
-        raise InputError("args", "hold example inputs of the network", got=repr(os.fspath(args)), remedy=order)
-    if not isinstance(path, str | os.PathLike):
-        raise InputError("path", "be the name of a file", got=f"a {type(path).__name__}", remedy=order)
-    if os.path.splitext(os.fspath(path))[1].lower() != ".onnx":
-        raise InputError("path", "end in .onnx", got=repr(os.fspath(path)))
 
 
 def _any_batch(value: Any) -> Any:

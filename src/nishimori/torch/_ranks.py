@@ -17,10 +17,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nishimori._rows.array_rows import ArrayRows, Guard, ReadOptions
-from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.batch import Batch, Names
 from nishimori._rows.device_rows import DeviceRows
 from nishimori._rows.entry import load_array, open_rows
-from nishimori._rows.labels import check_number_of_clusters, encode_values
+from nishimori._rows.labels import check_number_of_clusters
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows, T, without_rows
@@ -32,9 +32,8 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError
-from nishimori.torch._batches import type_of_names
 from nishimori.torch._exchange import Exchange
-from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, FitData, LoaderRows
+from nishimori.torch._loader import AS_LOGITS, NO_SOFTMAX, FitData
 
 
 @takes_rows()
@@ -89,9 +88,12 @@ def across_ranks(
     clusters, own = options.get("clusters"), options.copy()
     own["clusters"] = None  # which are numbered alike on all ranks
     rows = ranks.own_value(lambda: _own(logits, labels, own))
-    return RankRows(
-        ranks, rows, _share_clusters(ranks, rows, clusters), _share_groups(ranks, rows), ReadOptions(guard="refuse")
-    )
+    return _shared_rows(ranks, rows, clusters, ReadOptions(guard="refuse"))
+
+
+def _shared_rows(ranks: Exchange, rows: Rows | None, clusters: Any, meaning: ReadOptions) -> "RankRows":
+    """The rows of all ranks, with clusters and groups that are numbered alike on all of them."""
+    return RankRows(ranks, rows, _share_clusters(ranks, rows, clusters), _share_groups(ranks, rows), meaning)
 
 
 def reduced(sketch: Sketch, *, group: "dist.ProcessGroup | None" = None) -> Sketch:
@@ -144,15 +146,6 @@ def _rows_of_rank(rows: Rows) -> Rows:
     return rows
 
 
-def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
-    """The ranks that take part: True for all."""
-    # `torch.distributed.group.WORLD` is None before there is a process group. A rank that is not in a group has another object.
-    is_group = dist.is_available() and (isinstance(group, dist.ProcessGroup) or group is dist.GroupMember.NON_GROUP_MEMBER)
-    if not isinstance(group, bool) and not is_group:
-        raise InputError("across_ranks", "be True, False or a process group", got=f"{group!r:.60}")
-    return Exchange(None if isinstance(group, bool) else group)
-
-
 def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: Guard) -> FitData:
     """What all ranks have together. ``own`` makes what this one has, with ``model``.
 
@@ -163,10 +156,7 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: 
         if isinstance(model, DistributedDataParallel):
             raise InputError(
                 "model",
-                (
-                    "be the network inside of DistributedDataParallel, whose calls wait for other ranks, which may have "
-                    "fewer batches"
-                ),
+                "be the network inside of DistributedDataParallel, whose calls wait for ranks that may have fewer batches",
                 remedy="Pass `model.module`.",
             )
         try:
@@ -186,7 +176,7 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: 
     if kind is None:
         rows, clusters = (None, None) if mine is None else (mine.rows, mine.clusters)
         meaning = ReadOptions(guard=guard, probability_remedy=NO_SOFTMAX, logits_setting=AS_LOGITS)
-        return FitData(RankRows(ranks, rows, _share_clusters(ranks, rows, clusters), _share_groups(ranks, rows), meaning))
+        return FitData(_shared_rows(ranks, rows, clusters, meaning))
     summed = ranks.own_value(lambda: _sketch_of_rank(mine, kind))
     _check_apart(ranks, summed)
     total = sum_of_sketches(ranks, summed.sketch)
@@ -199,43 +189,38 @@ def _sketch_of_rank(mine: FitData | None, kind: Sketch) -> Any:
         return FitData(kind, kind)
     if mine.sketch is not None:
         return mine
-    if isinstance(mine.rows, LoaderRows):
-        raise InputError("reread", "be the same on every rank", got="True here, and False on a rank that has a sketch")
     sketch = kind.update(mine.rows, clusters=mine.clusters)
     return FitData(sketch, sketch, None if mine.clusters is None else np.unique(mine.clusters).tolist())
 
 
 class RankRows(Rows):
-    """The rows of all ranks. ``rows`` are those of this one, or None; ``clusters`` and ``groups`` are those of all.
+    """The rows of all ranks. ``rows`` are those of this one, or None; ``clusters`` and ``groups`` are the names of all.
 
     The guard of ``meaning`` judges the scores of all ranks: only these tell what they are.
     """
+
+    n_classes: int = 0
+    n_rows: int | None = None
 
     def __init__(
         self,
         ranks: Exchange,
         rows: Rows | None,
-        clusters: Clusters | None = None,
-        groups: Groups | None = None,
+        clusters: Names | None = None,
+        groups: Names | None = None,
         meaning: ReadOptions | None = None,
     ) -> None:
         self._ranks = ranks
         self._rows = rows
         self._meaning = ReadOptions() if meaning is None else meaning
         numbers_of_classes, numbers_of_rows, inputs = zip(*ranks.values(lambda: _facts(rows)), strict=True)
-        self._n_classes = _common_number(numbers_of_classes)
+        self.n_classes = _common_number(numbers_of_classes)
         self.input = next(filter(None, inputs))
-        self._n_rows = _total(numbers_of_rows)
-        self.clusters = clusters
-        self.groups = groups
-
-    @property
-    def n_classes(self) -> int:
-        return self._n_classes
-
-    @property
-    def n_rows(self) -> int | None:
-        return self._n_rows
+        self.n_rows = _total(numbers_of_rows)
+        if clusters is not None:  # only their number is asked for here; each rank has the codes of its own rows
+            self.clusters = clusters.with_codes(np.broadcast_to(np.int64(0), (self.n_rows or 0,)))
+        if groups is not None:
+            self.groups = groups.with_codes(np.arange(len(groups.values)))
 
     def __iter__(self) -> Iterator[Batch]:
         raise InputError(
@@ -245,7 +230,7 @@ class RankRows(Rows):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over the rows of all ranks. ``report`` is told about those of the first rank, on that rank."""
-        shown = report if self._ranks.rank == 0 else _unseen
+        shown = report if self._ranks.rank == 0 else (lambda *_: None)  # `silent` would show a bar per rank
 
         def own() -> tuple[str, int | None, T | None, ScoreRange | None]:
             if self._rows is None:
@@ -271,7 +256,7 @@ class RankRows(Rows):
                 total = sums if total is None else total + sums
         if total is None:
             raise without_rows()
-        self._n_rows = _total(numbers)
+        self.n_rows = _total(numbers)
         if None not in ranges:
             self._meaning.check_range(sum(ranges, start=ScoreRange()))
             self._meaning = ReadOptions()  # once is enough
@@ -279,7 +264,7 @@ class RankRows(Rows):
 
     def sample(self, size: int) -> "RankRows | None":
         """About ``size`` rows, from each rank as many as are its share; None if some rank cannot give any."""
-        share, mine = size / (self._n_rows or 1), self._rows
+        share, mine = size / (self.n_rows or 1), self._rows
         part = self._ranks.own_value(lambda: None if mine is None else mine.sample(ceil(share * (mine.n_rows or 0))))
         if not all(list(self._ranks.values(lambda: mine is None or part is not None))):
             return None
@@ -299,22 +284,17 @@ def _common_number(numbers: Sequence[int | None]) -> int:
     by_rank = {rank: number for rank, number in enumerate(numbers) if number is not None}
     if not by_rank:
         raise without_rows()
-    first, agreed = next(iter(by_rank.items()))
+    first = min(by_rank)
     for rank, number in by_rank.items():
-        if number != agreed:
-            raise InputError(
-                "logits",
-                "have the same number of classes on every rank",
-                got=f"{number}, and {agreed} on rank {first}",
-                where=f"Rank {rank}",
-            )
-    return agreed
+        if number != by_rank[first]:
+            must, got = "have the same number of classes on every rank", f"{number}, and {by_rank[first]} on rank {first}"
+            raise InputError("logits", must, got=got, where=f"Rank {rank}")
+    return by_rank[first]
 
 
 def _total(numbers: Sequence[int | None]) -> int | None:
     """The sum of some numbers, if all of them are known."""
-    sizes = [number for number in numbers if number is not None]
-    return sum(sizes) if len(sizes) == len(numbers) else None
+    return None if None in numbers else sum(filter(None, numbers))
 
 
 def _digest_of_pass(pass_: Any) -> str:
@@ -322,101 +302,80 @@ def _digest_of_pass(pass_: Any) -> str:
     return sha256(re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(pass_)).encode()).hexdigest()
 
 
-def _unseen(what: str, done: int, total: int | None) -> None:
-    """Ignore progress, and show no bar: it would be one per rank."""
-
-
 # --- clusters and groups that have the same name on several ranks are the same ones: all ranks number them alike -----------
 
 
-def _share_clusters(ranks: Exchange, rows: Rows | None, clusters: Any) -> Clusters | None:
-    """Number the clusters of this rank's rows as on all other ranks; returns those of all rows, or None without clusters."""
-    mine = ranks.own_value(lambda: _encode_clusters(rows, clusters))
-    names = None if mine is None else mine[0]
-    # The number of rows of a loader is not known; it has no clusters.
-    n_rows = 0 if rows is None else rows.n_rows or 1
-    numbers = list(ranks.values(lambda: n_rows))
-    common = _common_names(ranks, n_rows, names, "clusters")
-    if common is None:
-        return None
-    weights = getattr(rows, "weights", None)
-    if mine is not None and weights is not None:
-        names = mine[0][np.unique(mine[1][arrays.on_host(weights) > 0])]
-    counted = _common_names(ranks, n_rows, names, "clusters")
-    check_number_of_clusters(0 if counted is None else len(counted))
-    if mine is not None:
-        rows.clusters = Clusters(np.searchsorted(common, mine[0])[mine[1]], len(common))  # type: ignore[union-attr]
-    return Clusters(np.broadcast_to(np.int64(0), (sum(numbers),)), len(common))
+def _share_clusters(ranks: Exchange, rows: Rows | None, clusters: Any) -> Names | None:
+    """Number the clusters of this rank's rows as on all other ranks; returns the names of all, or None without clusters."""
+    own = ranks.own_value(lambda: _own_clusters(rows, clusters))
+    names = _common_names(ranks, rows is not None, None if own is None else own[0], "clusters")
+    if names is not None:
+        check_number_of_clusters(len(names.values))
+        if own is not None:
+            rows.clusters = names.with_codes(names.renumber(*own))  # type: ignore[union-attr]
+    return names
 
 
-def _encode_clusters(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostArray] | None:
+def _own_clusters(rows: Rows | None, clusters: Any) -> tuple[Names, HostArray] | None:
     """The names of the clusters of this rank, and the place of each row's cluster among them."""
-    if rows is not None and rows.clusters is not None:
+    if rows is None or (clusters is None and rows.clusters is None):
+        return None
+    if rows.clusters is not None or not isinstance(rows, _HELD):
         raise InputError(
             "clusters",
-            (
-                "be passed to `nishimori.torch.across_ranks`, beside arrays of logits and labels: their names are "
-                "needed to find the rows of the same cluster on other ranks"
-            ),
-        )
-    if rows is None or clusters is None:
-        return None
-    if not isinstance(rows, _HELD):
-        raise InputError(
-            f"`clusters` need arrays or .npy files on every rank, got an object of type {type(rows).__name__}. For "
-            "batches, add each batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to "
-            "`nishimori.torch.reduced`."
+            "be passed to `nishimori.torch.across_ranks` beside arrays or .npy files of logits and labels",
+            got=f"an object of type {type(rows).__name__}",
+            remedy="Their names are needed to find the rows of the same cluster on other ranks. For batches, add each batch to "
+            "a Sketch, with all rows of a cluster in one batch, and pass the sketch to `nishimori.torch.reduced`.",
         )
     values = load_array(clusters)
     flat = values if isinstance(rows, StoredRows) else rows.scores.per_row(values)
-    return encode_values(flat, rows.n_rows, "cluster")
+    weights = getattr(rows, "weights", None)
+    counted = np.ones(rows.n_rows) if weights is None else arrays.on_host(weights)
+    return Names.of_rows("cluster", flat, counted, only_counted=True)
 
 
-def _share_groups(ranks: Exchange, rows: Rows | None) -> Groups | None:
+def _share_groups(ranks: Exchange, rows: Rows | None) -> Names | None:
     """Number the groups of this rank's rows as on all other ranks; returns the names of all, or None without groups."""
     mine = None if rows is None else rows.groups
-    names = _common_names(ranks, rows is not None, None if mine is None else np.array(mine.names), "groups")
-    if names is None:
-        return None
-    common = tuple(names.tolist())
+    own = None if mine is None else Names("group", np.array(mine.names), only_counted=False)
+    names = _common_names(ranks, rows is not None, own, "groups")
 
     def renumber() -> None:
-        if rows is None or mine is None or mine.names == common:
+        if rows is None or mine is None or own is None or names is None or mine.names == tuple(names.values.tolist()):
             return
         if not isinstance(rows, _HELD):
             raise InputError(
                 f"`groups` of an object of type {type(rows).__name__}",
                 "have the same names in the same order on every rank",
-                got=f"{mine.names}, and {common} on all ranks",
+                got=f"{mine.names}, and {tuple(names.values.tolist())} on all ranks",
                 remedy="Pass arrays.",
             )
-        rows.groups = Groups(np.searchsorted(names, np.array(mine.names))[mine.codes], common)
+        rows.groups = names.with_codes(names.renumber(own, mine.codes))
 
     ranks.own_value(renumber)
-    return Groups(np.arange(len(common)), common)
+    return names
 
 
 _HELD = ArrayRows | DeviceRows | StoredRows
 """Rows whose clusters and groups can be numbered again."""
 
 
-def _common_names(ranks: Exchange, n_rows: int | None, names: HostArray | None, what: str) -> HostArray | None:
-    """The names on all ranks, in order; None without names. Names must be there on all ranks that have rows, or on none."""
-    by_rank = list(ranks.values(lambda: (n_rows, names)))
-    shared = [own for _, own in by_rank if own is not None]
-    lacking = next((rank for rank, (n_there, own) in enumerate(by_rank) if n_there and own is None), None)
+def _common_names(ranks: Exchange, has_rows: bool, own: Names | None, what: str) -> Names | None:
+    """The names on all ranks; None without names. Names must be there on all ranks that have rows, or on none."""
+    by_rank = list(ranks.values(lambda: (has_rows, own)))
+    shared = [names for _, names in by_rank if names is not None]
+    lacking = next((rank for rank, (has_some, names) in enumerate(by_rank) if has_some and names is None), None)
     if lacking is not None and shared:
         must = "be given on every rank that has rows, or on none"
         raise InputError(what, must, got="none here", where=f"Rank {lacking}")
-    if len({type_of_names(own) for own in shared}) > 1:
-        raise InputError(what, "be of one type on all ranks, such as numbers or text", got="several")
-    return np.unique(np.concatenate(shared)) if shared else None
+    return Names.merge(shared) if shared else None
 
 
 def _check_apart(ranks: Exchange, mine: FitData) -> None:
     """Refuse a cluster with rows on several ranks where each rank has a sketch, in which the sums of a cluster are squared."""
-    names = None if mine.clusters is None else np.array(mine.clusters)
-    _common_names(ranks, mine.rows.n_rows, names, "clusters")
+    own = None if mine.clusters is None else Names("cluster", np.array(mine.clusters), only_counted=True)
+    _common_names(ranks, bool(mine.rows.n_rows), own, "clusters")
     rank_of: dict[Any, int] = {}
     for rank, own in enumerate(ranks.values(lambda: mine.clusters)):
         for name in own or ():

@@ -11,6 +11,7 @@ because guessing could pick the wrong tensor. Calibration is computed in float32
 import copy
 import dataclasses
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -84,10 +85,9 @@ def description(output: Any) -> str:
 
 def structure(value: Any) -> str:
     """The types, shapes, ranges of values and keys of a batch."""
-    if isinstance(value, Tensor):
-        return f"tensor {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}{_range(value)}"
-    if isinstance(value, np.ndarray):
-        return f"array {value.dtype} {value.shape}{_range(value)}"
+    if isinstance(value, Tensor | np.ndarray):
+        kind = "array" if isinstance(value, np.ndarray) else "tensor"
+        return f"{kind} {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}{_range(value)}"
     if isinstance(value, Mapping):
         return f"{type(value).__name__} {{{join_entries(f'{key!r}: {structure(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, tuple | list):
@@ -119,34 +119,34 @@ def _range(value: Any) -> str:
         return ""
 
 
-@dataclasses.dataclass
-class _Use:
-    """How many computations use a network, and the modes to restore after the last one."""
-
-    modes: list[tuple[nn.Module, bool]]
-    n_computations: int = 0
-
-
-_uses: dict[int, _Use] = {}  # by the id of a network, which cannot be reused while a computation holds the network
+# By the id of a network, which cannot be reused while a computation holds the network: how many computations use it, and the
+# modes to restore after the last one.
+_n_uses: Counter[int] = Counter()
+_modes: dict[int, list[tuple[nn.Module, bool]]] = {}
 _lock = RLock()
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Eval mode inside the ``with`` block; afterwards, also after an error, every module has its previous mode."""
+    key = id(model)
     with _lock:
-        if id(model) not in _uses:
-            _uses[id(model)] = _Use(_enter_eval_mode(model))
-        use = _uses[id(model)]
-        use.n_computations += 1
+        if not _n_uses[key]:
+            _modes[key] = _enter_eval_mode(model)
+        _n_uses[key] += 1
     try:
         yield
     finally:
         with _lock:
-            use.n_computations -= 1
-            if not use.n_computations:
-                del _uses[id(model)]
-                _restore(use.modes)
+            _n_uses[key] -= 1
+            if not _n_uses[key]:
+                del _n_uses[key]
+                modes = _modes.pop(key)
+                # Parents come first. Setting the flag is not enough: some layers merge or split weights in `train`.
+                for module, training in modes:
+                    if module.training != training:
+                        module.train(training)
+                _set_flags(modes)  # a later parent may have changed a module that it shares with an earlier one
         # Older versions of torch would use the half-precision copies made here, which have no gradients, in later training.
         torch.clear_autocast_cache()
 
@@ -171,14 +171,6 @@ def _enter_eval_mode(model: nn.Module) -> list[tuple[nn.Module, bool]]:
             remedy="If it was exported, calibrate it before exporting.",
         ) from error
     return modes
-
-
-def _restore(modes: list[tuple[nn.Module, bool]]) -> None:
-    # Parents come first. Setting the flag is not enough: some layers merge or split weights in `train`.
-    for module, training in modes:
-        if module.training != training:
-            module.train(training)
-    _set_flags(modes)  # a later parent may have changed a module that it shares with an earlier one
 
 
 def _set_flags(modes: list[tuple[nn.Module, bool]]) -> None:
@@ -243,22 +235,15 @@ def refuse_number(logits: Tensor, where: str = "") -> Tensor:
     return logits
 
 
-def check_axis(class_axis: Any) -> int:
-    """The dimension of the classes, as a number."""
-    if not is_whole(class_axis):
-        raise InputError("class_axis", "be the number of a dimension of the logits, such as 1", got=repr(class_axis))
-    return int(class_axis)
-
-
 def classes_last(logits: Tensor, class_axis: int) -> Tensor:
     """A view of the logits with their classes in the last dimension."""
     if class_axis == -1:
         return logits
-    if not -logits.ndim <= class_axis < logits.ndim:
+    if not is_whole(class_axis) or not -logits.ndim <= class_axis < logits.ndim:
         raise InputError(
             "class_axis",
             "be the number of a dimension of the logits",
-            got=f"{class_axis} for logits of {logits.ndim} dimension{'s' * (logits.ndim != 1)}",
+            got=f"{class_axis!r} for logits of {logits.ndim} dimension{'s' * (logits.ndim != 1)}",
         )
     return logits.movedim(class_axis, -1)
 

@@ -300,8 +300,9 @@ REFUSED = {
     ),
     "PyTorch": (
         lambda: nishimori_torch.Calibrated(torch.nn.Linear(2, 3), MultilabelCalibrator().fit(X, Y)),
-        "`temperature` must be a calibrator of classes that exclude each other, got a MultilabelCalibrator. Use "
-        "`torch.sigmoid(model(x) / torch.tensor(calibrator.temperatures_))`, or `calibrator.predict_proba(model(x))`.",
+        "`temperature` must be a number, a map or a fitted calibrator, got a MultilabelCalibrator without a map. Call its "
+        "`fit`, or `calibrate(model, loader, method=calibrator)`. A calibrator of several labels per sample has several maps: "
+        "use `calibrator.predict_proba(model(x))`.",
     ),
 }
 

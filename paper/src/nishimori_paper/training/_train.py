@@ -10,8 +10,7 @@ import torch
 from nishimori._support.disk import check_folder, check_target, existing_file, new_file
 from nishimori._support.numbers import whole
 from nishimori._support.progress import Report, show_progress
-from nishimori.data import Network, load, save
-from nishimori.data._networks import check_ending
+from nishimori.data import Network, check_ending, load, save
 from nishimori.errors import InputError, setting
 from nishimori_paper import models
 from nishimori_paper._names import NetworkName
