@@ -315,28 +315,25 @@ class BiasSearch:
             point = BiasPoint.at(self.solve(point, None, by_confidence=False, rough=True).x)
         return point
 
-    def biases_of(self, solution: Solution, anchor: BiasPoint | None = None, problem: str | None = None) -> Biases:
+    def biases_of(self, solution: Solution, anchor: BiasPoint | None = None) -> Biases:
         """The biases of a solution; with an anchor of the same top classes, mean confidence equals accuracy there."""
         point = BiasPoint.at(solution.x)
-        return Biases(point, self.spread, solution.residual, anchor is not None, problem, self.sums(point, anchor))
+        return Biases(point, self.spread, solution.residual, anchor is not None, None, self.sums(point, anchor))
 
     def by_energy(self, start: BiasPoint) -> Biases:
         """The biases that fulfil the condition "ts"."""
         return self.biases_of(self.solve(start, None, by_confidence=False))
 
-    def by_confidence(self, start: BiasPoint) -> Biases:
-        """The biases that fulfil the condition "ec" if the top classes settle; else those of "ts", and why.
+    def by_confidence(self, start: Biases) -> Biases:
+        """The biases that fulfil the condition "ec" if the top classes settle; else those of "ts", ``start``, and why.
 
         An exact solution need not exist: if the accuracy jumps where mean confidence would reach it, top classes change back
         and forth between two solutions. The better of the two is then as good as the data allow, if what is left is far less
         than the standard error of the gap.
         """
-        if start.beta <= 0:
-            sums = self.sums(start)
-            residual = float(np.abs(equations_of(sums, start, self.penalty, by_confidence=False).gaps).max())
-            problem = "the inverse temperature of least cross-entropy is not positive"
-            return Biases(start, self.spread, residual, False, problem, sums)
-        anchor, tried = start, [start]
+        if start.point.beta <= 0:
+            return replace(start, problem="the inverse temperature of least cross-entropy is not positive")
+        anchor, tried = start.point, [start.point]
         best: Biases | None = None
         problem = f"the top classes of some samples kept changing for {ROUNDS} rounds"
         for _ in range(ROUNDS):
@@ -358,7 +355,7 @@ class BiasSearch:
                 break
             anchor = biases.point
             tried.append(anchor)
-        return best or self.biases_of(self.solve(start, None, by_confidence=False), problem=problem)
+        return best or replace(start, problem=problem)
 
 
 def _confidence_error(sums: BiasSums, *, counts: bool) -> float:

@@ -117,6 +117,14 @@ class FitInfo(Displayed):
     is_measured: bool = True
     temperature_se: float | None = None
 
+    @classmethod
+    def from_census(
+        cls, census: Census, *, residual: float, n_passes: int, is_measured: bool = True, temperature_se: float | None = None
+    ) -> "FitInfo":
+        """How a temperature was found in the data that were counted."""
+        counts = (census.n_rows, census.accuracy, census.n_zeros, census.n_masked, ", ".join(sorted(census.kernels)))
+        return cls(residual, n_passes, *counts, is_measured, temperature_se)
+
     def __repr__(self) -> str:
         numbers = {"residual": self.residual, "n_passes": self.n_passes, "n_samples": self.n_samples}
         return short_repr(self, **numbers, temperature_se=self.temperature_se, kernel=self.kernel)
@@ -165,44 +173,42 @@ class Match:
         """How the temperature of one observable was found, which must exist."""
         root = self.roots[position]
         assert isinstance(root, Root)
-        return FitInfo(
-            residual=root.residual,
-            n_passes=self.n_passes,
-            n_samples=self.census.n_rows,
-            accuracy=self.census.accuracy,
-            n_zeros=self.census.n_zeros,
-            n_masked=self.census.n_masked,
-            kernel=", ".join(sorted(self.census.kernels)),
-            is_measured=root.is_measured,
-            temperature_se=self.standard_error(position),
+        error, n_passes = self.standard_error(position), self.n_passes
+        return FitInfo.from_census(
+            self.census, residual=root.residual, n_passes=n_passes, is_measured=root.is_measured, temperature_se=error
         )
 
     def standard_error(self, position: int) -> float | None:
         """The standard error of the temperature of one observable; None if it has none, or the sums for it were not made."""
+        root, variance = self.roots[position], self.log_variance(position)
+        return None if variance is None or not isinstance(root, Root) else exp(-root.x) * sqrt(variance)
+
+    def log_variance(self, position: int) -> float | None:
+        """The variance of the logarithm of the temperature of one observable; None where it has no standard error."""
         root = self.roots[position]
         if self.gaps is None or not isinstance(root, Root):
             return None
         variance = log_covariance(self.observables[position : position + 1], [-root.x], self.gaps)
-        return None if variance is None else exp(-root.x) * sqrt(float(variance[0, 0]))
+        return None if variance is None else float(variance[0, 0])
+
+    @property
+    def _solved(self) -> list[tuple[int, Observable, Root]]:
+        """The observables that have a temperature, with their positions."""
+        both = zip(self.observables, self.roots, strict=True)
+        return [(i, observable, root) for i, (observable, root) in enumerate(both) if isinstance(root, Root)]
 
     def without_uncertain(self) -> "Match":
         """The match without temperatures that their own standard errors deny: the reason takes the place of each."""
-        refused = (self._refusal(i) for i in range(len(self.roots)))
-        return replace(self, roots=tuple(why or root for why, root in zip(refused, self.roots, strict=True)))
-
-    def _refusal(self, position: int) -> NoTemperatureError | None:
-        root = self.roots[position]
-        if not isinstance(root, Root):
-            return None
-        by_loss = isinstance(self.observables[position], Energy)
-        return refuse_uncertain(exp(-root.x), self.standard_error(position), self.census, by_loss=by_loss)
+        roots = list(self.roots)
+        for i, observable, root in self._solved:
+            by_loss = isinstance(observable, Energy)
+            roots[i] = refuse_uncertain(exp(-root.x), self.standard_error(i), self.census, by_loss=by_loss) or root
+        return replace(self, roots=tuple(roots))
 
     def covariance(self) -> HostArray | None:
         """The covariance of all log T; None if one of them does not exist, or if the sums for it were not made."""
-        roots = [root for root in self.roots if isinstance(root, Root)]
-        if self.gaps is None or len(roots) < len(self.roots):
-            return None
-        return log_covariance(self.observables, [-root.x for root in roots], self.gaps)
+        logs = [-root.x for _, _, root in self._solved]
+        return None if self.gaps is None or len(logs) < len(self.roots) else log_covariance(self.observables, logs, self.gaps)
 
     def with_counts(self) -> "Match":
         """The match with standard errors for which a weight of w stands for w independent rows."""
@@ -214,28 +220,19 @@ class Match:
         Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. Errors of
         independent rows need it where one row decides: its gap is almost zero at the root, but not a short step away.
         """
-        matched = [
-            (observable, exp(root.x))
-            for observable, root in zip(self.observables, self.roots, strict=True)
-            if isinstance(root, Root)
-        ]
+        matched = [(observable, exp(root.x)) for _, observable, root in self._solved]
         if not matched:
             return self
         return replace(self, gaps=gaps_at(data, matched), n_passes=self.n_passes + 1, has_squares=True)
 
     def warn(self) -> None:
         """Say what makes the temperatures that were found uncertain."""
-        matched = {
-            i: (observable, exp(-root.x))
-            for i, (observable, root) in enumerate(zip(self.observables, self.roots, strict=True))
-            if isinstance(root, Root)
-        }
-        if matched and not warn_if_few(self.census):
-            for i, (observable, T) in matched.items():
-                warn_if_uncertain(
-                    T, self.standard_error(i), self.census, _name(observable), by_loss=isinstance(observable, Energy)
-                )
-        if any(isinstance(observable, Energy) for observable, _ in matched.values()):
+        by_loss = {i: isinstance(observable, Energy) for i, observable, _ in self._solved}
+        if by_loss and not warn_if_few(self.census):
+            for i, observable, root in self._solved:
+                name, error = _name(observable), self.standard_error(i)
+                warn_if_uncertain(exp(-root.x), error, self.census, name, by_loss=by_loss[i])
+        if any(by_loss.values()):
             warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling", fits=True)
 
 
