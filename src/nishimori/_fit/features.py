@@ -25,7 +25,7 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
-from nishimori.maps.map import Map, apply_safely
+from nishimori.maps.map import Map, apply_checked
 
 # How many numbers a table may have: 32 MiB of float64.
 _LARGEST_TABLE = 2**22
@@ -104,14 +104,7 @@ class Family:
 
     def mapped(self, logits: HostArray, x: HostArray) -> HostArray:
         """The mapped logits of some rows, minus the mean of each row, which changes no probability."""
-        mapped = arrays.on_host(apply_safely(self.map_for(x), logits))
-        if mapped.shape != logits.shape:
-            raise InputError(
-                f"The map of {self.name}.map_for",
-                f"return logits of the shape {logits.shape} of those it is given",
-                got=mapped.shape,
-            )
-        return _centre_rows(mapped)
+        return _centre_rows(arrays.on_host(apply_checked(self.map_for(x), logits)))
 
     def _features(self, logits: HostArray, x: HostArray) -> HostArray:
         if self.features is not None:

@@ -11,7 +11,7 @@ table of values, and without differences of nearly equal numbers; their mean is 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -135,32 +135,34 @@ class Observable(ABC):
         return {name: value for part in parts if part for name, value in part.items()}
 
 
-class RowObservable(Protocol):
+class RowObservable(ABC):
     """An observable of the rows of a batch. ``uses_tables`` if it needs a number per class, else power sums are enough.
 
     ``powers`` is the highest power of the drop that `value` needs.
     """
 
-    uses_tables: ClassVar[bool]
-    powers: ClassVar[int]
+    uses_tables: ClassVar[bool] = False
+    powers: ClassVar[int] = 0
 
+    @abstractmethod
     def observed(self, predictions: Predictions) -> Array:
         """O at the true class of each row, minus O at the top: the same at every β."""
 
+    @abstractmethod
     def gap(self, predictions: Predictions, observed: Array) -> Gap:
         """The average of O under the model, minus O at the true class, which is ``observed``."""
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, without what its derivatives take."""
+        return self.gap(predictions, observed).value
 
 
 @dataclass(frozen=True, eq=False)
-class _Tabulated:
+class _Tabulated(RowObservable):
     """Any observable, from its values at each class of each row of a batch."""
 
     table: Array
     uses_tables: ClassVar[bool] = True
-    powers: ClassVar[int] = 0
 
     def observed(self, predictions: Predictions) -> Array:
         batch = predictions.batch
@@ -183,29 +185,28 @@ class _Tabulated:
         nothing = batch.xp.zeros_like(mean)
         return Gap(mean - observed, size, *derivatives([nothing, *averages], [nothing, *moments]))
 
-    def value(self, predictions: Predictions, observed: Array) -> Array:
-        """The value of the gap; its derivatives cost little compared with the table."""
-        return self.gap(predictions, observed).value
+
+class _Exact(Observable, RowObservable):
+    """An observable of the library, which needs no table: its mean is known to grow with β for all data."""
+
+    _is_monotone: ClassVar[bool] = True
+
+    def _on(self, batch: Batch) -> RowObservable:
+        """The observable itself: nothing has to be tabulated."""
+        return self
 
 
 @dataclass(frozen=True)
-class TopN(Observable):
+class TopN(_Exact):
     """O = 1 if the class is among the N largest of its row, ties broken by the first: top-N expectation consistency."""
 
     n: int
-    _is_monotone: ClassVar[bool] = True
-    uses_tables: ClassVar[bool] = False
-    powers: ClassVar[int] = 0
 
     def values(self, logits: Any) -> Any:
         """1 for the N largest, 0 elsewhere."""
         xp = arrays.namespace(logits)
         order = xp.argsort(xp.argsort(-logits, axis=1, stable=True), axis=1)
         return xp.astype((order < self.n) & (logits > -inf), logits.dtype)
-
-    def _on(self, batch: Batch) -> RowObservable:
-        """The observable itself: nothing has to be tabulated."""
-        return self
 
     def observed(self, predictions: Predictions) -> Array:
         """0 where the true class is among the N largest, else -1; a masked class never is."""
@@ -239,35 +240,33 @@ class TopN(Observable):
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """Why no temperature fits as T → 0: all samples are right, or largest logits are equal."""
+        confidence, accuracy = self._names
         what = "correctly" if self.n == 1 else f"within their top {self.n}"
         if observed >= 0:
             samples = "the only sample is" if n_samples == 1 else f"all {n_samples} samples are"
             smaller = "." if self.n == 1 else f", or a smaller {setting('top_n')}."
             return (
-                f"{samples} classified {what}, so {self._confidence} could reach accuracy only at T = 0.",
+                f"{samples} classified {what}, so {confidence} could reach accuracy only at T = 0.",
                 f"{_MORE_DATA}{smaller}",
             )
         return (
-            f"{self._accuracy} {1 + observed:.4g} is not below {1 + limit:.4g}, which {self._confidence} approaches as T → 0: "
+            f"{accuracy} {1 + observed:.4g} is not below {1 + limit:.4g}, which {confidence} approaches as T → 0: "
             "equal largest logits share their probability at every temperature.",
             "Pass logits before they were rounded or quantised.",
         )
 
     def _hot(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """Why no temperature fits as T → ∞: the accuracy is no better than chance."""
+        confidence, accuracy = self._names
+        why = f"is not above chance ({1 + limit:.4g}), and {confidence} stays above chance at every T."
+        return f"{accuracy} {1 + observed:.4g} {why}", _CLASS_ORDER
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        """What sentences call the two means."""
         return (
-            f"{self._accuracy} {1 + observed:.4g} is not above chance ({1 + limit:.4g}), "
-            f"and {self._confidence} stays above chance at every T.",
-            _CLASS_ORDER,
+            ("mean confidence", "accuracy") if self.n == 1 else (f"the mean top-{self.n} probability", f"top-{self.n} accuracy")
         )
-
-    @property
-    def _confidence(self) -> str:
-        return "mean confidence" if self.n == 1 else f"the mean top-{self.n} probability"
-
-    @property
-    def _accuracy(self) -> str:
-        return "accuracy" if self.n == 1 else f"top-{self.n} accuracy"
 
 
 @dataclass(frozen=True)
@@ -292,20 +291,14 @@ class Confidence(TopN):
 
 
 @dataclass(frozen=True)
-class Energy(Observable):
+class Energy(_Exact):
     """O = z, the logit itself: matching it minimises the cross-entropy, so this is temperature scaling."""
 
-    _is_monotone: ClassVar[bool] = True
-    uses_tables: ClassVar[bool] = False
     powers: ClassVar[int] = 1
 
     def values(self, logits: Any) -> Any:
         """The logits."""
         return logits
-
-    def _on(self, batch: Batch) -> RowObservable:
-        """The observable itself: nothing has to be tabulated."""
-        return self
 
     def observed(self, predictions: Predictions) -> Array:
         """The drop of the true class, -inf where it is masked."""
