@@ -210,10 +210,6 @@ class Match:
         logs = [-root.x for _, _, root in self._solved]
         return None if self.gaps is None or len(logs) < len(self.roots) else log_covariance(self.observables, logs, self.gaps)
 
-    def with_counts(self) -> "Match":
-        """The match with standard errors for which a weight of w stands for w independent rows."""
-        return self if self.gaps is None else replace(self, gaps=self.gaps.with_counts())
-
     def at_roots(self, data: Rows) -> "Match":
         """The match with all sums measured at the temperatures themselves, in one more pass.
 

@@ -138,7 +138,9 @@ def find_roots(
     matched = Search(data, observables, right or Confidence(), label_name).run(starts)
     if data.has_clusters or not matched.has_squares:
         return matched.at_roots(data)
-    return matched.with_counts() if data.counts else matched
+    if not data.counts or matched.gaps is None:
+        return matched
+    return replace(matched, gaps=matched.gaps.with_counts())
 
 
 class Search:

@@ -40,6 +40,10 @@ class Grouping:
         assert batch.groups is not None, "data without groups are refused before they are read"
         return batch.groups.codes
 
+    def sums(self, codes: HostArray, *rows: HostArray) -> HostArray:
+        """The sums of several numbers per row over each group, (numbers, groups)."""
+        return np.stack([np.bincount(codes, numbers, self.number) for numbers in rows])
+
     def by_cluster(self, batch: Batch, codes: HostArray, rows: HostArray) -> HostArray:
         """The sum of one number per row over each group and cluster; refuses a table of them that is too large."""
         assert batch.clusters is not None, "asked for only where there are clusters"
@@ -124,20 +128,9 @@ class MeasureGroups:
         table = arrays.on_host(batch.xp.stack([batch.weights, gap, *self._slope_and_variance(rows)]))
         weights, value, slope, variance = table
         units = weights if self.counts else weights**2
-        number = self.grouping.number
-
-        def sums_per_group(rows: HostArray) -> HostArray:
-            return np.bincount(codes, rows, number)
-
-        return GroupSums(
-            n_rows=np.bincount(codes, minlength=number),
-            weight=sums_per_group(weights),
-            gap=sums_per_group(weights * value),
-            slope=sums_per_group(weights * slope),
-            model_variance=sums_per_group(units * variance),
-            row_squares=sums_per_group(units * value**2),
-            clusters=self.grouping.by_cluster(batch, codes, weights * value) if self.clustered else None,
-        )
+        sums = self.grouping.sums(codes, weights, weights * value, weights * slope, units * variance, units * value**2)
+        clusters = self.grouping.by_cluster(batch, codes, weights * value) if self.clustered else None
+        return GroupSums(np.bincount(codes, minlength=self.grouping.number), *sums, clusters)
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether a kernel makes these sums, and notices what a check would refuse."""
@@ -234,20 +227,16 @@ class TallyGroups:
         else:
             weights, confidence = predictions.weights, predictions.claimed(self.of)[:, 0]
             doubt, hits = 1 - confidence, predictions.outcomes(self.of)[:, 0]
-        codes, number = self.grouping.codes(batch, predictions.top_class), self.grouping.number
+        codes, sums_of = self.grouping.codes(batch, predictions.top_class), self.grouping.sums
         gaps = np.where(hits > 0, -doubt, confidence)  # keeps its digits where the model is nearly sure
         units = weights if self.counts else weights**2
-
-        def sums_per_group(*rows: HostArray) -> HostArray:
-            return np.stack([np.bincount(codes, numbers, number) for numbers in rows])
-
         clusters = None
         if self.clustered:
             by_cluster = self.grouping.by_cluster
             clusters = np.stack([by_cluster(batch, codes, weights * gaps), by_cluster(batch, codes, weights)])
         return GroupTally(
-            np.bincount(codes, minlength=number),
-            sums_per_group(weights, weights * confidence, weights * hits, weights * gaps),
-            sums_per_group(units, units * gaps, units * gaps**2, units * confidence * doubt),
+            np.bincount(codes, minlength=self.grouping.number),
+            sums_of(codes, weights, weights * confidence, weights * hits, weights * gaps),
+            sums_of(codes, units, units * gaps, units * gaps**2, units * confidence * doubt),
             clusters,
         )

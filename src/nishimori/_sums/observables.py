@@ -9,6 +9,7 @@ table of values, and without differences of nearly equal numbers; their mean is 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar, NamedTuple
@@ -19,7 +20,7 @@ from nishimori._kernels.kernel import row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sums.predictions import Predictions, derivatives
 from nishimori._support import arrays
-from nishimori._support.arrays import Array
+from nishimori._support.arrays import Array, HostArray
 from nishimori._support.numbers import numeric
 from nishimori.errors import InputError, setting
 
@@ -40,6 +41,27 @@ _MORE_DATA = "Use a larger validation set"
 
 # No network's logits differ by this much; those of soft masks do.
 _FAR_BELOW = 1e4
+
+
+def read_only_logits(batch: Batch) -> HostArray:
+    """The logits of a batch in float64 as a NumPy array that cannot be written to, because the batch is shared."""
+    host = arrays.on_host(batch.double).view()
+    host.flags.writeable = False
+    return host
+
+
+def table_from(name: str, function: Callable[..., Any], *arguments: Any, shape: tuple[int, ...]) -> HostArray:
+    """The table of numbers that a function of the user's own returns, in float64; refuses one of another shape."""
+    try:
+        values = function(*arguments)
+    except Exception as error:
+        raise InputError(f"`{name}` raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
+    table = arrays.on_host(numeric(values, name)).astype(np.float64)
+    if table.shape != shape:
+        like_logits = f"the shape of `logits`, {shape}"
+        wanted = like_logits if len(shape) == 2 else f"shape {shape}, one number per row, class and parameter"
+        raise InputError(name, f"return an array of {wanted}", got=table.shape)
+    return table
 
 
 class Observable(ABC):
@@ -80,16 +102,8 @@ class Observable(ABC):
 
     def _on(self, batch: Batch) -> "RowObservable":
         """The observable, ready for one batch: its values are computed and checked once."""
-        name = f"{type(self).__name__}.values"
-        host = arrays.on_host(batch.double).view()
-        host.flags.writeable = False  # the batch is shared
-        try:
-            values = self.values(host)
-        except Exception as error:
-            raise InputError(f"`{name}` raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
-        table = arrays.on_host(numeric(values, name)).astype(np.float64)
-        if table.shape != host.shape:
-            raise InputError(name, f"return an array of the shape of `logits`, {host.shape}", got=table.shape)
+        name, host = f"{type(self).__name__}.values", read_only_logits(batch)
+        table = table_from(name, self.values, host, shape=host.shape)
         if not (np.isfinite(table) | (host == -inf)).all():
             raise InputError(name, "be finite wherever the logit is", got="NaN or infinity")
         if not np.isfinite(table[np.arange(len(host)), arrays.on_host(batch.labels)]).all():

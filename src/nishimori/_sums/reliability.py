@@ -139,14 +139,11 @@ class Reliability(Displayed):
         """The calibration error: mean, root mean square or maximum of abs(gap) over bins, averaged over groups."""
         if not isinstance(norm, str) or norm not in get_args(Norm):
             raise InputError("norm", "be 'l1', 'l2' or 'max'", got=repr(norm))
-        groups = np.unique(self.group)
-        return float(np.mean([self._error(self.group == group, norm) for group in groups]))
-
-    def _error(self, rows: HostArray, norm: Norm) -> float:
-        gap, share = np.abs(self.gap[rows]), self.weight[rows] / self.weight[rows].sum()
-        if norm == "max":
-            return float(gap.max())
-        return float(share @ gap) if norm == "l1" else float(np.sqrt(share @ gap**2))
+        errors = []
+        for rows in (self.group == group for group in np.unique(self.group)):
+            gap, share = np.abs(self.gap[rows]), self.weight[rows] / self.weight[rows].sum()
+            errors.append({"l1": share @ gap, "l2": np.sqrt(share @ gap**2), "max": gap.max()}[norm])
+        return float(np.mean(errors))
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,11 +87,6 @@ class Spread:
 class ClusterSpread(ClusterSums):
     """Sums over each independent cluster: of the weights, and of several numbers per row."""
 
-    @classmethod
-    def from_rows(cls, batch: Batch, rows: HostArray) -> "ClusterSpread":
-        """The sums over each cluster of several numbers per row of a batch, (numbers, n)."""
-        return cls(cluster_sums(batch, [np.ones(batch.n_rows), *rows]).values)
-
     @property
     def squares(self) -> float:
         """The sum of the squared weights of clusters."""
@@ -111,7 +106,9 @@ def spread(batch: Batch, rows: Sequence[Array], *, counts: bool) -> Spread | Clu
     if not np.isfinite(held).all():  # the loss of a masked true class, whose mean is infinite and has no spread
         held = np.where(np.isfinite(held), held, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):  # losses at temperatures close to 0
-        return Spread.from_rows(batch, held, counts=counts) if batch.clusters is None else ClusterSpread.from_rows(batch, held)
+        if batch.clusters is None:
+            return Spread.from_rows(batch, held, counts=counts)
+        return ClusterSpread(cluster_sums(batch, [np.ones(batch.n_rows), *held]).values)
 
 
 def unit_weights(batch: Batch, *, counts: bool) -> HostArray:

@@ -148,19 +148,14 @@ class AffineSearch:
                 if np.abs(np.log(strengths / before)).max() < _SETTLED:
                     break
         theta = self._least(theta, strengths, curvature, rough=False)
-        if not strengths.all():
-            self._refuse_long_steps(theta, strengths)
         last = self._measure(measure_loss, theta)
         _, gradient = self._penalised(theta, last, strengths)
+        if not strengths.all():  # the next step of a large matrix that is not penalised must be short
+            curvature = self._curvature(theta, strengths)
+            if np.abs(curvature.step(curvature.gradient(gradient))).max() > _SHORT:
+                raise self.not_found()
         residual = float(np.abs(gradient).max() / (self.unit * last.frequencies.sum()))
         return Minimum(theta, strengths, determined, residual, self.n_passes)
-
-    def _refuse_long_steps(self, theta: HostArray, strengths: HostArray) -> None:
-        """Raise if the next step of a large matrix that is not penalised would be long."""
-        curvature = self._curvature(theta, strengths)
-        _, gradient = self._penalised(theta, self._measure(measure_loss, theta), strengths)
-        if np.abs(curvature.step(curvature.gradient(gradient))).max() > _SHORT:
-            raise self.not_found()
 
     def _curvature(self, theta: HostArray, strengths: HostArray) -> Units:
         """The curvature with these penalties, at a point or so near to it that it has hardly changed."""
@@ -206,8 +201,11 @@ class AffineSearch:
         def loss(z: HostArray, unit: float) -> tuple[float, HostArray]:
             theta = start + curvature.step(unit * z)
             sums = self._measure(measure_loss, theta, single=rough)
-            if sums.n_doubtful == 0 and not strengths.any():
-                raise self.separated()
+            if sums.n_doubtful == 0 and not strengths.any():  # all labels have more than half of the probability
+                raise NotConvergedError(
+                    f"No finite parameters fit best: after {self.n_passes} passes, all samples are separated perfectly, and "
+                    f"larger parameters always fit better. Use {self._remedy}, or more data."
+                )
             value, gradient = self._penalised(theta, sums, strengths)
             return value, unit * curvature.gradient(gradient)
 
@@ -276,13 +274,6 @@ class AffineSearch:
         return NotConvergedError(
             f"The search did not converge in {self.n_passes} passes: the loss still falls, as it does where data can be "
             f"separated perfectly. Use {self._remedy}, or more data."
-        )
-
-    def separated(self) -> NotConvergedError:
-        """The error where some parameters give every label more than half of the probability."""
-        return NotConvergedError(
-            f"No finite parameters fit best: after {self.n_passes} passes, all samples are separated perfectly, and larger "
-            f"parameters always fit better. Use {self._remedy}, or more data."
         )
 
     def separation_error(self, effects: HostArray, frequencies: HostArray) -> NotConvergedError:
