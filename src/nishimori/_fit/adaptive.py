@@ -35,8 +35,8 @@ _ESTIMATES = ("log_ec", "log_ts", "ec_variance", "ts_variance", "covariance")
 # exp of more is infinite.
 _LARGEST_LOG = 700.0
 
-# A log T is right to this.
-_ROUNDING = 1e-15
+# A log T is right to the first number, and looked for this far beside the centres at least, where nothing is spread.
+_ROUNDING, _LEAST_REACH = 1e-15, 1e-12
 
 
 def kept_share(delta: HostArray, variance: float) -> HostArray:
@@ -85,7 +85,7 @@ class Draws(NamedTuple):
         """Below which value so large a share of the draws lies."""
         from scipy.optimize import brentq  # noqa: PLC0415 - slow to import
 
-        far = (_REACH + 1) * self.spread
+        far = (_REACH + 1) * self.spread + _LEAST_REACH
         ends = float(self.centres.min()) - far, float(self.centres.max()) + far
         quantile: float = brentq(lambda value: self.below(value) - share, *ends, xtol=_ROUNDING)
         return quantile

@@ -138,5 +138,5 @@ def _keep(most_rows: int, rng: np.random.Generator | None, batch: Batch) -> _Dra
         nothing if batch.clusters is None else batch.clusters.codes,
         nothing if batch.groups is None else batch.groups.codes,
     )
-    own = rng or np.random.default_rng(zlib.crc32(part[0].astype(np.float64, order="C")))
+    own = rng or np.random.default_rng(zlib.crc32(part[0].astype(np.float64).tobytes()))
     return _DrawnRows(most_rows, 1.0, (part,), (own.random(batch.n_rows),)).limited()

@@ -164,12 +164,6 @@ class FamilySums(Sum):
     curvature: HostArray
     loss: float
 
-    @classmethod
-    def undefined(cls, m: int) -> "FamilySums":
-        """Sums that say that the conditions have no meaning here."""
-        vector, matrix = np.full(m, np.nan), np.full((m, m), np.nan)
-        return cls(1.0, vector, vector, matrix, vector, matrix, np.nan)
-
     def equations(self, *, is_loss: bool) -> tuple[Equations, bool]:
         """The mean gaps with their derivatives, and whether a solution here would be a minimum, if they are those of a loss.
 
@@ -196,10 +190,11 @@ def _sum_piece(family: Family, x: HostArray, batch: Batch, rows: slice) -> Famil
     logits, weights, m = read_only_logits(batch)[rows], arrays.on_host(batch.weights)[rows], len(x)
     try:
         logs = family.map_for(x).log_probabilities(logits)
-    except ValueError:  # parameters that the map refuses: a shorter step is tried
-        return FamilySums.undefined(m)
-    if np.isnan(logs).any():
-        return FamilySums.undefined(m)
+    except ValueError:  # parameters that the map refuses
+        logs = np.full(logits.shape, np.nan)
+    if np.isnan(logs).any():  # the conditions have no meaning here: a shorter step is tried
+        vector, matrix = np.full(m, np.nan), np.full((m, m), np.nan)
+        return FamilySums(1.0, vector, vector, matrix, vector, matrix, np.nan)
     p = np.exp(logs)
     features, observables = family.tables(logits, x)
     heavy = p * weights[:, None]

@@ -17,7 +17,7 @@ from math import copysign, inf, log, sqrt
 
 import numpy as np
 
-from nishimori._fit.match import is_denied
+from nishimori._fit.match import REFUSED
 from nishimori._fit.random_effects import variance_between, variance_limit
 from nishimori._rows.rows import Rows
 from nishimori._sums.groups import Grouping, GroupSums, MeasureGroups
@@ -119,7 +119,7 @@ def match_groups(
         distances, last = search.recentre(distances, is_open)
     errors = _log_errors(last, is_open, near, used, common_error)
     # A group that rejects the common temperature is better off with an uncertain one: if all answers are wrong, T is infinite.
-    denied = ~is_open & (distances != 0) & is_denied(errors) & (first.gap**2 <= _REJECTED**2 * first.variance)
+    denied = ~is_open & (distances != 0) & (errors >= REFUSED) & (first.gap**2 <= _REJECTED**2 * first.variance)
     if denied.any():
         is_open = is_open | denied
         distances, last = (distances, first) if is_open.all() else search.recentre(distances, is_open)

@@ -22,18 +22,12 @@ from nishimori.errors import FewErrorsWarning, NishimoriError, NoTemperatureErro
 
 # With β = 1/T: the standard error of β over β is that of T over T. A fit is refused from the first share on, because β may then
 # as well be zero, at which the scores say nothing; from the second on it is told that this is not far.
-_REFUSED, _DOUBTFUL = 1.0, 0.5
-
-
-def is_denied(log_errors: HostArray) -> HostArray:
-    """Which temperatures are no results, from the standard errors of their logarithms, which are those of T over T."""
-    denied: HostArray = log_errors >= _REFUSED
-    return denied
+REFUSED, _DOUBTFUL = 1.0, 0.5
 
 
 def refuse_uncertain(T: float, se: float | None, census: Census, *, by_loss: bool) -> NoTemperatureError | None:
     """Why a temperature is no result: its standard error is as large as itself. None where it is smaller, or not known."""
-    if se is None or se < _REFUSED * T:
+    if se is None or se < REFUSED * T:
         return None
     why, remedy = reason_of_uncertainty(census, by_loss=by_loss)
     size = f"T = {number_text(T, 3)} ± {number_text(se, 2)}"
@@ -234,7 +228,7 @@ class Match:
 
 def _name(observable: Observable) -> str:
     """What sentences call the method that matches an observable."""
-    names = {Confidence: "expectation consistency", Energy: "temperature scaling"}
+    names: dict[type, str] = {Confidence: "expectation consistency", Energy: "temperature scaling"}
     return names.get(type(observable), type(observable).__name__)
 
 

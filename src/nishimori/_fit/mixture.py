@@ -188,7 +188,8 @@ def _model_minimum(weights: HostArray, sums: WeightSums) -> HostArray:
     factor = np.linalg.cholesky(curvature)
     downhill = sums.ratios / sums.weight - 1
     best: HostArray = nnls(factor.T, np.linalg.solve(factor, curvature @ weights + downhill))[0]
-    return best / best.sum()
+    best /= best.sum()
+    return best
 
 
 # With a larger condition number of the derivatives, rounding decides about the errors.

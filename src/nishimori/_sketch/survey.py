@@ -7,7 +7,7 @@ gaps, metrics and bins. Sums of products are taken without storing the products 
 takes most of the time of an update.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -379,5 +379,5 @@ def _dot(one: HostArray, two: HostArray) -> HostArray:
     return sums
 
 
-BUILT_IN = {Confidence: NodeRows.of_confidence, Energy: NodeRows.of_energy}
+BUILT_IN: dict[type, Callable[..., Any]] = {Confidence: NodeRows.of_confidence, Energy: NodeRows.of_energy}
 """The gaps of the observables for which power sums are enough."""

@@ -10,15 +10,14 @@ from functools import partial
 
 import numpy as np
 
-from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
+from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.outcomes import Levels, levels_of
 from nishimori._sums.predictions import Predictions
 from nishimori._sums.reliability import BinnedClaims, Bins, UnbinnedClaims, uniform_edges
-from nishimori._sums.spread import ClusterSums
+from nishimori._sums.spread import ClusterSums, sum_by_cluster
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori.errors import InputError
 from nishimori.maps.class_curves import bin_of, class_probabilities
 
 # This many claims are in memory at once, 256 MB in float64. If there are more, some classes are read after the others.
@@ -139,11 +138,9 @@ def tally_classes(edges: HostArray, batch: Batch) -> Bins:
 def cluster_residuals(edges: HostArray, frequencies: HostArray, batch: Batch) -> ClusterSums:
     """The pass that sums w·(truth - frequency) over each bin and cluster; ``frequencies`` have a row per curve."""
     assert batch.clusters is not None, "asked for only where there are clusters"
-    rows, number = _bin_classes(edges, batch), batch.clusters.number
+    rows = _bin_classes(edges, batch)
     residuals = rows.weights * (rows.true - frequencies.ravel()[rows.places])
-    places = rows.places * number + batch.clusters.codes[:, None]
-    sums = np.bincount(places.ravel(), residuals.ravel(), frequencies.size * number)
-    return ClusterSums(sums.reshape(frequencies.size, number))
+    return ClusterSums(sum_by_cluster(batch.clusters, rows.places, residuals, frequencies.size, "bins"))
 
 
 def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int]:
@@ -159,15 +156,6 @@ def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int
 
 def cluster_squares(data: Rows, edges: HostArray, frequencies: HostArray) -> HostArray:
     """The squares of the residuals of clusters, summed per class and bin."""
-    clusters = data.clusters
-    assert clusters is not None, "asked for only where there are clusters"
-    if frequencies.size * clusters.number > MOST_CLUSTER_SUMS:
-        raise InputError(
-            "clusters",
-            (f"be fewer for {frequencies.size:,} bins in all classes: at most {MOST_CLUSTER_SUMS // frequencies.size:,}"),
-            got=f"{clusters.number:,}",
-            remedy="Leave `clusters` out, or use fewer bins.",
-        )
     values = data.gather(partial(cluster_residuals, edges, frequencies)).values
     squares: HostArray = np.einsum("bc,bc->b", values, values).reshape(frequencies.shape)
     return squares

@@ -11,15 +11,15 @@ from typing import Literal
 import numpy as np
 
 from nishimori._kernels.kernel import Method, group_totals, row_sums, sums_groups
-from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
+from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Sum
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions, apply_map, inverse_temperatures
+from nishimori._sums.spread import sum_by_cluster
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
-from nishimori.errors import InputError
 from nishimori.maps.map import Map
 
 By = Literal["prediction", "groups"]
@@ -45,17 +45,9 @@ class Grouping:
         return np.stack([np.bincount(codes, numbers, self.number) for numbers in rows])
 
     def by_cluster(self, batch: Batch, codes: HostArray, rows: HostArray) -> HostArray:
-        """The sum of one number per row over each group and cluster; refuses a table of them that is too large."""
+        """The sum of one number per row over each group and cluster."""
         assert batch.clusters is not None, "asked for only where there are clusters"
-        shape = self.number, batch.clusters.number
-        if shape[0] * shape[1] > MOST_CLUSTER_SUMS:
-            raise InputError(
-                "clusters",
-                f"be at most {MOST_CLUSTER_SUMS // self.number:,} where there are {self.number:,} groups",
-                got=f"{batch.clusters.number:,}",
-                remedy="Join small clusters.",
-            )
-        return np.bincount(codes * shape[1] + batch.clusters.codes, rows, shape[0] * shape[1]).reshape(shape)
+        return sum_by_cluster(batch.clusters, codes, rows, self.number, "groups")
 
 
 @dataclass(frozen=True)
@@ -130,7 +122,7 @@ class MeasureGroups:
         units = weights if self.counts else weights**2
         sums = self.grouping.sums(codes, weights, weights * value, weights * slope, units * variance, units * value**2)
         clusters = self.grouping.by_cluster(batch, codes, weights * value) if self.clustered else None
-        return GroupSums(np.bincount(codes, minlength=self.grouping.number), *sums, clusters)
+        return GroupSums(np.bincount(codes, minlength=self.grouping.number), *sums, clusters=clusters)
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether a kernel makes these sums, and notices what a check would refuse."""

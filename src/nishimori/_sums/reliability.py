@@ -18,10 +18,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nishimori._kernels.sums import BinTotals
-from nishimori._rows.batch import MOST_CLUSTER_SUMS, Clusters
+from nishimori._rows.batch import Clusters
 from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.binned_gaps import BinnedGaps
-from nishimori._sums.spread import ClusterSums
+from nishimori._sums.spread import ClusterSums, sum_by_cluster
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, Displayed, short_repr
 from nishimori._support.formatting import count, number_text, percent, points_with_error
@@ -200,20 +200,13 @@ class BinnedClaims:
         c = self.claimed[:, 0]
         nulls = self.sums_per_bin((self.units * (c * (1 - c)))[:, None])[0]
         if self.clusters is not None:
-            return BinSums(self.bins, self._cluster_gaps(self.clusters, nulls))
+            weights = self.weights[:, 0]
+            gaps = sum_by_cluster(self.clusters, self.places[:, 0], weights * self.misses, self.n_bins, "bins")
+            by_cluster = np.bincount(self.clusters.codes, weights, self.clusters.number)
+            return BinSums(self.bins, ClusterGapSpread(ClusterSums(gaps), by_cluster, nulls))
         crossed = self.units * self.misses
         products, crossed = (self.sums_per_bin(values[:, None])[0] for values in (crossed * self.misses, crossed))
         return BinSums(self.bins, GapSpread(products, crossed, nulls, float(self.units.sum())))
-
-    def _cluster_gaps(self, clusters: Clusters, nulls: HostArray) -> "ClusterGapSpread":
-        """The gap of each bin in each cluster."""
-        n_bins, weights = self.n_bins, self.weights[:, 0]
-        if n_bins * clusters.number > MOST_CLUSTER_SUMS:
-            most = MOST_CLUSTER_SUMS // clusters.number
-            raise InputError("n_bins", f"be at most {most} where there are {clusters.number} clusters", got=n_bins)
-        places = self.places[:, 0] * clusters.number + clusters.codes
-        gaps = np.bincount(places, weights * self.misses, n_bins * clusters.number).reshape(n_bins, clusters.number)
-        return ClusterGapSpread(ClusterSums(gaps), np.bincount(clusters.codes, weights, clusters.number), nulls)
 
 
 @dataclass(frozen=True)

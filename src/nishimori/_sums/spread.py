@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.batch import Batch
+from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch, Clusters
 from nishimori._rows.rows import Rows, Sum
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
+from nishimori.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,20 @@ class ClusterSums(Sum):
         """The sums of products over clusters, which stand for Σw²·g_a·g_b over independent rows."""
         products: HostArray = self.values @ self.values.T
         return products
+
+
+def sum_by_cluster(clusters: Clusters, places: HostArray, values: HostArray, number: int, what: str) -> HostArray:
+    """The sums of values over each place and each cluster of rows, (places, clusters).
+
+    The array ``places`` has the shape of ``values``, and its first axis is that of the rows. A table that is too large is
+    refused, with ``what`` for the places.
+    """
+    if number * clusters.number > MOST_CLUSTER_SUMS:
+        most = f"be at most {MOST_CLUSTER_SUMS // number:,} where there are {number:,} {what}"
+        remedy = f"Join small clusters, or use fewer {what}."
+        raise InputError("clusters", most, got=f"{clusters.number:,}", remedy=remedy)
+    cells = (places.T * clusters.number + clusters.codes).T
+    return np.bincount(cells.ravel(), values.ravel(), number * clusters.number).reshape(number, clusters.number)
 
 
 def cluster_sums(batch: Batch, rows: Sequence[Array]) -> ClusterSums:

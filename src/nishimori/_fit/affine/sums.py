@@ -100,7 +100,7 @@ def measure_loss(point: AffinePoint, batch: Batch, *, single: bool = False) -> L
 def measure_curve(point: AffinePoint, batch: Batch, *, single: bool = False) -> CurvedSums:
     """The pass that sums the loss, its gradient and its whole curvature; with ``single`` from numbers in float32."""
     rows = AffineRows(batch, point, single=single)
-    return CurvedSums(**vars(rows.loss_sums()), hessian=rows.hessian())
+    return CurvedSums(**vars(rows.loss_sums()), hessian=rows.matrix_hessian() if point.is_matrix else rows.diagonal_hessian())
 
 
 def measure_seconds(point: AffinePoint, batch: Batch, *, single: bool = False) -> HostArray:
@@ -181,10 +181,6 @@ class AffineRows:
         n_doubtful = int(batch.xp.sum(batch.xp.astype(losses >= _HALF, batch.xp.int32)))
         by_bias = self.sums(batch.xp.sum(heavy, axis=0))
         return LossSums(batch.total(losses), self.sums(by_scale), by_bias, frequencies, n_doubtful)
-
-    def hessian(self) -> HostArray:
-        """The second derivatives by all factors and by the biases."""
-        return self.matrix_hessian() if self.point.is_matrix else self.diagonal_hessian()
 
     def diagonal_hessian(self) -> HostArray:
         """The second derivatives by the diagonal of the scale and by the biases, (2K, 2K)."""
