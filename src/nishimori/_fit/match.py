@@ -38,14 +38,6 @@ def refuse_uncertain(T: float, se: float | None, census: Census, *, by_loss: boo
     )
 
 
-def warn_if_uncertain(T: float, se: float | None, census: Census, name: str, *, by_loss: bool) -> None:
-    """Warn where the standard error of a temperature is more than half of it."""
-    if se is not None and se >= _DOUBTFUL * T:
-        why, remedy = reason_of_uncertainty(census, by_loss=by_loss)
-        size = f"T = {number_text(T, 3)} ± {number_text(se, 2)}"
-        notice(f"The temperature of {name} is uncertain, {size}. {why} {remedy}", FewErrorsWarning)
-
-
 def log_covariance(observables: Sequence[Observable], logs: Sequence[float], gaps: GapSums) -> HostArray | None:
     """The covariance of the log T of several observables, from sums at or near the temperatures; None if not known.
 
@@ -220,8 +212,12 @@ class Match:
         by_loss = {i: isinstance(observable, Energy) for i, observable, _ in self._solved}
         if by_loss and not warn_if_few(self.census):
             for i, observable, root in self._solved:
-                name, error = _name(observable), self.standard_error(i)
-                warn_if_uncertain(exp(-root.x), error, self.census, name, by_loss=by_loss[i])
+                T, se = exp(-root.x), self.standard_error(i)
+                if se is not None and se >= _DOUBTFUL * T:
+                    why, remedy = reason_of_uncertainty(self.census, by_loss=by_loss[i])
+                    size = f"T = {number_text(T, 3)} ± {number_text(se, 2)}"
+                    what = f"The temperature of {_name(observable)} is uncertain, {size}"
+                    notice(f"{what}. {why} {remedy}", FewErrorsWarning)
         if any(by_loss.values()):
             warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling", fits=True)
 
@@ -237,7 +233,7 @@ def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]]) -> GapSums:
     measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
     if data.has_clusters:
         gaps, sums = data.gather(together(measure, partial(cluster_gaps, wanted))).items
-        clustered: GapSums = replace(gaps, square_products=sums.products)
+        clustered: GapSums = replace(gaps, square_products=sums @ sums.T)
         return clustered
     gaps = data.gather(measure)
     return gaps.with_counts() if data.counts else gaps

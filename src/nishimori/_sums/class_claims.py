@@ -15,7 +15,7 @@ from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.outcomes import Levels, levels_of
 from nishimori._sums.predictions import Predictions
 from nishimori._sums.reliability import BinnedClaims, Bins, UnbinnedClaims, uniform_edges
-from nishimori._sums.spread import ClusterSums, sum_by_cluster
+from nishimori._sums.spread import sum_by_cluster
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.maps.class_curves import bin_of, class_probabilities
@@ -135,12 +135,12 @@ def tally_classes(edges: HostArray, batch: Batch) -> Bins:
     return _bin_classes(edges, batch).bins
 
 
-def cluster_residuals(edges: HostArray, frequencies: HostArray, batch: Batch) -> ClusterSums:
+def cluster_residuals(edges: HostArray, frequencies: HostArray, batch: Batch) -> HostArray:
     """The pass that sums w·(truth - frequency) over each bin and cluster; ``frequencies`` have a row per curve."""
     assert batch.clusters is not None, "asked for only where there are clusters"
     rows = _bin_classes(edges, batch)
     residuals = rows.weights * (rows.true - frequencies.ravel()[rows.places])
-    return ClusterSums(sum_by_cluster(batch.clusters, rows.places, residuals, frequencies.size, "bins"))
+    return sum_by_cluster(batch.clusters, rows.places, residuals, frequencies.size, "bins")
 
 
 def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int]:
@@ -156,6 +156,6 @@ def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int
 
 def cluster_squares(data: Rows, edges: HostArray, frequencies: HostArray) -> HostArray:
     """The squares of the residuals of clusters, summed per class and bin."""
-    values = data.gather(partial(cluster_residuals, edges, frequencies)).values
+    values = data.gather(partial(cluster_residuals, edges, frequencies))
     squares: HostArray = np.einsum("bc,bc->b", values, values).reshape(frequencies.shape)
     return squares

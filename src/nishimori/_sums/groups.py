@@ -79,20 +79,13 @@ class GroupSums(Sum):
     clusters: HostArray | None = None
 
     @property
-    def squares(self) -> HostArray:
-        """What the sum of gaps varies by as the labels show it."""
-        if self.clusters is None:
-            return self.row_squares
-        squares: HostArray = np.einsum("gc,gc->g", self.clusters, self.clusters)
-        return squares
-
-    @property
     def variance(self) -> HostArray:
         """The variance of the sum of gaps: what the labels show, but not less than what the model expects.
 
         A group without a single error shows nearly no variance. A group whose confidence is far off shows more than expected.
         """
-        return np.maximum(self.model_variance, self.squares)
+        squares = self.row_squares if self.clusters is None else np.einsum("gc,gc->g", self.clusters, self.clusters)
+        return np.maximum(self.model_variance, squares)
 
     @property
     def n_units(self) -> HostArray:
@@ -114,15 +107,16 @@ class MeasureGroups:
         codes = self.grouping.codes(batch)
         scaled = scaled_rows(batch, self.betas[codes])
         # Neither curvature nor higher derivatives are used, so that one power more than the value needs is enough.
-        rows = Predictions(scaled, 1.0, row_sums(scaled, (1.0,), self.observable.powers + 1))
-        gap = self.observable.value(rows, self.observable.observed(rows))
+        view = Predictions(scaled, 1.0, row_sums(scaled, (1.0,), self.observable.powers + 1))
+        gaps = self.observable.value(view, self.observable.observed(view))
         # Copied from a device together.
-        table = arrays.on_host(batch.xp.stack([batch.weights, gap, *self._slope_and_variance(rows)]))
+        table = arrays.on_host(batch.xp.stack([batch.weights, gaps, *self._slope_and_variance(view)]))
         weights, value, slope, variance = table
         units = weights if self.counts else weights**2
-        sums = self.grouping.sums(codes, weights, weights * value, weights * slope, units * variance, units * value**2)
+        rows = (weights, weights * value, weights * slope, units * variance, units * value**2)
+        weight, gap, slope, expected, squares = self.grouping.sums(codes, *rows)
         clusters = self.grouping.by_cluster(batch, codes, weights * value) if self.clustered else None
-        return GroupSums(np.bincount(codes, minlength=self.grouping.number), *sums, clusters=clusters)
+        return GroupSums(np.bincount(codes, minlength=self.grouping.number), weight, gap, slope, expected, squares, clusters)
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether a kernel makes these sums, and notices what a check would refuse."""

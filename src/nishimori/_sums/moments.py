@@ -21,7 +21,7 @@ from nishimori._rows.rows import Sum, combined_by
 from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.passes import Findings, KernelPass, Mean, add_each
 from nishimori._sums.predictions import Predictions
-from nishimori._sums.spread import ClusterSums, cluster_sums
+from nishimori._sums.spread import cluster_sums
 from nishimori._support.arrays import HostArray, largest, on_host
 from nishimori.errors import MergeError
 
@@ -263,7 +263,7 @@ def _products(batch: Batch, values: Sequence[Any], slopes: Sequence[Any]) -> tup
     return both[0, :m, :m], both[1, :m, :m], squares, both[:, m:, :]
 
 
-def cluster_gaps(wanted: Sequence[tuple[Observable, float]], batch: Batch) -> ClusterSums:
+def cluster_gaps(wanted: Sequence[tuple[Observable, float]], batch: Batch) -> HostArray:
     """The pass that sums the gaps of several observables over each cluster, each at one β."""
     values = []
     for observable, beta in wanted:

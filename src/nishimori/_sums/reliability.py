@@ -21,7 +21,7 @@ from nishimori._kernels.sums import BinTotals
 from nishimori._rows.batch import Clusters
 from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.binned_gaps import BinnedGaps
-from nishimori._sums.spread import ClusterSums, sum_by_cluster
+from nishimori._sums.spread import sum_by_cluster
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, Displayed, short_repr
 from nishimori._support.formatting import count, number_text, percent, points_with_error
@@ -197,66 +197,48 @@ class BinnedClaims:
     @cached_property
     def sums(self) -> "BinSums":
         """Sums per bin of what is claimed, and how they vary, where there is one claim per row."""
-        c = self.claimed[:, 0]
-        nulls = self.sums_per_bin((self.units * (c * (1 - c)))[:, None])[0]
+        c, weights, crossed = self.claimed[:, 0], self.weights[:, 0], self.units * self.misses
+        rows = (crossed * self.misses, crossed, self.units * (c * (1 - c)))
+        products, crossed, nulls = (self.sums_per_bin(values[:, None])[0] for values in rows)
+        clusters = None
         if self.clusters is not None:
-            weights = self.weights[:, 0]
             gaps = sum_by_cluster(self.clusters, self.places[:, 0], weights * self.misses, self.n_bins, "bins")
             by_cluster = np.bincount(self.clusters.codes, weights, self.clusters.number)
-            return BinSums(self.bins, ClusterGapSpread(ClusterSums(gaps), by_cluster, nulls))
-        crossed = self.units * self.misses
-        products, crossed = (self.sums_per_bin(values[:, None])[0] for values in (crossed * self.misses, crossed))
-        return BinSums(self.bins, GapSpread(products, crossed, nulls, float(self.units.sum())))
-
-
-@dataclass(frozen=True)
-class GapSpread(Sum):
-    """What the gaps of bins vary with, where rows are independent: sums of squares per bin, and of squared weights."""
-
-    products: HostArray
-    crossed: HostArray
-    nulls: HostArray
-    squares: float
-
-
-@dataclass(frozen=True)
-class ClusterGapSpread(Sum):
-    """What the gaps of bins vary with, where clusters are independent: gaps per bin and cluster, and weights of clusters.
-
-    ``nulls`` are those of independent rows: how labels of one cluster depend on each other, a calibrated model does not say.
-    """
-
-    gaps: ClusterSums
-    weights: HostArray
-    nulls: HostArray
-
-    @property
-    def products(self) -> HostArray:
-        return self.gaps.products
-
-    @property
-    def crossed(self) -> HostArray:
-        crossed: HostArray = self.gaps.values @ self.weights
-        return crossed
-
-    @property
-    def squares(self) -> float:
-        return float(self.weights @ self.weights)
+            clusters = np.vstack([gaps, by_cluster])
+        return BinSums(self.bins, products, crossed, nulls, float(self.units.sum()), clusters)
 
 
 @dataclass(frozen=True)
 class BinSums(Sum):
-    """Sums per bin of confidence and how they vary; those of other rows add."""
+    """Sums per bin of confidence and how they vary; those of other rows add.
+
+    Attributes
+    ----------
+    bins : Bins
+        What the gaps are made of.
+    products, crossed, nulls : array of shape (bins,)
+        With the miss m = c - r of each row: Σum², Σum and Σuc(1 - c), what the gaps vary by where rows are independent.
+    squares : float
+        Σu.
+    clusters : array of shape (bins + 1, clusters), or None
+        The gap of each bin in each cluster and, below, the weight of each cluster, where clusters are independent. Also then
+        ``nulls`` are those of independent rows: how labels of one cluster depend on each other, a calibrated model does not
+        say.
+    """
 
     bins: Bins
-    spread: GapSpread | ClusterGapSpread
+    products: HostArray
+    crossed: HostArray
+    nulls: HostArray
+    squares: float
+    clusters: HostArray | None = None
 
     @classmethod
     def from_totals(cls, edges: HostArray, totals: BinTotals, units: float) -> "BinSums":
         """From the sums of a kernel over independent rows; ``units`` is the sum of their squared weights."""
         weight, confidence, correct, squares, products, crossed, nulls = totals
         bins = Bins(edges, weight[None], confidence[None], correct[None], squares[None])
-        return cls(bins, GapSpread(products, crossed, nulls, units))
+        return cls(bins, products, crossed, nulls, units)
 
     @cached_property
     def curve(self) -> Reliability:
@@ -266,16 +248,19 @@ class BinSums(Sum):
     @cached_property
     def gaps(self) -> BinnedGaps:
         """The gap of each bin, and how the gaps vary together."""
-        bins, spread, weight = self.bins, self.spread, self.bins.weight.sum()
+        bins, weight = self.bins, self.bins.weight.sum()
         gaps = (bins.confidence - bins.correct)[0] / weight
-        sums = (spread.products, spread.crossed, spread.squares, spread.nulls)
+        sums = (self.products, self.crossed, self.squares, self.nulls)
+        if self.clusters is not None:
+            table = self.clusters @ self.clusters.T
+            sums = (table[:-1, :-1], table[:-1, -1], table[-1, -1], self.nulls)
         products, crossed, squares, nulls = (values / weight**2 for values in sums)
         return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
 
     @property
     def n_clusters(self) -> int | None:
         """How many clusters the rows belong to; None if each row is independent."""
-        return int((self.spread.weights > 0).sum()) if isinstance(self.spread, ClusterGapSpread) else None
+        return None if self.clusters is None else int((self.clusters[-1] > 0).sum())
 
 
 def inner_edges(edges: HostArray, rounding: float) -> HostArray:

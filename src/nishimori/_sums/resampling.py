@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._rows.rows import Rows
-from nishimori._sums.spread import ClusterSums, weighted_sums
+from nishimori._sums.spread import weighted_sums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 
@@ -131,7 +131,7 @@ class ResampledRows(Rows):
 def _runs(data: Rows, columns: Columns) -> Iterator[HostArray]:
     """The numbers of the rows, or of their sums over clusters, 512 at a time whatever the batches are."""
     if data.clusters is not None:
-        sums = data.gather(partial(_sum_clusters, columns)).values
+        sums = data.gather(partial(_sum_clusters, columns))
         for start in range(0, sums.shape[1], _RUN):
             yield sums[:, start : start + _RUN]
         return
@@ -147,7 +147,7 @@ def _runs(data: Rows, columns: Columns) -> Iterator[HostArray]:
         yield left
 
 
-def _sum_clusters(columns: Columns, batch: Batch) -> ClusterSums:
+def _sum_clusters(columns: Columns, batch: Batch) -> HostArray:
     """The pass that sums some numbers per row over each cluster."""
     return weighted_sums(batch, columns(batch))
 

@@ -8,7 +8,6 @@ means of what was summed so far, because differences of large squares would lose
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -17,19 +16,6 @@ from nishimori._rows.rows import Rows, Sum
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
-
-
-@dataclass(frozen=True)
-class ClusterSums(Sum):
-    """Weighted sums of several numbers per row over each cluster, (numbers, clusters). Those of other rows add."""
-
-    values: HostArray
-
-    @property
-    def products(self) -> HostArray:
-        """The sums of products over clusters, which stand for Σw²·g_a·g_b over independent rows."""
-        products: HostArray = self.values @ self.values.T
-        return products
 
 
 def sum_by_cluster(clusters: Clusters, places: HostArray, values: HostArray, number: int, what: str) -> HostArray:
@@ -46,17 +32,20 @@ def sum_by_cluster(clusters: Clusters, places: HostArray, values: HostArray, num
     return np.bincount(cells.ravel(), values.ravel(), number * clusters.number).reshape(number, clusters.number)
 
 
-def cluster_sums(batch: Batch, rows: Sequence[Array]) -> ClusterSums:
-    """Sums of several numbers per row, with their weights, over the clusters of a batch."""
+def cluster_sums(batch: Batch, rows: Sequence[Array]) -> HostArray:
+    """Sums of several numbers per row, with their weights, over the clusters of a batch, (numbers, clusters).
+
+    Sums of products over clusters, ``sums @ sums.T``, stand for Σw²·g_a·g_b over independent rows.
+    """
     weights = arrays.on_host(batch.weights)
     return weighted_sums(batch, [weights * arrays.on_host(numbers) for numbers in rows])
 
 
-def weighted_sums(batch: Batch, rows: Iterable[HostArray]) -> ClusterSums:
+def weighted_sums(batch: Batch, rows: Iterable[HostArray]) -> HostArray:
     """Sums over the clusters of a batch, of numbers per row that are already multiplied by the weights."""
     assert batch.clusters is not None, "asked for only where there are clusters"
     codes, number = batch.clusters.codes, batch.clusters.number
-    return ClusterSums(np.stack([np.bincount(codes, numbers, number) for numbers in rows]))
+    return np.stack([np.bincount(codes, numbers, number) for numbers in rows])
 
 
 @dataclass(frozen=True)
@@ -99,8 +88,10 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class ClusterSpread(ClusterSums):
+class ClusterSpread(Sum):
     """Sums over each independent cluster: of the weights, and of several numbers per row."""
+
+    values: HostArray
 
     @property
     def squares(self) -> float:
@@ -123,7 +114,7 @@ def spread(batch: Batch, rows: Sequence[Array], *, counts: bool) -> Spread | Clu
     with np.errstate(over="ignore", invalid="ignore"):  # losses at temperatures close to 0
         if batch.clusters is None:
             return Spread.from_rows(batch, held, counts=counts)
-        return ClusterSpread(cluster_sums(batch, [np.ones(batch.n_rows), *held]).values)
+        return ClusterSpread(cluster_sums(batch, [np.ones(batch.n_rows), *held]))
 
 
 def unit_weights(batch: Batch, *, counts: bool) -> HostArray:
@@ -137,14 +128,11 @@ def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray]) -> HostArray
 
     Of independent rows it gives Σu·g_a·g_b, where u = w² or, if weights are counts, u = w.
     """
-    sums: Any = data.gather(partial(_multiply_gaps, gaps_of, data.counts, data.has_clusters))
-    products: HostArray = sums.products if data.has_clusters else sums
-    return products
+    sums: HostArray = data.gather(partial(_multiply_gaps, gaps_of, data.counts, data.has_clusters))
+    return sums @ sums.T if data.has_clusters else sums
 
 
-def _multiply_gaps(
-    gaps_of: Callable[[Batch], HostArray], counts: bool, clustered: bool, batch: Batch
-) -> HostArray | ClusterSums:
+def _multiply_gaps(gaps_of: Callable[[Batch], HostArray], counts: bool, clustered: bool, batch: Batch) -> HostArray:
     gaps = gaps_of(batch)
     if clustered:
         return cluster_sums(batch, list(gaps.T))

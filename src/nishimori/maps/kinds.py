@@ -44,9 +44,6 @@ KINDS: tuple[str, ...] = tuple(_BUILT_IN)
 # What was registered in this process, and what was imported of entry points.
 _registered: dict[str, type[Map]] = {}
 
-# What a file may hold for a field that is a number; all other fields are checked by the constructors.
-_PLAIN_TYPES: dict[Any, tuple[type, ...]] = {float: (int, float), float | None: (int, float, type(None))}
-
 # A map that is made again from its parameters must give the same numbers, up to what an order of operations may change.
 _SAME = 1e-9
 
@@ -55,7 +52,12 @@ def register_map(kind: str, cls: type[Map]) -> None:
     """Let files hold maps of a class under the name ``kind``, which becomes its attribute; see `nishimori.register`."""
     if not isinstance(kind, str) or not kind or not kind.replace("-", "_").isidentifier():
         raise InputError("kind", "be a word of letters, digits, _ and -", got=repr(kind))
-    _check_class(cls)
+    if not (isinstance(cls, type) and issubclass(cls, Map)):
+        remedy = f"Pass the class: `{type(cls).__name__}`." if isinstance(cls, Map) else ""
+        raise InputError("cls", "be a subclass of nishimori.Map", got=f"{cls!r:.60}", remedy=remedy)
+    if isabstract(cls):
+        missing = ", ".join(sorted(cls.__abstractmethods__))
+        raise InputError("cls", "have all methods that it needs", got=f"{cls.__name__} without {missing}", remedy="Write them.")
     taken = (_registered | _BUILT_IN).get(kind, cls)
     # A module that was run again, as in a notebook, has defined a class again.
     if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -67,16 +69,6 @@ def register_map(kind: str, cls: type[Map]) -> None:
         raise InputError("kind", f"be that of the class {cls.__name__}, {own!r}", got=repr(kind))
     cls.kind = kind
     _registered[kind] = cls
-
-
-def _check_class(cls: Any) -> None:
-    """Refuse what is not a class of maps that can be used."""
-    if not (isinstance(cls, type) and issubclass(cls, Map)):
-        remedy = f"Pass the class: `{type(cls).__name__}`." if isinstance(cls, Map) else ""
-        raise InputError("cls", "be a subclass of nishimori.Map", got=f"{cls!r:.60}", remedy=remedy)
-    if isabstract(cls):
-        missing = ", ".join(sorted(cls.__abstractmethods__))
-        raise InputError("cls", "have all methods that it needs", got=f"{cls.__name__} without {missing}", remedy="Write them.")
 
 
 def find_kind(kind: Any) -> type[Map] | None:
@@ -128,12 +120,9 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
     if cls is None:
         raise InputError("kind", f"be one of {', '.join(_BUILT_IN | _registered)}", got=f"{kind!r:.60}")
     if kind in _BUILT_IN:
-        wanted = {part.name: part.type for part in fields(cls) if part.init}  # type: ignore[arg-type]
-        if not isinstance(parameters, dict) or set(parameters) != set(wanted):
+        wanted = {part.name for part in fields(cls) if part.init}  # type: ignore[arg-type]
+        if not isinstance(parameters, dict) or set(parameters) != wanted:
             raise InputError("parameters", f"hold {', '.join(sorted(wanted))}", got=f"{parameters!r:.60}")
-        for name, value in parameters.items():
-            if type(value) not in _PLAIN_TYPES.get(wanted[name], (type(value),)):
-                raise InputError(name, "be a number", got=repr(value))
         if cls is Tempered:
             parameters = parameters | {"inner": _inner_map(parameters["inner"])}
         return cls(**parameters)

@@ -162,13 +162,8 @@ class AffineRows:
     @property
     def gaps(self) -> Array:
         """P minus 1 at the label."""
-        p, labels = self.p, self.batch.labels
-        if isinstance(p, np.ndarray):
-            gaps = p.copy()
-            gaps[np.arange(len(p)), labels] -= 1
-            return gaps
-        columns = arrays.on_device_of(np.arange(self.batch.n_classes), p)
-        return p - self.batch.xp.astype(labels[:, None] == columns[None, :], p.dtype)
+        at_label = self.batch.at(self.p, self.batch.labels)[:, None]
+        return arrays.with_entries(self.p + 0, self.batch.labels, at_label - 1)
 
     def loss_sums(self) -> LossSums:
         """The loss and its gradient."""
@@ -245,10 +240,4 @@ def _pairs_of(n_classes: int) -> tuple[HostArray, HostArray]:
 def _products(xp: Any, table: Array, other: Array, first: int) -> Array:
     """Each row of ``other`` times all rows of ``table`` from ``first`` rows after it, one below the other."""
     n = int(table.shape[0])
-    if not isinstance(table, np.ndarray):
-        return xp.concat([table[one + first :, :] * other[one : one + 1, :] for one in range(n - first)])
-    sizes = np.arange(n - first, 0, -1)
-    joined = np.empty((sizes.sum(), table.shape[1]), dtype=table.dtype)
-    for one, (size, end) in enumerate(zip(sizes, sizes.cumsum(), strict=True)):
-        np.multiply(table[one + first :], other[one], out=joined[end - size : end])
-    return joined
+    return xp.concat([table[one + first :, :] * other[one : one + 1, :] for one in range(n - first)])
