@@ -71,10 +71,6 @@ class Draws(NamedTuple):
     centres: HostArray
     spread: float
 
-    def standard_deviation(self) -> float:
-        mean = self.weights @ self.centres
-        return sqrt(float(self.weights @ (self.centres - mean) ** 2) + self.spread**2)
-
     def below(self, value: float) -> float:
         """Which share of the draws lies below a value."""
         from scipy.special import ndtr  # noqa: PLC0415 - a fit without an interval does without SciPy
@@ -170,9 +166,10 @@ class Adapted:
     @property
     def temperature_se(self) -> float | None:
         """T times the standard deviation of log T over draws; None if it is not known."""
-        if self.draws is not None:
-            return self.temperature * self.draws.standard_deviation()
         variance = self.ts_variance if self.log_ec is None else self.ec_variance
+        if self.draws is not None:
+            weights, centres, spread = self.draws
+            variance = float(weights @ (centres - weights @ centres) ** 2) + spread**2
         return None if variance is None else self.temperature * sqrt(variance)
 
     def interval(self, level: float) -> Interval:

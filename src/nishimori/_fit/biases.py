@@ -240,13 +240,12 @@ class BiasSearch:
             self._last = (point, anchor, self.data.gather(partial(measure_biases, point, anchor)))
         return self._last[2]
 
-    def solve(self, start: BiasPoint, anchor: BiasPoint | None, *, by_confidence: bool, rough: bool = False) -> Solution:
-        """The point near ``start`` at which the conditions hold, with the top classes of the anchor."""
+    def solve(self, start: BiasPoint, anchor: BiasPoint | None = None, *, rough: bool = False) -> Solution:
+        """The point near ``start`` at which the conditions hold: with an anchor "ec", for its top classes, else "ts"."""
 
         def equations(x: HostArray) -> Equations:
             point = BiasPoint.at(x)
-            sums = self.sums(point, anchor if by_confidence else None)
-            return equations_of(sums, point, self.penalty, by_confidence=by_confidence)
+            return equations_of(self.sums(point, anchor), point, self.penalty, by_confidence=anchor is not None)
 
         return solve(equations, start.x, **({"enough": _ROUGH} if rough else {}))
 
@@ -287,17 +286,13 @@ class BiasSearch:
                 return start
             if abs(self.spread - before) <= _SAME_SPREAD * self.spread:
                 break
-            point = BiasPoint.at(self.solve(point, None, by_confidence=False, rough=True).x)
+            point = BiasPoint.at(self.solve(point, rough=True).x)
         return point
 
     def biases_of(self, solution: Solution, anchor: BiasPoint | None = None) -> Biases:
         """The biases of a solution; with an anchor of the same top classes, mean confidence equals accuracy there."""
         point = BiasPoint.at(solution.x)
         return Biases(point, self.spread, solution.residual, anchor is not None, None, self.sums(point, anchor))
-
-    def by_energy(self, start: BiasPoint) -> Biases:
-        """The biases that fulfil the condition "ts"."""
-        return self.biases_of(self.solve(start, None, by_confidence=False))
 
     def by_confidence(self, start: Biases) -> Biases:
         """The biases that fulfil the condition "ec" if the top classes settle; else those of "ts", ``start``, and why.
@@ -313,7 +308,7 @@ class BiasSearch:
         problem = f"the top classes of some samples kept changing for {ROUNDS} rounds"
         for _ in range(ROUNDS):
             try:
-                solution = self.solve(anchor, anchor, by_confidence=True)
+                solution = self.solve(anchor, anchor)
             except NotConvergedError:
                 problem = "the search did not converge"
                 break

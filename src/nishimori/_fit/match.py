@@ -38,24 +38,6 @@ def refuse_uncertain(T: float, se: float | None, census: Census, *, by_loss: boo
     )
 
 
-def log_covariance(observables: Sequence[Observable], logs: Sequence[float], gaps: GapSums) -> HostArray | None:
-    """The covariance of the log T of several observables, from sums at or near the temperatures; None if not known.
-
-    A temperature is where the mean of a gap is zero, so its error is that of an estimating equation: the standard error of the
-    mean gap over its slope. Nothing is assumed about how labels come about. Two temperatures of the same rows are correlated,
-    because their gaps are. Everything is in log T, in which errors are closest to normal.
-    """
-    measured = [item.observable for item in gaps.items]  # which need no hash
-    if any(observable not in measured for observable in observables):
-        return None
-    chosen = [measured.index(observable) for observable in observables]
-    slopes = np.array([_slope_at(exp(-log_T), gaps.items[i]) for i, log_T in zip(chosen, logs, strict=True)])
-    if not (np.abs(slopes) > 0).all():
-        return None
-    covariance: HostArray = gaps.square_products[np.ix_(chosen, chosen)] / np.outer(slopes, slopes)
-    return covariance if np.isfinite(covariance).all() else None  # a sketch cannot always tell
-
-
 def _slope_at(beta: float, moments: Moments) -> float:
     """The slope in log β of the sum of the gaps, from its derivatives a short step away."""
     step = beta - moments.betas[0]
@@ -171,11 +153,27 @@ class Match:
 
     def log_variance(self, position: int) -> float | None:
         """The variance of the logarithm of the temperature of one observable; None where it has no standard error."""
-        root = self.roots[position]
-        if self.gaps is None or not isinstance(root, Root):
-            return None
-        variance = log_covariance(self.observables[position : position + 1], [-root.x], self.gaps)
+        variance = self.covariance(position)
         return None if variance is None else float(variance[0, 0])
+
+    def covariance(self, *positions: int) -> HostArray | None:
+        """The covariance of the log T of some observables, or of all; None if one has none, or the sums were not made.
+
+        A temperature is where the mean of a gap is zero, so its error is that of an estimating equation: the standard error of
+        the mean gap over its slope. Nothing is assumed about how labels come about. Two temperatures of the same rows are
+        correlated, because their gaps are. Everything is in log T, in which errors are closest to normal.
+        """
+        chosen = positions or range(len(self.roots))
+        betas = [exp(root.x) for i in chosen if isinstance(root := self.roots[i], Root)]
+        measured = [] if self.gaps is None else [item.observable for item in self.gaps.items]  # which need no hash
+        if self.gaps is None or len(betas) < len(chosen) or any(self.observables[i] not in measured for i in chosen):
+            return None
+        places = [measured.index(self.observables[i]) for i in chosen]
+        slopes = np.array([_slope_at(beta, self.gaps.items[i]) for i, beta in zip(places, betas, strict=True)])
+        if not (np.abs(slopes) > 0).all():
+            return None
+        covariance: HostArray = self.gaps.square_products[np.ix_(places, places)] / np.outer(slopes, slopes)
+        return covariance if np.isfinite(covariance).all() else None  # a sketch cannot always tell
 
     @property
     def _solved(self) -> list[tuple[int, Observable, Root]]:
@@ -190,11 +188,6 @@ class Match:
             by_loss = isinstance(observable, Energy)
             roots[i] = refuse_uncertain(exp(-root.x), self.standard_error(i), self.census, by_loss=by_loss) or root
         return replace(self, roots=tuple(roots))
-
-    def covariance(self) -> HostArray | None:
-        """The covariance of all log T; None if one of them does not exist, or if the sums for it were not made."""
-        logs = [-root.x for _, _, root in self._solved]
-        return None if self.gaps is None or len(logs) < len(self.roots) else log_covariance(self.observables, logs, self.gaps)
 
     def at_roots(self, data: Rows) -> "Match":
         """The match with all sums measured at the temperatures themselves, in one more pass.

@@ -82,7 +82,7 @@ def match_smoothed(data: Rows, observable: Confidence | TopN | Energy, *, label_
     census, classes, widest = data.gather(together(Count(right), sum_by_class, _widest)).items
     n_passes, target = 1, None
     if not isinstance(observable, Energy):
-        number = classes.number(counts=data.counts)
+        number = float(classes.weights.sum()) / classes.one_sample(counts=data.counts)
         target = (number * census.accuracy + 0.5) / (number + 1)
         shift = census.accuracy - target
     elif census.n_at_masks:

@@ -43,12 +43,8 @@ class ClassWeights(Sum):
         """The weight that stands for one sample: 1 where weights are counts, and else that of equal weights."""
         return 1.0 if counts else float(self.squares.sum() / self.weights.sum())
 
-    def number(self, *, counts: bool) -> float:
-        """How many samples the rows stand for: the sum of weights that are counts, else (Σw)²/Σw²."""
-        return float(self.weights.sum()) / self.one_sample(counts=counts)
-
     def numbers(self, *, counts: bool) -> HostArray:
-        """The same for the rows of each class; 0 where there are none."""
+        """How many samples the rows of each class stand for: the sum of weights that are counts, else (Σw)²/Σw² or 0."""
         if counts:
             return self.weights
         numbers: HostArray = np.divide(self.weights**2, self.squares, out=np.zeros_like(self.weights), where=self.squares > 0)

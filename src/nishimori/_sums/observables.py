@@ -241,7 +241,7 @@ class TopN(_Exact):
         averages = [outside[j, ...] * predictions.top_probability for j in range(5)]
         inside = (1 + (predictions.rest - outside[0, ...])) * predictions.top_probability
         value = xp.where(observed == 0, -averages[0], inside)
-        return Gap(value, xp.abs(value), *(-derivative for derivative in predictions.derivatives(averages)))
+        return Gap(value, xp.abs(value), *(-derivative for derivative in derivatives(averages, predictions.moments)))
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes alone."""
@@ -297,7 +297,7 @@ class Confidence(TopN):
         """Confidence minus 1 where the prediction is right, confidence where it is wrong."""
         xp, value = predictions.batch.xp, self.value(predictions, observed)
         nothing = xp.zeros_like(predictions.top_probability)  # the only class that counts has no drop
-        return Gap(value, xp.abs(value), *predictions.derivatives((predictions.top_probability, *[nothing] * 4)))
+        return Gap(value, xp.abs(value), *derivatives((predictions.top_probability, *[nothing] * 4), predictions.moments))
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes alone."""
@@ -322,7 +322,7 @@ class Energy(_Exact):
         """The mean drop minus that of the true class."""
         mean = predictions.moments[0]
         size = predictions.batch.xp.abs(mean) + predictions.batch.xp.abs(observed)
-        return Gap(mean - observed, size, *predictions.derivatives(predictions.moments))
+        return Gap(mean - observed, size, *derivatives(predictions.moments, predictions.moments))
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes, and these times the drops."""

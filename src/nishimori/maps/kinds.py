@@ -10,6 +10,7 @@ The maps of the library keep what they claim by construction.
 
 import json
 from dataclasses import fields
+from functools import partial
 from inspect import isabstract
 from typing import Any
 
@@ -48,7 +49,7 @@ _registered: dict[str, type[Map]] = {}
 _SAME = 1e-9
 
 
-def register_map(kind: str, cls: type[Map]) -> None:
+def register_map(kind: str, cls: Any) -> None:
     """Let files hold maps of a class under the name ``kind``, which becomes its attribute; see `nishimori.register`."""
     if not isinstance(kind, str) or not kind or not kind.replace("-", "_").isidentifier():
         raise InputError("kind", "be a word of letters, digits, _ and -", got=repr(kind))
@@ -164,29 +165,22 @@ def _plain_parameters(map_: Map) -> dict[str, Any]:
 def _refuse_others(map_: Map, parameters: dict[str, Any], n_classes: int | None) -> None:
     """Refuse a map that its parameters do not give again: with other parameters, or with other results on random logits."""
     name = type(map_).__name__
+    refused = partial(InputError, f"{name}.parameters")
     try:
         again = from_parameters(map_.kind, parameters)
     except InputError as error:
-        raise InputError(
-            f"{name}.parameters", f"be what the constructor of {name} takes as keywords", got=f"{error.got}"
-        ) from None
+        raise refused(f"be what the constructor of {name} takes as keywords", got=f"{error.got}") from None
     if _plain_parameters(again) != parameters:
-        raise InputError(
-            f"{name}.parameters",
-            "give the same map again",
-            got=f"{parameters!r:.80}, from which {name} makes a map with the parameters {again.parameters!r:.80}",
-        )
+        others = f"{parameters!r:.80}, from which {name} makes a map with the parameters {again.parameters!r:.80}"
+        raise refused("give the same map again", got=others)
     number = map_.n_classes or n_classes
     if number is None or map_.needs_groups:
         return
     logits = random_logits(number)
     before, after = (np.asarray(on_host(apply_checked(one, logits))) for one in (map_, again))
     if before.shape != after.shape or not np.allclose(before, after, rtol=_SAME, atol=_SAME, equal_nan=True):
-        raise InputError(
-            f"{name}.parameters",
-            f"hold everything that the map depends on: `{name}(**parameters)` maps the same logits to other ones",
-            got=f"{parameters!r:.80}",
-        )
+        everything = f"hold everything that the map depends on: `{name}(**parameters)` maps the same logits to other ones"
+        raise refused(everything, got=f"{parameters!r:.80}")
 
 
 # --- what a user's own map claims about itself, checked on some rows -------------------------------------------------------
