@@ -142,8 +142,8 @@ class BiasRows:
     def __init__(self, batch: Batch, point: BiasPoint, anchor: BiasPoint | None) -> None:
         xp = batch.xp
         self.batch = batch
-        drops = batch.double - row_max(batch.double)  # the difference is exact, whatever constant a row has
-        self.x = drops - row_sum(drops) / batch.n_classes
+        self.x = batch.double - row_max(batch.double)  # exact, whatever constant a row has
+        self.x = self.x - row_sum(self.x) / batch.n_classes
         mapped = self._logits_at(point)
         weights = xp.exp(mapped - row_max(mapped))
         self.p = weights / row_sum(weights)

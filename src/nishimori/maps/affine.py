@@ -32,8 +32,10 @@ class WithBias(WideMap):
         All are arrays of one library and dtype. Nothing is checked, so that PyTorch can record it in a graph.
         """
         drops = logits - row_max(logits)  # exact, whatever constant a row has
-        x, scale = log_softmax_of_drops(drops) if cls.of_log else drops - row_mean(drops), factors[cls.factors]
-        mapped = (x @ scale.T if scale.ndim == 2 else x * scale) + bias
+        mapped = log_softmax_of_drops(drops) if cls.of_log else drops - row_mean(drops)
+        scale = factors[cls.factors]
+        mapped = mapped @ scale.T if scale.ndim == 2 else mapped * scale
+        mapped = mapped + bias  # one table less at a time than in one expression
         if fallback is None:
             return mapped
         xp = namespace(mapped)
