@@ -343,8 +343,8 @@ def test_bins_that_cannot_be_are_refused(monkeypatch):
     with pytest.raises(InputError, match=r"`n_bins` must be at most 2 for 4 classes, got 3\."):
         HistogramBinning(n_bins=3).fit(LOGITS, LABELS)
     monkeypatch.undo()
-    monkeypatch.setattr("nishimori._sums.class_claims.MOST_CLUSTER_SUMS", 1000)
-    with pytest.raises(InputError, match=r"`clusters` must be fewer for 60 bins in all classes: at most 16, got 50\. Leave "):
+    monkeypatch.setattr("nishimori._sums.spread.MOST_CLUSTER_SUMS", 1000)
+    with pytest.raises(InputError, match=r"`clusters` must be at most 16 where there are 60 bins, got 50\. Join small "):
         HistogramBinning().fit(LOGITS, LABELS, clusters=np.arange(400) % 50)
 
 

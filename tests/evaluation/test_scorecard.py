@@ -369,9 +369,9 @@ def test_what_has_no_error_says_why():
 
 
 def test_too_many_sums_of_clusters_are_refused(monkeypatch):
-    monkeypatch.setattr("nishimori._sums.reliability.MOST_CLUSTER_SUMS", 600)
+    monkeypatch.setattr("nishimori._sums.spread.MOST_CLUSTER_SUMS", 600)
     assert evaluate(LOGITS, LABELS, clusters=CLUSTERS, n_bins=10).ece_se > 0
-    with pytest.raises(InputError, match=r"^`n_bins` must be at most 10 where there are 60 clusters, got 11\.$"):
+    with pytest.raises(InputError, match=r"^`clusters` must be at most 54 where there are 11 bins, got 60\. Join small"):
         evaluate(LOGITS, LABELS, clusters=CLUSTERS, n_bins=11)
 
 

@@ -49,9 +49,10 @@ def test_an_overview_adds_up():
     ]
     found = parts[0] + parts[1]
     positive = LABELS == 1
-    assert (found.positive.n_rows, found.n_rows) == (positive.sum(), 50)
-    assert (found.positive.least, found.negative.largest) == (SCORES[positive].min(), SCORES[~positive].max())
-    assert found.positive.number(counts=True) == pytest.approx(WEIGHTS[positive].sum())
-    assert found.positive.number(counts=False) == pytest.approx(WEIGHTS[positive].sum() ** 2 / (WEIGHTS[positive] ** 2).sum())
-    np.testing.assert_array_equal(found.least, [log_expit(SCORES).min(), -log_expit(-SCORES).max()])
-    np.testing.assert_array_equal(found.largest, whole.largest)
+    assert found.classes.n_rows == 50
+    assert (found.least[1], found.largest[0]) == (SCORES[positive].min(), SCORES[~positive].max())
+    assert found.classes.numbers(counts=True)[1] == pytest.approx(WEIGHTS[positive].sum())
+    alike = WEIGHTS[positive].sum() ** 2 / (WEIGHTS[positive] ** 2).sum()
+    assert found.classes.numbers(counts=False)[1] == pytest.approx(alike)
+    np.testing.assert_array_equal(found.lows, [log_expit(SCORES).min(), -log_expit(-SCORES).max()])
+    np.testing.assert_array_equal(found.highs, whole.highs)

@@ -86,7 +86,7 @@ def test_a_constant_per_row_does_not_cost_digits():
 
 
 def test_a_table_of_groups_by_clusters_that_is_too_large_is_refused(monkeypatch):
-    monkeypatch.setattr("nishimori._sums.groups.MOST_CLUSTER_SUMS", 100)
+    monkeypatch.setattr("nishimori._sums.spread.MOST_CLUSTER_SUMS", 100)
     with pytest.raises(
         InputError, match=r"^`clusters` must be at most 33 where there are 3 groups, got 40. Join small clusters."
     ):

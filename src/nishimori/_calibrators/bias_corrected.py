@@ -181,8 +181,11 @@ class BiasCorrected(Calibrator):
                 got=f"none of {empty}: the bias of a class that never occurs would be infinite",
                 remedy=f"Use {setting('shrink', True)}, or leave the class out of {setting('X')}.",
             )
-        biases = search.by_energy(start) if self.shrink else search.least_loss(start, class_labels(self.classes, n_classes))
-        return search.by_confidence(biases.point) if self.method == "ec" else biases
+        if self.shrink:
+            biases = search.biases_of(search.solve(start))
+        else:
+            biases = search.least_loss(start, class_labels(self.classes, n_classes))
+        return search.by_confidence(biases) if self.method == "ec" else biases
 
     def _warn(self, biases: Biases) -> None:
         """Warn of what the user may not expect."""

@@ -62,7 +62,7 @@ class BinaryCalibrator(Calibrator):
         has_constant = len(functions) < len(terms)
         smoothing = (0.0, 0.0)
         if self.smooth_labels:  # J. Platt's 1/(N + 2), where N samples have the same class
-            negative, positive = (part.number(counts=data.counts) for part in (seen.negative, seen.positive))
+            negative, positive = seen.classes.numbers(counts=data.counts).tolist()
             smoothing = 1 / (negative + 2), 1 / (positive + 2)
         regression = Regression.from_overview(functions, seen, has_constant=has_constant, smoothing=smoothing)
         search = LogisticSearch(data, seen)
@@ -77,7 +77,7 @@ class BinaryCalibrator(Calibrator):
             estimates |= flat_entries(self._values_by_name(coefficients.regression, errors), "_se")
         n_passes = 1 + search.n_passes
         map_ = self._map_for(parameters)
-        return self.learn(X, data, map_, seen.n_rows, coefficients.residual, estimates=estimates, n_passes=n_passes)
+        return self.learn(X, data, map_, seen.classes.n_rows, coefficients.residual, estimates=estimates, n_passes=n_passes)
 
     def _refuse_other_data(self, data: Rows) -> None:
         """Raise if these parameters cannot be fitted to such data."""
@@ -96,20 +96,20 @@ class BinaryCalibrator(Calibrator):
     def _refuse(self, seen: Overview, label_name: str) -> None:
         """Raise if the data cannot determine any parameter."""
         names = class_labels(self.classes, 2).tolist()
-        for rows, name in ((seen.negative, names[1]), (seen.positive, names[0])):
-            if not rows.n_rows:
+        for weight, name in zip(seen.classes.weights, reversed(names), strict=True):
+            if not weight:
                 raise DegenerateDataError(
                     label_name,
                     "have samples of both classes",
                     got=f"only class {name!r}",
                     remedy="Use more validation samples.",
                 )
-        if seen.is_constant:
+        if seen.least.min() == seen.largest.max():
             raise DegenerateDataError(
                 "X",
                 "have different scores",
                 got=(
-                    f"the same log-odds {seen.negative.least:.4g} for all {seen.n_rows} samples: no function of them "
+                    f"the same log-odds {seen.least[0]:.4g} for all {seen.classes.n_rows} samples: no function of them "
                     "tells the classes apart"
                 ),
                 remedy="Check that `X` holds the scores of the model.",
@@ -119,7 +119,7 @@ class BinaryCalibrator(Calibrator):
 
     def _separates(self, seen: Overview) -> bool:
         """Whether a threshold of the score is known to separate the classes."""
-        return seen.negative.largest <= seen.positive.least or seen.positive.largest <= seen.negative.least
+        return bool((seen.largest <= seen.least[::-1]).any())
 
     def _explain(self, error: NotConvergedError | None) -> NoReturn:
         """Raise the error that says why there are no parameters."""
@@ -357,13 +357,13 @@ class Beta(BinaryCalibrator):
     def _separates(self, seen: Overview) -> bool:
         """Whether an increasing map separates the classes perfectly: only such maps can be used."""
         if self.variant == "ab":
-            return seen.negative.largest <= 0 <= seen.positive.least
-        return seen.negative.largest <= seen.positive.least
+            return bool(seen.largest[0] <= 0 <= seen.least[1])
+        return bool(seen.largest[0] <= seen.least[1])
 
     def _fit_coefficients(self, search: LogisticSearch, regression: Regression) -> Coefficients:
         """The coefficients of least loss among those that are not negative; as the loss is convex, some of them are zero."""
         first, *others = ((0, 1), (0,), (1,)) if len(regression.terms) == 2 else ((0,),)
-        error, is_turned = None, search.seen.positive.largest <= search.seen.negative.least
+        error, is_turned = None, bool(search.seen.largest[1] <= search.seen.least[0])
         for candidates in ([first], others):
             allowed = []
             for places in candidates:

@@ -166,8 +166,10 @@ def _curve(levels: Levels, added: float) -> tuple[HostArray, HostArray]:
     for end in (0, -1):
         weight[end] += added
         true[end] += added / 2
-    steps = Levels(levels.claimed, weight, true).isotonic()
-    return levels.claimed[steps.corners], np.repeat(steps.values, np.minimum(steps.sizes, 2))
+    values, _ = Levels(levels.claimed, weight, true).isotonic()
+    changes = np.diff(values) != 0
+    corners = np.append(True, changes) | np.append(changes, True)  # the first and the last level of each step
+    return levels.claimed[corners], values[corners]
 
 
 # Sums per class and bin that are in memory at most: 128 MiB each.

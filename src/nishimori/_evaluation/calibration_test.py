@@ -36,7 +36,7 @@ from nishimori._sums.observables import BUILT_IN, Confidence, Energy, Observable
 from nishimori._sums.passes import Findings, KernelPass, together
 from nishimori._sums.predictions import Predictions, apply_map
 from nishimori._sums.reliability import Strategy, check_bins
-from nishimori._sums.spread import ClusterSums, cluster_sums
+from nishimori._sums.spread import cluster_sums
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import format_p_value, number_text, p_value_text, value_with_error
@@ -365,14 +365,14 @@ class Deviation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Deviate(KernelPass[HostArray | ClusterSums]):
+class _Deviate(KernelPass[HostArray]):
     """The pass that sums wg, w²v and wv over rows, of numbers g with variances v, or wg and w over each cluster."""
 
     statistic: Statistic
     map_: Map
     in_clusters: bool
 
-    def with_findings(self, batch: Batch) -> tuple[HostArray | ClusterSums, Findings]:
+    def with_findings(self, batch: Batch) -> tuple[HostArray, Findings]:
         """The sums of a batch, and its distribution, unless the map gives other logits."""
         predictions = Predictions(*apply_map(self.map_, batch))
         rows = _score_rows(self.statistic, predictions)
@@ -391,7 +391,7 @@ def deviation(data: Rows, statistic: Statistic, map_: Map) -> tuple[Deviation, C
     sums, census = data.gather(together(_Deviate(statistic, map_, in_clusters), Count(Confidence()))).items
     if in_clusters:
         # Sums s and weights w of clusters: Σ(s − mean·w)².
-        values, weights = sums.values
+        values, weights = sums
         total, weight = float(values.sum()), float(weights.sum())
         return Deviation(total, float(((values - total / weight * weights) ** 2).sum()), weight, "sample"), census
     total, square_variance, variance = sums.tolist()

@@ -182,8 +182,7 @@ def _of_claims(score: Score, data: Rows, of: OneClaim, beta: float, cv: int | No
     uncertainty = _mean_score(score, Levels(rate, levels.weight.sum()[None], levels.true.sum()[None]), rate)
     if cv is not None:
         return _split(mean.value, _held_out_score(score, outcomes, cv), uncertainty)
-    steps = levels.isotonic()
-    return _split(mean.value, _mean_score(score, levels, np.repeat(steps.values, steps.sizes)), uncertainty)
+    return _split(mean.value, _mean_score(score, levels, levels.isotonic()[0]), uncertainty)
 
 
 def _held_out_score(score: Score, outcomes: Outcomes, cv: int) -> float:
@@ -197,14 +196,12 @@ def _held_out_score(score: Score, outcomes: Outcomes, cv: int) -> float:
     for held in range(cv):
         inside = fold == held
         others = levels_of(claimed[~inside], true[~inside], weights[~inside], outcomes.rounding)
-        steps = others.isotonic()
-        values = steps.values
+        probabilities, step_weights = others.isotonic()
         if score == "nll":
             # A block without a failure would claim certainty, and one failure would then cost infinity: add half a sample of
             # each outcome to every block.
             one = weights[~inside].mean()
-            values = (values * steps.weights + one / 2) / (steps.weights + one)
-        probabilities = np.repeat(values, steps.sizes)
+            probabilities = (probabilities * step_weights + one / 2) / (step_weights + one)
         held_out = Levels(claimed[inside], weights[inside], weights[inside] * true[inside])
         total += held_out.weight.sum() * _mean_score(
             score, held_out, np.interp(held_out.claimed, others.claimed, probabilities)

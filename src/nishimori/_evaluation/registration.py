@@ -59,7 +59,7 @@ def register(name: str, target: Any) -> None:
     """
     if isinstance(target, Map) or (isinstance(target, type) and issubclass(target, Map)):
         # An instance in place of the class is refused there.
-        register_map(name, target)  # type: ignore[arg-type]
+        register_map(name, target)
     elif isinstance(target, Metric):
         register_metric(name, target)
     else:

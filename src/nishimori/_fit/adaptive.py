@@ -35,8 +35,8 @@ _ESTIMATES = ("log_ec", "log_ts", "ec_variance", "ts_variance", "covariance")
 # exp of more is infinite.
 _LARGEST_LOG = 700.0
 
-# Halving so often leaves an interval of the width of a rounding error.
-_HALVINGS = 50
+# A log T is right to the first number, and looked for this far beside the centres at least, where nothing is spread.
+_ROUNDING, _LEAST_REACH = 1e-15, 1e-12
 
 
 def kept_share(delta: HostArray, variance: float) -> HostArray:
@@ -71,10 +71,6 @@ class Draws(NamedTuple):
     centres: HostArray
     spread: float
 
-    def standard_deviation(self) -> float:
-        mean = self.weights @ self.centres
-        return sqrt(float(self.weights @ (self.centres - mean) ** 2) + self.spread**2)
-
     def below(self, value: float) -> float:
         """Which share of the draws lies below a value."""
         from scipy.special import ndtr  # noqa: PLC0415 - a fit without an interval does without SciPy
@@ -83,12 +79,12 @@ class Draws(NamedTuple):
 
     def quantile(self, share: float) -> float:
         """Below which value so large a share of the draws lies."""
-        low = float(self.centres.min()) - (_REACH + 1) * self.spread
-        high = float(self.centres.max()) + (_REACH + 1) * self.spread
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.below(middle) < share else (low, middle)
-        return (low + high) / 2
+        from scipy.optimize import brentq  # noqa: PLC0415 - slow to import
+
+        far = (_REACH + 1) * self.spread + _LEAST_REACH
+        ends = float(self.centres.min()) - far, float(self.centres.max()) + far
+        quantile: float = brentq(lambda value: self.below(value) - share, *ends, xtol=_ROUNDING)
+        return quantile
 
 
 @dataclass(frozen=True)
@@ -132,10 +128,7 @@ class Adapted:
         if isinstance(ec, NishimoriError) and isinstance(ts, NishimoriError):
             raise ec  # the temperature of EC is the target
         _warn_of_one(ec, ts)
-        ec_error, ts_error = matched.standard_error(0), matched.standard_error(1)
-        ec_variance = None if ec_error is None or log_ec is None else (ec_error / exp(log_ec)) ** 2
-        ts_variance = None if ts_error is None or log_ts is None else (ts_error / exp(log_ts)) ** 2
-        return cls(log_ec, log_ts, ec_variance, ts_variance)
+        return cls(log_ec, log_ts, matched.log_variance(0), matched.log_variance(1))
 
     @property
     def delta_variance(self) -> float | None:
@@ -173,9 +166,10 @@ class Adapted:
     @property
     def temperature_se(self) -> float | None:
         """T times the standard deviation of log T over draws; None if it is not known."""
-        if self.draws is not None:
-            return self.temperature * self.draws.standard_deviation()
         variance = self.ts_variance if self.log_ec is None else self.ec_variance
+        if self.draws is not None:
+            weights, centres, spread = self.draws
+            variance = float(weights @ (centres - weights @ centres) ** 2) + spread**2
         return None if variance is None else self.temperature * sqrt(variance)
 
     def interval(self, level: float) -> Interval:
@@ -226,12 +220,11 @@ class Adapted:
         ``temperature`` is that of the file, which stays what it is: files that were written when another share was kept have
         another one than would follow from their estimates today.
         """
-        estimates: dict[str, float | None] = {"log_ec": None, "log_ts": None}
-        estimates |= {name: values[name] for name in _ESTIMATES if name in values}
-        logs = [estimates[name] for name in ("log_ec", "log_ts") if estimates[name] is not None]
-        is_whole = len(estimates) == len(_ESTIMATES) if len(logs) == 2 else len(logs) == 1
-        are_logs = all(value is not None and abs(value) < _LARGEST_LOG for value in logs)
-        are_variances = all((estimates.get(name) or 0) >= 0 for name in ("ec_variance", "ts_variance"))
+        estimates = {name: values.get(name) for name in _ESTIMATES}
+        logs = [value for value in (estimates["log_ec"], estimates["log_ts"]) if value is not None]
+        is_whole = len(logs) == 1 or (len(logs) == 2 and None not in estimates.values())
+        are_logs = all(abs(value) < _LARGEST_LOG for value in logs)
+        are_variances = all((estimates[name] or 0) >= 0 for name in ("ec_variance", "ts_variance"))
         if not (is_whole and are_logs and are_variances):
             return None
         adapted = cls(**estimates)

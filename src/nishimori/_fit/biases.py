@@ -62,87 +62,67 @@ class BiasSums(Sum):
 
     Attributes
     ----------
-    weight : float
-        Σw.
-    energy, energy_size, energy_slope : float
-        The gap of x, what its rounding is relative to, and its derivative by β.
-    confidence, confidence_slope : float
-        The gap of the confidence, and its derivative by β.
-    confidence_by_bias : array of shape (K,)
-        Its derivative by each bias.
-    by_beta : array of shape (K,)
-        The derivative of the gap of each class by β, which is also that of the gap of x by each bias.
-    overlaps : array of shape (K, K)
-        Σw·p_a·p_b.
-    expected, observed : array of shape (K,)
-        Σw·p_a, and the weight of the rows of each class.
+    weight, weight_squares : float
+        Σw and Σw².
+    gaps, sizes : array of shape (1 + K,)
+        The gap of x and of each class, and what its rounding is relative to.
+    jacobian : array of shape (1 + K, 1 + K)
+        The derivative of each of these gaps by β and by each bias.
+    confidence : float
+        The gap of the confidence.
+    confidence_slopes : array of shape (1 + K,)
+        Its derivative by β and by each bias.
+    observed : array of shape (K,)
+        The weight of the rows of each class.
     own_confidence, own_squares : float
         The gap of the confidence with the top classes at the point itself, and the sum of its squares with weights.
-    weight_squares : float
-        Σw².
     n_changed : int
         How many rows have another top class at the point than at the anchor.
     """
 
     weight: float
-    energy: float
-    energy_size: float
-    energy_slope: float
+    weight_squares: float
+    gaps: HostArray
+    sizes: HostArray
+    jacobian: HostArray
     confidence: float
-    confidence_slope: float
-    confidence_by_bias: HostArray
-    by_beta: HostArray
-    overlaps: HostArray
-    expected: HostArray
+    confidence_slopes: HostArray
     observed: HostArray
     own_confidence: float
     own_squares: float
-    weight_squares: float
     n_changed: int
 
     @property
-    def classes(self) -> HostArray:
-        """The gap of each class."""
-        gaps: HostArray = self.expected - self.observed
-        return gaps
-
-    @property
     def by_bias(self) -> HostArray:
-        """The derivative of the gap of each class by each bias."""
-        slopes: HostArray = np.diag(self.expected) - self.overlaps
-        return slopes
-
-    @property
-    def model_variance(self) -> float:
-        """Σw·p(1 - p) over rows and classes: the variance of all gaps of classes if the model is right."""
-        return float(np.trace(self.by_bias))
+        """The derivative of the gap of each class by each bias; its trace is the variance of these gaps under the model."""
+        return self.jacobian[1:, 1:]
 
 
 def measure_biases(point: BiasPoint, anchor: BiasPoint | None, batch: Batch) -> BiasSums:
     """The pass that sums at one point; the top class of each row is that at the anchor, or at the point without one."""
     rows = BiasRows(batch, point, anchor)
-    xp, w = batch.xp, batch.weights
-    host = arrays.on_host
+    xp, w, host = batch.xp, batch.weights, arrays.on_host
     slope = row_sum(rows.px * rows.x)[:, 0] - rows.mean**2
     numbers = [rows.energy, rows.energy_size, slope, rows.gap, rows.pull, rows.own_gap, rows.own_gap**2, w]
     energy, size, energy_slope, gap, pull, own, own_squares, squares = host(xp.stack(numbers) @ w).tolist()
     heavy = rows.confidence * w
     half = rows.p * xp.sqrt(w)[:, None]  # the product of a table with itself takes half the time of one with another
+    expected, observed = host(w @ rows.p), rows.by_class(w, batch.labels)
+    jacobian = np.empty((1 + batch.n_classes, 1 + batch.n_classes))
+    jacobian[0, 0] = energy_slope
+    jacobian[0, 1:] = jacobian[1:, 0] = host(w @ rows.px - (w * rows.mean) @ rows.p)
+    jacobian[1:, 1:] = np.diag(expected) - host(half.T @ half)
     return BiasSums(
         weight=batch.weight,
-        energy=energy,
-        energy_size=size,
-        energy_slope=energy_slope,
+        weight_squares=squares,
+        gaps=np.append(energy, expected - observed),
+        sizes=np.append(size, expected + observed),
+        jacobian=jacobian,
         confidence=gap,
-        confidence_slope=pull,
-        confidence_by_bias=rows.by_class(heavy, rows.top) - host(heavy @ rows.p),
-        by_beta=host(w @ rows.px - (w * rows.mean) @ rows.p),
-        overlaps=host(half.T @ half),
-        expected=host(w @ rows.p),
-        observed=rows.by_class(w, batch.labels),
+        confidence_slopes=np.append(pull, rows.by_class(heavy, rows.top) - host(heavy @ rows.p)),
+        observed=observed,
         own_confidence=own,
         own_squares=own_squares,
-        weight_squares=squares,
         n_changed=rows.n_changed,
     )
 
@@ -162,7 +142,8 @@ class BiasRows:
     def __init__(self, batch: Batch, point: BiasPoint, anchor: BiasPoint | None) -> None:
         xp = batch.xp
         self.batch = batch
-        self.x = centre_logits(batch.double)
+        self.x = batch.double - row_max(batch.double)  # exact, whatever constant a row has
+        self.x = self.x - row_sum(self.x) / batch.n_classes
         mapped = self._logits_at(point)
         weights = xp.exp(mapped - row_max(mapped))
         self.p = weights / row_sum(weights)
@@ -189,12 +170,6 @@ class BiasRows:
     def by_class(self, values: Array, columns: Array) -> HostArray:
         """The sum of one number per row over the rows of each class."""
         return np.bincount(arrays.on_host(columns), arrays.on_host(values), self.batch.n_classes)
-
-
-def centre_logits(logits: Array) -> Array:
-    """Float64 logits minus their mean over classes; the largest is subtracted first, which is exact."""
-    drops = logits - row_max(logits)
-    return drops - row_sum(drops) / int(drops.shape[1])
 
 
 # --- the search -----------------------------------------------------------------------------------------------------------
@@ -265,13 +240,12 @@ class BiasSearch:
             self._last = (point, anchor, self.data.gather(partial(measure_biases, point, anchor)))
         return self._last[2]
 
-    def solve(self, start: BiasPoint, anchor: BiasPoint | None, *, by_confidence: bool, rough: bool = False) -> Solution:
-        """The point near ``start`` at which the conditions hold, with the top classes of the anchor."""
+    def solve(self, start: BiasPoint, anchor: BiasPoint | None = None, *, rough: bool = False) -> Solution:
+        """The point near ``start`` at which the conditions hold: with an anchor "ec", for its top classes, else "ts"."""
 
         def equations(x: HostArray) -> Equations:
             point = BiasPoint.at(x)
-            sums = self.sums(point, anchor if by_confidence else None)
-            return equations_of(sums, point, self.penalty, by_confidence=by_confidence)
+            return equations_of(self.sums(point, anchor), point, self.penalty, by_confidence=anchor is not None)
 
         return solve(equations, start.x, **({"enough": _ROUGH} if rough else {}))
 
@@ -305,43 +279,36 @@ class BiasSearch:
         point, sums = start, self.sums(start)
         products = gap_products(self.data, partial(row_gaps, start, False))
         self.n_passes += 1
-        self.dispersion = float(np.trace(products[1:, 1:])) / sums.model_variance
+        self.dispersion = float(np.trace(products[1:, 1:]) / np.trace(sums.by_bias))
         for _ in range(_SPREAD_ROUNDS):
             before, self.spread = self.spread, common_spread(self.sums(point), np.array(point.biases), self.dispersion)
             if self.spread == 0:
                 return start
             if abs(self.spread - before) <= _SAME_SPREAD * self.spread:
                 break
-            point = BiasPoint.at(self.solve(point, None, by_confidence=False, rough=True).x)
+            point = BiasPoint.at(self.solve(point, rough=True).x)
         return point
 
-    def biases_of(self, solution: Solution, anchor: BiasPoint | None = None, problem: str | None = None) -> Biases:
+    def biases_of(self, solution: Solution, anchor: BiasPoint | None = None) -> Biases:
         """The biases of a solution; with an anchor of the same top classes, mean confidence equals accuracy there."""
         point = BiasPoint.at(solution.x)
-        return Biases(point, self.spread, solution.residual, anchor is not None, problem, self.sums(point, anchor))
+        return Biases(point, self.spread, solution.residual, anchor is not None, None, self.sums(point, anchor))
 
-    def by_energy(self, start: BiasPoint) -> Biases:
-        """The biases that fulfil the condition "ts"."""
-        return self.biases_of(self.solve(start, None, by_confidence=False))
-
-    def by_confidence(self, start: BiasPoint) -> Biases:
-        """The biases that fulfil the condition "ec" if the top classes settle; else those of "ts", and why.
+    def by_confidence(self, start: Biases) -> Biases:
+        """The biases that fulfil the condition "ec" if the top classes settle; else those of "ts", ``start``, and why.
 
         An exact solution need not exist: if the accuracy jumps where mean confidence would reach it, top classes change back
         and forth between two solutions. The better of the two is then as good as the data allow, if what is left is far less
         than the standard error of the gap.
         """
-        if start.beta <= 0:
-            sums = self.sums(start)
-            residual = float(np.abs(equations_of(sums, start, self.penalty, by_confidence=False).gaps).max())
-            problem = "the inverse temperature of least cross-entropy is not positive"
-            return Biases(start, self.spread, residual, False, problem, sums)
-        anchor, tried = start, [start]
+        if start.point.beta <= 0:
+            return replace(start, problem="the inverse temperature of least cross-entropy is not positive")
+        anchor, tried = start.point, [start.point]
         best: Biases | None = None
         problem = f"the top classes of some samples kept changing for {ROUNDS} rounds"
         for _ in range(ROUNDS):
             try:
-                solution = self.solve(anchor, anchor, by_confidence=True)
+                solution = self.solve(anchor, anchor)
             except NotConvergedError:
                 problem = "the search did not converge"
                 break
@@ -358,7 +325,7 @@ class BiasSearch:
                 break
             anchor = biases.point
             tried.append(anchor)
-        return best or self.biases_of(self.solve(start, None, by_confidence=False), problem=problem)
+        return best or replace(start, problem=problem)
 
 
 def _confidence_error(sums: BiasSums, *, counts: bool) -> float:
@@ -371,17 +338,13 @@ def equations_of(sums: BiasSums, point: BiasPoint, penalty: float, *, by_confide
     """The equations in log β and the biases; a last term fixes the sum of the biases at zero and changes no solution."""
     n_classes, biases = len(point.biases), np.array(point.biases)
     hold = float(np.trace(sums.by_bias)) / n_classes
-    gaps = np.empty(1 + n_classes)
-    jacobian = np.empty((1 + n_classes, 1 + n_classes))
-    gaps[1:] = sums.classes + penalty * biases + hold * biases.mean()
-    jacobian[1:, 0] = point.beta * sums.by_beta
-    jacobian[1:, 1:] = sums.by_bias + penalty * np.eye(n_classes) + hold / n_classes
+    gaps, sizes, jacobian = sums.gaps.copy(), sums.sizes.copy(), sums.jacobian.copy()
+    gaps[1:] += penalty * biases + hold * biases.mean()
+    jacobian[1:, 1:] += penalty * np.eye(n_classes) + hold / n_classes
+    information = np.diag(jacobian) * np.append(point.beta**2, np.ones(n_classes))
     if by_confidence:
-        gaps[0], jacobian[0, 0], jacobian[0, 1:] = sums.confidence, point.beta * sums.confidence_slope, sums.confidence_by_bias
-    else:
-        gaps[0], jacobian[0, 0], jacobian[0, 1:] = sums.energy, point.beta * sums.energy_slope, sums.by_beta
-    information = np.array([point.beta**2 * sums.energy_slope, *np.diag(jacobian)[1:]])
-    sizes = np.array([sums.weight if by_confidence else sums.energy_size, *(sums.expected + sums.observed)])
+        gaps[0], sizes[0], jacobian[0] = sums.confidence, sums.weight, sums.confidence_slopes
+    jacobian[:, 0] *= point.beta
     units = 1 / np.sqrt(np.maximum(information / sums.weight, 1e-200))  # where nothing depends on a parameter any more
     return Equations(gaps / sums.weight, jacobian / sums.weight, units, NOISE * sizes / sums.weight)
 
@@ -389,8 +352,9 @@ def equations_of(sums: BiasSums, point: BiasPoint, penalty: float, *, by_confide
 def common_spread(sums: BiasSums, biases: HostArray, dispersion: float) -> float:
     """τ, from the biases that one more step without shrinking would give, and their covariance; 0 if noise explains them."""
     # What remains for the biases once β has followed them.
-    slopes = sums.by_bias - np.outer(sums.by_beta, sums.by_beta) / sums.energy_slope
-    scores = slopes @ biases - (sums.classes - sums.by_beta * (sums.energy / sums.energy_slope))
+    by_beta = sums.jacobian[1:, 0]
+    slopes = sums.by_bias - np.outer(by_beta, by_beta) / sums.jacobian[0, 0]
+    scores = slopes @ biases - (sums.gaps[1:] - by_beta * (sums.gaps[0] / sums.jacobian[0, 0]))
     values, directions = np.linalg.eigh(slopes)
     telling = values > _FLAT * values.max()
     values, scores = values[telling], (directions.T @ scores)[telling]

@@ -1,7 +1,7 @@
 """Samples in memory, collected from rows of any kind, of which some can be fitted to again and again."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -85,10 +85,8 @@ def collect_samples(data: Rows, most_numbers: int | None = None, *, in_order: bo
     must then be read in their order and in this process.
     """
     most_rows = max(1, (MOST_NUMBERS if most_numbers is None else most_numbers) // data.n_classes)
-    draw: Callable[[int], HostArray] | None = np.zeros
-    if data.n_rows is None or data.n_rows > most_rows:
-        draw = np.random.default_rng(0).random if in_order else None
-    kept = data.gather(partial(_keep, most_rows=most_rows, draw=draw))
+    keeps_all = data.n_rows is not None and data.n_rows <= most_rows
+    kept = data.gather(partial(_keep, most_rows, np.random.default_rng(0) if in_order or keeps_all else None))
     logits, labels, weights, clusters, groups = (np.concatenate(arrays) for arrays in zip(*kept.parts, strict=True))
     named = data.groups
     return CollectedSamples(
@@ -111,8 +109,8 @@ class _DrawnRows:
     draws: tuple[HostArray, ...]
 
     def __add__(self, other: Self) -> Self:
-        share = min(self.share, other.share)
-        return type(self)(self.most_rows, share, self.parts + other.parts, self.draws + other.draws)._below(share).limited()
+        both = replace(self, parts=self.parts + other.parts, draws=self.draws + other.draws)
+        return both._below(min(self.share, other.share)).limited()
 
     def limited(self) -> Self:
         """Half of the rows, or half of that, and so on, until they are no more than allowed."""
@@ -127,11 +125,11 @@ class _DrawnRows:
         kept = [draws < share for draws in self.draws]
         parts = tuple(tuple(values[mask] for values in part) for part, mask in zip(self.parts, kept, strict=True))
         draws = tuple(numbers[mask] for numbers, mask in zip(self.draws, kept, strict=True))
-        return type(self)(self.most_rows, share, parts, draws)
+        return replace(self, share=share, parts=parts, draws=draws)
 
 
-def _keep(batch: Batch, *, most_rows: int, draw: Callable[[int], HostArray] | None) -> _DrawnRows:
-    """The pass that keeps rows, at most this many. ``draw`` gives their random numbers, by default the rows themselves."""
+def _keep(most_rows: int, rng: np.random.Generator | None, batch: Batch) -> _DrawnRows:
+    """The pass that keeps rows, at most this many. Their random numbers come from ``rng``, or follow from the batch alone."""
     nothing = np.full(batch.n_rows, -1)
     part = (
         on_host(batch.logits),
@@ -140,17 +138,5 @@ def _keep(batch: Batch, *, most_rows: int, draw: Callable[[int], HostArray] | No
         nothing if batch.clusters is None else batch.clusters.codes,
         nothing if batch.groups is None else batch.groups.codes,
     )
-    draws = _draws(part[0]) if draw is None else draw(batch.n_rows)
-    return _DrawnRows(most_rows, 1.0, (part,), (draws,)).limited()
-
-
-def _draws(logits: HostArray) -> HostArray:
-    """A number from 0 to 1 for each row that looks random and depends on its logits and its place in the batch."""
-    odd = np.random.default_rng(0).integers(2**63, size=logits.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    mixed = (np.ascontiguousarray(logits, dtype=np.float64).view(np.uint64) * odd).sum(axis=1, dtype=np.uint64)
-    # Trees and neighbours give many rows the same scores: these must not be kept or left out together.
-    mixed += np.arange(len(logits), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the last steps of SplitMix64
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    numbers: HostArray = (mixed ^ (mixed >> np.uint64(31))) / 2.0**64
-    return numbers
+    own = rng or np.random.default_rng(zlib.crc32(part[0].astype(np.float64).tobytes()))
+    return _DrawnRows(most_rows, 1.0, (part,), (own.random(batch.n_rows),)).limited()

@@ -21,11 +21,11 @@ import numpy as np
 from nishimori._fit.newton import NOISE, Equations
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Sum, combined_by
+from nishimori._sums.observables import read_only_logits, table_from
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori._support.numbers import numeric
 from nishimori.errors import InputError
-from nishimori.maps.map import Map, apply_safely
+from nishimori.maps.map import Map, apply_checked
 
 # How many numbers a table may have: 32 MiB of float64.
 _LARGEST_TABLE = 2**22
@@ -104,14 +104,7 @@ class Family:
 
     def mapped(self, logits: HostArray, x: HostArray) -> HostArray:
         """The mapped logits of some rows, minus the mean of each row, which changes no probability."""
-        mapped = arrays.on_host(apply_safely(self.map_for(x), logits))
-        if mapped.shape != logits.shape:
-            raise InputError(
-                f"The map of {self.name}.map_for",
-                f"return logits of the shape {logits.shape} of those it is given",
-                got=mapped.shape,
-            )
-        return _centre_rows(mapped)
+        return _centre_rows(arrays.on_host(apply_checked(self.map_for(x), logits)))
 
     def _features(self, logits: HostArray, x: HostArray) -> HostArray:
         if self.features is not None:
@@ -134,16 +127,8 @@ class Family:
 
     def _table(self, what: str, function: Tables, logits: HostArray, x: HostArray) -> HostArray:
         """What a function of the author returns, checked."""
-        name, shape = f"{self.name}.{what}", (*logits.shape, len(x))
-        try:
-            values = function(logits, x)
-        except Exception as error:
-            raise InputError(f"`{name}` raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
-        table = arrays.on_host(numeric(values, name)).astype(np.float64)
-        if table.shape != shape:
-            raise InputError(
-                name, f"return an array of shape {shape}, one number per row, class and parameter", got=table.shape
-            )
+        name = f"{self.name}.{what}"
+        table = table_from(name, function, logits, x, shape=(*logits.shape, len(x)))
         if not np.isfinite(table).all():
             raise InputError(name, "be finite", got="NaN or infinity")
         return table
@@ -179,12 +164,6 @@ class FamilySums(Sum):
     curvature: HostArray
     loss: float
 
-    @classmethod
-    def undefined(cls, m: int) -> "FamilySums":
-        """Sums that say that the conditions have no meaning here."""
-        vector, matrix = np.full(m, np.nan), np.full((m, m), np.nan)
-        return cls(1.0, vector, vector, matrix, vector, matrix, np.nan)
-
     def equations(self, *, is_loss: bool) -> tuple[Equations, bool]:
         """The mean gaps with their derivatives, and whether a solution here would be a minimum, if they are those of a loss.
 
@@ -208,13 +187,14 @@ def match_features(family: Family, x: HostArray, batch: Batch) -> FamilySums:
 
 
 def _sum_piece(family: Family, x: HostArray, batch: Batch, rows: slice) -> FamilySums:
-    logits, weights, m = _logits(batch)[rows], arrays.on_host(batch.weights)[rows], len(x)
+    logits, weights, m = read_only_logits(batch)[rows], arrays.on_host(batch.weights)[rows], len(x)
     try:
         logs = family.map_for(x).log_probabilities(logits)
-    except ValueError:  # parameters that the map refuses: a shorter step is tried
-        return FamilySums.undefined(m)
-    if np.isnan(logs).any():
-        return FamilySums.undefined(m)
+    except ValueError:  # parameters that the map refuses
+        logs = np.full(logits.shape, np.nan)
+    if np.isnan(logs).any():  # the conditions have no meaning here: a shorter step is tried
+        vector, matrix = np.full(m, np.nan), np.full((m, m), np.nan)
+        return FamilySums(1.0, vector, vector, matrix, vector, matrix, np.nan)
     p = np.exp(logs)
     features, observables = family.tables(logits, x)
     heavy = p * weights[:, None]
@@ -243,7 +223,7 @@ def row_gaps(family: Family, x: HostArray, batch: Batch) -> HostArray:
     map_ = family.map_for(x)
     gaps = []
     for rows in _pieces(batch, len(x)):
-        logits = _logits(batch)[rows]
+        logits = read_only_logits(batch)[rows]
         _, observables = family.tables(logits, x)
         gaps.append(_mean(map_.probabilities(logits), observables) - _at(observables, batch, rows))
     return np.concatenate(gaps)
@@ -251,7 +231,7 @@ def row_gaps(family: Family, x: HostArray, batch: Batch) -> HostArray:
 
 def check_features(family: Family, x: HostArray, batch: Batch) -> "Checked":
     """The pass that refuses features that are not the derivative of the map, and finds the units of the parameters."""
-    logits = _logits(batch)[:_TELLING]
+    logits = read_only_logits(batch)[:_TELLING]
     # A step to where no parameter is what it was; parameters that must be positive stay so.
     step = 1e-3 * (np.abs(x) + 1e-3) * (1 + np.random.default_rng(0).random(len(x)))
     features, observables = family.tables(logits, x)
@@ -297,13 +277,6 @@ def _units(information: HostArray, weight: float) -> HostArray:
     with np.errstate(divide="ignore"):
         units = 1 / np.sqrt(information / weight)
     return np.where(np.isfinite(units), units, 1.0)  # a parameter without effect, which the search refuses
-
-
-def _logits(batch: Batch) -> HostArray:
-    """The logits of a batch in float64 as a NumPy array that cannot be written to, because the batch is shared."""
-    host = arrays.on_host(batch.double).view()
-    host.flags.writeable = False
-    return host
 
 
 def _pieces(batch: Batch, n_parameters: int) -> Iterator[slice]:

@@ -23,6 +23,7 @@ from nishimori._rows.scores import Scores
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray
 from nishimori.errors import NishimoriError
+from nishimori.maps.map import log_softmax
 
 # From what float64 can tell from 1, up to almost 1/K, beyond which predictions would change.
 _FLOORS = (2.0**-52, 1e-10, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.2)
@@ -85,7 +86,8 @@ def out_of_fold_losses(samples: CollectedSamples, floors: Sequence[float]) -> li
             held = folds == fold
             fitted = ~held if n_folds > 1 else held  # a single cluster is all there is
             starts[fold] = _log_beta(logits[fitted], samples.labels[fitted], weights[fitted], starts[fold])
-            total += float(weights[held] @ _loss(exp(starts[fold]) * logits[held], samples.labels[held]))
+            logs = log_softmax(exp(starts[fold]) * logits[held])
+            total -= float(weights[held] @ logs[np.arange(len(logs)), samples.labels[held]])
         losses.append(total)
     return losses
 
@@ -112,10 +114,3 @@ def _log_beta(logits: HostArray, labels: HostArray, weights: HostArray, start: f
     except NishimoriError:
         return 0.0
     return root.x if isinstance(root, Root) else 0.0
-
-
-def _loss(logits: HostArray, labels: HostArray) -> HostArray:
-    """The cross-entropy of each row."""
-    drops = logits - logits.max(axis=1, keepdims=True)
-    losses: HostArray = np.log(np.exp(drops).sum(axis=1)) - drops[np.arange(len(drops)), labels]
-    return losses

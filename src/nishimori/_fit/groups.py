@@ -17,7 +17,7 @@ from math import copysign, inf, log, sqrt
 
 import numpy as np
 
-from nishimori._fit.match import is_denied
+from nishimori._fit.match import REFUSED
 from nishimori._fit.random_effects import variance_between, variance_limit
 from nishimori._rows.rows import Rows
 from nishimori._sums.groups import Grouping, GroupSums, MeasureGroups
@@ -106,16 +106,20 @@ def match_groups(
     search = _GroupSearch(data, grouping, observable, -log(common))
     first = search.read(np.zeros(grouping.number))
     is_open = (first.n_units < 2) | ~(_LARGEST_ERROR**2 * first.slope**2 > first.variance)
-    spread, used, possible = _spreads(first, ~is_open, observable)
+    slope = first.slope[~is_open]
+    steps, variances = first.gap[~is_open] / slope, first.variance[~is_open] / slope**2
+    spread, used, possible = _spreads(steps, variances, observable)
+    # How large the squared distance of each log T may be: as all groups say, or the group itself if that is less.
+    near = np.full(grouping.number, possible)
+    near[~is_open] = np.minimum((np.abs(steps) + np.sqrt(variances)) ** 2, possible)
     distances, last = np.zeros(grouping.number), first
     common_error = 0.0 if common_se is None else common_se / common
-    near = _possible(first, ~is_open, possible)
     if used > 0:
         distances = search.solve(first, is_open, used)
         distances, last = search.recentre(distances, is_open)
     errors = _log_errors(last, is_open, near, used, common_error)
     # A group that rejects the common temperature is better off with an uncertain one: if all answers are wrong, T is infinite.
-    denied = ~is_open & (distances != 0) & is_denied(errors) & (first.gap**2 <= _REJECTED**2 * first.variance)
+    denied = ~is_open & (distances != 0) & (errors >= REFUSED) & (first.gap**2 <= _REJECTED**2 * first.variance)
     if denied.any():
         is_open = is_open | denied
         distances, last = (distances, first) if is_open.all() else search.recentre(distances, is_open)
@@ -132,21 +136,11 @@ def match_groups(
     )
 
 
-def _spreads(sums: GroupSums, determined: HostArray, observable: Confidence | Energy) -> tuple[float, float, float]:
+def _spreads(steps: HostArray, variances: HostArray, observable: Confidence | Energy) -> tuple[float, float, float]:
     """Variances of log T between groups: as estimated, as temperatures are shrunk with, and as it may well be."""
-    slope = sums.slope[determined]
-    steps, variances = sums.gap[determined] / slope, sums.variance[determined] / slope**2
     estimated = variance_between(steps, variances)
     used = estimated if isinstance(observable, Energy) else variance_limit(steps, variances, _LEVEL)
     return estimated, used, max(estimated, variance_limit(steps, variances, _ERROR_LEVEL))
-
-
-def _possible(sums: GroupSums, determined: HostArray, between: float) -> HostArray:
-    """How large the squared distance of each log T may well be: as all groups say, or the group itself if that is less."""
-    possible = np.full(len(determined), between)
-    steps, variances = sums.gap[determined] / sums.slope[determined], sums.variance[determined] / sums.slope[determined] ** 2
-    possible[determined] = np.minimum((np.abs(steps) + np.sqrt(variances)) ** 2, between)
-    return possible
 
 
 def _log_errors(sums: GroupSums, is_open: HostArray, possible: HostArray, used: float, common_error: float) -> HostArray:

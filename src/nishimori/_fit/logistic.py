@@ -16,6 +16,7 @@ import numpy as np
 from nishimori._fit.newton import Equations, sandwich, solve
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows, Sum, combined_by
+from nishimori._sums.class_claims import ClassWeights, sum_by_class
 from nishimori._sums.spread import gap_products
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
@@ -36,60 +37,36 @@ _TERMS: dict[str, Callable[[Array], Array]] = {
 
 
 @dataclass(frozen=True)
-class ClassOfRows(Sum):
-    """The rows of one class: how many, sums of their weights and of the squares, the least and the largest s. Adds."""
-
-    n_rows: int
-    weight: float
-    squares: float
-    least: float = field(metadata=combined_by(min))
-    largest: float = field(metadata=combined_by(max))
-
-    def number(self, *, counts: bool) -> float:
-        """How many samples the rows stand for: the sum of weights that are counts, else (Σw)²/Σw²."""
-        return self.weight if counts else self.weight**2 / self.squares
-
-
-@dataclass(frozen=True)
 class Overview(Sum):
-    """What is known of the data before the search: both classes of rows, and the range of each term. Adds."""
+    """What is known of the data before the search. Adds.
 
-    negative: ClassOfRows
-    positive: ClassOfRows
+    Attributes
+    ----------
+    classes : ClassWeights
+        The weights of the rows of both classes.
+    least, largest : array of shape (2,)
+        The least and the largest s of each class.
+    lows, highs : array of shape (n_terms,)
+        The range of each term.
+    """
+
+    classes: ClassWeights
     least: HostArray = field(metadata=combined_by(np.minimum))
     largest: HostArray = field(metadata=combined_by(np.maximum))
-
-    @property
-    def n_rows(self) -> int:
-        return self.negative.n_rows + self.positive.n_rows
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether all scores are equal."""
-        both = self.negative + self.positive
-        return both.least == both.largest
+    lows: HostArray = field(metadata=combined_by(np.minimum))
+    highs: HostArray = field(metadata=combined_by(np.maximum))
 
 
 def overview(terms: tuple[str, ...], batch: Batch) -> Overview:
     """The pass that gives an `Overview`."""
     refuse_masks(batch.has_masks)
-    s = log_odds(batch.double)
+    s, labels = log_odds(batch.double), arrays.on_host(batch.labels)
     values = [_TERMS[name](s) for name in terms]
     lows, highs = (np.array([float(best(value)) for value in values]) for best in (batch.xp.min, batch.xp.max))
-    return Overview(_rows_of_class(batch, s, 0), _rows_of_class(batch, s, 1), lows, highs)
-
-
-def _rows_of_class(batch: Batch, s: Array, label: int) -> ClassOfRows:
-    xp, chosen = batch.xp, batch.labels == label
-    weights = xp.where(chosen, batch.weights, xp.zeros_like(batch.weights))
-    far = xp.full_like(s, inf)
-    return ClassOfRows(
-        int(xp.sum(xp.astype(chosen, xp.int64))),
-        float(xp.sum(weights)),
-        float(xp.sum(weights**2)),
-        float(xp.min(xp.where(chosen, s, far))),
-        float(xp.max(xp.where(chosen, s, -far))),
-    )
+    of_class = [arrays.on_host(s)[labels == label] for label in (0, 1)]
+    least = np.array([scores.min(initial=inf) for scores in of_class])
+    largest = np.array([scores.max(initial=-inf) for scores in of_class])
+    return Overview(sum_by_class(batch), least, largest, lows, highs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +100,9 @@ class Regression:
     ) -> "Regression":
         """The regression whose terms have the ranges that were seen."""
         if not has_constant:
-            sizes = np.maximum(np.abs(seen.largest), np.abs(seen.least))
+            sizes = np.maximum(np.abs(seen.highs), np.abs(seen.lows))
             return cls(terms, np.zeros(len(terms)), sizes, has_constant, smoothing)
-        shifts, sizes = (seen.largest + seen.least) / 2, seen.largest - seen.least
+        shifts, sizes = (seen.highs + seen.lows) / 2, seen.highs - seen.lows
         if not {"s", "s²"} <= set(terms):
             return cls(terms, shifts, sizes, has_constant, smoothing)
         linear, square = terms.index("s"), terms.index("s²")
@@ -281,7 +258,8 @@ class LogisticSearch:
             raise NotConvergedError("The parameters are not determined: a function of the scores is constant.")
         start = np.zeros(regression.size)
         if regression.has_constant:
-            start[-1] = log(self.seen.positive.weight / self.seen.negative.weight)
+            negative, positive = self.seen.classes.weights
+            start[-1] = log(positive / negative)
         solution = solve(lambda x: self.sums(regression, x).equations, start)
         return Coefficients(regression, solution.x, solution.equations.jacobian, solution.residual)
 
@@ -295,8 +273,7 @@ class LogisticSearch:
             return np.zeros(0)
         self.n_passes += 1
         gaps_of = partial(row_gradients, coefficients.regression, coefficients.x)
-        weight = self.seen.negative.weight + self.seen.positive.weight
-        products = gap_products(self.data, gaps_of) / weight**2
+        products = gap_products(self.data, gaps_of) / self.seen.classes.weights.sum() ** 2
         turn = coefficients.regression.to_coefficients
         covariance = turn @ sandwich(coefficients.curvature, products) @ turn.T
         errors: HostArray = np.sqrt(np.maximum(np.diag(covariance), 0))

@@ -22,18 +22,12 @@ from nishimori.errors import FewErrorsWarning, NishimoriError, NoTemperatureErro
 
 # With β = 1/T: the standard error of β over β is that of T over T. A fit is refused from the first share on, because β may then
 # as well be zero, at which the scores say nothing; from the second on it is told that this is not far.
-_REFUSED, _DOUBTFUL = 1.0, 0.5
-
-
-def is_denied(log_errors: HostArray) -> HostArray:
-    """Which temperatures are no results, from the standard errors of their logarithms, which are those of T over T."""
-    denied: HostArray = log_errors >= _REFUSED
-    return denied
+REFUSED, _DOUBTFUL = 1.0, 0.5
 
 
 def refuse_uncertain(T: float, se: float | None, census: Census, *, by_loss: bool) -> NoTemperatureError | None:
     """Why a temperature is no result: its standard error is as large as itself. None where it is smaller, or not known."""
-    if se is None or se < _REFUSED * T:
+    if se is None or se < REFUSED * T:
         return None
     why, remedy = reason_of_uncertainty(census, by_loss=by_loss)
     size = f"T = {number_text(T, 3)} ± {number_text(se, 2)}"
@@ -42,32 +36,6 @@ def refuse_uncertain(T: float, se: float | None, census: Census, *, by_loss: boo
         remedy,
         end="uncertain",
     )
-
-
-def warn_if_uncertain(T: float, se: float | None, census: Census, name: str, *, by_loss: bool) -> None:
-    """Warn where the standard error of a temperature is more than half of it."""
-    if se is not None and se >= _DOUBTFUL * T:
-        why, remedy = reason_of_uncertainty(census, by_loss=by_loss)
-        size = f"T = {number_text(T, 3)} ± {number_text(se, 2)}"
-        notice(f"The temperature of {name} is uncertain, {size}. {why} {remedy}", FewErrorsWarning)
-
-
-def log_covariance(observables: Sequence[Observable], logs: Sequence[float], gaps: GapSums) -> HostArray | None:
-    """The covariance of the log T of several observables, from sums at or near the temperatures; None if not known.
-
-    A temperature is where the mean of a gap is zero, so its error is that of an estimating equation: the standard error of the
-    mean gap over its slope. Nothing is assumed about how labels come about. Two temperatures of the same rows are correlated,
-    because their gaps are. Everything is in log T, in which errors are closest to normal.
-    """
-    measured = [item.observable for item in gaps.items]  # which need no hash
-    if any(observable not in measured for observable in observables):
-        return None
-    chosen = [measured.index(observable) for observable in observables]
-    slopes = np.array([_slope_at(exp(-log_T), gaps.items[i]) for i, log_T in zip(chosen, logs, strict=True)])
-    if not (np.abs(slopes) > 0).all():
-        return None
-    covariance: HostArray = gaps.square_products[np.ix_(chosen, chosen)] / np.outer(slopes, slopes)
-    return covariance if np.isfinite(covariance).all() else None  # a sketch cannot always tell
 
 
 def _slope_at(beta: float, moments: Moments) -> float:
@@ -117,6 +85,14 @@ class FitInfo(Displayed):
     is_measured: bool = True
     temperature_se: float | None = None
 
+    @classmethod
+    def from_census(
+        cls, census: Census, *, residual: float, n_passes: int, is_measured: bool = True, temperature_se: float | None = None
+    ) -> "FitInfo":
+        """How a temperature was found in the data that were counted."""
+        counts = (census.n_rows, census.accuracy, census.n_zeros, census.n_masked, ", ".join(sorted(census.kernels)))
+        return cls(residual, n_passes, *counts, is_measured, temperature_se)
+
     def __repr__(self) -> str:
         numbers = {"residual": self.residual, "n_passes": self.n_passes, "n_samples": self.n_samples}
         return short_repr(self, **numbers, temperature_se=self.temperature_se, kernel=self.kernel)
@@ -165,48 +141,53 @@ class Match:
         """How the temperature of one observable was found, which must exist."""
         root = self.roots[position]
         assert isinstance(root, Root)
-        return FitInfo(
-            residual=root.residual,
-            n_passes=self.n_passes,
-            n_samples=self.census.n_rows,
-            accuracy=self.census.accuracy,
-            n_zeros=self.census.n_zeros,
-            n_masked=self.census.n_masked,
-            kernel=", ".join(sorted(self.census.kernels)),
-            is_measured=root.is_measured,
-            temperature_se=self.standard_error(position),
+        error, n_passes = self.standard_error(position), self.n_passes
+        return FitInfo.from_census(
+            self.census, residual=root.residual, n_passes=n_passes, is_measured=root.is_measured, temperature_se=error
         )
 
     def standard_error(self, position: int) -> float | None:
         """The standard error of the temperature of one observable; None if it has none, or the sums for it were not made."""
-        root = self.roots[position]
-        if self.gaps is None or not isinstance(root, Root):
+        root, variance = self.roots[position], self.log_variance(position)
+        return None if variance is None or not isinstance(root, Root) else exp(-root.x) * sqrt(variance)
+
+    def log_variance(self, position: int) -> float | None:
+        """The variance of the logarithm of the temperature of one observable; None where it has no standard error."""
+        variance = self.covariance(position)
+        return None if variance is None else float(variance[0, 0])
+
+    def covariance(self, *positions: int) -> HostArray | None:
+        """The covariance of the log T of some observables, or of all; None if one has none, or the sums were not made.
+
+        A temperature is where the mean of a gap is zero, so its error is that of an estimating equation: the standard error of
+        the mean gap over its slope. Nothing is assumed about how labels come about. Two temperatures of the same rows are
+        correlated, because their gaps are. Everything is in log T, in which errors are closest to normal.
+        """
+        chosen = positions or range(len(self.roots))
+        betas = [exp(root.x) for i in chosen if isinstance(root := self.roots[i], Root)]
+        measured = [] if self.gaps is None else [item.observable for item in self.gaps.items]  # which need no hash
+        if self.gaps is None or len(betas) < len(chosen) or any(self.observables[i] not in measured for i in chosen):
             return None
-        variance = log_covariance(self.observables[position : position + 1], [-root.x], self.gaps)
-        return None if variance is None else exp(-root.x) * sqrt(float(variance[0, 0]))
+        places = [measured.index(self.observables[i]) for i in chosen]
+        slopes = np.array([_slope_at(beta, self.gaps.items[i]) for i, beta in zip(places, betas, strict=True)])
+        if not (np.abs(slopes) > 0).all():
+            return None
+        covariance: HostArray = self.gaps.square_products[np.ix_(places, places)] / np.outer(slopes, slopes)
+        return covariance if np.isfinite(covariance).all() else None  # a sketch cannot always tell
+
+    @property
+    def _solved(self) -> list[tuple[int, Observable, Root]]:
+        """The observables that have a temperature, with their positions."""
+        both = zip(self.observables, self.roots, strict=True)
+        return [(i, observable, root) for i, (observable, root) in enumerate(both) if isinstance(root, Root)]
 
     def without_uncertain(self) -> "Match":
         """The match without temperatures that their own standard errors deny: the reason takes the place of each."""
-        refused = (self._refusal(i) for i in range(len(self.roots)))
-        return replace(self, roots=tuple(why or root for why, root in zip(refused, self.roots, strict=True)))
-
-    def _refusal(self, position: int) -> NoTemperatureError | None:
-        root = self.roots[position]
-        if not isinstance(root, Root):
-            return None
-        by_loss = isinstance(self.observables[position], Energy)
-        return refuse_uncertain(exp(-root.x), self.standard_error(position), self.census, by_loss=by_loss)
-
-    def covariance(self) -> HostArray | None:
-        """The covariance of all log T; None if one of them does not exist, or if the sums for it were not made."""
-        roots = [root for root in self.roots if isinstance(root, Root)]
-        if self.gaps is None or len(roots) < len(self.roots):
-            return None
-        return log_covariance(self.observables, [-root.x for root in roots], self.gaps)
-
-    def with_counts(self) -> "Match":
-        """The match with standard errors for which a weight of w stands for w independent rows."""
-        return self if self.gaps is None else replace(self, gaps=self.gaps.with_counts())
+        roots = list(self.roots)
+        for i, observable, root in self._solved:
+            by_loss = isinstance(observable, Energy)
+            roots[i] = refuse_uncertain(exp(-root.x), self.standard_error(i), self.census, by_loss=by_loss) or root
+        return replace(self, roots=tuple(roots))
 
     def at_roots(self, data: Rows) -> "Match":
         """The match with all sums measured at the temperatures themselves, in one more pass.
@@ -214,34 +195,29 @@ class Match:
         Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. Errors of
         independent rows need it where one row decides: its gap is almost zero at the root, but not a short step away.
         """
-        matched = [
-            (observable, exp(root.x))
-            for observable, root in zip(self.observables, self.roots, strict=True)
-            if isinstance(root, Root)
-        ]
+        matched = [(observable, exp(root.x)) for _, observable, root in self._solved]
         if not matched:
             return self
         return replace(self, gaps=gaps_at(data, matched), n_passes=self.n_passes + 1, has_squares=True)
 
     def warn(self) -> None:
         """Say what makes the temperatures that were found uncertain."""
-        matched = {
-            i: (observable, exp(-root.x))
-            for i, (observable, root) in enumerate(zip(self.observables, self.roots, strict=True))
-            if isinstance(root, Root)
-        }
-        if matched and not warn_if_few(self.census):
-            for i, (observable, T) in matched.items():
-                warn_if_uncertain(
-                    T, self.standard_error(i), self.census, _name(observable), by_loss=isinstance(observable, Energy)
-                )
-        if any(isinstance(observable, Energy) for observable, _ in matched.values()):
+        by_loss = {i: isinstance(observable, Energy) for i, observable, _ in self._solved}
+        if by_loss and not warn_if_few(self.census):
+            for i, observable, root in self._solved:
+                T, se = exp(-root.x), self.standard_error(i)
+                if se is not None and se >= _DOUBTFUL * T:
+                    why, remedy = reason_of_uncertainty(self.census, by_loss=by_loss[i])
+                    size = f"T = {number_text(T, 3)} ± {number_text(se, 2)}"
+                    what = f"The temperature of {_name(observable)} is uncertain, {size}"
+                    notice(f"{what}. {why} {remedy}", FewErrorsWarning)
+        if any(by_loss.values()):
             warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling", fits=True)
 
 
 def _name(observable: Observable) -> str:
     """What sentences call the method that matches an observable."""
-    names = {Confidence: "expectation consistency", Energy: "temperature scaling"}
+    names: dict[type, str] = {Confidence: "expectation consistency", Energy: "temperature scaling"}
     return names.get(type(observable), type(observable).__name__)
 
 
@@ -250,7 +226,7 @@ def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]]) -> GapSums:
     measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
     if data.has_clusters:
         gaps, sums = data.gather(together(measure, partial(cluster_gaps, wanted))).items
-        clustered: GapSums = replace(gaps, square_products=sums.products)
+        clustered: GapSums = replace(gaps, square_products=sums @ sums.T)
         return clustered
     gaps = data.gather(measure)
     return gaps.with_counts() if data.counts else gaps

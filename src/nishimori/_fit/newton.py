@@ -98,9 +98,9 @@ def solve(function: Callable[[HostArray], Equations], start: HostArray, *, enoug
     x = np.array(start, dtype=float)
     equations, n_passes = function(x), 1
     while True:
-        inverse = _Inverse(equations)
-        step = inverse.step(equations.gaps)
-        length = inverse.length(step)
+        inverse, units = _inverse(equations), equations.units
+        step = inverse @ equations.gaps
+        length = _length(step, units)
         if (np.abs(equations.gaps) <= equations.noise).all() or length <= enough:
             return Solution(x, float(np.abs(equations.gaps).max()), n_passes, equations)
         share = 1.0
@@ -108,7 +108,7 @@ def solve(function: Callable[[HostArray], Equations], start: HostArray, *, enoug
             if n_passes == LIMIT:
                 raise _not_converged(equations, n_passes)
             there, n_passes = function(x + share * step), n_passes + 1
-            left = inverse.length(inverse.step(there.gaps))
+            left = _length(inverse @ there.gaps, units)
             if left <= (1 - share / 4) * length or _is_lower(equations, there, share * step):
                 break
             if share < _SHORTEST or length <= _CLOSE:
@@ -136,35 +136,29 @@ def sandwich(jacobian: HostArray, products: HostArray) -> HostArray:
     return (covariance + covariance.T) / 2
 
 
-class _Inverse:
-    """The inverse of the derivatives at one point, in the units of the unknowns."""
+def _inverse(equations: Equations) -> HostArray:
+    """The matrix that turns gaps into Newton's step from a point with these derivatives."""
+    matrix = equations.jacobian * equations.units
+    if not (np.isfinite(matrix).all() and np.isfinite(equations.gaps).all()):
+        raise NotConvergedError("The search left the range of numbers: a gap or its derivative is not finite.")
+    # Each equation is divided by its largest derivative, so that the units of the gaps do not matter.
+    sizes = np.abs(matrix).max(axis=1)
+    if not (sizes > np.finfo(float).tiny).all():
+        raise _undetermined_error()
+    matrix /= sizes[:, None]
+    try:
+        inverse = np.linalg.inv(matrix)
+    except np.linalg.LinAlgError:
+        raise _undetermined_error() from None
+    if not np.linalg.norm(matrix, 1) * np.linalg.norm(inverse, 1) <= _LARGEST_CONDITION:
+        raise _undetermined_error()
+    scaled: HostArray = -equations.units[:, None] * inverse / sizes
+    return scaled
 
-    def __init__(self, equations: Equations) -> None:
-        self.units = equations.units
-        matrix = equations.jacobian * self.units
-        if not (np.isfinite(matrix).all() and np.isfinite(equations.gaps).all()):
-            raise NotConvergedError("The search left the range of numbers: a gap or its derivative is not finite.")
-        # Each equation is divided by its largest derivative, so that the units of the gaps do not matter.
-        sizes = np.abs(matrix).max(axis=1)
-        if not (sizes > np.finfo(float).tiny).all():
-            raise _undetermined_error()
-        self.scale = 1 / sizes
-        matrix = matrix * self.scale[:, None]
-        try:
-            self.matrix: HostArray = np.linalg.inv(matrix)
-        except np.linalg.LinAlgError:
-            raise _undetermined_error() from None
-        if not np.linalg.norm(matrix, 1) * np.linalg.norm(self.matrix, 1) <= _LARGEST_CONDITION:
-            raise _undetermined_error()
 
-    def step(self, gaps: HostArray) -> HostArray:
-        """Newton's step from a point with these gaps."""
-        step: HostArray = -self.units * (self.matrix @ (gaps * self.scale))
-        return step
-
-    def length(self, step: HostArray) -> float:
-        """How long a step is, in units of the unknowns."""
-        return float(np.sqrt(np.mean((step / self.units) ** 2)))
+def _length(step: HostArray, units: HostArray) -> float:
+    """How long a step is, in units of the unknowns."""
+    return float(np.sqrt(np.mean((step / units) ** 2)))
 
 
 def _not_converged(equations: Equations, n_passes: int) -> NotConvergedError:

@@ -55,7 +55,7 @@ class Point:
             if not slope > 0:
                 return None
             step -= self.after(step) / slope
-        return step if self._remainder(step) <= precision else None
+        return step if self.remainder(step) <= precision else None
 
     def after(self, step: float) -> float:
         """The value that this point predicts a step away."""
@@ -65,10 +65,6 @@ class Point:
         """The slope that this point predicts a step away."""
         return self.slope + step * (self.curvature + step * (self.jerk / 2 + step * self.snap / 6))
 
-    def left_after(self, step: float) -> float:
-        """How large the value may still be after the last step."""
-        return self.slope * self._remainder(step)
-
     def bend(self, step: float) -> float:
         """By how much, relatively, the slope may change over a step."""
         # The scale on which the function bends follows from the derivatives that are known. That the last of them happens to
@@ -76,7 +72,7 @@ class Point:
         curvature, jerk, snap = (abs(derivative / self.slope) for derivative in (self.curvature, self.jerk, self.snap))
         return max(1.0, curvature, sqrt(jerk), cbrt(snap)) * abs(step)
 
-    def _remainder(self, step: float) -> float:
+    def remainder(self, step: float) -> float:
         """What a fifth derivative as large as the others let expect changes, f⁽⁵⁾·step⁵/5!, six times over."""
         return abs(step) * self.bend(step) ** 4 / 20
 
@@ -109,7 +105,7 @@ def increasing_root(start: float, *, precision: float = 0.0) -> Generator[float,
         if abs(point.value) <= point.noise or abs(step) <= TOLERANCE:
             return Root(x, point, passes, point.value, is_measured=True)
         if precision and (last := point.last_step(precision)) is not None:
-            return Root(x + last, point, passes, point.left_after(last), is_measured=False)
+            return Root(x + last, point, passes, point.slope * point.remainder(last), is_measured=False)
         low, high = (x, high) if point.value < 0 else (low, x)
         if not (isfinite(low) and isfinite(high)):
             # Where the function is flat a step leaps too far; walk in doubling strides until the root is bracketed.
@@ -128,14 +124,6 @@ def increasing_root(start: float, *, precision: float = 0.0) -> Generator[float,
         f"The search did not converge in {LIMIT} passes: residual {point.value:.3g} at T = {exp(-x):.6g}. "
         "Check the scale of the logits."
     )
-
-
-def root_of(function: Callable[[float], Point], start: float) -> Root:
-    """The root of one increasing function."""
-    root = drive({None: increasing_root(start)}, lambda wanted, _: {None: function(wanted[None])})[None]
-    if isinstance(root, NishimoriError):
-        raise root
-    return root
 
 
 RootSearch = Generator[float, Point, Root]

@@ -84,17 +84,14 @@ def match(
 ) -> Match:
     """Search for the temperatures of several observables at once; one that its own standard error denies is no result.
 
+    Nor is one that is so low that the rounding of logits would decide, which takes a pass to find out, where it may be so.
     ``right`` says which answers count as right: by default those whose top class is true. ``starts`` are the values of log β
     to start from; by default the answers of a sample. ``label_name`` is what the caller's signature calls the labels.
     Standard errors are those of independent rows, or of clusters if the data have any; where weights are counts, a weight of w
     stands for w independent rows.
     """
     options: dict[str, Any] = {"right": right, "starts": starts, "label_name": label_name}
-    return _without_rounding(data, find_roots(data, *observables, **options).without_uncertain())
-
-
-def _without_rounding(data: Rows, matched: Match) -> Match:
-    """The match without temperatures so low that the rounding of logits would decide; a pass, where that may be so."""
+    matched = find_roots(data, *observables, **options).without_uncertain()
     lowest = min((exp(-root.x) for root in matched.roots if isinstance(root, Root)), default=inf)
     if lowest > _SUSPECT or not rounding_decides(data, lowest):
         return matched
@@ -141,7 +138,9 @@ def find_roots(
     matched = Search(data, observables, right or Confidence(), label_name).run(starts)
     if data.has_clusters or not matched.has_squares:
         return matched.at_roots(data)
-    return matched.with_counts() if data.counts else matched
+    if not data.counts or matched.gaps is None:
+        return matched
+    return replace(matched, gaps=matched.gaps.with_counts())
 
 
 class Search:

@@ -3,8 +3,8 @@
 Expectation consistency then matches mean confidence to (right + ½)/(n + 1): half a right and half a wrong answer are added.
 Temperature scaling has the least cross-entropy against J. Platt's targets, here for any number K of classes: a sample whose
 class has N samples is of that class with probability (N + 1)/(N + K) and of each other class with 1/(N + K). Both add a
-constant to the gap of the observable, at every β alike, so that the gap still grows with β. Its zero is found by halving a
-bracket: that takes more passes than the usual search, and never fails.
+constant to the gap of the observable, at every β alike, so that the gap still grows with β. Its zero is found inside a
+bracket by SciPy's `brentq`: that takes more passes than the usual search, and never fails.
 
 Where the answers are not above chance even so, T is so large that all unmasked classes of a row are equally probable.
 """
@@ -82,7 +82,7 @@ def match_smoothed(data: Rows, observable: Confidence | TopN | Energy, *, label_
     census, classes, widest = data.gather(together(Count(right), sum_by_class, _widest)).items
     n_passes, target = 1, None
     if not isinstance(observable, Energy):
-        number = classes.number(counts=data.counts)
+        number = float(classes.weights.sum()) / classes.one_sample(counts=data.counts)
         target = (number * census.accuracy + 0.5) / (number + 1)
         shift = census.accuracy - target
     elif census.n_at_masks:
@@ -90,7 +90,7 @@ def match_smoothed(data: Rows, observable: Confidence | TopN | Energy, *, label_
     else:
         numbers = classes.numbers(counts=data.counts)
         n_passes, shift = 2, data.gather(partial(smooth_energy, tuple(numbers.tolist()))).value
-    search = _Bisection(data, observable, shift)
+    search = _GapSearch(data, observable, shift)
     hottest = -log(_UNIFORM * (min(max(widest.difference, _LEAST), _LARGEST) if widest.difference else 1.0))
     x = search.zero(hottest)
     if x is None and target is not None and widest.difference > 0:
@@ -103,15 +103,7 @@ def match_smoothed(data: Rows, observable: Confidence | TopN | Energy, *, label_
     is_uniform = x is None or x == hottest
     x = hottest if x is None else x
     residual = search.gap(x)
-    fit_info = FitInfo(
-        residual=residual,
-        n_passes=n_passes + search.n_passes,
-        n_samples=census.n_rows,
-        accuracy=census.accuracy,
-        n_zeros=census.n_zeros,
-        n_masked=census.n_masked,
-        kernel=", ".join(sorted(census.kernels)),
-    )
+    fit_info = FitInfo.from_census(census, residual=residual, n_passes=n_passes + search.n_passes)
     return Smoothed(exp(-x), fit_info, census, is_uniform, target)
 
 
@@ -139,7 +131,7 @@ def smooth_energy(numbers: tuple[float, ...], batch: Batch) -> Mean:
     return Mean(batch.total(moved), batch.weight)
 
 
-class _Bisection:
+class _GapSearch:
     """The search for the zero of an increasing gap, in log β."""
 
     def __init__(self, data: Rows, observable: Confidence | TopN | Energy, shift: float) -> None:
@@ -156,6 +148,8 @@ class _Bisection:
 
     def zero(self, low: float) -> float | None:
         """Where the gap is zero; ``low`` if it is positive there already, and None if it is positive nowhere."""
+        from scipy.optimize import brentq  # noqa: PLC0415 - slow to import
+
         if self.gap(low) >= 0:
             return low
         high = low + _STRIDE
@@ -163,7 +157,5 @@ class _Bisection:
             low, high = high, high + _STRIDE
             if high > _FARTHEST:
                 return None
-        while high - low > _NARROW:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.gap(middle) < 0 else (low, middle)
-        return (low + high) / 2
+        root: float = brentq(self.gap, low, high, xtol=_NARROW)
+        return root

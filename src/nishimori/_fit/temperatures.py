@@ -167,17 +167,11 @@ def temperatures(
     """
     options.setdefault("floor", "auto")
     data = open_rows(logits, labels, choose_floor=choose_floor, **options)
-    return replace(_at_least_one(temperatures_of(data)), floor=data.floor)
-
-
-def _at_least_one(temperatures: Temperatures) -> Temperatures:
-    """The result, unless there is neither temperature."""
-    if all(value is None for value in (temperatures.ec, temperatures.ts, temperatures.ec_bounds, temperatures.ts_bounds)):
-        raise NoTemperatureError(
-            f"Expectation consistency: {temperatures.why_no_ec} Temperature scaling: {temperatures.why_no_ts}",
-            end=temperatures.end or "flat",
-        )
-    return temperatures
+    both = temperatures_of(data)
+    if all(value is None for value in (both.ec, both.ts, both.ec_bounds, both.ts_bounds)):
+        why = f"Expectation consistency: {both.why_no_ec} Temperature scaling: {both.why_no_ts}"
+        raise NoTemperatureError(why, end=both.end or "flat")
+    return replace(both, floor=data.floor)
 
 
 @question("has no rows to fit temperatures to")

@@ -160,7 +160,7 @@ def reads_stored(batch: Batch) -> bool:
 
 
 def block_sums(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> BlockSums | None:
-    """The sums of a pair of observables, where the kernel can do without a number per row; see `pair_sums`.
+    """The sums of a pair of observables, where the kernel can do without a number per row; see `N_SUMS`.
 
     Those that are ``exact`` give a temperature with all digits that are promised; how they do that is the kernel's own
     business. All others are for answers of which a few digits matter.

@@ -94,7 +94,7 @@ typedef struct {
 } pair_gaps;
 
 /* Add the sums of one observable over some rows to `total`, and keep its gaps and their slopes; the formulas are those of
-`pair_sums`. `sums` are power sums (N_POWERS, ROWS). Each derivative follows from those before it; see `derivatives` in
+`N_SUMS`. `sums` are power sums (N_POWERS, ROWS). Each derivative follows from those before it; see `derivatives` in
 _sums/predictions.py. `weights` is null if all are 1. */
 static ALWAYS_INLINE void add_confidence(const double *restrict sums, const double *restrict right, const double *restrict weights,
                                          int n, pair_gaps *restrict kept, double *restrict total)

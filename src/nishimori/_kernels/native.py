@@ -306,7 +306,7 @@ def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSu
 def block_sums(
     logits: HostArray, labels: HostArray, weights: HostArray, beta_ec: float, beta_ts: float, *, exact: bool = False
 ) -> HostArray:
-    """The sums of a pair of observables; see `pair_sums`. What was counted comes with them if no logit is unusual."""
+    """The sums of a pair of observables; see `N_SUMS`. What was counted comes with them if no logit is unusual."""
     betas = (beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts)
     labels = _contiguous(labels, np.int64)
     heavy = None if arrays.are_ones(weights) else _contiguous(weights, np.float64)

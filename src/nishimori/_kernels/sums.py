@@ -10,7 +10,19 @@ from nishimori._rows.rows import Sum
 from nishimori._support.arrays import Array, HostArray
 
 N_SUMS = 36
-"""How many sums a pair of observables has: see `pair_sums`."""
+"""How many sums `block_sums` gives for the pair of confidence and energy, each at its own β.
+
+With the gap g of the confidence of a row, its derivatives g′, g″, ... in β, the gap h of the energy, the mean drop m, the drop
+d of the true class, and r = 1 for a right answer, they are:
+
+- Σwg, Σw|g|, Σwg′, Σwg″, Σwg‴, Σw²g′²
+- Σwh, −Σw(m + d), Σwh′, Σwh″, Σwh‴, Σw²h′²
+- Σwg², Σwh², Σwgh and the same with w²
+- Σw, Σw², Σwr, Σwd
+- Σwg′², Σwh′²
+- Σwg′h′, Σwgg′, Σwhh′, Σwgh′, Σwhg′ and the same with w²
+- Σwg⁗, Σwh⁗
+"""
 
 
 class PowerSums(NamedTuple):

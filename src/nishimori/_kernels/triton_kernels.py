@@ -540,7 +540,7 @@ def _moments(powers, FIRST: tl.constexpr, LAST: tl.constexpr, extra, bias, scale
 
 @_jit
 def _store_block_sums(partial, peak, counts, powers, bias, scale, at_label, right, w):
-    """The sums over the rows of this program, one row per lane; the formulas are those of `pair_sums`."""
+    """The sums over the rows of this program, one row per lane; the formulas are those of `N_SUMS`."""
     n_classes, tied, masked, is_class = counts
     # Rows of weight zero were not checked. NaN gets no weight, but their peak may be infinite, and 0 times that is NaN.
     there = w != 0

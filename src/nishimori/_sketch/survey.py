@@ -6,7 +6,7 @@ node, so it is computed on the host, for some hundred rows at a time, which fit 
 gaps, metrics and bins.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -264,5 +264,5 @@ class NodeRows:
         return value, 2 * (squares_drop - first * squares - own)
 
 
-BUILT_IN = {Confidence: NodeRows.of_confidence, Energy: NodeRows.of_energy}
+BUILT_IN: dict[type, Callable[..., Any]] = {Confidence: NodeRows.of_confidence, Energy: NodeRows.of_energy}
 """The gaps of the observables for which power sums are enough."""

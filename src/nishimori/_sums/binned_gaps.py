@@ -100,11 +100,8 @@ class BinnedGaps:
         reach = normal_quantile(level)
         if reach == inf:
             return Interval(0.0, 1.0)
-        high = max(float(self._upper_limits(np.array([reach]))[0]), self.value)
-        if self.is_explained_by_calibration(reach):
-            return Interval(0.0, high)
-        low = float(self._lower_limits(np.array([reach]))[0])
-        return Interval(min(low, self.corrected), high)  # where the level is so low that both would be on one side
+        (low,), (high,) = self.limits(np.array([reach]))
+        return Interval(0.0 if self.is_explained_by_calibration(reach) else float(low), max(float(high), self.value))
 
     @property
     def scaled(self) -> HostArray:
@@ -120,17 +117,12 @@ class BinnedGaps:
 
     def limits(self, reach: HostArray) -> tuple[HostArray, HostArray]:
         """Lower and upper limits at some numbers of standard errors, with the corrected ECE between them."""
-        low, high = self._lower_limits(reach), self._upper_limits(reach)
-        return np.minimum(low, self.corrected), np.maximum(high, self.corrected)
-
-    def _upper_limits(self, reach: HostArray) -> HostArray:
+        clear = np.abs(self.clear)
+        low = self._sizes(clear if clear.any() else self.errors, _upper_quantile, reach)
         # An ECE that is much lower than that of a calibrated model is luck, and does not show that the model is perfect.
         (mean,), (error,) = self._moments_of_ece(np.zeros(1), self.errors, self.errors)
-        return self._sizes(self.errors, _lower_quantile, reach, max(self.value, float(mean - error)))
-
-    def _lower_limits(self, reach: HostArray) -> HostArray:
-        clear = np.abs(self.clear)
-        return self._sizes(clear if clear.any() else self.errors, _upper_quantile, reach)
+        high = self._sizes(self.errors, _lower_quantile, reach, max(self.value, float(mean - error)))
+        return np.minimum(low, self.corrected), np.maximum(high, self.corrected)
 
     def is_explained_by_calibration(self, reach: float) -> bool:
         """Whether the measured ECE is below the upper quantile of that of a calibrated model with the same confidences."""

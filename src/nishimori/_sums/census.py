@@ -93,15 +93,14 @@ class Count:
     def from_findings(self, batch: Batch, findings: Findings) -> Census:
         """The counts of a batch, from what a kernel has found for another pass."""
         counted = None
-        if not self.follows:
-            rows = Predictions(batch, 1.0)  # the same at every β
-            answers = _answers(rows, self.right.observed(rows) == 0)
-        elif isinstance(findings, BlockSums):
+        if self.follows and isinstance(findings, BlockSums):
             answers, counted = findings.answers, findings.counted
         else:
-            answers = _answers(findings, findings.right)
-        if counted is None:
-            counted = self._count(batch)
+            rows = Predictions(batch, 1.0) if isinstance(findings, BlockSums) else findings  # answers are the same at every β
+            answers = _answers(rows, rows.right if self.follows else self.right.observed(rows) == 0)
+        if counted is None:  # some kernels count rows, masks and right guesses themselves
+            n_masked = _number(batch.logits == -inf, batch.xp) if batch.has_masks else 0
+            counted = Counted(batch.n_rows, n_masked, self._chance(batch), 0)
         return Census(
             n_rows=int(counted.n_rows),
             n_right=int(answers.n_right),
@@ -116,11 +115,6 @@ class Count:
             chance=counted.chance,
             kernels=frozenset({kernel_name(batch)}),
         )
-
-    def _count(self, batch: Batch) -> Counted:
-        """Count what some kernels count themselves: rows, masks and right guesses."""
-        n_masked = _number(batch.logits == -inf, batch.xp) if batch.has_masks else 0
-        return Counted(batch.n_rows, n_masked, self._chance(batch), 0)
 
     def _chance(self, batch: Batch) -> float:
         """The weight of random guesses that are right."""

@@ -10,15 +10,14 @@ from functools import partial
 
 import numpy as np
 
-from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
+from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.outcomes import Levels, levels_of
 from nishimori._sums.predictions import Predictions
 from nishimori._sums.reliability import BinnedClaims, Bins, UnbinnedClaims, uniform_edges
-from nishimori._sums.spread import ClusterSums
+from nishimori._sums.spread import sum_by_cluster
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
-from nishimori.errors import InputError
 from nishimori.maps.class_curves import bin_of, class_probabilities
 
 # This many claims are in memory at once, 256 MB in float64. If there are more, some classes are read after the others.
@@ -44,12 +43,8 @@ class ClassWeights(Sum):
         """The weight that stands for one sample: 1 where weights are counts, and else that of equal weights."""
         return 1.0 if counts else float(self.squares.sum() / self.weights.sum())
 
-    def number(self, *, counts: bool) -> float:
-        """How many samples the rows stand for: the sum of weights that are counts, else (Σw)²/Σw²."""
-        return float(self.weights.sum()) / self.one_sample(counts=counts)
-
     def numbers(self, *, counts: bool) -> HostArray:
-        """The same for the rows of each class; 0 where there are none."""
+        """How many samples the rows of each class stand for: the sum of weights that are counts, else (Σw)²/Σw² or 0."""
         if counts:
             return self.weights
         numbers: HostArray = np.divide(self.weights**2, self.squares, out=np.zeros_like(self.weights), where=self.squares > 0)
@@ -136,14 +131,12 @@ def tally_classes(edges: HostArray, batch: Batch) -> Bins:
     return _bin_classes(edges, batch).bins
 
 
-def cluster_residuals(edges: HostArray, frequencies: HostArray, batch: Batch) -> ClusterSums:
+def cluster_residuals(edges: HostArray, frequencies: HostArray, batch: Batch) -> HostArray:
     """The pass that sums w·(truth - frequency) over each bin and cluster; ``frequencies`` have a row per curve."""
     assert batch.clusters is not None, "asked for only where there are clusters"
-    rows, number = _bin_classes(edges, batch), batch.clusters.number
+    rows = _bin_classes(edges, batch)
     residuals = rows.weights * (rows.true - frequencies.ravel()[rows.places])
-    places = rows.places * number + batch.clusters.codes[:, None]
-    sums = np.bincount(places.ravel(), residuals.ravel(), frequencies.size * number)
-    return ClusterSums(sums.reshape(frequencies.size, number))
+    return sum_by_cluster(batch.clusters, rows.places, residuals, frequencies.size, "bins")
 
 
 def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int]:
@@ -159,15 +152,6 @@ def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int
 
 def cluster_squares(data: Rows, edges: HostArray, frequencies: HostArray) -> HostArray:
     """The squares of the residuals of clusters, summed per class and bin."""
-    clusters = data.clusters
-    assert clusters is not None, "asked for only where there are clusters"
-    if frequencies.size * clusters.number > MOST_CLUSTER_SUMS:
-        raise InputError(
-            "clusters",
-            (f"be fewer for {frequencies.size:,} bins in all classes: at most {MOST_CLUSTER_SUMS // frequencies.size:,}"),
-            got=f"{clusters.number:,}",
-            remedy="Leave `clusters` out, or use fewer bins.",
-        )
-    values = data.gather(partial(cluster_residuals, edges, frequencies)).values
+    values = data.gather(partial(cluster_residuals, edges, frequencies))
     squares: HostArray = np.einsum("bc,bc->b", values, values).reshape(frequencies.shape)
     return squares

@@ -11,15 +11,15 @@ from typing import Literal
 import numpy as np
 
 from nishimori._kernels.kernel import Method, group_totals, row_sums, sums_groups
-from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
+from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Sum
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.passes import Sums
 from nishimori._sums.predictions import Predictions, apply_map, inverse_temperatures
+from nishimori._sums.spread import sum_by_cluster
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
-from nishimori.errors import InputError
 from nishimori.maps.map import Map
 
 By = Literal["prediction", "groups"]
@@ -40,18 +40,14 @@ class Grouping:
         assert batch.groups is not None, "data without groups are refused before they are read"
         return batch.groups.codes
 
+    def sums(self, codes: HostArray, *rows: HostArray) -> HostArray:
+        """The sums of several numbers per row over each group, (numbers, groups)."""
+        return np.stack([np.bincount(codes, numbers, self.number) for numbers in rows])
+
     def by_cluster(self, batch: Batch, codes: HostArray, rows: HostArray) -> HostArray:
-        """The sum of one number per row over each group and cluster; refuses a table of them that is too large."""
+        """The sum of one number per row over each group and cluster."""
         assert batch.clusters is not None, "asked for only where there are clusters"
-        shape = self.number, batch.clusters.number
-        if shape[0] * shape[1] > MOST_CLUSTER_SUMS:
-            raise InputError(
-                "clusters",
-                f"be at most {MOST_CLUSTER_SUMS // self.number:,} where there are {self.number:,} groups",
-                got=f"{batch.clusters.number:,}",
-                remedy="Join small clusters.",
-            )
-        return np.bincount(codes * shape[1] + batch.clusters.codes, rows, shape[0] * shape[1]).reshape(shape)
+        return sum_by_cluster(batch.clusters, codes, rows, self.number, "groups")
 
 
 @dataclass(frozen=True)
@@ -83,20 +79,13 @@ class GroupSums(Sum):
     clusters: HostArray | None = None
 
     @property
-    def squares(self) -> HostArray:
-        """What the sum of gaps varies by as the labels show it."""
-        if self.clusters is None:
-            return self.row_squares
-        squares: HostArray = np.einsum("gc,gc->g", self.clusters, self.clusters)
-        return squares
-
-    @property
     def variance(self) -> HostArray:
         """The variance of the sum of gaps: what the labels show, but not less than what the model expects.
 
         A group without a single error shows nearly no variance. A group whose confidence is far off shows more than expected.
         """
-        return np.maximum(self.model_variance, self.squares)
+        squares = self.row_squares if self.clusters is None else np.einsum("gc,gc->g", self.clusters, self.clusters)
+        return np.maximum(self.model_variance, squares)
 
     @property
     def n_units(self) -> HostArray:
@@ -118,26 +107,16 @@ class MeasureGroups:
         codes = self.grouping.codes(batch)
         scaled = scaled_rows(batch, self.betas[codes])
         # Neither curvature nor higher derivatives are used, so that one power more than the value needs is enough.
-        rows = Predictions(scaled, 1.0, row_sums(scaled, (1.0,), self.observable.powers + 1))
-        gap = self.observable.value(rows, self.observable.observed(rows))
+        view = Predictions(scaled, 1.0, row_sums(scaled, (1.0,), self.observable.powers + 1))
+        gaps = self.observable.value(view, self.observable.observed(view))
         # Copied from a device together.
-        table = arrays.on_host(batch.xp.stack([batch.weights, gap, *self._slope_and_variance(rows)]))
+        table = arrays.on_host(batch.xp.stack([batch.weights, gaps, *self._slope_and_variance(view)]))
         weights, value, slope, variance = table
         units = weights if self.counts else weights**2
-        number = self.grouping.number
-
-        def sums_per_group(rows: HostArray) -> HostArray:
-            return np.bincount(codes, rows, number)
-
-        return GroupSums(
-            n_rows=np.bincount(codes, minlength=number),
-            weight=sums_per_group(weights),
-            gap=sums_per_group(weights * value),
-            slope=sums_per_group(weights * slope),
-            model_variance=sums_per_group(units * variance),
-            row_squares=sums_per_group(units * value**2),
-            clusters=self.grouping.by_cluster(batch, codes, weights * value) if self.clustered else None,
-        )
+        rows = (weights, weights * value, weights * slope, units * variance, units * value**2)
+        weight, gap, slope, expected, squares = self.grouping.sums(codes, *rows)
+        clusters = self.grouping.by_cluster(batch, codes, weights * value) if self.clustered else None
+        return GroupSums(np.bincount(codes, minlength=self.grouping.number), weight, gap, slope, expected, squares, clusters)
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether a kernel makes these sums, and notices what a check would refuse."""
@@ -234,20 +213,16 @@ class TallyGroups:
         else:
             weights, confidence = predictions.weights, predictions.claimed(self.of)[:, 0]
             doubt, hits = 1 - confidence, predictions.outcomes(self.of)[:, 0]
-        codes, number = self.grouping.codes(batch, predictions.top_class), self.grouping.number
+        codes, sums_of = self.grouping.codes(batch, predictions.top_class), self.grouping.sums
         gaps = np.where(hits > 0, -doubt, confidence)  # keeps its digits where the model is nearly sure
         units = weights if self.counts else weights**2
-
-        def sums_per_group(*rows: HostArray) -> HostArray:
-            return np.stack([np.bincount(codes, numbers, number) for numbers in rows])
-
         clusters = None
         if self.clustered:
             by_cluster = self.grouping.by_cluster
             clusters = np.stack([by_cluster(batch, codes, weights * gaps), by_cluster(batch, codes, weights)])
         return GroupTally(
-            np.bincount(codes, minlength=number),
-            sums_per_group(weights, weights * confidence, weights * hits, weights * gaps),
-            sums_per_group(units, units * gaps, units * gaps**2, units * confidence * doubt),
+            np.bincount(codes, minlength=self.grouping.number),
+            sums_of(codes, weights, weights * confidence, weights * hits, weights * gaps),
+            sums_of(codes, units, units * gaps, units * gaps**2, units * confidence * doubt),
             clusters,
         )

@@ -15,74 +15,18 @@ from typing import Any
 import numpy as np
 
 from nishimori._kernels.kernel import block_sums, row_sums, takes_unchecked
-from nishimori._kernels.sums import BlockSums, PowerSums
+from nishimori._kernels.sums import PowerSums
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Sum, combined_by
 from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.passes import Findings, KernelPass, Mean, add_each
-from nishimori._sums.predictions import Predictions, derivatives
-from nishimori._sums.spread import ClusterSums, cluster_sums
-from nishimori._support import arrays
-from nishimori._support.arrays import Array, HostArray, largest, namespace, on_host
+from nishimori._sums.predictions import Predictions
+from nishimori._sums.spread import cluster_sums
+from nishimori._support.arrays import HostArray, largest, on_host
 from nishimori.errors import MergeError
 
 # Four derivatives of the mean logit take the fifth power.
 _ORDER = 5
-
-
-def sum_pair(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> tuple[HostArray, BlockSums | Predictions]:
-    """The `pair_sums` of one batch, and what the kernel returned for them."""
-    block = block_sums(batch, beta_ec, beta_ts, exact=exact)
-    if block is not None:
-        return block.sums, block
-    sums = row_sums(batch, tuple(dict.fromkeys((beta_ec, beta_ts))), _ORDER, exact=exact)
-    rows = Predictions(batch, beta_ec, sums)
-    return pair_sums(sums.at(beta_ec), sums.at(beta_ts), rows.right, rows.label_drops, batch.weights), rows
-
-
-def pair_sums(ec_powers: Array, ts_powers: Array, right: Array, label_drops: Array, w: Array) -> HostArray:
-    """The sums that confidence and energy need, each at its own β, from the power sums 0 to 5 of each row at both."""
-    xp = namespace(w)
-    c, ec_moments = _moments(ec_powers[:5, ...])
-    _, moments = _moments(ts_powers)
-    nothing = xp.zeros_like(c)  # the only class that counts has no drop
-    slope, *ec_others = derivatives((c, *[nothing] * 4), ec_moments)
-    variance, *ts_others = derivatives(moments, moments)
-    gap, excess = xp.where(right, -ec_powers[0, ...] * c, c), moments[0] - label_drops
-    weighted, weighted_excess, weighted_slope, weighted_variance = (w * numbers for numbers in (gap, excess, slope, variance))
-    size = -(w @ moments[0] + w @ label_drops)  # neither is ever positive
-    with np.errstate(invalid="ignore"):  # an infinite gap, of a masked label, times a slope of zero; such sums are not used
-        sums = [
-            *(
-                w @ gap,
-                w @ xp.abs(gap),
-                w @ slope,
-                *(w @ derivative for derivative in ec_others[:2]),
-                weighted_slope @ weighted_slope,
-            ),
-            *(
-                w @ excess,
-                size,
-                w @ variance,
-                *(w @ derivative for derivative in ts_others[:2]),
-                weighted_variance @ weighted_variance,
-            ),
-            *(weighted @ gap, weighted_excess @ excess, weighted @ excess),
-            *(weighted @ weighted, weighted_excess @ weighted_excess, weighted @ weighted_excess),
-            *(xp.sum(w), w @ w, w @ xp.astype(right, w.dtype), w @ label_drops),
-            *(weighted_slope @ slope, weighted_variance @ variance, weighted_slope @ variance),
-            *(gap @ weighted_slope, excess @ weighted_variance, gap @ weighted_variance, excess @ weighted_slope),
-            *(weighted_slope @ weighted_variance, weighted @ weighted_slope, weighted_excess @ weighted_variance),
-            *(weighted @ weighted_variance, weighted_excess @ weighted_slope),
-            *(w @ ec_others[2], w @ ts_others[2]),
-        ]
-    return np.array(sums) if isinstance(w, np.ndarray) else arrays.on_host(xp.stack(sums))
-
-
-def _moments(powers: Array) -> tuple[Array, list[Array]]:
-    """The confidence of each row, and ⟨d⟩, ⟨d²⟩, ... from its power sums."""
-    c = 1 / (1 + powers[0, ...])
-    return c, [powers[j, ...] * c for j in range(1, powers.shape[0])]
 
 
 # exp(βd) has an error of βd units in the last place, and rows with βd below -40 matter only to larger weights.
@@ -251,9 +195,9 @@ class Measure(KernelPass[GapSums]):
 
     def with_findings(self, batch: Batch) -> tuple[GapSums, Findings]:
         """The moments of a batch, and what the kernel returned for them."""
-        if self._is_paired:
-            pair, returned = sum_pair(batch, *self.pair, exact=self.exact)
-            return self.from_pair_sums(pair), returned
+        block = block_sums(batch, *self.pair, exact=self.exact) if self._is_paired else None
+        if block is not None:
+            return self.from_block(block.sums), block
         ready = [observable._on(batch) for observable, _ in self.wanted]
         powers = self._powers(batch) if any(not rows.uses_tables for rows in ready) else [None] * len(self._betas)
         distributions = [Predictions(batch, beta, sums) for beta, sums in zip(self._betas, powers, strict=True)]
@@ -281,10 +225,10 @@ class Measure(KernelPass[GapSums]):
         first = self.wanted[0][1][0]
         return betas.get(Confidence, first), betas.get(Energy, first)
 
-    def from_pair_sums(self, sums: HostArray) -> GapSums:
-        """The moments from the `pair_sums` at the β of the `pair`."""
+    def from_block(self, sums: HostArray) -> GapSums:
+        """The moments from what kernels return for a block of rows at the β of the `pair`, in the order of `N_SUMS`."""
         weight, squares, right, at_labels = sums[18:22].tolist()
-        observed = {Confidence: right - weight, Energy: at_labels}
+        observed: dict[type, float] = {Confidence: right - weight, Energy: at_labels}
         places = tuple(_PAIRED[type(observable)] for observable, _ in self.wanted)
         products, slope_products = _product_places(places)
         return GapSums(
@@ -319,7 +263,7 @@ def _products(batch: Batch, values: Sequence[Any], slopes: Sequence[Any]) -> tup
     return both[0, :m, :m], both[1, :m, :m], squares, both[:, m:, :]
 
 
-def cluster_gaps(wanted: Sequence[tuple[Observable, float]], batch: Batch) -> ClusterSums:
+def cluster_gaps(wanted: Sequence[tuple[Observable, float]], batch: Batch) -> HostArray:
     """The pass that sums the gaps of several observables over each cluster, each at one β."""
     values = []
     for observable, beta in wanted:

@@ -9,9 +9,10 @@ table of values, and without differences of nearly equal numbers; their mean is 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from nishimori._kernels.kernel import row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sums.predictions import Predictions, derivatives
 from nishimori._support import arrays
-from nishimori._support.arrays import Array
+from nishimori._support.arrays import Array, HostArray
 from nishimori._support.numbers import numeric
 from nishimori.errors import InputError, setting
 
@@ -40,6 +41,27 @@ _MORE_DATA = "Use a larger validation set"
 
 # No network's logits differ by this much; those of soft masks do.
 _FAR_BELOW = 1e4
+
+
+def read_only_logits(batch: Batch) -> HostArray:
+    """The logits of a batch in float64 as a NumPy array that cannot be written to, because the batch is shared."""
+    host = arrays.on_host(batch.double).view()
+    host.flags.writeable = False
+    return host
+
+
+def table_from(name: str, function: Callable[..., Any], *arguments: Any, shape: tuple[int, ...]) -> HostArray:
+    """The table of numbers that a function of the user's own returns, in float64; refuses one of another shape."""
+    try:
+        values = function(*arguments)
+    except Exception as error:
+        raise InputError(f"`{name}` raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
+    table = arrays.on_host(numeric(values, name)).astype(np.float64)
+    if table.shape != shape:
+        like_logits = f"the shape of `logits`, {shape}"
+        wanted = like_logits if len(shape) == 2 else f"shape {shape}, one number per row, class and parameter"
+        raise InputError(name, f"return an array of {wanted}", got=table.shape)
+    return table
 
 
 class Observable(ABC):
@@ -80,16 +102,8 @@ class Observable(ABC):
 
     def _on(self, batch: Batch) -> "RowObservable":
         """The observable, ready for one batch: its values are computed and checked once."""
-        name = f"{type(self).__name__}.values"
-        host = arrays.on_host(batch.double).view()
-        host.flags.writeable = False  # the batch is shared
-        try:
-            values = self.values(host)
-        except Exception as error:
-            raise InputError(f"`{name}` raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
-        table = arrays.on_host(numeric(values, name)).astype(np.float64)
-        if table.shape != host.shape:
-            raise InputError(name, f"return an array of the shape of `logits`, {host.shape}", got=table.shape)
+        name, host = f"{type(self).__name__}.values", read_only_logits(batch)
+        table = table_from(name, self.values, host, shape=host.shape)
         if not (np.isfinite(table) | (host == -inf)).all():
             raise InputError(name, "be finite wherever the logit is", got="NaN or infinity")
         if not np.isfinite(table[np.arange(len(host)), arrays.on_host(batch.labels)]).all():
@@ -135,32 +149,34 @@ class Observable(ABC):
         return {name: value for part in parts if part for name, value in part.items()}
 
 
-class RowObservable(Protocol):
+class RowObservable(ABC):
     """An observable of the rows of a batch. ``uses_tables`` if it needs a number per class, else power sums are enough.
 
     ``powers`` is the highest power of the drop that `value` needs.
     """
 
-    uses_tables: ClassVar[bool]
-    powers: ClassVar[int]
+    uses_tables: ClassVar[bool] = False
+    powers: ClassVar[int] = 0
 
+    @abstractmethod
     def observed(self, predictions: Predictions) -> Array:
         """O at the true class of each row, minus O at the top: the same at every β."""
 
+    @abstractmethod
     def gap(self, predictions: Predictions, observed: Array) -> Gap:
         """The average of O under the model, minus O at the true class, which is ``observed``."""
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, without what its derivatives take."""
+        return self.gap(predictions, observed).value
 
 
 @dataclass(frozen=True, eq=False)
-class _Tabulated:
+class _Tabulated(RowObservable):
     """Any observable, from its values at each class of each row of a batch."""
 
     table: Array
     uses_tables: ClassVar[bool] = True
-    powers: ClassVar[int] = 0
 
     def observed(self, predictions: Predictions) -> Array:
         batch = predictions.batch
@@ -183,29 +199,28 @@ class _Tabulated:
         nothing = batch.xp.zeros_like(mean)
         return Gap(mean - observed, size, *derivatives([nothing, *averages], [nothing, *moments]))
 
-    def value(self, predictions: Predictions, observed: Array) -> Array:
-        """The value of the gap; its derivatives cost little compared with the table."""
-        return self.gap(predictions, observed).value
+
+class _Exact(Observable, RowObservable):
+    """An observable of the library, which needs no table: its mean is known to grow with β for all data."""
+
+    _is_monotone: ClassVar[bool] = True
+
+    def _on(self, batch: Batch) -> RowObservable:
+        """The observable itself: nothing has to be tabulated."""
+        return self
 
 
 @dataclass(frozen=True)
-class TopN(Observable):
+class TopN(_Exact):
     """O = 1 if the class is among the N largest of its row, ties broken by the first: top-N expectation consistency."""
 
     n: int
-    _is_monotone: ClassVar[bool] = True
-    uses_tables: ClassVar[bool] = False
-    powers: ClassVar[int] = 0
 
     def values(self, logits: Any) -> Any:
         """1 for the N largest, 0 elsewhere."""
         xp = arrays.namespace(logits)
         order = xp.argsort(xp.argsort(-logits, axis=1, stable=True), axis=1)
         return xp.astype((order < self.n) & (logits > -inf), logits.dtype)
-
-    def _on(self, batch: Batch) -> RowObservable:
-        """The observable itself: nothing has to be tabulated."""
-        return self
 
     def observed(self, predictions: Predictions) -> Array:
         """0 where the true class is among the N largest, else -1; a masked class never is."""
@@ -226,7 +241,7 @@ class TopN(Observable):
         averages = [outside[j, ...] * predictions.top_probability for j in range(5)]
         inside = (1 + (predictions.rest - outside[0, ...])) * predictions.top_probability
         value = xp.where(observed == 0, -averages[0], inside)
-        return Gap(value, xp.abs(value), *(-derivative for derivative in predictions.derivatives(averages)))
+        return Gap(value, xp.abs(value), *(-derivative for derivative in derivatives(averages, predictions.moments)))
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes alone."""
@@ -239,35 +254,33 @@ class TopN(Observable):
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """Why no temperature fits as T → 0: all samples are right, or largest logits are equal."""
+        confidence, accuracy = self._names
         what = "correctly" if self.n == 1 else f"within their top {self.n}"
         if observed >= 0:
             samples = "the only sample is" if n_samples == 1 else f"all {n_samples} samples are"
             smaller = "." if self.n == 1 else f", or a smaller {setting('top_n')}."
             return (
-                f"{samples} classified {what}, so {self._confidence} could reach accuracy only at T = 0.",
+                f"{samples} classified {what}, so {confidence} could reach accuracy only at T = 0.",
                 f"{_MORE_DATA}{smaller}",
             )
         return (
-            f"{self._accuracy} {1 + observed:.4g} is not below {1 + limit:.4g}, which {self._confidence} approaches as T → 0: "
+            f"{accuracy} {1 + observed:.4g} is not below {1 + limit:.4g}, which {confidence} approaches as T → 0: "
             "equal largest logits share their probability at every temperature.",
             "Pass logits before they were rounded or quantised.",
         )
 
     def _hot(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """Why no temperature fits as T → ∞: the accuracy is no better than chance."""
+        confidence, accuracy = self._names
+        why = f"is not above chance ({1 + limit:.4g}), and {confidence} stays above chance at every T."
+        return f"{accuracy} {1 + observed:.4g} {why}", _CLASS_ORDER
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        """What sentences call the two means."""
         return (
-            f"{self._accuracy} {1 + observed:.4g} is not above chance ({1 + limit:.4g}), "
-            f"and {self._confidence} stays above chance at every T.",
-            _CLASS_ORDER,
+            ("mean confidence", "accuracy") if self.n == 1 else (f"the mean top-{self.n} probability", f"top-{self.n} accuracy")
         )
-
-    @property
-    def _confidence(self) -> str:
-        return "mean confidence" if self.n == 1 else f"the mean top-{self.n} probability"
-
-    @property
-    def _accuracy(self) -> str:
-        return "accuracy" if self.n == 1 else f"top-{self.n} accuracy"
 
 
 @dataclass(frozen=True)
@@ -284,7 +297,7 @@ class Confidence(TopN):
         """Confidence minus 1 where the prediction is right, confidence where it is wrong."""
         xp, value = predictions.batch.xp, self.value(predictions, observed)
         nothing = xp.zeros_like(predictions.top_probability)  # the only class that counts has no drop
-        return Gap(value, xp.abs(value), *predictions.derivatives((predictions.top_probability, *[nothing] * 4)))
+        return Gap(value, xp.abs(value), *derivatives((predictions.top_probability, *[nothing] * 4), predictions.moments))
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes alone."""
@@ -292,20 +305,14 @@ class Confidence(TopN):
 
 
 @dataclass(frozen=True)
-class Energy(Observable):
+class Energy(_Exact):
     """O = z, the logit itself: matching it minimises the cross-entropy, so this is temperature scaling."""
 
-    _is_monotone: ClassVar[bool] = True
-    uses_tables: ClassVar[bool] = False
     powers: ClassVar[int] = 1
 
     def values(self, logits: Any) -> Any:
         """The logits."""
         return logits
-
-    def _on(self, batch: Batch) -> RowObservable:
-        """The observable itself: nothing has to be tabulated."""
-        return self
 
     def observed(self, predictions: Predictions) -> Array:
         """The drop of the true class, -inf where it is masked."""
@@ -315,7 +322,7 @@ class Energy(Observable):
         """The mean drop minus that of the true class."""
         mean = predictions.moments[0]
         size = predictions.batch.xp.abs(mean) + predictions.batch.xp.abs(observed)
-        return Gap(mean - observed, size, *predictions.derivatives(predictions.moments))
+        return Gap(mean - observed, size, *derivatives(predictions.moments, predictions.moments))
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes, and these times the drops."""

@@ -19,33 +19,6 @@ OneClaim = Literal["top", "positive"]
 
 
 @dataclass(frozen=True)
-class Steps:
-    """A function of the levels that is constant on each of several steps.
-
-    Attributes
-    ----------
-    values, weights : array of shape (n_steps,)
-        The value on each step, and the weight behind it.
-    edges : array of shape (n_steps + 1,)
-        Each step begins at the level with the number ``edges[i]`` and ends before ``edges[i + 1]``.
-    """
-
-    values: HostArray
-    weights: HostArray
-    edges: HostArray
-
-    @property
-    def sizes(self) -> HostArray:
-        """The number of levels on each step."""
-        return np.diff(self.edges)
-
-    @property
-    def corners(self) -> HostArray:
-        """The numbers of the first and the last level of each step, in increasing order and each of them once."""
-        return np.unique(np.concatenate([self.edges[:-1], self.edges[1:] - 1]))
-
-
-@dataclass(frozen=True)
 class Levels:
     """The distinct claims in increasing order, and at each of them the weight of all claims and of those that came true."""
 
@@ -59,13 +32,16 @@ class Levels:
         rate: HostArray = self.true / self.weight
         return rate
 
-    def isotonic(self) -> "Steps":
-        """The increasing function of the claim that has the least Brier score, and also the least NLL."""
+    def isotonic(self) -> tuple[HostArray, HostArray]:
+        """The increasing function of the claim that has the least Brier score, and also the least NLL.
+
+        It has steps: beside its value at each level is the weight of the step that the level is on.
+        """
         from scipy.optimize import isotonic_regression  # noqa: PLC0415 - other metrics do without SciPy
 
         fitted = isotonic_regression(self.rate, weights=self.weight)
         # A mean of ones may exceed 1 by rounding.
-        return Steps(np.clip(fitted.x[fitted.blocks[:-1]], 0.0, 1.0), fitted.weights, fitted.blocks)
+        return np.clip(fitted.x, 0.0, 1.0), np.repeat(fitted.weights, np.diff(fitted.blocks))
 
 
 @dataclass(frozen=True)

@@ -181,10 +181,6 @@ class Predictions:
         powers = self.powers(5)
         return tuple(powers[j, ...] * self.top_probability for j in range(1, 6))
 
-    def derivatives(self, averages: Sequence[Array]) -> tuple[Array, ...]:
-        """The derivatives in β of ⟨O⟩, as many as there are averages ⟨O⟩, ⟨Od⟩, ⟨Od²⟩, ... after the first."""
-        return derivatives(averages, self.moments)
-
     @cached_property
     def class_probabilities(self) -> Array:
         """A table with the probability of each class."""

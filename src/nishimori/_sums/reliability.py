@@ -18,10 +18,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nishimori._kernels.sums import BinTotals
-from nishimori._rows.batch import MOST_CLUSTER_SUMS, Clusters
+from nishimori._rows.batch import Clusters
 from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.binned_gaps import BinnedGaps
-from nishimori._sums.spread import ClusterSums
+from nishimori._sums.spread import sum_by_cluster
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, Displayed, short_repr
 from nishimori._support.formatting import count, number_text, percent, points_with_error
@@ -139,14 +139,11 @@ class Reliability(Displayed):
         """The calibration error: mean, root mean square or maximum of abs(gap) over bins, averaged over groups."""
         if not isinstance(norm, str) or norm not in get_args(Norm):
             raise InputError("norm", "be 'l1', 'l2' or 'max'", got=repr(norm))
-        groups = np.unique(self.group)
-        return float(np.mean([self._error(self.group == group, norm) for group in groups]))
-
-    def _error(self, rows: HostArray, norm: Norm) -> float:
-        gap, share = np.abs(self.gap[rows]), self.weight[rows] / self.weight[rows].sum()
-        if norm == "max":
-            return float(gap.max())
-        return float(share @ gap) if norm == "l1" else float(np.sqrt(share @ gap**2))
+        errors = []
+        for rows in (self.group == group for group in np.unique(self.group)):
+            gap, share = np.abs(self.gap[rows]), self.weight[rows] / self.weight[rows].sum()
+            errors.append({"l1": share @ gap, "l2": np.sqrt(share @ gap**2), "max": gap.max()}[norm])
+        return float(np.mean(errors))
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,73 +197,48 @@ class BinnedClaims:
     @cached_property
     def sums(self) -> "BinSums":
         """Sums per bin of what is claimed, and how they vary, where there is one claim per row."""
-        c = self.claimed[:, 0]
-        nulls = self.sums_per_bin((self.units * (c * (1 - c)))[:, None])[0]
+        c, weights, crossed = self.claimed[:, 0], self.weights[:, 0], self.units * self.misses
+        rows = (crossed * self.misses, crossed, self.units * (c * (1 - c)))
+        products, crossed, nulls = (self.sums_per_bin(values[:, None])[0] for values in rows)
+        clusters = None
         if self.clusters is not None:
-            return BinSums(self.bins, self._cluster_gaps(self.clusters, nulls))
-        crossed = self.units * self.misses
-        products, crossed = (self.sums_per_bin(values[:, None])[0] for values in (crossed * self.misses, crossed))
-        return BinSums(self.bins, GapSpread(products, crossed, nulls, float(self.units.sum())))
-
-    def _cluster_gaps(self, clusters: Clusters, nulls: HostArray) -> "ClusterGapSpread":
-        """The gap of each bin in each cluster."""
-        n_bins, weights = self.n_bins, self.weights[:, 0]
-        if n_bins * clusters.number > MOST_CLUSTER_SUMS:
-            most = MOST_CLUSTER_SUMS // clusters.number
-            raise InputError("n_bins", f"be at most {most} where there are {clusters.number} clusters", got=n_bins)
-        places = self.places[:, 0] * clusters.number + clusters.codes
-        gaps = np.bincount(places, weights * self.misses, n_bins * clusters.number).reshape(n_bins, clusters.number)
-        return ClusterGapSpread(ClusterSums(gaps), np.bincount(clusters.codes, weights, clusters.number), nulls)
-
-
-@dataclass(frozen=True)
-class GapSpread(Sum):
-    """What the gaps of bins vary with, where rows are independent: sums of squares per bin, and of squared weights."""
-
-    products: HostArray
-    crossed: HostArray
-    nulls: HostArray
-    squares: float
-
-
-@dataclass(frozen=True)
-class ClusterGapSpread(Sum):
-    """What the gaps of bins vary with, where clusters are independent: gaps per bin and cluster, and weights of clusters.
-
-    ``nulls`` are those of independent rows: how labels of one cluster depend on each other, a calibrated model does not say.
-    """
-
-    gaps: ClusterSums
-    weights: HostArray
-    nulls: HostArray
-
-    @property
-    def products(self) -> HostArray:
-        return self.gaps.products
-
-    @property
-    def crossed(self) -> HostArray:
-        crossed: HostArray = self.gaps.values @ self.weights
-        return crossed
-
-    @property
-    def squares(self) -> float:
-        return float(self.weights @ self.weights)
+            gaps = sum_by_cluster(self.clusters, self.places[:, 0], weights * self.misses, self.n_bins, "bins")
+            by_cluster = np.bincount(self.clusters.codes, weights, self.clusters.number)
+            clusters = np.vstack([gaps, by_cluster])
+        return BinSums(self.bins, products, crossed, nulls, float(self.units.sum()), clusters)
 
 
 @dataclass(frozen=True)
 class BinSums(Sum):
-    """Sums per bin of confidence and how they vary; those of other rows add."""
+    """Sums per bin of confidence and how they vary; those of other rows add.
+
+    Attributes
+    ----------
+    bins : Bins
+        What the gaps are made of.
+    products, crossed, nulls : array of shape (bins,)
+        With the miss m = c - r of each row: Σum², Σum and Σuc(1 - c), what the gaps vary by where rows are independent.
+    squares : float
+        Σu.
+    clusters : array of shape (bins + 1, clusters), or None
+        The gap of each bin in each cluster and, below, the weight of each cluster, where clusters are independent. Also then
+        ``nulls`` are those of independent rows: how labels of one cluster depend on each other, a calibrated model does not
+        say.
+    """
 
     bins: Bins
-    spread: GapSpread | ClusterGapSpread
+    products: HostArray
+    crossed: HostArray
+    nulls: HostArray
+    squares: float
+    clusters: HostArray | None = None
 
     @classmethod
     def from_totals(cls, edges: HostArray, totals: BinTotals, units: float) -> "BinSums":
         """From the sums of a kernel over independent rows; ``units`` is the sum of their squared weights."""
         weight, confidence, correct, squares, products, crossed, nulls = totals
         bins = Bins(edges, weight[None], confidence[None], correct[None], squares[None])
-        return cls(bins, GapSpread(products, crossed, nulls, units))
+        return cls(bins, products, crossed, nulls, units)
 
     @cached_property
     def curve(self) -> Reliability:
@@ -276,16 +248,19 @@ class BinSums(Sum):
     @cached_property
     def gaps(self) -> BinnedGaps:
         """The gap of each bin, and how the gaps vary together."""
-        bins, spread, weight = self.bins, self.spread, self.bins.weight.sum()
+        bins, weight = self.bins, self.bins.weight.sum()
         gaps = (bins.confidence - bins.correct)[0] / weight
-        sums = (spread.products, spread.crossed, spread.squares, spread.nulls)
+        sums = (self.products, self.crossed, self.squares, self.nulls)
+        if self.clusters is not None:
+            table = self.clusters @ self.clusters.T
+            sums = (table[:-1, :-1], table[:-1, -1], table[-1, -1], self.nulls)
         products, crossed, squares, nulls = (values / weight**2 for values in sums)
         return BinnedGaps(gaps, products, crossed, squares, nulls, float(bins.correct.sum() / weight))
 
     @property
     def n_clusters(self) -> int | None:
         """How many clusters the rows belong to; None if each row is independent."""
-        return int((self.spread.weights > 0).sum()) if isinstance(self.spread, ClusterGapSpread) else None
+        return None if self.clusters is None else int((self.clusters[-1] > 0).sum())
 
 
 def inner_edges(edges: HostArray, rounding: float) -> HostArray:

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._rows.rows import Rows
-from nishimori._sums.spread import ClusterSums, weighted_sums
+from nishimori._sums.spread import weighted_sums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 
@@ -84,15 +84,14 @@ class ResampledRows(Rows):
 
     def __init__(self, data: Rows, draw: int, seed: int) -> None:
         self._data, self._draw, self._seed = data, draw, seed
-        self._copies: list[HostArray] = []  # of each row or cluster, by runs
+        self._times = np.empty(0, np.int64)  # how often each row or cluster was drawn, by runs
         self.groups, self.floor = data.groups, data.floor
-        self._by_cluster: HostArray | None = None
         clusters = data.clusters
         if clusters is not None:
-            self._by_cluster = self._copies_of(0, clusters.number)
-            codes, copy = self._cluster_copies(clusters.codes)
-            self._first = np.cumsum(self._by_cluster) - self._by_cluster
-            self.clusters = Clusters(self._first[codes] + copy, int(self._by_cluster.sum()))
+            times = self._times_of(np.arange(clusters.number))
+            self._first, self._number = np.cumsum(times) - times, int(times.sum())
+            index, copy = self._copies_of(clusters.codes)
+            self.clusters = self._copied_clusters(clusters.codes[index], copy)
 
     @property
     def n_classes(self) -> int:
@@ -102,41 +101,37 @@ class ResampledRows(Rows):
     def n_rows(self) -> None:
         return None
 
-    def _copies_of(self, start: int, stop: int) -> HostArray:
-        """How often the rows, or clusters, from ``start`` to ``stop`` were drawn."""
-        while len(self._copies) * _RUN < stop:
-            self._copies.append(weights_of(len(self._copies), [self._draw], self._seed)[0].astype(np.int64))
-        runs = self._copies[start // _RUN : -(-stop // _RUN)]
-        first = start // _RUN * _RUN
-        return np.concatenate([*runs, np.empty(0, np.int64)])[start - first : stop - first]
+    def _times_of(self, units: HostArray) -> HostArray:
+        """How often some rows or clusters, by their numbers, were drawn."""
+        missing = range(len(self._times) // _RUN, int(units.max(initial=-1)) // _RUN + 1)
+        if missing:
+            runs = (weights_of(run, [self._draw], self._seed)[0].astype(np.int64) for run in missing)
+            self._times = np.concatenate([self._times, *runs])
+        return self._times[units]
 
-    def _cluster_copies(self, codes: HostArray) -> tuple[HostArray, HostArray]:
-        """The clusters of some rows, each row as often as it was drawn, and the number of each copy from 0."""
-        assert self._by_cluster is not None, "asked for only where there are clusters"
-        times = self._by_cluster[codes]
-        starts = np.repeat(np.cumsum(times) - times, times)
-        return np.repeat(codes, times), np.arange(len(starts)) - starts
+    def _copies_of(self, units: HostArray) -> tuple[HostArray, HostArray]:
+        """The places of some rows, each as often as its unit was drawn, and the number of each copy from 0."""
+        times = self._times_of(units)
+        index = np.repeat(np.arange(len(units)), times)
+        return index, np.arange(len(index)) - np.repeat(np.cumsum(times) - times, times)
+
+    def _copied_clusters(self, codes: HostArray, copy: HostArray) -> Clusters:
+        return Clusters(self._first[codes] + copy, self._number)
 
     def __iter__(self) -> Iterator[Batch]:
         place = 0
         for batch in self._data:
-            codes = None if batch.clusters is None else batch.clusters.codes
-            stop = place + batch.n_rows
-            if codes is None or self._by_cluster is None:
-                times, clusters = self._copies_of(place, stop), None
-            else:
-                times, (drawn, copy) = self._by_cluster[codes], self._cluster_copies(codes)
-                clusters = Clusters(self._first[drawn] + copy, int(self._by_cluster.sum()))
-            place = stop
-            index = np.repeat(np.arange(len(times)), times)
+            units = np.arange(place, place + batch.n_rows) if batch.clusters is None else batch.clusters.codes
+            place += batch.n_rows
+            index, copy = self._copies_of(units)
             if len(index):
-                yield batch.at_rows(index, clusters)
+                yield batch.at_rows(index, None if batch.clusters is None else self._copied_clusters(units[index], copy))
 
 
 def _runs(data: Rows, columns: Columns) -> Iterator[HostArray]:
     """The numbers of the rows, or of their sums over clusters, 512 at a time whatever the batches are."""
     if data.clusters is not None:
-        sums = data.gather(partial(_sum_clusters, columns)).values
+        sums = data.gather(partial(_sum_clusters, columns))
         for start in range(0, sums.shape[1], _RUN):
             yield sums[:, start : start + _RUN]
         return
@@ -152,7 +147,7 @@ def _runs(data: Rows, columns: Columns) -> Iterator[HostArray]:
         yield left
 
 
-def _sum_clusters(columns: Columns, batch: Batch) -> ClusterSums:
+def _sum_clusters(columns: Columns, batch: Batch) -> HostArray:
     """The pass that sums some numbers per row over each cluster."""
     return weighted_sums(batch, columns(batch))
 

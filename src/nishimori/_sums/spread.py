@@ -8,40 +8,44 @@ means of what was summed so far, because differences of large squares would lose
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from nishimori._rows.batch import Batch
+from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch, Clusters
 from nishimori._rows.rows import Rows, Sum
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
+from nishimori.errors import InputError
 
 
-@dataclass(frozen=True)
-class ClusterSums(Sum):
-    """Weighted sums of several numbers per row over each cluster, (numbers, clusters). Those of other rows add."""
+def sum_by_cluster(clusters: Clusters, places: HostArray, values: HostArray, number: int, what: str) -> HostArray:
+    """The sums of values over each place and each cluster of rows, (places, clusters).
 
-    values: HostArray
+    The array ``places`` has the shape of ``values``, and its first axis is that of the rows. A table that is too large is
+    refused, with ``what`` for the places.
+    """
+    if number * clusters.number > MOST_CLUSTER_SUMS:
+        most = f"be at most {MOST_CLUSTER_SUMS // number:,} where there are {number:,} {what}"
+        remedy = f"Join small clusters, or use fewer {what}."
+        raise InputError("clusters", most, got=f"{clusters.number:,}", remedy=remedy)
+    cells = (places.T * clusters.number + clusters.codes).T
+    return np.bincount(cells.ravel(), values.ravel(), number * clusters.number).reshape(number, clusters.number)
 
-    @property
-    def products(self) -> HostArray:
-        """The sums of products over clusters, which stand for Σw²·g_a·g_b over independent rows."""
-        products: HostArray = self.values @ self.values.T
-        return products
 
+def cluster_sums(batch: Batch, rows: Sequence[Array]) -> HostArray:
+    """Sums of several numbers per row, with their weights, over the clusters of a batch, (numbers, clusters).
 
-def cluster_sums(batch: Batch, rows: Sequence[Array]) -> ClusterSums:
-    """Sums of several numbers per row, with their weights, over the clusters of a batch."""
+    Sums of products over clusters, ``sums @ sums.T``, stand for Σw²·g_a·g_b over independent rows.
+    """
     weights = arrays.on_host(batch.weights)
     return weighted_sums(batch, [weights * arrays.on_host(numbers) for numbers in rows])
 
 
-def weighted_sums(batch: Batch, rows: Iterable[HostArray]) -> ClusterSums:
+def weighted_sums(batch: Batch, rows: Iterable[HostArray]) -> HostArray:
     """Sums over the clusters of a batch, of numbers per row that are already multiplied by the weights."""
     assert batch.clusters is not None, "asked for only where there are clusters"
     codes, number = batch.clusters.codes, batch.clusters.number
-    return ClusterSums(np.stack([np.bincount(codes, numbers, number) for numbers in rows]))
+    return np.stack([np.bincount(codes, numbers, number) for numbers in rows])
 
 
 @dataclass(frozen=True)
@@ -84,13 +88,10 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class ClusterSpread(ClusterSums):
+class ClusterSpread(Sum):
     """Sums over each independent cluster: of the weights, and of several numbers per row."""
 
-    @classmethod
-    def from_rows(cls, batch: Batch, rows: HostArray) -> "ClusterSpread":
-        """The sums over each cluster of several numbers per row of a batch, (numbers, n)."""
-        return cls(cluster_sums(batch, [np.ones(batch.n_rows), *rows]).values)
+    values: HostArray
 
     @property
     def squares(self) -> float:
@@ -111,7 +112,9 @@ def spread(batch: Batch, rows: Sequence[Array], *, counts: bool) -> Spread | Clu
     if not np.isfinite(held).all():  # the loss of a masked true class, whose mean is infinite and has no spread
         held = np.where(np.isfinite(held), held, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):  # losses at temperatures close to 0
-        return Spread.from_rows(batch, held, counts=counts) if batch.clusters is None else ClusterSpread.from_rows(batch, held)
+        if batch.clusters is None:
+            return Spread.from_rows(batch, held, counts=counts)
+        return ClusterSpread(cluster_sums(batch, [np.ones(batch.n_rows), *held]))
 
 
 def unit_weights(batch: Batch, *, counts: bool) -> HostArray:
@@ -125,14 +128,11 @@ def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray]) -> HostArray
 
     Of independent rows it gives Σu·g_a·g_b, where u = w² or, if weights are counts, u = w.
     """
-    sums: Any = data.gather(partial(_multiply_gaps, gaps_of, data.counts, data.has_clusters))
-    products: HostArray = sums.products if data.has_clusters else sums
-    return products
+    sums: HostArray = data.gather(partial(_multiply_gaps, gaps_of, data.counts, data.has_clusters))
+    return sums @ sums.T if data.has_clusters else sums
 
 
-def _multiply_gaps(
-    gaps_of: Callable[[Batch], HostArray], counts: bool, clustered: bool, batch: Batch
-) -> HostArray | ClusterSums:
+def _multiply_gaps(gaps_of: Callable[[Batch], HostArray], counts: bool, clustered: bool, batch: Batch) -> HostArray:
     gaps = gaps_of(batch)
     if clustered:
         return cluster_sums(batch, list(gaps.T))

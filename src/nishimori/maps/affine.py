@@ -1,6 +1,5 @@
 """Affine maps: a number, a diagonal or a matrix times the logits or the log-probabilities, plus a bias per class."""
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar
@@ -17,17 +16,14 @@ class WithBias(WideMap):
     factors: ClassVar[str]
     """The name of the field with the factors."""
 
+    dimensions: ClassVar[tuple[int, ...]]
+    """How many dimensions the factors may have."""
+
+    of_log: ClassVar[bool]
+    """Whether the factors multiply logarithms of probabilities, and not centred logits."""
+
     bias: HostArray
     fallback: float | None
-
-    @abstractmethod
-    def check_shape(self, shape: tuple[int, ...], n_classes: int) -> None:
-        """Refuse factors of another shape than the map can use."""
-
-    @staticmethod
-    @abstractmethod
-    def linear_part(drops: Array, factors: Array) -> Array:
-        """The calibrated logits without the bias, from logits minus the largest of their row."""
 
     @classmethod
     def formula(cls, logits: Array, *, bias: Array, fallback: Any = None, **factors: Array) -> Array:
@@ -36,7 +32,10 @@ class WithBias(WideMap):
         All are arrays of one library and dtype. Nothing is checked, so that PyTorch can record it in a graph.
         """
         drops = logits - row_max(logits)  # exact, whatever constant a row has
-        mapped = cls.linear_part(drops, factors[cls.factors]) + bias
+        mapped = log_softmax_of_drops(drops) if cls.of_log else drops - row_mean(drops)
+        scale = factors[cls.factors]
+        mapped = mapped @ scale.T if scale.ndim == 2 else mapped * scale
+        mapped = mapped + bias  # one table less at a time than in one expression
         if fallback is None:
             return mapped
         xp = namespace(mapped)
@@ -47,7 +46,10 @@ class WithBias(WideMap):
         values, bias = numbers(getattr(self, self.factors), self.factors), numbers(self.bias, "bias")
         if bias.ndim != 1 or len(bias) < 2:
             raise InputError("bias", "have one number per class", got=f"shape {bias.shape}")
-        self.check_shape(values.shape, len(bias))
+        n = len(bias)
+        if values.shape not in [(n,) * ndim for ndim in self.dimensions]:
+            several = f"be a number, or have shape {(n,)} or {(n, n)}"
+            raise InputError(self.factors, several if 0 in self.dimensions else f"have shape {(n, n)}", got=values.shape)
         object.__setattr__(self, self.factors, values)
         object.__setattr__(self, "bias", bias)
         if self.fallback is not None:
@@ -92,16 +94,8 @@ class Affine(WithBias):
     kind: ClassVar[str] = "affine"
     in_words = "the affine map"
     factors: ClassVar[str] = "scale"
-
-    def check_shape(self, shape: tuple[int, ...], n_classes: int) -> None:
-        n = n_classes
-        if shape not in ((), (n,), (n, n)):
-            raise InputError("scale", f"be a number, or have shape ({n},) or ({n}, {n})", got=shape)
-
-    @staticmethod
-    def linear_part(drops: Array, factors: Array) -> Array:
-        centred = drops - row_mean(drops)
-        return centred @ factors.T if factors.ndim == 2 else centred * factors
+    dimensions: ClassVar[tuple[int, ...]] = (0, 1, 2)
+    of_log: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +119,8 @@ class LogAffine(WithBias):
     in_words = "the affine map of log-probabilities"
     factors: ClassVar[str] = "matrix"
     format_version: ClassVar[int] = 4
-
-    def check_shape(self, shape: tuple[int, ...], n_classes: int) -> None:
-        if shape != (n_classes, n_classes):
-            raise InputError("matrix", f"have shape {(n_classes, n_classes)}", got=shape)
-
-    @staticmethod
-    def linear_part(drops: Array, factors: Array) -> Array:
-        return log_softmax_of_drops(drops) @ factors.T
+    dimensions: ClassVar[tuple[int, ...]] = (2,)
+    of_log: ClassVar[bool] = True
 
 
 def refuse_masks(are_there: bool, argument: str = "X") -> None:

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from math import isclose, log
 from typing import Any, ClassVar
 
-import numpy as np
-
-from nishimori._support.arrays import Array, at_least, like, to_compute
+from nishimori._support.arrays import Array, at_least, like
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.log_odds import LogOdds
-from nishimori.maps.map import Map, apply_checked
-from nishimori.maps.temperature import Temperature, divide
+from nishimori.maps.map import Map, apply_checked, divide
+from nishimori.maps.temperature import Temperature
 
 
 class _Around(Map):
@@ -91,15 +89,11 @@ class Tempered(_Around):
 
     def apply(self, logits: Array, groups: Any = None) -> Array:
         """The logits of the map inside, divided by the temperature."""
-        return self._divide(apply_checked(self.inner, logits, groups), logits)
+        return divide(like(apply_checked(self.inner, logits, groups), logits), self.temperature)
 
     def exponents(self, logits: Array, groups: Any = None) -> Array:
         """The difference first: a quotient of large logits would lose its digits."""
-        return self._divide(self.inner.exponents(logits, groups), logits)
-
-    def _divide(self, mapped: Array, logits: Array) -> Array:
-        with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
-            return like(divide(to_compute(mapped), self.temperature), logits)
+        return divide(like(self.inner.exponents(logits, groups), logits), self.temperature)
 
 
 def _temper_affine(map_: Affine | LogAffine, T: float) -> Map:

@@ -1,6 +1,5 @@
 """One curve per class: a function of the probability of that class alone, with probabilities that sum to 1 afterwards."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Literal, get_args
@@ -83,21 +82,19 @@ class ClassCurves(BuiltInMap):
         """The new probabilities, in float64 on the host."""
         claimed, masked = class_probabilities(logits)
         if self.n_classes == 2:
-            second = self._curve(0)(claimed[:, 1])
+            second = self._value(0, claimed[:, 1])
             calibrated = np.stack([1 - second, second], axis=1)
         else:
-            calibrated = np.stack([self._curve(c)(claimed[:, c]) for c in range(self.n_classes)], axis=1)
+            calibrated = np.stack([self._value(c, column) for c, column in enumerate(claimed.T)], axis=1)
         calibrated[masked] = 0
         total = calibrated.sum(axis=1, keepdims=True)
         uniform = ~masked / (~masked).sum(axis=1, keepdims=True)
         probabilities: HostArray = np.divide(calibrated, total, out=uniform, where=total > 0)
         return probabilities
 
-    def _curve(self, place: int) -> Callable[[HostArray], HostArray]:
+    def _value(self, place: int, claimed: HostArray) -> HostArray:
         knots, values = self.knots[place], self.values[place]
-        if self.interpolation == "linear":
-            return lambda claimed: _interpolate(claimed, knots, values)
-        return lambda claimed: values[bin_of(claimed, knots)]
+        return _interpolate(claimed, knots, values) if self.interpolation == "linear" else values[bin_of(claimed, knots)]
 
 
 def class_probabilities(logits: Array) -> tuple[HostArray, HostArray]:

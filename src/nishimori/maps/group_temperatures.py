@@ -1,46 +1,21 @@
 """A temperature per group of rows: the rows of a predicted class, or groups that the user names."""
 
-from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from nishimori._rows.batch import Groups
-from nishimori._support.arrays import Array, HostArray, like, namespace, on_device_of, row_max, to_compute
+from nishimori._support.arrays import Array, HostArray, namespace, on_device_of
 from nishimori._support.formatting import join_names
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
-from nishimori.maps.map import BuiltInMap, Map, group_names, temperatures
-
-
-class _PerRow(BuiltInMap):
-    """Division of each row by a temperature of its own."""
-
-    keeps_predictions = True
-
-    @abstractmethod
-    def row_temperatures(self, logits: Array, groups: Any) -> Array:
-        """The temperature of each row, of shape (n,), in the library of ``logits``."""
-
-    def apply(self, logits: Array, groups: Any = None) -> Array:
-        """``logits`` divided by the temperature of each row."""
-        return self._divide(logits, self.row_temperatures(logits, groups))
-
-    def exponents(self, logits: Array, groups: Any = None) -> Array:
-        """The difference first: a quotient of large logits would lose its digits."""
-        return self._divide(logits - row_max(logits), self.row_temperatures(logits, groups))
-
-    @staticmethod
-    def _divide(logits: Array, by_row: Array) -> Array:
-        wide = to_compute(logits)
-        with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
-            return like(wide / namespace(wide).astype(by_row, wide.dtype)[:, None], logits)
+from nishimori.maps.map import Division, Map, group_names, temperatures
 
 
 @dataclass(frozen=True, eq=False)
-class ClassTemperatures(_PerRow):
+class ClassTemperatures(Division):
     """Division by the temperature of the predicted class, that of the largest logit of each row.
 
     Attributes
@@ -58,7 +33,7 @@ class ClassTemperatures(_PerRow):
         if len(self.temperatures) < 2:
             raise InputError("temperatures", "have one number per class", got=len(self.temperatures))
 
-    def row_temperatures(self, logits: Array, groups: Any) -> Array:  # noqa: ARG002 - the prediction is the group
+    def divisor(self, logits: Array, groups: Any) -> Array:  # noqa: ARG002 - the prediction is the group
         """The temperature of the predicted class of each row."""
         return _at_prediction(on_device_of(self.temperatures, logits), logits)
 
@@ -78,7 +53,7 @@ def _at_prediction(temperatures: Array, logits: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupTemperatures(_PerRow):
+class GroupTemperatures(Division):
     """Division by the temperature of the group of each row; `apply` needs the groups.
 
     Attributes
@@ -108,7 +83,7 @@ class GroupTemperatures(_PerRow):
             raise InputError("temperatures", "have one number per group", got=numbers)
         object.__setattr__(self, "_places", {name: place for place, name in enumerate(self.groups)})
 
-    def row_temperatures(self, logits: Array, groups: Any) -> Array:
+    def divisor(self, logits: Array, groups: Any) -> Array:
         """The temperature of the group of each row."""
         codes = _encode_groups(groups, int(logits.shape[0]))
         by_name = np.append(self.temperatures, self.common)[[self._places.get(name, -1) for name in codes.names]]

@@ -10,6 +10,7 @@ The maps of the library keep what they claim by construction.
 
 import json
 from dataclasses import fields
+from functools import partial
 from inspect import isabstract
 from typing import Any
 
@@ -41,9 +42,6 @@ _BUILT_IN: dict[str, Any] = {
 KINDS: tuple[str, ...] = tuple(_BUILT_IN)
 """The kinds that the library itself has."""
 
-# What a file may hold for a field that is a number; all other fields are checked by the constructors.
-_PLAIN_TYPES: dict[Any, tuple[type, ...]] = {float: (int, float), float | None: (int, float, type(None))}
-
 # What was registered in this process, and what was imported of entry points.
 _registered: dict[str, type[Map]] = {}
 
@@ -51,13 +49,19 @@ _registered: dict[str, type[Map]] = {}
 _SAME = 1e-9
 
 
-def register_map(kind: str, cls: type[Map]) -> None:
+def register_map(kind: str, cls: Any) -> None:
     """Let files hold maps of a class under the name ``kind``, which becomes its attribute; see `nishimori.register`."""
     if not isinstance(kind, str) or not kind or not kind.replace("-", "_").isidentifier():
         raise InputError("kind", "be a word of letters, digits, _ and -", got=repr(kind))
-    _check_class(cls)
-    taken = _BUILT_IN.get(kind, _registered.get(kind, cls))
-    if taken is not cls and not _is_same_class(taken, cls):
+    if not (isinstance(cls, type) and issubclass(cls, Map)):
+        remedy = f"Pass the class: `{type(cls).__name__}`." if isinstance(cls, Map) else ""
+        raise InputError("cls", "be a subclass of nishimori.Map", got=f"{cls!r:.60}", remedy=remedy)
+    if isabstract(cls):
+        missing = ", ".join(sorted(cls.__abstractmethods__))
+        raise InputError("cls", "have all methods that it needs", got=f"{cls.__name__} without {missing}", remedy="Write them.")
+    taken = (_registered | _BUILT_IN).get(kind, cls)
+    # A module that was run again, as in a notebook, has defined a class again.
+    if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
         raise InputError(
             "kind", "be new", got=f"{kind!r}, which is the kind of {taken.__name__}", remedy="Choose another name."
         )
@@ -65,39 +69,23 @@ def register_map(kind: str, cls: type[Map]) -> None:
     if own != kind:
         raise InputError("kind", f"be that of the class {cls.__name__}, {own!r}", got=repr(kind))
     cls.kind = kind
-    if kind not in _BUILT_IN:
-        _registered[kind] = cls
-
-
-def _check_class(cls: Any) -> None:
-    """Refuse what is not a class of maps that can be used."""
-    if not (isinstance(cls, type) and issubclass(cls, Map)):
-        remedy = f"Pass the class: `{type(cls).__name__}`." if isinstance(cls, Map) else ""
-        raise InputError("cls", "be a subclass of nishimori.Map", got=f"{cls!r:.60}", remedy=remedy)
-    if isabstract(cls):
-        missing = ", ".join(sorted(cls.__abstractmethods__))
-        raise InputError("cls", "have all methods that it needs", got=f"{cls.__name__} without {missing}", remedy="Write them.")
-
-
-def _is_same_class(one: type, other: type) -> bool:
-    """Whether a module that was run again, as in a notebook, has defined a class again."""
-    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+    _registered[kind] = cls
 
 
 def find_kind(kind: Any) -> type[Map] | None:
     """The class of maps of this kind, or None if it is not known here."""
     if not isinstance(kind, str):
         return None
-    if kind not in _BUILT_IN and kind not in _registered:
+    if kind not in _registered | _BUILT_IN:
         for point in entry_points(GROUP):
             if point.name == kind:
                 register_map(kind, load_entry_point(point, "map"))
-    return _BUILT_IN.get(kind, _registered.get(kind))
+    return (_registered | _BUILT_IN).get(kind)
 
 
 def is_built_in(map_: Map) -> bool:
     """Whether this is a map of the library itself, and not a user's own."""
-    return _BUILT_IN.get(getattr(map_, "kind", "")) is type(map_)
+    return type(map_) in _BUILT_IN.values()
 
 
 def claims_to_check(map_: Map) -> bool:
@@ -131,15 +119,12 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
     """The map that a file describes; raises `InputError` if it describes none."""
     cls = find_kind(kind)
     if cls is None:
-        raise InputError("kind", f"be one of {', '.join((*KINDS, *_registered))}", got=f"{kind!r:.60}")
+        raise InputError("kind", f"be one of {', '.join(_BUILT_IN | _registered)}", got=f"{kind!r:.60}")
     if kind in _BUILT_IN:
-        wanted = {part.name: part.type for part in fields(_BUILT_IN[kind]) if part.init}
-        if not isinstance(parameters, dict) or set(parameters) != set(wanted):
+        wanted = {part.name for part in fields(cls) if part.init}  # type: ignore[arg-type]
+        if not isinstance(parameters, dict) or set(parameters) != wanted:
             raise InputError("parameters", f"hold {', '.join(sorted(wanted))}", got=f"{parameters!r:.60}")
-        for name, value in parameters.items():
-            if type(value) not in _PLAIN_TYPES.get(wanted[name], (type(value),)):
-                raise InputError(name, "be a number", got=repr(value))
-        if kind == Tempered.kind:
+        if cls is Tempered:
             parameters = parameters | {"inner": _inner_map(parameters["inner"])}
         return cls(**parameters)
     if not isinstance(parameters, dict):
@@ -180,29 +165,22 @@ def _plain_parameters(map_: Map) -> dict[str, Any]:
 def _refuse_others(map_: Map, parameters: dict[str, Any], n_classes: int | None) -> None:
     """Refuse a map that its parameters do not give again: with other parameters, or with other results on random logits."""
     name = type(map_).__name__
+    refused = partial(InputError, f"{name}.parameters")
     try:
         again = from_parameters(map_.kind, parameters)
     except InputError as error:
-        raise InputError(
-            f"{name}.parameters", f"be what the constructor of {name} takes as keywords", got=f"{error.got}"
-        ) from None
+        raise refused(f"be what the constructor of {name} takes as keywords", got=f"{error.got}") from None
     if _plain_parameters(again) != parameters:
-        raise InputError(
-            f"{name}.parameters",
-            "give the same map again",
-            got=f"{parameters!r:.80}, from which {name} makes a map with the parameters {again.parameters!r:.80}",
-        )
+        others = f"{parameters!r:.80}, from which {name} makes a map with the parameters {again.parameters!r:.80}"
+        raise refused("give the same map again", got=others)
     number = map_.n_classes or n_classes
     if number is None or map_.needs_groups:
         return
     logits = random_logits(number)
     before, after = (np.asarray(on_host(apply_checked(one, logits))) for one in (map_, again))
     if before.shape != after.shape or not np.allclose(before, after, rtol=_SAME, atol=_SAME, equal_nan=True):
-        raise InputError(
-            f"{name}.parameters",
-            f"hold everything that the map depends on: `{name}(**parameters)` maps the same logits to other ones",
-            got=f"{parameters!r:.80}",
-        )
+        everything = f"hold everything that the map depends on: `{name}(**parameters)` maps the same logits to other ones"
+        raise refused(everything, got=f"{parameters!r:.80}")
 
 
 # --- what a user's own map claims about itself, checked on some rows -------------------------------------------------------
@@ -213,9 +191,6 @@ CHECKED_ROWS, _MOST_NUMBERS = 256, 2**18
 # Logits that differ by less than this, or by less than this part of the larger one, may change places: a map may compute in
 # single precision.
 _ROUNDING = 1e-6
-
-# Logits that a message shows of a row.
-_SHOWN = 8
 
 
 def check_claims(map_: Map, logits: Array, mapped: Array) -> None:
@@ -232,8 +207,14 @@ def check_claims(map_: Map, logits: Array, mapped: Array) -> None:
     with np.errstate(invalid="ignore"):  # the difference of two infinite logits
         changed = _is_above(before, rows, top, new) & _is_above(after, rows, new, top)
     if changed.any():
-        place = int(changed.argmax())
-        raise InputError(_wrong_claim(map_, before[place], after[place]))
+        name, place = type(map_).__name__, int(changed.argmax())
+        classes = [int(top[place]), int(new[place])]
+        was, becomes = (" and ".join(f"{logit:.4g}" for logit in table[place, classes]) for table in (before, after))
+        raise InputError(
+            f"A map of the class {name} claims `keeps_predictions = True`, but it changes the predicted class of a row from "
+            f"{classes[0]} to {classes[1]}: it turns their logits {was} into {becomes}. "
+            f"Set `keeps_predictions = False` in the class {name}."
+        )
 
 
 def check_claims_on_random_logits(map_: Map, n_classes: int) -> None:
@@ -258,19 +239,3 @@ def _is_above(values: HostArray, rows: HostArray, one: HostArray, other: HostArr
     both = values[rows, one], values[rows, other]
     sizes = [np.where(np.isfinite(table), np.abs(table), 0.0) for table in both]
     return both[0] - both[1] > _ROUNDING * np.maximum(1.0, np.maximum(*sizes))
-
-
-def _wrong_claim(map_: Map, before: HostArray, after: HostArray) -> str:
-    name, top, new = type(map_).__name__, int(before.argmax()), int(after.argmax())
-    return (
-        f"A map of the class {name} claims `keeps_predictions = True`, but it changes the predicted class of a row from {top} "
-        f"to {new}: it turns the logits {_row_text(before, top, new)} into {_row_text(after, top, new)}. Set "
-        f"`keeps_predictions = False` in the class {name}."
-    )
-
-
-def _row_text(row: HostArray, top: int, new: int) -> str:
-    """A row, or those of its two classes if it is long."""
-    if len(row) <= _SHOWN:
-        return f"[{', '.join(f'{number:.4g}' for number in row)}]"
-    return f"{row[top]:.4g} and {row[new]:.4g} of the two classes"

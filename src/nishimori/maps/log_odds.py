@@ -44,30 +44,31 @@ class LogOdds(WideMap):
 
     def apply_in_double(self, logits: Array) -> Array:
         """The `formula` in float64; refuses masks and another number of classes."""
-        return _map_log_odds(log_odds(logits), **self.parameters)
+        return self.formula(_two_classes(logits), **self.parameters)
 
     @staticmethod
-    def formula(logits: Array, **parameters: Any) -> Array:
-        """Zero and the calibrated log-odds of each row, in the dtype of ``logits``.
+    def formula(logits: Array, *, a: Any, b: Any, c: Any, square: Any) -> Array:
+        """Zero and the calibrated log-odds of each row, which are finite however large the scores are, in their dtype.
 
         All are arrays of one library. Nothing is checked, so that PyTorch can record it in a graph.
         """
-        return _map_log_odds(logits[:, 1] - logits[:, 0], **parameters)
-
-
-def _map_log_odds(s: Array, *, a: Any, b: Any, c: Any, square: Any) -> Array:
-    """Zero and the calibrated log-odds of each row, which are finite however large the scores are."""
-    xp = namespace(s)
-    log_p, minus_log_rest = log_sigmoids(s)
-    # Not square * s**2: that is 0 times infinity for a square of zero and a large score.
-    mapped = square * s * s + (a * log_p + b * minus_log_rest + c)
-    largest = float(xp.finfo(mapped.dtype).max)  # probabilities of infinite log-odds would be NaN
-    mapped = xp.clip(mapped, -largest, largest)
-    return xp.stack([xp.zeros_like(mapped), mapped], axis=1)
+        s, xp = logits[:, 1] - logits[:, 0], namespace(logits)
+        log_p, minus_log_rest = log_sigmoids(s)
+        # Not square * s**2: that is 0 times infinity for a square of zero and a large score.
+        mapped = square * s * s + (a * log_p + b * minus_log_rest + c)
+        largest = float(xp.finfo(mapped.dtype).max)  # probabilities of infinite log-odds would be NaN
+        mapped = xp.clip(mapped, -largest, largest)
+        return xp.stack([xp.zeros_like(mapped), mapped], axis=1)
 
 
 def log_odds(logits: Array) -> Array:
     """The log-odds of the second of two classes in each row, in float64."""
+    wide = _two_classes(logits)
+    return wide[:, 1] - wide[:, 0]
+
+
+def _two_classes(logits: Array) -> Array:
+    """The logits in float64, if they are those of two classes, and none is masked."""
     if int(logits.shape[1]) != 2:
         raise InputError("logits", "have two classes, as the map has", got=int(logits.shape[1]))
     wide = in_double(logits)
@@ -77,7 +78,7 @@ def log_odds(logits: Array) -> Array:
             "not have masked classes (-inf), because log-odds would be infinite",
             remedy="Leave out the rows with a single possible class.",
         )
-    return wide[:, 1] - wide[:, 0]
+    return wide
 
 
 def log_sigmoids(s: Array) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from nishimori._support.arrays import (
     Array,
     HostArray,
     dtype_name,
+    in_double,
     is_array,
     is_writable,
     kind,
@@ -22,6 +23,7 @@ from nishimori._support.arrays import (
     on_host,
     row_max,
     row_sum,
+    to_compute,
     with_rows,
 )
 from nishimori._support.json import as_python
@@ -97,16 +99,9 @@ class Map(ABC):
 
 
 def apply_checked(map_: Map, logits: Array, groups: Any = None) -> Array:
-    """What a map makes of logits; if a user wrote its `apply`, the result is checked, and errors name the class."""
-    mapped = apply_safely(map_, logits, groups)
-    if not _is_written_here(map_):
-        _check_mapped(_name(map_), mapped, logits)
-    return mapped
-
-
-def apply_safely(map_: Map, logits: Array, groups: Any = None) -> Array:
-    """What a map makes of logits, which it cannot change if a user wrote its `apply`."""
-    if _is_written_here(map_):
+    """What a map makes of logits; if a user wrote its `apply`, it cannot change them, and the result is checked."""
+    name, module = f"{type(map_).__name__}.apply", getattr(type(map_).apply, "__module__", "")
+    if module.partition(".")[0] == __name__.partition(".")[0]:
         return map_.apply(logits, groups)
     try:
         mapped = map_.apply(_protected(logits), groups)
@@ -114,17 +109,10 @@ def apply_safely(map_: Map, logits: Array, groups: Any = None) -> Array:
         if "read-only" not in str(error):
             raise
         remedy = "Write `logits = logits / 2`, say, in place of `logits /= 2`."
-        raise InputError(_name(map_), "return a new array", got="a change of `logits` in place", remedy=remedy) from error
+        raise InputError(name, "return a new array", got="a change of `logits` in place", remedy=remedy) from error
+    _check_mapped(name, mapped, logits)
     # The logits themselves, or a view of them, could be handed to the user, who may change them.
     return mapped.copy() if isinstance(mapped, np.ndarray) and not mapped.flags.writeable else mapped
-
-
-def _name(map_: Map) -> str:
-    return f"{type(map_).__name__}.apply"
-
-
-def _is_written_here(map_: Map) -> bool:
-    return getattr(type(map_).apply, "__module__", "").partition(".")[0] == __name__.partition(".")[0]
 
 
 def _protected(logits: Array) -> Array:
@@ -162,6 +150,39 @@ class BuiltInMap(Map):
     @property
     def parameters(self) -> Mapping[str, Any]:
         return {part.name: as_python(getattr(self, part.name)) for part in fields(self) if part.init}  # type: ignore[arg-type]
+
+
+# Float32 holds this temperature and its inverse with all their digits.
+_LEAST = 1e-30
+
+
+def divide(logits: Array, temperature: Any) -> Array:
+    """Logits divided by a number, or each row by its own, in their dtype; the quotients are computed in float32 at least."""
+    if isinstance(temperature, float):
+        wide = to_compute(logits) if _LEAST < temperature < 1 / _LEAST else in_double(logits)
+    else:
+        wide = to_compute(logits)
+        temperature = namespace(wide).astype(temperature, wide.dtype)[:, None]
+    with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
+        return like(wide / temperature, logits)
+
+
+class Division(BuiltInMap):
+    """Division of all rows by one temperature, or of each row by its own."""
+
+    keeps_predictions = True
+
+    @abstractmethod
+    def divisor(self, logits: Array, groups: Any) -> Any:
+        """The temperature of all rows, or that of each row, of shape (n,), in the library of ``logits``."""
+
+    def apply(self, logits: Array, groups: Any = None) -> Array:
+        """``logits`` divided by their temperature."""
+        return divide(logits, self.divisor(logits, groups))
+
+    def exponents(self, logits: Array, groups: Any = None) -> Array:
+        """The difference first: a quotient of large logits would lose its digits."""
+        return divide(logits - row_max(logits), self.divisor(logits, groups))
 
 
 class WideMap(BuiltInMap):

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from functools import reduce
-from math import inf, log
+from math import inf
 from typing import Any, ClassVar
 
-from nishimori._support.arrays import Array, HostArray, in_double, namespace, row_max, row_sum
+import numpy as np
+
+from nishimori._support.arrays import Array, HostArray, in_double, namespace, on_device_of, row_max, row_sum
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
 from nishimori.maps.map import WideMap, log_softmax_of_drops, numbers
@@ -46,16 +48,13 @@ class Mixture(WideMap):
 
     def apply_in_double(self, logits: Array) -> Array:
         """The logarithms of the mixed probabilities; exact also where the probabilities are too small."""
-        drops = in_double(logits)
-        drops = drops - row_max(drops)
-        xp = namespace(drops)
-        parts = log_components(drops, self.temperature)
-        shown = [part + log(weight) for part, weight in zip(parts, self.weights.tolist(), strict=True) if weight > 0]
-        return reduce(xp.logaddexp, shown)
+        wide = in_double(logits)
+        with np.errstate(divide="ignore"):  # weights of zero
+            return self.formula(wide, temperature=self.temperature, weights=on_device_of(self.weights, wide))
 
     @staticmethod
     def formula(logits: Array, *, temperature: Any, weights: Array) -> Array:
-        """The same where all are arrays of one library and dtype, so that PyTorch can record and differentiate it."""
+        """The logarithms, where all are arrays of one library and dtype, so that PyTorch can record and differentiate it."""
         xp = namespace(logits)
         live = logits > -inf
         parts = log_components(logits - row_max(logits), temperature)

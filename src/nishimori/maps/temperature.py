@@ -7,31 +7,25 @@ import numpy as np
 
 from nishimori._kernels.kernel import softmax
 from nishimori._rows.scores import Scores
-from nishimori._support.arrays import Array, in_double, is_half, like, numpy_view, on_device_of, row_max, to_compute
+from nishimori._support.arrays import Array, is_half, numpy_view, on_device_of, row_max
 from nishimori._support.numbers import temperature as checked_temperature
-from nishimori.maps.map import BuiltInMap, Map
-
-# Float32 holds this temperature and its inverse with all their digits.
-_LEAST = 1e-30
+from nishimori.maps.map import Division, Map
 
 
 @dataclass(frozen=True)
-class Temperature(BuiltInMap):
+class Temperature(Division):
     """Division by one temperature."""
 
     temperature: float
     kind: ClassVar[str] = "temperature"
     format_version: ClassVar[int] = 2
-    keeps_predictions = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "temperature", checked_temperature(self.temperature))
 
-    def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
-        """``logits / temperature``."""
-        with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
-            wide = to_compute(logits) if _LEAST < self.temperature < 1 / _LEAST else in_double(logits)
-            return like(divide(wide, self.temperature), logits)
+    def divisor(self, logits: Array, groups: Any) -> float:  # noqa: ARG002 - the same for all
+        """The temperature."""
+        return self.temperature
 
     @property
     def in_words(self) -> str:
@@ -56,16 +50,6 @@ class Temperature(BuiltInMap):
         if is_unusual:
             scores.check_all()
         return on_device_of(probabilities, scores.array)
-
-    def exponents(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
-        """The difference first: a quotient of large logits would lose its digits."""
-        drops = logits - row_max(logits)
-        return drops if self.temperature == 1 else self.apply(drops)
-
-
-def divide(logits: Array, temperature: Any) -> Array:
-    """Logits divided by a temperature, which may be a tensor that is trained, traced or exported."""
-    return logits / temperature
 
 
 def temperature_of(map_: Map) -> float | None:

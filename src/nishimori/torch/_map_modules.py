@@ -180,7 +180,7 @@ class GroupTemperaturesModule(MapModule):
             )
         encoded, map_ = encode_groups(groups, logits), self.map
         map_.warn_of_others(encoded)
-        temperatures = torch.as_tensor(map_.row_temperatures(np.empty((len(encoded.codes), 0)), encoded)).to(logits)
+        temperatures = torch.as_tensor(map_.divisor(np.empty((len(encoded.codes), 0)), encoded)).to(logits)
         shape = logits.shape[:-1] if len(temperatures) > len(logits) else logits.shape[:1]
         return temperatures.reshape(*shape, *[1] * (logits.ndim - len(shape)))
 

@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from nishimori._support.numbers import between, is_whole, temperature
 from nishimori.errors import InputError, NishimoriError
-from nishimori.maps.temperature import divide
 
 # Messages show the structure of ordinary batches in full, and only the start of very large ones.
 _MOST_ENTRIES = 8
@@ -304,7 +303,7 @@ def scale_logits(logits: Tensor, temperature: Tensor) -> Tensor:
     wide, T = wide_dtype(logits), temperature
     if T.device != logits.device:  # a network spread over devices
         T = T.to(logits.device)
-    result: Tensor = divide(logits.to(wide), T.to(wide))
+    result: Tensor = logits.to(wide) / T.to(wide)
     return result
 
 

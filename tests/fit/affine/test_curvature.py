@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nishimori._fit.affine.curvature import Cholesky, Diagonal
+from nishimori._fit.affine.curvature import Units
 from nishimori.errors import NotConvergedError
 
 TABLE = np.random.default_rng(0).normal(size=(5, 8))
@@ -12,32 +12,32 @@ INVERSE = np.linalg.inv(MATRIX + np.diag(ADDED))
 
 
 def test_a_step_against_the_gradient_is_that_of_newton():
-    factor, right = Cholesky.from_matrix(MATRIX, ADDED), np.arange(5.0)
+    factor, right = Units.of_matrix(MATRIX, ADDED), np.arange(5.0)
     np.testing.assert_allclose(factor.step(factor.gradient(right)), INVERSE @ right, rtol=1e-12)
 
 
 def test_variances_are_the_diagonal_of_the_inverse():
-    np.testing.assert_allclose(Cholesky.from_matrix(MATRIX, ADDED).variances, np.diag(INVERSE), rtol=1e-12)
+    np.testing.assert_allclose(Units.of_matrix(MATRIX, ADDED).variances, np.diag(INVERSE), rtol=1e-12)
 
 
 def test_the_matrix_is_left_as_it_is():
     matrix = MATRIX.copy()
-    Cholesky.from_matrix(matrix, ADDED)
+    Units.of_matrix(matrix, ADDED)
     np.testing.assert_array_equal(matrix, MATRIX)
 
 
 def test_a_matrix_that_is_not_positive_is_refused():
     with pytest.raises(NotConvergedError, match="cannot hold the curvature"):
-        Cholesky.from_matrix(-MATRIX, np.zeros(5))
+        Units.of_matrix(-MATRIX, np.zeros(5))
 
 
 def test_a_diagonal_has_the_variances_and_steps_of_a_diagonal_matrix():
     seconds = np.array([4.0, 0.5, 9.0])
-    units, added = Diagonal.from_seconds(seconds, np.array([0.0, 1.5, 7.0])), np.arange(3.0)
+    units, added = Units.of_diagonal(seconds, np.array([0.0, 1.5, 7.0])), np.arange(3.0)
     matrix = np.diag([4.0, 2.0, 16.0])
     np.testing.assert_allclose(units.variances, np.diag(np.linalg.inv(matrix)))
     np.testing.assert_allclose(units.step(units.gradient(added)), np.linalg.solve(matrix, added))
 
 
 def test_a_parameter_without_effect_gets_no_endless_step():
-    assert np.isfinite(Diagonal.from_seconds(np.array([1.0, 0.0]), np.zeros(2)).step(np.ones(2))).all()
+    assert np.isfinite(Units.of_diagonal(np.array([1.0, 0.0]), np.zeros(2)).step(np.ones(2))).all()

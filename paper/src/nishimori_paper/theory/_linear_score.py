@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from scipy.special import expit, logit, ndtr
 
-from nishimori._fit.roots import Point, root_of
+from nishimori._fit.roots import Point, drive, increasing_root
 from nishimori._support.numbers import positive
-from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
+from nishimori.errors import InputError, NishimoriError, NotConvergedError, NoTemperatureError
 from nishimori_paper.theory._quadrature import REACH, Array, composite, half_line, mean_absolute, normal
 from nishimori_paper.theory._teachers import Teacher, as_teacher, averages_given_score
 
@@ -214,7 +214,9 @@ class LinearScore:
                 noise=4e-16 * (target + claimed),
             )
 
-        root = root_of(gap, 0.0)
+        root = drive({"T": increasing_root(0.0)}, lambda wanted, _: {"T": gap(wanted["T"])})["T"]
+        if isinstance(root, NishimoriError):
+            raise root
         if root.point.noise > 1e-7 * root.point.slope:
             raise NotConvergedError(
                 "The temperature is lost in rounding: the classifier's score carries almost no information. Its correlation "

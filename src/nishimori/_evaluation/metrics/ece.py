@@ -27,7 +27,7 @@ from nishimori._rows.rows import Rows
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.predictions import Predictions, reliability_of
-from nishimori._sums.reliability import BinnedClaims, BinSums, ClusterGapSpread, GapSpread, Norm, Of, Strategy
+from nishimori._sums.reliability import BinnedClaims, BinSums, Norm, Of, Strategy
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, normal_quantile, two_sided
@@ -258,15 +258,14 @@ class PositiveEce(MeanAbsoluteGap, Metric):
 
 def _gaps_of_clusters(*sums: BinSums) -> list[HostArray]:
     """The gaps of the bins in each cluster; empty where rows are independent."""
-    return [own.spread.gaps.values for own in sums if isinstance(own.spread, ClusterGapSpread)]
+    return [own.clusters[:-1] for own in sums if own.clusters is not None]
 
 
 def _are_equal(first: BinSums, second: BinSums, products: HostArray) -> bool:
     """Whether both calibrations gave each row the same confidence, as far as the sums tell."""
     if clustered := _gaps_of_clusters(first, second):
         return np.array_equal(clustered[0], clustered[1])
-    own = [np.diag(sums.spread.products) for sums in (first, second) if isinstance(sums.spread, GapSpread)]
-    return all(np.array_equal(diagonal, products) for diagonal in own)
+    return all(np.array_equal(np.diag(own.products), products) for own in (first, second))
 
 
 def _covariance(first: BinSums, second: BinSums, products: HostArray) -> HostArray:

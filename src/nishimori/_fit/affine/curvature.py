@@ -1,16 +1,15 @@
-"""The curvature of the loss of affine maps: its factor, the directions along which it vanishes, and a stand-in for large ones.
+"""The curvature of the loss of affine maps: the units in which it is one, and the directions along which it vanishes.
 
-`Cholesky` gives Newton's steps and posterior variances where the curvature can be held.
+`Units` give Newton's steps and posterior variances. A large matrix, for K classes, has K² + K parameters, too many for their
+curvature to be held where K is large. Its diagonal stands in for it. A product of two matrices with K rows, as it would be if
+probabilities and inputs were independent, took as many passes and gave the same loss of held-out samples to 0.0007 (networks
+of 100 classes).
 
 `Directions` tell which changes of the parameters change probabilities at all, and by how much. Some have no effect on any row:
 one bias for all classes, or the same row added to all rows of a matrix. They are found where all classes are equally probable:
 there the curvature vanishes along them alone, and along every other direction it is as large as it can be. So whether the
 curvature vanishes elsewhere, as it does where classes are separated perfectly, is a comparison of two matrices, for which
 neither the units nor the number of the parameters matter.
-
-`Diagonal` is for large matrices. One for K classes has K² + K parameters, too many for their curvature to be held where K is
-large. Its diagonal stands in for it. A product of two matrices with K rows, as it would be if probabilities and inputs were
-independent, took as many passes and gave the same loss of held-out samples to 0.0007 (networks of 100 classes).
 """
 
 from dataclasses import dataclass
@@ -23,33 +22,39 @@ from nishimori.errors import NotConvergedError, setting
 
 
 @dataclass(frozen=True, eq=False)
-class Cholesky:
-    """The inverse of the lower factor L of a curvature LLᵀ with its penalties: the units of the whole curvature."""
+class Units:
+    """The units of a curvature LLᵀ with its penalties, in which it is one: the inverse of L, or of its diagonal alone."""
 
     inverse: HostArray
 
     @classmethod
-    def from_matrix(cls, matrix: HostArray, added: HostArray) -> "Cholesky":
-        """The factor of a matrix to whose diagonal something is added; raises if rounding hides that it is positive."""
+    def of_matrix(cls, matrix: HostArray, added: HostArray) -> "Units":
+        """The units of a matrix to whose diagonal something is added; raises if rounding hides that it is positive."""
         lower, failed = dpotrf(matrix + np.diag(added), lower=True)
         if failed:
             raise curvature_error()
         return cls(dtrtri(lower, lower=True)[0])
 
+    @classmethod
+    def of_diagonal(cls, seconds: HostArray, added: HostArray) -> "Units":
+        """The units of second derivatives to which something is added; none is much smaller than the largest."""
+        sizes = seconds + added
+        return cls(1 / np.sqrt(np.maximum(sizes, 1e-300 + 1e-10 * sizes.max())))
+
     @property
     def variances(self) -> HostArray:
         """The posterior variance of each parameter: the diagonal of the inverse of the curvature."""
-        variances: HostArray = np.square(self.inverse).sum(axis=0)
-        return variances
+        squares: HostArray = np.square(self.inverse)
+        return squares.sum(axis=0) if squares.ndim == 2 else squares
 
     def step(self, z: HostArray) -> HostArray:
         """The change of the parameters that ``z`` stands for: in z the curvature is one in all directions."""
-        step: HostArray = z @ self.inverse
+        step: HostArray = z @ self.inverse if self.inverse.ndim == 2 else z * self.inverse
         return step
 
     def gradient(self, by_parameter: HostArray) -> HostArray:
         """The derivative by z, from that by each parameter."""
-        by_z: HostArray = self.inverse @ by_parameter
+        by_z: HostArray = self.inverse @ by_parameter if self.inverse.ndim == 2 else self.inverse * by_parameter
         return by_z
 
 
@@ -101,32 +106,6 @@ class Directions:
         return (axes / values) @ axes.T
 
 
-@dataclass(frozen=True, eq=False)
-class Diagonal:
-    """The second derivative by each parameter with its penalty: the units of one parameter at a time."""
-
-    seconds: HostArray
-
-    @classmethod
-    def from_seconds(cls, seconds: HostArray, added: HostArray) -> "Diagonal":
-        """The units from second derivatives to which something is added; none is much smaller than the largest."""
-        sizes = seconds + added
-        return cls(np.maximum(sizes, _TINY + 1e-10 * sizes.max()))
-
-    @property
-    def variances(self) -> HostArray:
-        """The posterior variance of each parameter, if the others stay as they are."""
-        return 1 / self.seconds
-
-    def step(self, z: HostArray) -> HostArray:
-        """The change of the parameters that ``z`` stands for: in z the curvature along each axis is one."""
-        return z / np.sqrt(self.seconds)
-
-    def gradient(self, by_parameter: HostArray) -> HostArray:
-        """The derivative by z, from that by each parameter."""
-        return by_parameter / np.sqrt(self.seconds)
-
-
 def curvature_error() -> NotConvergedError:
     """The error where rounding hides the curvature."""
     return NotConvergedError(
@@ -134,6 +113,3 @@ def curvature_error() -> NotConvergedError:
         "hold the curvature of the loss, as those of naive Bayes classifiers may. Use a method with temperatures only, "
         f"such as 'ec' or 'group', or pass probabilities with {setting('input', 'probabilities')} and a {setting('floor')}."
     )
-
-
-_TINY = 1e-300

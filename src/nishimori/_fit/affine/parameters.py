@@ -112,12 +112,11 @@ class Parameters:
 
     def point(self, theta: HostArray, temperature: float) -> AffinePoint:
         """The affine map of these parameters."""
-        departures = theta[1 : 1 + self.n_scale] if self.has_scale else np.zeros(self.n_classes)
-        bias = theta[1 + self.n_scale :] if self.has_bias else np.zeros(self.n_classes)
-        if not self.is_matrix:
-            return AffinePoint(temperature, theta[0] + departures, bias, self.of_log)
-        matrix = theta[0] * np.eye(self.n_classes) + departures.reshape(2 * (self.n_classes,))
-        return AffinePoint(temperature, matrix, bias, self.of_log)
+        n = self.n_classes
+        departures = theta[1 : 1 + self.n_scale] if self.has_scale else np.zeros(n)
+        bias = theta[1 + self.n_scale :] if self.has_bias else np.zeros(n)
+        scale = theta[0] * np.eye(n) + departures.reshape(n, n) if self.is_matrix else theta[0] + departures
+        return AffinePoint(temperature, scale, bias, self.of_log)
 
     def gradient(self, sums: LossSums) -> HostArray:
         """The derivative of the loss by each parameter."""

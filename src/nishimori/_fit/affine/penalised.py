@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nishimori._fit.affine.curvature import Cholesky, Diagonal, Directions, curvature_error
+from nishimori._fit.affine.curvature import Directions, Units, curvature_error
 from nishimori._fit.affine.parameters import Parameters, fitting_strengths, usual_strengths
 from nishimori._fit.affine.sums import CurvedSums, LossSums, measure_curve, measure_loss, measure_seconds
 from nishimori._fit.newton import Equations, Solution, solve
@@ -148,32 +148,27 @@ class AffineSearch:
                 if np.abs(np.log(strengths / before)).max() < _SETTLED:
                     break
         theta = self._least(theta, strengths, curvature, rough=False)
-        if not strengths.all():
-            self._refuse_long_steps(theta, strengths)
         last = self._measure(measure_loss, theta)
         _, gradient = self._penalised(theta, last, strengths)
+        if not strengths.all():  # the next step of a large matrix that is not penalised must be short
+            curvature = self._curvature(theta, strengths)
+            if np.abs(curvature.step(curvature.gradient(gradient))).max() > _SHORT:
+                raise self.not_found()
         residual = float(np.abs(gradient).max() / (self.unit * last.frequencies.sum()))
         return Minimum(theta, strengths, determined, residual, self.n_passes)
 
-    def _refuse_long_steps(self, theta: HostArray, strengths: HostArray) -> None:
-        """Raise if the next step of a large matrix that is not penalised would be long."""
-        curvature = self._curvature(theta, strengths)
-        _, gradient = self._penalised(theta, self._measure(measure_loss, theta), strengths)
-        if np.abs(curvature.step(curvature.gradient(gradient))).max() > _SHORT:
-            raise self.not_found()
-
-    def _curvature(self, theta: HostArray, strengths: HostArray) -> Cholesky | Diagonal:
+    def _curvature(self, theta: HostArray, strengths: HostArray) -> Units:
         """The curvature with these penalties, at a point or so near to it that it has hardly changed."""
         precisions = self.parameters.precisions(strengths)
         if not self.is_exact:
-            return Diagonal.from_seconds(self.unit * self._measure(measure_seconds, theta, single=True), precisions)
+            return Units.of_diagonal(self.unit * self._measure(measure_seconds, theta, single=True), precisions)
         if measure_curve not in self._last or self._is_far(theta):
             self._measure(measure_curve, theta, single=True)
         _, single, sums = self._last[measure_curve]
         hessian = self._hessian(sums)
         if single and (precisions[1:] < _LARGE_PENALTY * np.diag(hessian)[1:]).any():
             hessian = self._hessian(self._measure(measure_curve, theta, single=False))
-        return Cholesky.from_matrix(hessian, precisions)
+        return Units.of_matrix(hessian, precisions)
 
     def _is_far(self, theta: HostArray) -> bool:
         """Whether logits differ so much from those of the last curvature that it has to be measured again."""
@@ -199,15 +194,18 @@ class AffineSearch:
         loss = self.unit * sums.loss + float(precisions @ theta**2) / 2
         return loss, self.unit * self.parameters.gradient(sums) + precisions * theta
 
-    def _least(self, start: HostArray, strengths: HostArray, curvature: Cholesky | Diagonal, *, rough: bool) -> HostArray:
+    def _least(self, start: HostArray, strengths: HostArray, curvature: Units, *, rough: bool) -> HostArray:
         """The minimum by L-BFGS in the units of a curvature nearby; with ``rough`` a point near it, from sums in float32."""
         from scipy.optimize import minimize  # noqa: PLC0415 - slow to import
 
         def loss(z: HostArray, unit: float) -> tuple[float, HostArray]:
             theta = start + curvature.step(unit * z)
             sums = self._measure(measure_loss, theta, single=rough)
-            if sums.n_doubtful == 0 and not strengths.any():
-                raise self.separated()
+            if sums.n_doubtful == 0 and not strengths.any():  # all labels have more than half of the probability
+                raise NotConvergedError(
+                    f"No finite parameters fit best: after {self.n_passes} passes, all samples are separated perfectly, and "
+                    f"larger parameters always fit better. Use {self._remedy}, or more data."
+                )
             value, gradient = self._penalised(theta, sums, strengths)
             return value, unit * curvature.gradient(gradient)
 
@@ -276,13 +274,6 @@ class AffineSearch:
         return NotConvergedError(
             f"The search did not converge in {self.n_passes} passes: the loss still falls, as it does where data can be "
             f"separated perfectly. Use {self._remedy}, or more data."
-        )
-
-    def separated(self) -> NotConvergedError:
-        """The error where some parameters give every label more than half of the probability."""
-        return NotConvergedError(
-            f"No finite parameters fit best: after {self.n_passes} passes, all samples are separated perfectly, and larger "
-            f"parameters always fit better. Use {self._remedy}, or more data."
         )
 
     def separation_error(self, effects: HostArray, frequencies: HostArray) -> NotConvergedError:

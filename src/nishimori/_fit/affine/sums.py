@@ -100,7 +100,7 @@ def measure_loss(point: AffinePoint, batch: Batch, *, single: bool = False) -> L
 def measure_curve(point: AffinePoint, batch: Batch, *, single: bool = False) -> CurvedSums:
     """The pass that sums the loss, its gradient and its whole curvature; with ``single`` from numbers in float32."""
     rows = AffineRows(batch, point, single=single)
-    return CurvedSums(**vars(rows.loss_sums()), hessian=rows.hessian())
+    return CurvedSums(**vars(rows.loss_sums()), hessian=rows.matrix_hessian() if point.is_matrix else rows.diagonal_hessian())
 
 
 def measure_seconds(point: AffinePoint, batch: Batch, *, single: bool = False) -> HostArray:
@@ -162,13 +162,8 @@ class AffineRows:
     @property
     def gaps(self) -> Array:
         """P minus 1 at the label."""
-        p, labels = self.p, self.batch.labels
-        if isinstance(p, np.ndarray):
-            gaps = p.copy()
-            gaps[np.arange(len(p)), labels] -= 1
-            return gaps
-        columns = arrays.on_device_of(np.arange(self.batch.n_classes), p)
-        return p - self.batch.xp.astype(labels[:, None] == columns[None, :], p.dtype)
+        at_label = self.batch.at(self.p, self.batch.labels)[:, None]
+        return arrays.with_entries(self.p + 0, self.batch.labels, at_label - 1)
 
     def loss_sums(self) -> LossSums:
         """The loss and its gradient."""
@@ -181,10 +176,6 @@ class AffineRows:
         n_doubtful = int(batch.xp.sum(batch.xp.astype(losses >= _HALF, batch.xp.int32)))
         by_bias = self.sums(batch.xp.sum(heavy, axis=0))
         return LossSums(batch.total(losses), self.sums(by_scale), by_bias, frequencies, n_doubtful)
-
-    def hessian(self) -> HostArray:
-        """The second derivatives by all factors and by the biases."""
-        return self.matrix_hessian() if self.point.is_matrix else self.diagonal_hessian()
 
     def diagonal_hessian(self) -> HostArray:
         """The second derivatives by the diagonal of the scale and by the biases, (2K, 2K)."""
@@ -249,10 +240,4 @@ def _pairs_of(n_classes: int) -> tuple[HostArray, HostArray]:
 def _products(xp: Any, table: Array, other: Array, first: int) -> Array:
     """Each row of ``other`` times all rows of ``table`` from ``first`` rows after it, one below the other."""
     n = int(table.shape[0])
-    if not isinstance(table, np.ndarray):
-        return xp.concat([table[one + first :, :] * other[one : one + 1, :] for one in range(n - first)])
-    sizes = np.arange(n - first, 0, -1)
-    joined = np.empty((sizes.sum(), table.shape[1]), dtype=table.dtype)
-    for one, (size, end) in enumerate(zip(sizes, sizes.cumsum(), strict=True)):
-        np.multiply(table[one + first :], other[one], out=joined[end - size : end])
-    return joined
+    return xp.concat([table[one + first :, :] * other[one : one + 1, :] for one in range(n - first)])
