@@ -67,11 +67,6 @@ def setting(name: str, value: object = ABSENT) -> str:
     return _writer({name: value})
 
 
-def settings(values: Mapping[str, object]) -> str:
-    """Several arguments with their values, as they are typed together."""
-    return _writer(values)
-
-
 @contextmanager
 def arguments_written(writer: Writer) -> Iterator[None]:
     """Messages that are made inside write arguments in another way."""

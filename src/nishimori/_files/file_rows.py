@@ -20,7 +20,7 @@ from nishimori._files.arrays.stored_array import StoredArray
 from nishimori._files.selection import (
     Selection,
     array_name,
-    as_objects,
+    labels_and_weights,
     refuse_table_options,
     select_columns,
     undecided_error,
@@ -33,7 +33,7 @@ from nishimori._files.tables.files import ENDINGS, is_table, open_table, refuse_
 from nishimori._rows.array_rows import ReadOptions
 from nishimori._rows.column_names import class_parts, refuse_permuted
 from nishimori._rows.entry import Passed, load_array
-from nishimori._rows.labels import class_labels, differ, group_names, spell_as_classes
+from nishimori._rows.labels import class_labels, group_names, spell_as_classes
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.scores import check_input
 from nishimori._rows.stored_rows import Stored, StoredRows
@@ -400,7 +400,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         shape, extremes, texts = None, None, dict[str, str]()
         for block in ahead(table.blocks(columns)):
             scores = _numbers(block, columns, chosen, table, roles)
-            weights, labels, counted = _labels_and_weights(block, place, roles)
+            labels, weights, counted = labels_and_weights(block, place, roles)
             block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
             for row in range(block.n_rows) if weights is None else np.flatnonzero(weights).tolist():
                 _refuse_value(labels[row], block, row, place[roles.labels], "label")
@@ -410,12 +410,12 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
             if chosen.by_values and counted.any():
                 extremes = witnesses(scores[counted] if extremes is None else np.concatenate([extremes, scores[counted]]))
             # Equal texts are one object, which takes a fraction of the memory.
-            labels = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels]
+            labels[:] = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels.tolist()]
             codes = []
             for role, numbers in numberings.items():  # equal values have the same number in all blocks
                 values = row_values(block, place[roles.by_role[role]], role.removesuffix("s"))
                 codes.append(np.array([numbers.setdefault(value, len(numbers)) for value in values]))
-            parts.append((_as_array(labels), weights, counted, block.lines, *codes))
+            parts.append((_numbers_or_objects(labels), weights, counted, block.lines, *codes))
             if not files or files[-1][1] != block.path:
                 files.append((n_rows, block.path))
                 n_bytes += block.path.stat().st_size
@@ -471,19 +471,6 @@ def _numbers(block: Block, columns: Sequence[int], chosen: Selection, table: Tab
         raise
 
 
-def _labels_and_weights(block: Block, place: dict[str, int], roles: Roles) -> tuple[HostArray | None, list[Any], HostArray]:
-    """The weights of a block, if there are any; its labels, None in rows of weight zero; and which rows count."""
-    weights, counted = None, np.ones(block.n_rows, dtype=bool)
-    if (name := roles.find("weights")) is not None:
-        weights = block.numbers([place[name]])[:, 0]
-        block.refuse_missing(weights[:, None], [place[name]], "weight")
-        counted = weights != 0
-    labels = [label if keep else None for label, keep in zip(block.values(place[roles.labels]), counted, strict=True)]
-    if roles.ignore_index is not None:
-        counted = counted & differ(_as_array(labels), roles.ignore_index)
-    return weights, labels, counted
-
-
 def row_values(block: Block, index: int, what: str) -> list[Any]:
     """The cluster or the group of each row of a block; refuses one that is missing or that cannot be one."""
     values = block.values(index)
@@ -511,9 +498,10 @@ def flat(scores: HostArray) -> HostArray:
     return scores[:, 0] if scores.shape[1:] == (1,) else scores
 
 
-def _as_array(labels: list[Any]) -> HostArray:
+def _numbers_or_objects(labels: HostArray) -> HostArray:
     """Numbers as an array of numbers, and anything else as it is."""
-    return np.array(labels) if {type(label) for label in labels} <= {int, float} else as_objects(labels)
+    values = labels.tolist()
+    return np.array(values) if {type(label) for label in values} <= {int, float} else labels
 
 
 def _join(parts: Sequence[Any]) -> Any:

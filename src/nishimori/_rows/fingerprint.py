@@ -185,10 +185,6 @@ class Fingerprint(Sum):
         spacing = max(_SUMMED, arrays.epsilon(stored) if arrays.kind(stored) == "float" else 0.0)
         return cls(np.einsum("k,kj", arrays.on_host(columns), _forms(rows.n_classes)), squares, spacing**2 * rounding)
 
-    def change(self, later: "Fingerprint") -> float:
-        """How much a later pass differs, as a part of the scale of the first."""
-        return _root_mean_square(later.sums - self.sums) / sqrt(max(self.squares, float_info.min))
-
     def agrees(self, later: "Fingerprint") -> bool:
         """Whether a later pass has given the same logits, up to rounding. NaN, which only the first pass refuses, does not."""
         allowed = max(_LIMIT * sqrt(self.squares), sqrt(self.rounding))
@@ -201,7 +197,8 @@ class Fingerprint(Sum):
             "give the same logits in every pass over the data",
             got=(
                 "logits that change from one pass to the next while rows and labels stay the same: by "
-                f"{self.change(later):.2g} of their scale, where rounding stays below {_LIMIT:g}"
+                f"{_root_mean_square(later.sums - self.sums) / sqrt(max(self.squares, float_info.min)):.2g} of their scale, "
+                f"where rounding stays below {_LIMIT:g}"
             ),
             remedy=(
                 "Likely causes are random augmentation, dropout, sampling, or a generator that is not started again "

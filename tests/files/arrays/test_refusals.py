@@ -86,11 +86,11 @@ def unusual(kind):
 
 UNUSUAL = {
     "float8": r"'logits' in .* has the dtype torch\.float8_e4m3fn, which NumPy does not have\. Convert it to float32 first\.$",
-    "sparse": r"holds a sparse tensor\. Convert it with `to_dense\(\)` first\.$",
-    "sparse rows": r"holds a sparse tensor\. Convert it with `to_dense\(\)` first\.$",
-    "quantised": r"holds a quantised tensor\. Convert it with `dequantize\(\)` first\.$",
-    "nested": r"holds a nested tensor\. Convert it with `to_padded_tensor\(\)` first\.$",
-    "meta": r"holds a tensor without data \(on the device meta\)\. Save \{name: tensor\} with torch\.save\.$",
+    "sparse": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_sparse_tensor'\. Save \{name: tensor\}",
+    "sparse rows": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_sparse_tensor'\. Save",
+    "quantised": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_qtensor'\. Save \{name: tensor\}",
+    "nested": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_nested_tensor'\. Save \{name: tensor\}",
+    "meta": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_meta_tensor_no_storage'\. Save",
     "complex": r"must hold numbers, got dtype complex64",
     "expanded": r"repeats its elements\. Save `contiguous\(\)` of it\.$",
     "bytes": r"not a file of plain tensors: it refers to '__builtin__ bytearray'\. Save \{name: tensor\}",

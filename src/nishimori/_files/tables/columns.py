@@ -20,7 +20,6 @@ from nishimori._support.numbers import reads_as_number
 from nishimori.errors import InputError, setting
 
 _PATTERN = re.compile(r"[*?\[]")
-_ROW_NUMBERS = ("Unnamed: ", "__index_level_")
 
 # More names than these are not printed for the user to type.
 _TYPED = 100
@@ -247,11 +246,6 @@ def constant_or_whole(scores: HostArray) -> HostArray:
     finite = np.where(np.isfinite(scores), scores, 0)
     flags: HostArray = (finite == finite[0]).all(axis=0) | (finite == np.floor(finite)).all(axis=0)
     return flags
-
-
-def looks_like_row_numbers(name: str) -> bool:
-    """Whether data frames give this name to a column of row numbers."""
-    return not name or name.startswith(_ROW_NUMBERS)
 
 
 def _refuse_disorder(names: Sequence[str], classes: Sequence[Any] | None) -> None:
