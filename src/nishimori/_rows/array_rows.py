@@ -145,7 +145,7 @@ class ArrayRows(Rows):
                 if not len(kept):
                     continue
                 labels, weights = labels[kept], weights[kept]
-            unchanged = self.scores.rows_as_stored(rows, kept)
+            unchanged = self.scores.at(rows) if kept is None else arrays.rows_at(self.scores.at(rows), kept)
             values = self.scores.widen(unchanged)
             if rows.start not in self._masked:
                 first = self._first_row + rows.start
