@@ -26,7 +26,7 @@ from nishimori._files.selection import (
     undecided_error,
     without_groups,
 )
-from nishimori._files.spooled_scores import ScoreKeeper
+from nishimori._files.spooled_scores import SpooledScores
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
 from nishimori._files.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
@@ -393,7 +393,8 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         place = {name: index for index, name in enumerate(table.names)}
         columns = [place[name] for name in chosen.scores]
         numberings: dict[str, dict[Any, int]] = {role: {} for role in ("clusters", "groups", "ids") if roles.find(role)}
-        keeper = ScoreKeeper()
+        kept: SpooledScores | None = None
+        has_room = True
         parts: list[tuple[HostArray | None, ...]] = []
         files: list[tuple[int, Path]] = []
         n_rows, n_bytes = 0, 0
@@ -423,7 +424,10 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
             claimed, most = max(n_rows, table.n_rows or 0), max(_HARMLESS_ROWS, _ROWS_PER_BYTE * n_bytes)
             if claimed > (roles.max_rows or most):
                 raise FormatError(_too_many_rows(block.path, roles.max_rows, claimed))
-            keeper.add(flat(scores))
+            if has_room:
+                kept = kept or SpooledScores(flat(scores))
+                has_room = kept.write(flat(scores))
+                kept = kept if has_room else None
             report("Reading", n_rows, table.n_rows)
         assert shape is not None, "a table without rows is refused"
         truth, weight, counts, lines, *numbered = map(_join, zip(*parts, strict=True))
@@ -437,7 +441,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
     several = len(columns) > 1
     return FileContents(
         path,
-        keeper.stored() or again,
+        kept or again,
         truth,
         weight,
         **{

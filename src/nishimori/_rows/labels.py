@@ -9,6 +9,7 @@ get weight zero, and only the labels move.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -39,6 +40,9 @@ _ESTIMATOR_LABELS = "y"
 
 # A table of this many places costs less than sorting, however few samples there are.
 _FEW_VALUES = 1000
+
+# Labels that are longer numbers are text.
+_LONGEST = 1e15
 
 # Differences of smaller whole numbers are whole numbers of 64 bits.
 _WITHIN_INT64 = 2**62
@@ -92,26 +96,12 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
     if classes is not None:
         return _positions(labels, class_labels(classes, scores.n_classes), name, rows, scores)
     labels = _whole(labels, name, scores.n_classes, lambda place: scores.row(int(rows[place])))
-    if not _are_below(labels, scores.n_classes):
-        first = int(np.argmax(~((labels >= 0) & (labels < scores.n_classes))))
+    if len(labels) and (labels.min() < 0 or labels.max() >= scores.n_classes):
+        first = int(np.argmax((labels < 0) | (labels >= scores.n_classes)))
         remedy = _remedy(labels, labels[first], scores.n_classes)
-        raise InputError(
-            name,
-            f"be from 0 to {scores.n_classes - 1}",
-            got=f"{labels[first]:.6g}",
-            remedy=remedy,
-            row=scores.row(int(rows[first])),
-        )
+        must, row = f"be from 0 to {scores.n_classes - 1}", scores.row(int(rows[first]))
+        raise InputError(name, must, got=f"{labels[first]:.6g}", remedy=remedy, row=row)
     return labels.astype(np.int64, copy=False)
-
-
-def _are_below(labels: HostArray, n_classes: int) -> bool:
-    """Whether all whole numbers are from 0 to ``n_classes`` - 1."""
-    if not len(labels):
-        return True
-    if labels.dtype == np.int64:
-        return bool(labels.view(np.uint64).max() < n_classes)  # at once: negative ones become the largest
-    return bool(labels.min() >= 0 and labels.max() < n_classes)
 
 
 def _remedy(labels: HostArray, label: Any, n_classes: int) -> str:
@@ -224,12 +214,6 @@ def as_given(values: Any) -> HostArray:
     return host
 
 
-def _in_words(names: list[str], n_samples: int) -> str:
-    """Labels that are no classes: up to three of them and, if it is more than one, in how many samples."""
-    text = enumeration([*names[:3], f"{len(names) - 3:,} more"] if len(names) > 3 else names)
-    return text if n_samples == 1 else f"{text} in {n_samples:,} samples, the first"
-
-
 def _positions(labels: HostArray, classes: HostArray, name: str, rows: Sequence[int] | HostArray, scores: Scores) -> HostArray:
     if name != _ESTIMATOR_LABELS and (numbers := class_numbers(labels, classes.tolist())) is not None:
         return numbers
@@ -239,14 +223,14 @@ def _positions(labels: HostArray, classes: HostArray, name: str, rows: Sequence[
         first = int(np.argmax(indices < 0))
         unlisted = labels[indices < 0].tolist()
         names = list(dict.fromkeys(map(repr, unlisted)))
+        got = enumeration([*names[:3], f"{len(names) - 3:,} more"] if len(names) > 3 else names)
+        got += f" in {len(unlisted):,} samples, the first" if len(unlisted) > 1 else ""
         add = "Add it to {} if it has a column" if len(names) == 1 else "Add them to {} if they have columns"
         remedy = f"{add.format(setting('classes'))}, or drop those samples."
         if _is_missing(unlisted[0]):
             remedy = "A label is missing. Drop such samples."
         row = scores.row(int(rows[first]))
-        raise NotAClassError(
-            name, f"be among {setting('classes')}", got=_in_words(names, len(unlisted)), remedy=remedy, row=row
-        )
+        raise NotAClassError(name, f"be among {setting('classes')}", got=got, remedy=remedy, row=row)
     return indices
 
 
@@ -316,7 +300,9 @@ def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None, ignored: 
     if labels.ndim != 1:
         return labels  # refused later, with its shape
     if classes is None:
-        return _numeric(labels) if labels.dtype.kind in "UO" else labels
+        with suppress(TypeError, ValueError):  # a text that is no number, which an error will name
+            return labels.astype(np.float64) if labels.dtype.kind in "UO" else labels
+        return labels
     kept = set() if ignored is None else {str(ignored)}
     names = [str(label) for label in classes]
     values = labels.tolist()
@@ -330,25 +316,14 @@ def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None, ignored: 
     return [spelling[value] for value in values]
 
 
-def _numeric(labels: HostArray) -> HostArray:
-    """Texts as the numbers that they spell; where one spells none, all stay as they are, and an error names it."""
-    try:
-        return labels.astype(np.float64)
-    except (TypeError, ValueError):
-        return labels
-
-
 def _spelling(value: Any, spellings: set[str]) -> str:
     """The class that a label stands for, or the label as text. Only a whole number may lose its decimals."""
     text = str(value)
-    try:
-        # The limit keeps a short text such as 1e999999999 from becoming a long number.
-        number = Decimal(text) if text not in spellings and abs(float(text)) < 1e15 else None
-    except (ValueError, ArithmeticError):
+    # The limit keeps a short text such as 1e999999999 from becoming a long number.
+    if text in spellings or not reads_as_number(text) or abs(float(text)) > _LONGEST:
         return text
-    if number is None or number != number.to_integral_value():
-        return text
-    whole = str(int(number))
+    number = Decimal(text)
+    whole = str(int(number)) if number == number.to_integral_value() else text
     return whole if whole in spellings else text
 
 

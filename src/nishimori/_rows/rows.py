@@ -44,9 +44,6 @@ R = TypeVar("R")
 # of float32.
 _FEWEST_COPIED, _MOST_COPIED = 16, 2**22
 
-# A search that is given no sample reads all rows about this many times more often.
-_INSTEAD_OF_SAMPLE = 3
-
 
 class Rows(Protocol):
     """Rows that can be read again and again. Subclass it to inherit `gather` and `sample`."""
@@ -239,13 +236,6 @@ class RowsInside(Rows):
         part = self.inside.sample(size)
         return self if part is self.inside else with_all_attributes(part)
 
-    def on_digest(self, callback: Callable[[str], None]) -> None:
-        """Call ``callback`` with the digest of the rows inside as soon as it is known."""
-        if hasattr(self.inside, "on_digest"):
-            self.inside.on_digest(callback)
-        else:
-            super().on_digest(callback)
-
 
 for _name in (
     *("clusters", "groups", "floor", "input", "score_range", "kind"),
@@ -260,50 +250,6 @@ def with_all_attributes(data: Any) -> Any:
     None stays as it is.
     """
     return data if data is None or Rows in type(data).__mro__ else RowsInside(data)
-
-
-class Reported(RowsInside):
-    """Rows whose passes are counted and shown.
-
-    ``expected`` is about how many passes a search makes that starts from a sample; None if that is unknown, as of a stream.
-    """
-
-    def __init__(self, inside: Rows, what: str, report: Report, expected: int | None = None) -> None:
-        super().__init__(inside)
-        self._what = what
-        self._report = report
-        self._expected = None if inside.n_rows is None else expected
-        self._readings = 0
-
-    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
-        """The sum of ``pass_`` over all rows, told to both reports."""
-        self._readings += 1
-        what = f"{self._what}, pass {self._readings}"
-        if self._expected is not None and self._readings <= self._expected:
-            what += f" of about {self._expected}"
-        self._report(what, 0, self.n_rows)
-
-        def report_to_both(step: str, done: int, total: int | None) -> None:
-            self._report(what, done, total)
-            report(step, done, total)
-
-        return self.inside.gather(pass_, report_to_both)
-
-    def sample(self, size: int) -> Rows | None:
-        """A sample of the rows inside, whose reading is too short to show unless it has all of them."""
-        part = super().sample(size)
-        if part is None and self._expected is not None and not self._readings:
-            self._expected += _INSTEAD_OF_SAMPLE
-        return part
-
-    def with_floor(self, floor: float | None) -> "Rows | None":
-        """The rows inside with a floor, shown in the same way; None where that cannot be had."""
-        inside = self.inside.with_floor(floor)
-        if inside is None:
-            return None
-        duplicate = copy(self)
-        duplicate.inside = inside
-        return duplicate
 
 
 def raise_to_floor(data: Rows, floor: float, name: str) -> Rows:

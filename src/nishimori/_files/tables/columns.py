@@ -226,18 +226,12 @@ def refuse_doubtful_numbers(labels: Sequence[Any], columns: Sequence[str]) -> No
     doubtful = next((int(number) for number in numbers if places[int(number)] != number), None)
     if doubtful is None:
         return
-    remedy = f"Pass the label of each column in order as {setting('classes')}."
-    if len(names) <= _TYPED:
-        counted = list(map(str, range(len(names))))
-        remedy = f"If it is the latter, pass {setting('classes', names)}."
-        if set(names) != set(counted):
-            remedy += f" If it is the former, pass {setting('classes', counted)}."
     raise InputError(
         "The labels",
         "leave no doubt about their columns",
         got=f"{doubtful}, which is the number of {columns[doubtful]!r}, counted from 0, and the name of "
         f"{columns[places[doubtful]]!r}",
-        remedy=remedy,
+        remedy=f"Pass the label of each column in order as {setting('classes')}.",
     )
 
 

@@ -146,9 +146,8 @@ class _NewText(_NewLines):
             return self._quote(value)
         if isinstance(value, float) and self.decimal == ",":
             return repr(value).replace(".", ",")
-        if isinstance(value, bool | int | float | list | dict):
-            return self._quote(json.dumps(value, ensure_ascii=False, default=lambda part: _as_json(part, self._path)))
-        return self._quote(_as_json(value, self._path))
+        is_json = isinstance(value, bool | int | float | list | dict)
+        return self._quote(_in_json(value, self._path) if is_json else _without_type(value, self._path))
 
 
 class _NewJsonLines(_NewLines):
@@ -157,7 +156,7 @@ class _NewJsonLines(_NewLines):
         super().__init__(path, file, [("{" if place == 0 else ", ") + key + ": " for place, key in enumerate(keys)], "}\n")
 
     def _text(self, value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False, default=lambda part: _as_json(part, self._path))
+        return _in_json(value, self._path)
 
 
 class _NewColumnar(NewTable):
@@ -224,7 +223,12 @@ class _NewColumnar(NewTable):
             self._writer.close()
 
 
-def _as_json(value: Any, path: Path) -> str:
+def _in_json(value: Any, path: Path) -> str:
+    """A value as JSON."""
+    return json.dumps(value, ensure_ascii=False, default=lambda part: _without_type(part, path))
+
+
+def _without_type(value: Any, path: Path) -> str:
     """The text of a value that JSON has no type for."""
     if hasattr(value, "isoformat"):  # dates and times
         return str(value.isoformat())

@@ -61,19 +61,15 @@ class Text(Table):
             )
         with closing(LineFile(path)) as file:
             self.names = self._header(file)
-        if len(self.names) == 1:
-            self._refuse_other_delimiter(self.names[0])
+        others = [mark for mark in _DELIMITERS if mark in "".join(self.names) and mark != self.delimiter]
+        if len(self.names) == 1 and others:
+            raise FormatError(
+                f"{path} has one column, {self.names[0]!r:.60}: the delimiter is {self.delimiter!r}. "
+                f"Pass {setting('delimiter', others[0])}."
+            )
         check_names(self.names, path)
         if all(_is_number(name) for name in self.names) and self.names != [str(k) for k in range(len(self.names))]:
             raise FormatError(f"{path} starts with numbers. Its first line must name the columns.")
-
-    def _refuse_other_delimiter(self, header: str) -> None:
-        for other in _DELIMITERS:
-            if other in header and other != self.delimiter:
-                raise FormatError(
-                    f"{self.path} has one column, {header!r:.60}: the delimiter is {self.delimiter!r}. "
-                    f"Pass {setting('delimiter', other)}."
-                )
 
     def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
         """Blocks of whole lines."""
@@ -186,8 +182,6 @@ def _reason(error: str) -> str:
     """What went wrong, in our words where Python's speak to programmers."""
     if "unexpected end" in error:
         return "a quote is opened and never closed. Close it, or double the quotes inside text"
-    if "field larger" in error:
-        return f"a field of more than {csv.field_size_limit()} characters. Check that every quote is closed"
     if "new-line" in error:
         return "a carriage return inside a line. Save the file with the line ends of Unix or Windows"
     return f"{error}. Double the quotes inside text"
