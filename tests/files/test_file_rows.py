@@ -413,7 +413,7 @@ def test_text_may_have_other_marks_and_columns_to_leave_out(tmp_path):
 
 def test_marks_of_text_are_refused_for_a_folder(tmp_path):
     saved(tmp_path / "parts", FRAME, "a.parquet")
-    with pytest.raises(InputError, match=r"`delimiter` and `decimal` must be left out for .*parts: only .csv and .tsv files"):
+    with pytest.raises(InputError, match=r"`delimiter` and `decimal` must be left out for .*parts.*: only .csv and .tsv files"):
         nishimori.rows(tmp_path / "parts", decimal=",")
 
 

@@ -29,7 +29,7 @@ from nishimori._files.selection import (
 from nishimori._files.spooled_scores import SpooledScores
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
-from nishimori._files.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
+from nishimori._files.tables.files import ENDINGS, is_table, open_table, tables_in
 from nishimori._rows.array_rows import ReadOptions
 from nishimori._rows.column_names import class_parts, refuse_permuted
 from nishimori._rows.entry import Passed, load_array
@@ -55,15 +55,9 @@ _ROWS_PER_BYTE, _HARMLESS_ROWS = 20, 10**7
 def check_path(path: Path) -> None:
     """Refuse a file that is not there or of an unknown kind; a folder of tables passes."""
     if path.is_dir():
-        refuse_other_folder(path)
+        tables_in(path)
         return
-    existing_file(path)
-    check_ending(path)
-
-
-def check_ending(path: Path) -> None:
-    """Refuse a name whose ending says nothing."""
-    if not path.name.lower().endswith(SUFFIXES):
+    if not existing_file(path).name.lower().endswith(SUFFIXES):
         raise InputError(f"{path} has an unknown ending. Use one of {', '.join(SUFFIXES)}.")
 
 
@@ -110,25 +104,14 @@ class FileRows(StoredRows):
 
     def __init__(self, contents: FileContents, meaning: ReadOptions, *, progress: bool | None = None) -> None:
         self.contents, self.meaning = contents, meaning
+        self.column_names, self.ids = contents.columns, contents.ids
+        classes = meaning.classes  # of which a table may say itself what they are called
+        self.class_names = None if classes is None else [str(label) for label in class_labels(classes).tolist()]
         parts = {"clusters": contents.clusters, "groups": contents.groups}
         try:
             super().__init__(contents.scores, contents.labels, contents.weights, meaning, **parts, progress=progress)
         except InputError as error:
             raise self.place(error) from None
-
-    @property
-    def column_names(self) -> list[str] | None:  # type: ignore[override]
-        return self.contents.columns
-
-    @property
-    def ids(self) -> HostArray | None:
-        return self.contents.ids
-
-    @property
-    def class_names(self) -> list[str] | None:  # type: ignore[override]
-        """The label of each column of scores, which a table may say itself; None if classes are numbers."""
-        classes = self.meaning.classes
-        return None if classes is None else [str(label) for label in class_labels(classes).tolist()]
 
     def place(self, error: InputError, piece: Any = None) -> InputError:  # noqa: ARG002 - rows count through all pieces
         """The error with the file, and with its lines and columns in place of rows and numbers of columns."""

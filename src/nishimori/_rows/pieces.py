@@ -78,7 +78,10 @@ class ReadingTotals(Sum):
             again = "as many rows with other labels" if first == again else again
             raise InputError(name, "give the same rows in every pass", got=f"{again} after {first}", remedy=rows_remedy)
         if not self.logits.agrees(later.logits):
-            raise self.logits.other_logits(later.logits, name, logits_remedy)
+            got = "logits that change from one pass to the next while rows and labels stay the same"
+            causes = "random augmentation, dropout, sampling, or a generator that is not started again with the same seed"
+            remedy = f"Likely causes are {causes}. {logits_remedy}"
+            raise InputError(name, "give the same logits in every pass over the data", got=got, remedy=remedy)
 
 
 class Pieces(Rows, Generic[P]):

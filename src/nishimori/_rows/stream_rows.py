@@ -208,18 +208,7 @@ def factory(batches: Any, name: str) -> Callable[[], Iterable[Any]]:
         raise InputError(name, must, got=f"{called!r}: {error}") from None
     except ValueError:  # some callables written in C have no signature
         pass
-    return lambda: _iterable(batches(), name)
-
-
-def _iterable(returned: Any, name: str) -> Iterable[Any]:
-    if not isinstance(returned, Iterable):
-        raise InputError(
-            name,
-            "return an iterable of batches where it is a function",
-            got=f"a {type(returned).__name__}",
-            remedy=f"Each batch is {WHAT_A_BATCH_IS}.",
-        )
-    return returned
+    return batches
 
 
 def _description(batch: Any) -> str:

@@ -52,32 +52,27 @@ def open_table(path: Path, *, more: Sequence[Path] = (), delimiter: str | None =
         return SeveralTables([path, *more], delimiter, decimal)
     if is_text(path):
         return Text(path if path == STANDARD_INPUT else existing_file(path), delimiter, decimal)
-    _refuse_marks(path, delimiter, decimal)
+    if delimiter is not None or decimal != ".":
+        both = f"{setting('delimiter')} and {setting('decimal')}"
+        raise InputError(both, f"be left out for {path}: only .csv and .tsv files have them")
     if path == STANDARD_INPUT or existing_file(path).name.lower().endswith(".jsonl"):
         return JsonLines(path)
     return Columnar(path)
 
 
-def _refuse_marks(path: Path, delimiter: str | None, decimal: str) -> None:
-    if delimiter is not None or decimal != ".":
-        both = f"{setting('delimiter')} and {setting('decimal')}"
-        raise InputError(both, f"be left out for {path}: only .csv and .tsv files have them")
-
-
 def tables_in(folder: Path) -> list[Path]:
-    """The tables in a folder and in the folders in it, by name; of those that hold Parquet files, only these."""
+    """The tables in a folder and in the folders in it, by name; only the Parquet files if there are any.
+
+    Refuses a folder without tables.
+    """
     # Names that begin with a dot or an underscore are those of logs and incomplete files.
     tables = [path for path in sorted(folder.rglob("*")) if is_table(path) and not path.name.startswith((".", "_"))]
     tables = [path for path in tables if path.is_file()]
-    return [path for path in tables if _kind(path) == ".parquet"] or tables
-
-
-def refuse_other_folder(path: Path) -> None:
-    """Refuse a folder without tables."""
-    if not tables_in(path):
+    if not tables:
         raise FormatError(
-            f"{path} is a folder without tables. Name a file, or a folder of files such as .csv, .jsonl or .parquet."
+            f"{folder} is a folder without tables. Name a file, or a folder of files such as .csv, .jsonl or .parquet."
         )
+    return [path for path in tables if _kind(path) == ".parquet"] or tables
 
 
 def _kind(path: Path) -> str:
@@ -91,17 +86,12 @@ class SeveralTables(Table):
 
     def __init__(self, paths: Sequence[Path], delimiter: str | None, decimal: str) -> None:
         self.path = paths[0]
-        for path in paths:
-            if path.is_dir():
-                refuse_other_folder(path)
         self._files = [file for path in paths for file in (tables_in(path) if path.is_dir() else [path])]
         self._text = {"delimiter": delimiter, "decimal": decimal}
         first = self._files[0]
         for file in self._files:
             if _kind(file) != _kind(first):
                 raise FormatError(f"{file} is not a {_kind(first)} file, as {first} is. Pass files of one kind.")
-        if not is_text(first):
-            _refuse_marks(self.path, delimiter, decimal)
         with self._open(first) as table:
             self.names, self.lists = table.names, table.lists
 
