@@ -78,8 +78,6 @@ def test_counts_that_were_said_once_hold_for_every_function():
     assert nishimori.ExpectationConsistency().fit(data).temperature_se_ == pytest.approx(
         nishimori.ExpectationConsistency().fit(*repeated).temperature_se_, rel=1e-6
     )
-    with pytest.raises(InputError, match=r"^`counts` must be left out where `logits` is a Rows object, which brings its own"):
-        nishimori.rows(nishimori.rows(LOGITS, LABELS), counts=True)
     with pytest.raises(InputError, match="`counts` must be False where `clusters` is given"):
         nishimori.rows(LOGITS, LABELS, counts=True, clusters=np.arange(600) // 2)
 

@@ -128,16 +128,13 @@ def rows(
     >>> print(f"{found.n_samples} tokens, T = {found.ec:.2f} ± {found.ec_se:.2f}")
     1640 tokens, T = 1.96 ± 0.07
     """
-    if is_rows(logits) and options.get("counts"):
-        _as_they_are(logits, {"counts": True}, "logits")  # raises
     file_options = {"columns": columns, "ignore": ignore, "delimiter": delimiter, "decimal": decimal, "max_rows": max_rows}
-    of_file = {name: value for name, value in file_options.items() if value is not None and not _is_default(value)}
+    of_file = {
+        name: value
+        for name, value in file_options.items()
+        if not (value is None or (isinstance(value, str | tuple) and value in ((), ".")))
+    }
     return open_rows(logits, labels, of_file=of_file, read_ahead=read_ahead, progress=progress, **options)
-
-
-def _is_default(value: Any) -> bool:
-    """Whether an option of files is left out: no columns to ignore, or a decimal point."""
-    return isinstance(value, str | tuple) and value in ((), ".")
 
 
 def open_rows(

@@ -57,7 +57,7 @@ def npy_array(path: Path) -> StoredArray:
         if file.peek(4).startswith(b"PK\x03\x04"):
             raise FormatError(f"{path} is an archive of arrays. Rename it to {path.with_suffix('.npz').name}.")
         about = _header(file, was[0], str(path))
-    return _stored_array(str(path), about, lambda: _rows_of_file(path, about.length, about, was))
+    return StoredArray(str(path), about.shape, about.dtype, _rows_of_file(path, about.length, about, was))
 
 
 def npz_arrays(path: Path) -> dict[str, Callable[[], StoredArray]]:
@@ -147,6 +147,7 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
         "rows are read at a time."
     )
 
+    @cache
     def open_rows() -> Part:
         if member.compress_type == zipfile.ZIP_STORED:
             # The checksum is compared once, at 1.5 GB/s. Rows are then read from where they are, some of them for a sample.
@@ -164,7 +165,10 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
             array = np.frombuffer(unpacked.getbuffer(), about.dtype, offset=about.length)
             return _rows_of(array.reshape(about.shape or (1,), order=about.order))
 
-    return _stored_array(where, about, open_rows)
+    def rows(start: int, stop: int) -> HostArray:
+        return open_rows()(start, stop)
+
+    return StoredArray(where, about.shape, about.dtype, rows)
 
 
 def _free_memory() -> int:
@@ -178,16 +182,6 @@ def _unpack(path: Path, member: zipfile.ZipInfo, target: IO[bytes]) -> None:
     """Copy a member; zipfile compares its checksum at the end."""
     with _archive(path) as archive, archive.open(member) as stream:
         shutil.copyfileobj(stream, target, _CHUNK)
-
-
-def _stored_array(where: str, about: Header, open_rows: Callable[[], Part]) -> StoredArray:
-    """An array whose contents are opened when the first rows are read."""
-    opened = cache(open_rows)
-
-    def rows(start: int, stop: int) -> HostArray:
-        return opened()(start, stop)
-
-    return StoredArray(where, about.shape, about.dtype, rows)
 
 
 def _rows_of_file(path: Path, offset: int, about: Header, was: tuple[int, int]) -> Part:
