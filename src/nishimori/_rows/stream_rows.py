@@ -208,7 +208,8 @@ def factory(batches: Any, name: str) -> Callable[[], Iterable[Any]]:
         raise InputError(name, must, got=f"{called!r}: {error}") from None
     except ValueError:  # some callables written in C have no signature
         pass
-    return batches
+    function: Callable[[], Iterable[Any]] = batches
+    return function
 
 
 def _description(batch: Any) -> str:
