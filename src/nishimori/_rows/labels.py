@@ -57,15 +57,14 @@ def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
     if classes is None:
         assert n_classes is not None
         return np.arange(n_classes)
-    if isinstance(classes, str | bytes | Mapping) or not (hasattr(classes, "__len__") and hasattr(classes, "__getitem__")):
-        shown = repr(classes) if isinstance(classes, str | bytes | int | float) else f"a {type(classes).__name__}"
-        raise InputError("classes", "be a list with the label of each column in order", got=shown)
+    is_list = hasattr(classes, "__len__") and hasattr(classes, "__getitem__") and not isinstance(classes, str | bytes | Mapping)
     try:
-        values = as_given(classes).tolist()
-    except ValueError:
-        values = [[]]  # lists of different lengths
+        values = as_given(classes).tolist() if is_list else None
+    except ValueError:  # lists of different lengths
+        values = None
     if not isinstance(values, list) or any(isinstance(value, list | tuple | set | Mapping) for value in values):
-        raise InputError("classes", "be a flat list with the label of each column in order", got="a nested one")
+        got = "a nested one" if is_list else f"the {type(classes).__name__} {classes!r:.60}"
+        raise InputError("classes", "be a flat list with the label of each column in order", got=got)
     if n_classes is not None and len(values) != n_classes:
         raise InputError("classes", f"name {n_classes} classes, one per column in order", got=len(values))
     if len(values) < 2:
@@ -140,14 +139,11 @@ def _whole(labels: HostArray, name: str, n_classes: int, row: RowIndex) -> HostA
     if not broken.any():
         return labels
     first = int(np.argmax(broken))
-    if np.isnan(labels[first]):
-        raise refused(got="nan: a label is missing", remedy="Drop such samples.", row=row(first))
-    if np.isinf(labels[first]):  # such as a number of 400 digits in a file of text
-        raise refused(got=str(labels[first]), remedy="Correct the label, or drop such samples.", row=row(first))
-    raise refused(
-        got=f"{labels[first]:.6g}: labels are classes, not continuous values",
-        remedy="Check that scores and labels are not swapped.",
-    )
+    if np.isfinite(labels[first]):
+        got = f"{labels[first]:.6g}: labels are classes, not continuous values"
+        raise refused(got=got, remedy="Check that scores and labels are not swapped.")
+    remedy = "Correct the label, or drop such samples."  # one is infinite if a file of text has a number of 400 digits
+    raise refused(got=str(labels[first]), remedy=remedy, row=row(first))
 
 
 def _is_number(value: Any) -> bool:
@@ -190,8 +186,6 @@ def _other_shape(labels: HostArray, scores: Scores, name: str) -> tuple[str, str
         remedy = "This is a single label: pass samples in batches, with one label for each."
     elif labels.size == scores.n_samples:
         remedy = f"Pass `{name}.ravel()`."
-    elif labels.ndim == 1 and len(labels) == scores.n_classes:
-        remedy = "Pass the transpose of the scores: rows are samples."
     elif labels.ndim == 2 and scores.is_binary_score:
         remedy = "Swap the two arguments: scores come first."
     elif labels.ndim == 2 and labels.shape[1] == scores.n_classes:

@@ -6,8 +6,9 @@ fractions, and nulls of keys that are missing.
 """
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ class JsonLines(Table):
                 if objects:
                     if n_rows < start:
                         raise FormatError(f"{self.path}, line {n_rows + 1}: not a JSON object: the line is empty.")
-                    yield _JsonBlock(self, objects, n_rows)
+                    lines = np.arange(start + 1, start + len(objects) + 1)
+                    yield _JsonBlock(self.path, self.names, len(objects), lines, n_rows, objects, self.lists)
                 n_rows, start = n_rows + len(objects), file.n_read
 
     def _objects(self, content: str, before: int) -> list[dict[str, Any]]:
@@ -92,14 +94,13 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
+@dataclass(frozen=True, eq=False)
 class _JsonBlock(Block):
-    def __init__(self, table: JsonLines, objects: list[dict[str, Any]], first_row: int) -> None:
-        self.path, self.names, self.first_row = table.path, table.names, first_row
-        self.n_rows, self.lines = len(objects), np.arange(first_row + 1, first_row + len(objects) + 1)
-        self._objects, self._lists = objects, table.lists
+    objects: list[dict[str, Any]]
+    lists: Mapping[str, int]
 
     def column(self, index: int) -> Column:
-        return [values[self.names[index]] for values in self._objects]
+        return [values[self.names[index]] for values in self.objects]
 
     def values(self, index: int) -> list[Any]:
         values: list[Any] = self.column(index)
@@ -110,11 +111,11 @@ class _JsonBlock(Block):
 
     def numbers(self, indices: Sequence[int]) -> HostArray:
         names = [self.names[index] for index in indices]
-        if len(indices) == 1 and names[0] in self._lists:
+        if len(indices) == 1 and names[0] in self.lists:
             rows = self.column(indices[0])
             self._check_lists(rows, indices[0])
         else:
-            rows = [[values[name] for name in names] for values in self._objects]
+            rows = [[values[name] for name in names] for values in self.objects]
         if not {kind for row in rows for kind in set(map(type, row))} <= {int, float, type(None)}:
             self._refuse_other(rows, indices)
         try:
@@ -123,7 +124,7 @@ class _JsonBlock(Block):
             raise FormatError(f"{self.path} has an integer that is too large for a score, up to {self.where(-1)}.") from None
 
     def _check_lists(self, rows: list[Any], index: int) -> None:
-        length = self._lists[self.names[index]]
+        length = self.lists[self.names[index]]
         for row, value in enumerate(rows):
             if not isinstance(value, list) or len(value) != length:
                 raise FormatError(f"{self.where(row, index)}: must be a list of {length} numbers, got {value!r:.60}.")

@@ -9,6 +9,7 @@ row ends.
 import csv
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ class Text(Table):
                 if len(lines):
                     if end < start:  # empty lines, which may only be at the end
                         raise self._other_length(end + 1, [])
-                    yield _TextBlock(self, table, lines, n_rows)
+                    yield _TextBlock(self.path, self.names, len(lines), lines, n_rows, table, self.decimal)
                     n_rows, end = n_rows + len(lines), int(lines[-1])
                 start = file.n_read
         if not n_rows:
@@ -187,23 +188,22 @@ def _reason(error: str) -> str:
     return f"{error}. Double the quotes inside text"
 
 
+@dataclass(frozen=True, eq=False)
 class _TextBlock(Block):
-    def __init__(self, table: Text, columns: Any, lines: HostArray, first_row: int) -> None:
-        self.path, self.names, self.first_row = table.path, table.names, first_row
-        self.n_rows, self.lines = len(lines), lines
-        self._columns, self._decimal = columns, table.decimal
+    columns: Any
+    decimal: str
 
     def column(self, index: int) -> Column:
-        return self._columns.column(index).combine_chunks()
+        return self.columns.column(index).combine_chunks()
 
     def values(self, index: int) -> list[Any]:
-        return [(text or "").strip() for text in self._columns.column(index).cast("string").to_pylist()]
+        return [(text or "").strip() for text in self.columns.column(index).cast("string").to_pylist()]
 
     def numbers(self, indices: Sequence[int]) -> HostArray:
         return np.stack([self._numbers(index) for index in indices], axis=1)
 
     def _numbers(self, index: int) -> HostArray:
-        column = self._columns.column(index)
+        column = self.columns.column(index)
         if str(column.type) != "string":
             numbers: HostArray = column.to_numpy()
             return numbers
@@ -214,12 +214,12 @@ class _TextBlock(Block):
         if text in MISSING:
             return np.nan
         exchanged = text.translate(_EXCHANGED)
-        plain, other = (text, exchanged) if self._decimal == "." else (exchanged, text)
+        plain, other = (text, exchanged) if self.decimal == "." else (exchanged, text)
         if _is_number(plain):
             return float(plain)
         remedy = "Correct it, or choose other columns."
         if _is_number(other):
-            remedy = f"The decimal mark is {self._decimal!r}; pass {setting('decimal', ',' if self._decimal == '.' else '.')}."
+            remedy = f"The decimal mark is {self.decimal!r}; pass {setting('decimal', ',' if self.decimal == '.' else '.')}."
         raise FormatError(f"{self.where(row, index)}: {text!r:.60} is not a number. {remedy}")
 
 
