@@ -64,12 +64,8 @@ def _selection(table: Table, roles: Roles) -> Selection | None:
         patterns = [roles.columns] if isinstance(roles.columns, str) else roles.columns
         chosen = score_columns(patterns, left, roles.special, roles.classes, where=where)
         if roles.fitted is not None and len(chosen) > 1 and chosen != list(roles.fitted):
-            raise InputError(
-                "columns",
-                f"be those that the calibration was fitted to, {join_names(roles.fitted)}, in that order",
-                got=join_names(chosen),
-                remedy=f"Leave {setting('columns')} out.",
-            )
+            must = f"be those that the calibration was fitted to, {join_names(roles.fitted)}, in that order"
+            raise InputError("columns", must, got=join_names(chosen), remedy=f"Leave {setting('columns')} out.")
         return Selection(chosen)
     if roles.fitted is not None and set(table.names).issuperset(roles.fitted):
         return Selection(score_columns(roles.fitted, left, roles.special, None, where=where))

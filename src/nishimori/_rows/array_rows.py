@@ -111,21 +111,16 @@ class ArrayRows(Rows):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, with few calls if it takes rows that were not checked."""
-        total: T | None = None
-        if self._at_once and reads_unchecked(pass_, self._unchecked_batch(slice(0, self.n_rows))):
-            total = self._sum_of_unchecked(pass_, report)
-            self._at_once = total is not None
-        return super().gather(pass_, report) if total is None else total
-
-    def _sum_of_unchecked(self, pass_: Any, report: Report) -> Any:
-        """The sum over rows as they are, or None if something has to be masked or refused, which is done in blocks."""
-        n_sums: int = getattr(pass_, "n_sums", 1)
-        total, step = None, max(1, _UNCHECKED_NUMBERS // (self.n_classes * n_sums))
+        if not (self._at_once and reads_unchecked(pass_, self._unchecked_batch(slice(0, self.n_rows)))):
+            return super().gather(pass_, report)
+        unchecked: Any = pass_
+        total, step = None, max(1, _UNCHECKED_NUMBERS // (self.n_classes * getattr(pass_, "n_sums", 1)))
         for start in range(0, self.n_rows, step):
             rows = slice(start, min(start + step, self.n_rows))
-            sums = pass_.of_unchecked(self._unchecked_batch(rows))
-            if sums is None:
-                return None
+            sums = unchecked.of_unchecked(self._unchecked_batch(rows))
+            if sums is None:  # something has to be masked or refused, which is done in blocks
+                self._at_once = False
+                return super().gather(pass_, report)
             total = sums if total is None else total + sums
             report("Reading", rows.stop, self.n_rows)
         return total
@@ -276,11 +271,8 @@ def classes_last(logits: Any, class_axis: Any, name: str) -> Any:
     array = logits if arrays.is_lazy(logits) else numeric(logits, name)
     n_dimensions = len(array.shape)
     if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or n_dimensions < 2:
-        raise InputError(
-            "class_axis",
-            f"be the number of a dimension of `{name}`, which has the shape {tuple(array.shape)}",
-            got=repr(class_axis),
-        )
+        must = f"be the number of a dimension of `{name}`, which has the shape {tuple(array.shape)}"
+        raise InputError("class_axis", must, got=repr(class_axis))
     axis = int(class_axis) % n_dimensions
     order = (*(other for other in range(n_dimensions) if other != axis), axis)
     return array.transpose(order) if arrays.is_lazy(logits) else arrays.namespace(array).permute_dims(array, order)

@@ -256,12 +256,9 @@ def _refuse_misplaced(passed: Passed, kind: Kind) -> None:
         refuse_permuted(column_names(logits, name), passed.meaning.classes)
     by_number = hasattr(logits, "__getitem__") and hasattr(logits, "__len__") and not hasattr(logits, "__iter__")
     if by_number and kind == "array" and passed.labels is None and not _is_array_like(logits):  # as data sets of PyTorch are
-        raise InputError(
-            name,
-            "yield batches",
-            got=f"a {type(logits).__name__}, which gives one sample at a time",
-            remedy="Pass a loader, such as `torch.utils.data.DataLoader(dataset, batch_size=1000)`.",
-        )
+        got = f"a {type(logits).__name__}, which gives one sample at a time"
+        remedy = "Pass a loader, such as `torch.utils.data.DataLoader(dataset, batch_size=1000)`."
+        raise InputError(name, "yield batches", got=got, remedy=remedy)
 
 
 def _open_stored(passed: Passed) -> Rows:

@@ -253,22 +253,14 @@ def checked_weights(sample_weight: Any, n_samples: int, row: RowIndex = int) -> 
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         first = int(np.argmax(bad))
-        raise InputError(
-            "sample_weight",
-            "be finite and not negative",
-            got=f"{weights[first]:.6g}",
-            remedy="A weight counts copies of a sample: give 0 to samples that must not count.",
-            row=row(first),
-        )
+        remedy = "A weight counts copies of a sample: give 0 to samples that must not count."
+        must, got = "be finite and not negative", f"{weights[first]:.6g}"
+        raise InputError("sample_weight", must, got=got, remedy=remedy, row=row(first))
     if not weights.any():
         raise NoRowsError("sample_weight", "be positive for some sample", got="only zeros")
     if not 1e-60 < weights.max() < 1e60:  # so that fourth powers stay in the range of float64
-        raise InputError(
-            "The largest `sample_weight`",
-            "lie between 1e-60 and 1e60",
-            got=f"{weights.max():.6g}",
-            remedy="Divide all weights by their mean.",
-        )
+        must, remedy = "lie between 1e-60 and 1e60", "Divide all weights by their mean."
+        raise InputError("The largest `sample_weight`", must, got=f"{weights.max():.6g}", remedy=remedy)
     return weights
 
 
@@ -373,15 +365,9 @@ def _encode_whole(values: HostArray) -> tuple[HostArray, HostArray] | None:
 def refuse_name(values: Any, what: str) -> None:
     """Refuse the name of a column where there are only arrays."""
     if isinstance(values, str):
-        raise InputError(
-            f"{what}s",
-            f"be the {what} of each sample",
-            got=f"the text {values!r}",
-            remedy=(
-                "Names of columns are for files; for a data frame, pass the column itself, such as "
-                f"`frame[{values!r}]`, and the scores without it."
-            ),
-        )
+        column = f"pass the column itself, such as `frame[{values!r}]`, and the scores without it"
+        remedy = f"Names of columns are for files; for a data frame, {column}."
+        raise InputError(f"{what}s", f"be the {what} of each sample", got=f"the text {values!r}", remedy=remedy)
 
 
 def is_absent(value: Any) -> bool:
@@ -413,12 +399,8 @@ def group_names(values: Sequence[Any]) -> tuple[Any, ...]:
 def check_number_of_clusters(number: int) -> None:
     """Refuse one cluster, and warn of few: how different clusters are is what a standard error is made of."""
     if number < 2:
-        raise InputError(
-            "clusters",
-            "name at least two clusters",
-            got="one: the spread between clusters is what a standard error is made of",
-            remedy="Leave it out if samples are independent.",
-        )
+        got = "one: the spread between clusters is what a standard error is made of"
+        raise InputError("clusters", "name at least two clusters", got=got, remedy="Leave it out if samples are independent.")
     if number < _FEW_CLUSTERS:
         notice(
             f"Standard errors from {number} clusters are too small on average, and vary much. Use at least {_ENOUGH_CLUSTERS}.",
@@ -457,11 +439,8 @@ class Labelling:
             return labels, weights
         flat = flat_labels(labels, scores, name)
         if self.shift_labels and len(scores.leading) < 2:
-            raise InputError(
-                scores.name,
-                "have shape (n_sequences, n_tokens, n_classes) where `shift_labels` is True",
-                got=f"{tuple(scores.array.shape)}: it is not known where a sequence ends",
-            )
+            must = "have shape (n_sequences, n_tokens, n_classes) where `shift_labels` is True"
+            raise InputError(scores.name, must, got=f"{tuple(scores.array.shape)}: it is not known where a sequence ends")
         flat, counted = self.counted_labels(flat, scores.leading)
         if weights is None or not counted.any():
             return flat, None if counted.all() else counted.astype(np.float64)

@@ -163,13 +163,10 @@ def _check_batch(batch: Any, data: Any) -> None:
     parts = (batch.logits, batch.labels, batch.weights) if isinstance(batch, Batch) else ()
     wrong = next((part for part in parts if not is_array(part)), None if parts else batch)
     if wrong is not None:
-        raise InputError(
-            f"{type(data).__name__}.__iter__",
-            "yield objects of the class `nishimori.Batch`, whose logits, labels and weights are arrays",
-            got=f"a {type(wrong).__name__}",
-            remedy="Write `yield nishimori.Batch(logits, labels, weights)`. Or pass a function that yields tuples or "
-            "dictionaries, of which `nishimori.rows` makes batches.",
-        )
+        must = "yield objects of the class `nishimori.Batch`, whose logits, labels and weights are arrays"
+        function = "a function that yields tuples or dictionaries, of which `nishimori.rows` makes batches"
+        remedy = f"Write `yield nishimori.Batch(logits, labels, weights)`. Or pass {function}."
+        raise InputError(f"{type(data).__name__}.__iter__", must, got=f"a {type(wrong).__name__}", remedy=remedy)
 
 
 def most_copied(size: int, n_classes: int, n_numbers: int = _MOST_COPIED) -> int:
@@ -256,15 +253,10 @@ def raise_to_floor(data: Rows, floor: float, name: str) -> Rows:
     """Raise probabilities below a floor that was chosen for the data; refuses data that cannot be read again."""
     raised = data.with_floor(floor)
     if raised is None:
-        raise InputError(
-            "floor",
-            f"be a number or None where `{name}` is a {type(data).__name__}",
-            got="'auto', which needs the probability of each sample, several times",
-            remedy=(
-                "Choose it on a part of the data that fits in memory: `nishimori.temperatures(probabilities, labels, "
-                "input='probabilities').floor`."
-            ),
-        )
+        must = f"be a number or None where `{name}` is a {type(data).__name__}"
+        chosen = "`nishimori.temperatures(probabilities, labels, input='probabilities').floor`"
+        remedy = f"Choose it on a part of the data that fits in memory: {chosen}."
+        raise InputError("floor", must, got="'auto', which needs the probability of each sample, several times", remedy=remedy)
     raised.floor_is_chosen = True
     return raised
 

@@ -231,11 +231,8 @@ def scores_of(array: Array, *, input: Input, name: str, floor: float | None = No
         array = arrays.merge_leading(array) if arrays.is_array(array) else array
     checked = Scores(array, input, name, floor, leading, remedy)
     if floor is not None and floor * checked.n_classes >= 1:
-        raise InputError(
-            "floor",
-            f"be below 1/{checked.n_classes}, or it could change which of {checked.n_classes} classes is predicted",
-            got=repr(floor),
-        )
+        must = f"be below 1/{checked.n_classes}, or it could change which of {checked.n_classes} classes is predicted"
+        raise InputError("floor", must, got=repr(floor))
     return checked
 
 
@@ -266,15 +263,9 @@ def is_auto(floor: Any) -> bool:
 def refuse_auto(floor: Any) -> None:
     """Refuse to choose a floor where nothing is fitted."""
     if is_auto(floor):
-        raise InputError(
-            "floor",
-            "be a number or None where nothing is fitted",
-            got="'auto': it would be tuned on the labels that it scores",
-            remedy=(
-                f"Fit a calibrator with {setting('floor', 'auto')} to other data and pass it as {setting('calibrator')}: its "
-                "floor is then used. Or pass a number."
-            ),
-        )
+        must, got = "be a number or None where nothing is fitted", "'auto': it would be tuned on the labels that it scores"
+        fitted = f"Fit a calibrator with {setting('floor', 'auto')} to other data and pass it as {setting('calibrator')}"
+        raise InputError("floor", must, got=got, remedy=f"{fitted}: its floor is then used. Or pass a number.")
 
 
 def check_input(input: Any, floor: Any = None, *, fits: bool = False) -> None:

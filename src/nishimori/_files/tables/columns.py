@@ -226,13 +226,10 @@ def refuse_doubtful_numbers(labels: Sequence[Any], columns: Sequence[str]) -> No
     doubtful = next((int(number) for number in numbers if places[int(number)] != number), None)
     if doubtful is None:
         return
-    raise InputError(
-        "The labels",
-        "leave no doubt about their columns",
-        got=f"{doubtful}, which is the number of {columns[doubtful]!r}, counted from 0, and the name of "
-        f"{columns[places[doubtful]]!r}",
-        remedy=f"Pass the label of each column in order as {setting('classes')}.",
-    )
+    number, name = columns[doubtful], columns[places[doubtful]]
+    got = f"{doubtful}, which is the number of {number!r}, counted from 0, and the name of {name!r}"
+    remedy = f"Pass the label of each column in order as {setting('classes')}."
+    raise InputError("The labels", "leave no doubt about their columns", got=got, remedy=remedy)
 
 
 def constant_or_whole(scores: HostArray) -> HostArray:

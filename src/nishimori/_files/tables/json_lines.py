@@ -23,6 +23,9 @@ from nishimori.errors import FormatError
 # Larger integers are larger than any float.
 _BITS = 1023
 
+# The types of a number in JSON, and of a missing one; True is of another type.
+_NUMBERS = {int, float, type(None)}
+
 
 class JsonLines(Table):
     """A file of one JSON object per line; ``lists`` has the length of each list of the first one."""
@@ -112,28 +115,19 @@ class _JsonBlock(Block):
     def numbers(self, indices: Sequence[int]) -> HostArray:
         names = [self.names[index] for index in indices]
         if len(indices) == 1 and names[0] in self.lists:
-            rows = self.column(indices[0])
-            self._check_lists(rows, indices[0])
+            rows, length = self.column(indices[0]), self.lists[names[0]]
+            other = next((row for row, value in enumerate(rows) if not isinstance(value, list) or len(value) != length), None)
+            if other is not None:
+                where = self.where(other, indices[0])
+                raise FormatError(f"{where}: must be a list of {length} numbers, got {rows[other]!r:.60}.")
         else:
             rows = [[values[name] for name in names] for values in self.objects]
-        if not {kind for row in rows for kind in set(map(type, row))} <= {int, float, type(None)}:
-            self._refuse_other(rows, indices)
+        if not {kind for values in rows for kind in set(map(type, values))} <= _NUMBERS:
+            cells = ((row, place) for row, values in enumerate(rows) for place in range(len(values)))
+            row, place = next((row, place) for row, place in cells if type(rows[row][place]) not in _NUMBERS)
+            where = self.where(row, indices[place if len(indices) > 1 else 0])
+            raise FormatError(f"{where}: {rows[row][place]!r:.60} is not a number. Correct it, or choose other columns.")
         try:
             return np.array(rows, dtype=np.float64)  # None becomes NaN
         except OverflowError:
             raise FormatError(f"{self.path} has an integer that is too large for a score, up to {self.where(-1)}.") from None
-
-    def _check_lists(self, rows: list[Any], index: int) -> None:
-        length = self.lists[self.names[index]]
-        for row, value in enumerate(rows):
-            if not isinstance(value, list) or len(value) != length:
-                raise FormatError(f"{self.where(row, index)}: must be a list of {length} numbers, got {value!r:.60}.")
-
-    def _refuse_other(self, rows: list[list[Any]], indices: Sequence[int]) -> None:
-        for row, values in enumerate(rows):
-            for place, value in enumerate(values):
-                if type(value) not in (int, float, type(None)):
-                    index = indices[place if len(indices) > 1 else 0]
-                    raise FormatError(
-                        f"{self.where(row, index)}: {value!r:.60} is not a number. Correct it, or choose other columns."
-                    )
