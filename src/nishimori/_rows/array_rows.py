@@ -114,7 +114,8 @@ class ArrayRows(Rows):
         if not (self._at_once and reads_unchecked(pass_, self._unchecked_batch(slice(0, self.n_rows)))):
             return super().gather(pass_, report)
         unchecked: Any = pass_
-        total, step = None, max(1, _UNCHECKED_NUMBERS // (self.n_classes * getattr(pass_, "n_sums", 1)))
+        total: Any = None
+        step = max(1, _UNCHECKED_NUMBERS // (self.n_classes * getattr(pass_, "n_sums", 1)))
         for start in range(0, self.n_rows, step):
             rows = slice(start, min(start + step, self.n_rows))
             sums = unchecked.of_unchecked(self._unchecked_batch(rows))

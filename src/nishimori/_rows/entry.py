@@ -185,21 +185,12 @@ def open_rows(
     kind = kind_of(logits, labels)
     _refuse_misplaced(passed, kind)
     if kind == "rows":
-        options = {
-            names[1]: labels,
-            "sample_weight": sample_weight,
-            "clusters": clusters,
-            "groups": groups,
-            "input": None if isinstance(input, str) and input == "logits" else input,
-            "classes": classes,
-            "floor": meaning.floor,
-            "ignore_index": ignore_index,
-            "shift_labels": shift_labels or None,
-            "class_axis": None if class_axis == -1 else class_axis,
-            "read_ahead": read_ahead or None,
-            **of_file,
-        }
-        data = _as_they_are(logits, options, names[0])
+        per_row = {names[1]: labels, "sample_weight": sample_weight, "clusters": clusters, "groups": groups}
+        others = {"classes": classes, "floor": meaning.floor, "ignore_index": ignore_index, **of_file}
+        others["input"] = None if isinstance(input, str) and input == "logits" else input
+        others["class_axis"] = None if class_axis == -1 else class_axis
+        others |= {"shift_labels": shift_labels or None, "read_ahead": read_ahead or None}
+        data = _as_they_are(logits, per_row | others, names[0])
     elif kind == "array":
         refuse_name(groups, "group")
         table = meaning.scores(logits)

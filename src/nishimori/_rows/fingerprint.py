@@ -71,8 +71,7 @@ class RowDigest:
             rows = counted[rows]
         elif scores.is_scattered:
             rows = np.arange(first, n_rows, self._stride)
-        some = scores.array[rows, ...] if isinstance(rows, slice) else arrays.rows_at(scores.array, rows)
-        self._kept.append(_numbers_of(some, labels[rows]))
+        self._kept.append(_numbers_of(scores.sample(rows).array, labels[rows]))
 
     def _widen_stride(self) -> None:
         """Double the stride until few enough rows are kept, and drop those that are between."""

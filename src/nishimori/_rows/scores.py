@@ -247,12 +247,9 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
         raise NoRowsError(name, must, got=f"0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required")
     if len(shape) > 1 and shape[-1] < 2:
         column = f"{name}[:, 0]" if len(shape) == 2 else f"{name}.reshape(-1)"
-        raise InputError(
-            name,
-            f"{must}, one column per class",
-            got=f"{shape[-1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is required",
-            remedy=f"If it is the score of the positive class, pass it as `{column}`." if shape[-1] else "",
-        )
+        got = f"{shape[-1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is required"
+        remedy = f"If it is the score of the positive class, pass it as `{column}`." if shape[-1] else ""
+        raise InputError(name, f"{must}, one column per class", got=got, remedy=remedy)
 
 
 def is_auto(floor: Any) -> bool:

@@ -198,7 +198,7 @@ def test_another_decimal_mark_is_refused_and_named(written, cell, decimal, delim
         ("", ".", "`delimiter` must be one character"),
         ("§", ".", "`delimiter` must be one character"),
         (";", ";", "`decimal` must be '.' or ',', got ';'."),
-        (",", ",", "`delimiter` must be another mark than `decimal`, got ',' for both."),
+        (",", ",", "`decimal` must be another mark than the delimiter, ','. Pass `nishimori.rows(..., delimiter=';')`."),
         (None, ",", "`decimal` must be another mark than the delimiter, ','. Pass `nishimori.rows(..., delimiter=';')`."),
     ],
 )

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from nishimori._files.tables.block import Column, arrow
-from nishimori._files.tables.text import checked_delimiter, delimiter_of
+from nishimori._files.tables.text import delimiter_of
 from nishimori._support.disk import new_file
 from nishimori.errors import FormatError
 
@@ -65,11 +65,8 @@ def new_table(
         Where to write text, in place of the file with that name.
     """
     ending = path.name.lower()
-    if ending.endswith((".tsv", ".tsv.gz")):
-        delimiter = None
-    mark = checked_delimiter(delimiter, decimal) or delimiter_of(path)
     if to is not None:
-        yield _new_lines(path, to, names, mark, decimal)
+        yield _new_lines(path, to, names, delimiter, decimal)
         to.flush()
         return
     with new_file(path, overwrite=overwrite) as temporary:
@@ -79,13 +76,15 @@ def new_table(
                 table.flush()
             return
         with gzip.open(temporary, "wb", compresslevel=6) if ending.endswith(".gz") else temporary.open("wb") as file:
-            yield _new_lines(path, file, names, mark, decimal)
+            yield _new_lines(path, file, names, delimiter, decimal)
 
 
-def _new_lines(path: Path, file: Any, names: Sequence[str], delimiter: str, decimal: str) -> NewTable:
+def _new_lines(path: Path, file: Any, names: Sequence[str], delimiter: str | None, decimal: str) -> NewTable:
     """JSON lines or delimited text, by the ending of ``path``."""
-    is_json = path.name.lower().endswith(".jsonl")
-    return _NewJsonLines(path, file, names) if is_json else _NewText(path, file, names, delimiter, decimal)
+    if path.name.lower().endswith(".jsonl"):
+        return _NewJsonLines(path, file, names)
+    mark = delimiter_of(path, None if path.name.lower().endswith((".tsv", ".tsv.gz")) else delimiter, decimal)
+    return _NewText(path, file, names, mark, decimal)
 
 
 class _NewLines(NewTable):

@@ -29,24 +29,19 @@ MISSING = ("", "NA", "N/A", "null", "None", "<NA>")
 _EXCHANGED = str.maketrans(",.", ".,")
 
 
-def checked_delimiter(delimiter: str | None, decimal: str) -> str | None:
-    """One character, or None; "tab" and a backslash with t are spellings of the tab."""
+def delimiter_of(path: Path, delimiter: str | None, decimal: str) -> str:
+    """What separates the fields of a file with this name: ``delimiter``, where the caller names one, or the usual mark."""
     if decimal not in (".", ","):
         raise InputError("decimal", "be '.' or ','", got=repr(decimal))
-    if delimiter is None:
-        return None
-    if delimiter in ("tab", "\\t"):
+    if delimiter in ("tab", "\\t") or (delimiter is None and path.name.lower().endswith((".tsv", ".tsv.gz"))):
         return "\t"
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0 ' or delimiter.isalnum():
+    mark = "," if delimiter is None else delimiter
+    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0 ' or mark.isalnum():
         raise InputError("delimiter", "be one character, such as ';', or the word tab", got=repr(delimiter))
-    if delimiter == decimal:
-        raise InputError("delimiter", f"be another mark than {setting('decimal')}", got=f"{delimiter!r} for both")
-    return delimiter
-
-
-def delimiter_of(path: Path) -> str:
-    """What separates the fields of a file with this name, unless another delimiter is passed."""
-    return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
+    if mark == decimal:
+        remedy = f"Pass {setting('delimiter', ';')}."
+        raise InputError("decimal", f"be another mark than the delimiter, {mark!r}", remedy=remedy)
+    return mark
 
 
 class Text(Table):
@@ -55,11 +50,7 @@ class Text(Table):
     def __init__(self, path: Path, delimiter: str | None, decimal: str) -> None:
         self.path, self.decimal = path, decimal
         self._arrow, self._csv = arrow(path, "Reading"), arrow(path, "Reading", "pyarrow.csv")
-        self.delimiter = checked_delimiter(delimiter, decimal) or delimiter_of(path)
-        if self.delimiter == decimal:
-            raise InputError(
-                "decimal", f"be another mark than the delimiter, {decimal!r}", remedy=f"Pass {setting('delimiter', ';')}."
-            )
+        self.delimiter = delimiter_of(path, delimiter, decimal)
         with closing(LineFile(path)) as file:
             self.names = self._header(file)
         others = [mark for mark in _DELIMITERS if mark in "".join(self.names) and mark != self.delimiter]
