@@ -268,13 +268,14 @@ def _open_batches(passed: Passed) -> Rows:
     meaning = passed.meaning
     check_input(meaning.input, meaning.floor)
     batches = f"where `{meaning.names[0]}` yields batches"
-    for name, value in {meaning.names[1]: passed.labels, "sample_weight": passed.sample_weight}.items():
+    parts = {meaning.names[1]: passed.labels, "sample_weight": passed.sample_weight}
+    for name, value in (parts | {"clusters": passed.clusters, "groups": passed.groups}).items():
         if value is not None:
-            raise InputError(name, f"be left out {batches}, each of which is {WHAT_A_BATCH_IS}")
-    for name, value in {"clusters": passed.clusters, "groups": passed.groups}.items():
-        if value is not None:
-            remedy = f"{_AS_DICTIONARIES} Or add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`."
-            raise InputError(name, f"be left out {batches}", remedy=remedy if name == "clusters" else _AS_DICTIONARIES)
+            must = f"be left out {batches}, each of which is {WHAT_A_BATCH_IS}" if name in parts else f"be left out {batches}"
+            remedy = "" if name in parts else _AS_DICTIONARIES
+            if name == "clusters":
+                remedy += " Or add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`."
+            raise InputError(name, must, remedy=remedy)
     return StreamRows(passed.logits, meaning, progress=passed.progress, read_ahead=passed.read_ahead)
 
 

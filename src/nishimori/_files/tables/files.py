@@ -6,6 +6,7 @@ are counted from 1, the header included; rows of Parquet and Feather from 0, as 
 """
 
 from collections.abc import Generator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from nishimori._files.tables.block import Block, NoTableRowsError, Table
@@ -14,7 +15,6 @@ from nishimori._files.tables.json_lines import JsonLines
 from nishimori._files.tables.lines import STANDARD_INPUT, standard_input
 from nishimori._files.tables.text import Text
 from nishimori._support.disk import existing_file
-from nishimori._support.formatting import MOST_NAMES, join_names
 from nishimori.errors import FormatError, InputError, setting
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -104,7 +104,9 @@ class SeveralTables(Table):
         for path in self._files:
             with self._open(path) as table:
                 if table.names != self.names:
-                    raise self._other_columns(table)
+                    columns = zip_longest(map(repr, self.names), map(repr, table.names), fillvalue="no column")
+                    wanted, actual = next(pair for pair in columns if pair[0] != pair[1])
+                    raise FormatError(f"{path} must have the columns of {self._files[0]}, got {actual} in place of {wanted}.")
                 try:
                     for block in table.blocks(numbers):
                         has_rows = True
@@ -113,12 +115,3 @@ class SeveralTables(Table):
                     continue
         if not has_rows:
             raise FormatError(f"{self.path} has no rows in any of its {_kind(self._files[0])} files.")
-
-    def _other_columns(self, table: Table) -> FormatError:
-        first = next(
-            (place for place, pair in enumerate(zip(self.names, table.names, strict=False)) if len(set(pair)) > 1), None
-        )
-        wanted, actual = join_names(self.names), join_names(table.names)
-        if first is not None and first >= MOST_NAMES:
-            wanted, actual = (f"{names[first]!r:.60} as column {first + 1}" for names in (self.names, table.names))
-        return FormatError(f"{table.path} must have the columns of {self._files[0]}, {wanted}, got {actual}.")
