@@ -206,10 +206,9 @@ def open_npy(
         raise without_groups(path)
     for role, value in ({"scores": roles.columns, "ids": roles.ids} | parts).items():
         if isinstance(value, str) and not value.lower().endswith(".npy"):
-            raise InputError(
-                f"{setting(roles.argument(role), A_NAME)} must be left out for .npy files, which hold one unnamed array, got "
-                f"{value!r}. Use .npz for weights, clusters, groups and ids."
-            )
+            must = f"be left out for .npy files, which hold one unnamed array, got {value!r}"
+            remedy = "Use .npz for weights, clusters, groups and ids."
+            raise InputError(f"{setting(roles.argument(role), A_NAME)} must {must}. {remedy}")
     scores = npy_scores(path) if meaning.class_axis == -1 else _scores_in(open_arrays(path), "", meaning.class_axis)
     meaning = replace(meaning, class_axis=-1)
     contents = FileContents(path, scores, load_array(labels), **{role: load_array(values) for role, values in parts.items()})

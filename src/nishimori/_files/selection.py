@@ -73,10 +73,9 @@ def _selection(table: Table, roles: Roles) -> Selection | None:
     if lists:
         return Selection(lists[:1])
     if roles.fitted is not None:
-        raise InputError(
-            f"The calibration was fitted to the columns {join_names(roles.fitted)}, but {where} has only "
-            f"{join_names(table.names)}. Rename its columns, or fit again."
-        )
+        fitted, present = join_names(roles.fitted), join_names(table.names)
+        remedy = "Rename its columns, or fit again."
+        raise InputError(f"The calibration was fitted to the columns {fitted}, but {where} has only {present}. {remedy}")
     candidates = [name for name in left if name not in roles.special]
     sure = (len(candidates) == 1 and candidates[0] in roles.usual_names) or by_names(candidates, roles.classes)
     if not sure and (not roles.labelled or len(candidates) < 3):

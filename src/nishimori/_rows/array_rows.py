@@ -66,7 +66,8 @@ def strided(n_rows: int, size: int) -> slice:
 class ArrayRows(Rows):
     """Rows in an array of any library. The first pass checks the values of each block; later ones do not.
 
-    Where these are part of other rows, errors count from ``first_row``, and there are ``n_rows_in_all``.
+    ``at_once`` says whether a pass may try to take all rows unchecked. Where these are part of other rows, errors count from
+    ``first_row``, and there are ``n_rows_in_all``.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class ArrayRows(Rows):
         self._first_row = first_row
         self._masked: dict[int, bool | None] = {}  # by the first row of a block that was checked
         is_here = scores.input == "logits" and isinstance(self.scores.array, np.ndarray) and not scores.is_scattered
-        self._at_once = is_here and (arrays.are_ones(weights) or bool(weights.any()))
+        self.at_once = is_here and (arrays.are_ones(weights) or bool(weights.any()))
 
     @property
     def n_classes(self) -> int:
@@ -111,19 +112,19 @@ class ArrayRows(Rows):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, with few calls if it takes rows that were not checked."""
-        if not (self._at_once and reads_unchecked(pass_, self._unchecked_batch(slice(0, self.n_rows)))):
+        if not (self.at_once and reads_unchecked(pass_, self._unchecked_batch(slice(0, self.n_rows)))):
             return super().gather(pass_, report)
-        unchecked: Any = pass_
-        total: Any = None
+        total: T | None = None
         step = max(1, _UNCHECKED_NUMBERS // (self.n_classes * getattr(pass_, "n_sums", 1)))
         for start in range(0, self.n_rows, step):
             rows = slice(start, min(start + step, self.n_rows))
-            sums = unchecked.of_unchecked(self._unchecked_batch(rows))
+            sums: T | None = pass_.of_unchecked(self._unchecked_batch(rows))  # type: ignore[attr-defined]
             if sums is None:  # something has to be masked or refused, which is done in blocks
-                self._at_once = False
+                self.at_once = False
                 return super().gather(pass_, report)
             total = sums if total is None else total + sums
             report("Reading", rows.stop, self.n_rows)
+        assert total is not None, "there are rows"
         return total
 
     def _unchecked_batch(self, rows: slice) -> Batch:
@@ -163,13 +164,9 @@ class ArrayRows(Rows):
         """Whether a pass has found a masked class."""
         return any(self._masked.values())
 
-    def read_in_blocks(self) -> None:
-        """Do not try to read all rows at once, because some class will be masked."""
-        self._at_once = False
-
     def trust(self, masked: bool | None) -> None:
         """Do not check values, because an earlier pass did; ``masked`` says whether blocks have masks (None: look)."""
-        self._at_once = self._at_once and masked is False
+        self.at_once = self.at_once and masked is False
         self._masked = dict.fromkeys((rows.start for rows in self._blocks()), masked)
 
     def sample(self, size: int) -> "ArrayRows | None":

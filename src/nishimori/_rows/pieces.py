@@ -127,10 +127,6 @@ class Pieces(Rows, Generic[P]):
         """An error about the rows of a piece, or of all if it is None, with their place."""
         return error
 
-    def no_rows_error(self) -> InputError:
-        """The error if there are no rows at all."""
-        return without_rows()
-
     @property
     def name(self) -> str:
         """What the caller's signature calls the data."""
@@ -172,7 +168,7 @@ class Pieces(Rows, Generic[P]):
                     rows = self.rows(piece)
                 if rows is not None:
                     return rows
-        raise self.no_rows_error()
+        raise without_rows()
 
     def __iter__(self) -> Iterator[Batch]:
         for piece, rows in self._reading():
@@ -197,7 +193,7 @@ class Pieces(Rows, Generic[P]):
                 if not (self._judged or score_range.is_settled):
                     score_range += ScoreRange.from_scores(rows.scores, rows.weights)
                 if now.has_masks:  # of which there will be more
-                    rows.read_in_blocks()
+                    rows.at_once = False
                 yield piece, rows
                 if self._digest is None:
                     digest.add(rows.scores, rows.labels, rows.weights)
@@ -205,7 +201,7 @@ class Pieces(Rows, Generic[P]):
         if before is not None:
             before.refuse_change(now, self.name, rows_remedy=_SAME_ROWS, logits_remedy=self.remedy or "")
         if not now.n_rows:
-            raise self.no_rows_error()
+            raise without_rows()
         if not self._judged:
             self.score_range = score_range
             with self._errors_at(None):

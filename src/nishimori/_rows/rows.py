@@ -224,10 +224,6 @@ class RowsInside(Rows):
     def __iter__(self) -> Iterator[Batch]:
         return iter(self.inside)
 
-    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
-        """The sum of ``pass_`` over all rows."""
-        return self.inside.gather(pass_, report)
-
     def sample(self, size: int) -> Rows | None:
         """A sample of the rows inside."""
         part = self.inside.sample(size)
@@ -235,8 +231,8 @@ class RowsInside(Rows):
 
 
 for _name in (
-    *("clusters", "groups", "floor", "input", "score_range", "kind"),
-    *("class_names", "column_names", "ids", "digest"),
+    *("gather", "clusters", "groups", "floor", "input", "score_range"),
+    *("kind", "class_names", "column_names", "ids", "digest"),
 ):
     setattr(RowsInside, _name, _inside(_name))
 

@@ -156,10 +156,6 @@ class StreamRows(Pieces[_Numbered]):
         """The error with the number of the batch; both batches and the rows of each count from 0."""
         return error if piece is None else in_batch(piece[0], error)
 
-    def no_rows_error(self) -> InputError:
-        """There was no batch, or only empty ones."""
-        return NoRowsError(self.meaning.names[0], "yield at least one batch with rows", got="none")
-
 
 def _parts(batch: Any) -> Mapping[str, Any]:
     """What a batch holds, by name."""

@@ -119,10 +119,8 @@ def _header(stream: IO[bytes], size: int, where: str) -> Header:
     expected, n_bytes = prod(shape) * dtype.itemsize, size - start.tell()
     if any(length < 0 for length in shape) or expected != n_bytes:
         described = expected if abs(expected) < 10**18 else "more than 10^18"
-        raise FormatError(
-            f"{where} is truncated or damaged: its header describes {described} bytes, and there are {n_bytes}. "
-            "Save it again with NumPy."
-        )
+        sizes = f"its header describes {described} bytes, and there are {n_bytes}"
+        raise FormatError(f"{where} is truncated or damaged: {sizes}. Save it again with NumPy.")
     return Header(shape, "F" if fortran_order else "C", dtype, start.tell())
 
 
@@ -138,10 +136,8 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
     with damage(damaged), _archive(path) as archive, archive.open(member) as stream:
         about = _header(stream, member.file_size, where)
     if member.file_size > _MOST[member.compress_type] * member.compress_size:
-        raise FormatError(
-            f"{where} would grow from {member.compress_size} to {member.file_size - about.length} bytes, more than real arrays "
-            f"do. {_AGAIN}"
-        )
+        sizes = f"{member.compress_size} to {member.file_size - about.length} bytes"
+        raise FormatError(f"{where} would grow from {sizes}, more than real arrays do. {_AGAIN}")
     too_large = FormatError(
         f"{where} is compressed, and its {member.file_size} bytes do not fit in memory. Convert it to .npy, of which a few "
         "rows are read at a time."

@@ -152,10 +152,8 @@ class _ArrowBlock(Block):
         other = lengths != lengths[0]  # also where a list is missing, which gives NaN
         if other.any():
             row = int(np.argmax(other))
-            raise FormatError(
-                f"{self.where(row, index)}: the lists of a column must have the same length, got {lengths[row]:g} after "
-                f"{lengths[0]:g}."
-            )
+            got = f"got {lengths[row]:g} after {lengths[0]:g}"
+            raise FormatError(f"{self.where(row, index)}: the lists of a column must have the same length, {got}.")
         if np.isnan(lengths[0]):
             raise FormatError(f"{self.where(0, index)}: the list is missing.")
         return self._flat(column.flatten(), index).reshape(self.n_rows, int(lengths[0]))

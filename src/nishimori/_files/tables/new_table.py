@@ -211,10 +211,8 @@ class _NewColumnar(NewTable):
             return self._arrow.array(column, type=kind)
         except (self._arrow.ArrowException, OverflowError, ValueError, TypeError) as error:
             reason = " ".join(str(error).split())[:80]
-            raise FormatError(
-                f"{self._path} needs one type per column, and the values of {name!r} have several: {reason}. "
-                "Write a .jsonl file, which can hold them."
-            ) from None
+            what = f"needs one type per column, and the values of {name!r} have several: {reason}"
+            raise FormatError(f"{self._path} {what}. Write a .jsonl file, which can hold them.") from None
 
     def close(self) -> None:
         """Close the file."""

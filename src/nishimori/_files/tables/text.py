@@ -55,10 +55,8 @@ class Text(Table):
             self.names = self._header(file)
         others = [mark for mark in _DELIMITERS if mark in "".join(self.names) and mark != self.delimiter]
         if len(self.names) == 1 and others:
-            raise FormatError(
-                f"{path} has one column, {self.names[0]!r:.60}: the delimiter is {self.delimiter!r}. "
-                f"Pass {setting('delimiter', others[0])}."
-            )
+            what = f"has one column, {self.names[0]!r:.60}: the delimiter is {self.delimiter!r}"
+            raise FormatError(f"{path} {what}. Pass {setting('delimiter', others[0])}.")
         check_names(self.names, path)
         if all(_is_number(name) for name in self.names) and self.names != [str(k) for k in range(len(self.names))]:
             raise FormatError(f"{path} starts with numbers. Its first line must name the columns.")
