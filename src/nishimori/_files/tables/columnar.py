@@ -46,10 +46,10 @@ class Columnar(Table):
             if isinstance(error, FormatError):
                 raise
             reason = " ".join(str(error).split())[:120]
-            said = f"{self.path} is not a readable {self.path.suffix.lower()} file: {reason}."
+            text = f"{self.path} is not a readable {self.path.suffix.lower()} file: {reason}."
             if isinstance(error, MemoryError):  # a damaged file may ask for any amount
-                said = f"There is not enough memory to read {self.path} ({reason}), or the file is damaged."
-            raise FormatError(f"{said} Save it again.") from None
+                text = f"There is not enough memory to read {self.path} ({reason}), or the file is damaged."
+            raise FormatError(f"{text} Save it again.") from None
 
     def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:  # noqa: ARG002 - types are known
         """Blocks of about `_CELLS` numbers."""
