@@ -35,7 +35,6 @@ _CHUNK = 1 << 18
 _LARGEST_DIRECTORY = 1 << 22
 # No content is compressed further by deflate; what is stored is not compressed at all.
 _MOST = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
-_ENCRYPTED = 1
 _AGAIN = "Save it again with numpy.savez."
 
 
@@ -128,8 +127,6 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
     """The array in a member of a .npz file."""
     where = f"{member.filename.removesuffix('.npy')!r} in {path}"
     damaged = f"{where} is damaged, or not an archive of arrays. {_AGAIN}"
-    if member.flag_bits & _ENCRYPTED:
-        raise FormatError(f"{where} is encrypted. {_AGAIN}")
     if member.compress_type not in _MOST:
         raise FormatError(f"{where} is compressed in a way that NumPy does not use. {_AGAIN}")
     was = _state(path)
