@@ -49,16 +49,14 @@ def test_a_change_leaves_the_error_itself_as_it_is():
 def test_arguments_are_written_as_the_reader_types_them():
     error = BAD(remedy=f"Pass {setting('input', 'probabilities')}.")
     assert str(error).endswith("Pass `input='probabilities'`.")
-    with arguments_written(
-        lambda values: "".join(f"the {name}{'' if value is ABSENT else f' {value}'}" for name, value in values.items())
-    ):
+    with arguments_written(lambda name, value: f"the {name}{'' if value is ABSENT else f' {value}'}"):
         assert str(BAD()) == "The logits must be finite, got nan. Drop that row."
         assert setting("floor", 0.1) == "the floor 0.1"
     assert (setting("floor"), setting("floor", None)) == ("`floor`", "`floor=None`")
-    assert setting("floor", 0.1) == in_python({"floor": 0.1})
+    assert setting("floor", 0.1) == in_python("floor", 0.1)
 
 
 def test_arguments_are_written_in_python_again_after_an_error():
-    with pytest.raises(NoTemperatureError), arguments_written(lambda values: "other"):
+    with pytest.raises(NoTemperatureError), arguments_written(lambda name, value: "other"):
         raise NoTemperatureError("none", end="hot")
     assert setting("floor") == "`floor`"

@@ -22,7 +22,7 @@ data (a file its lines, a loader its batches) adds it with `InputError.changed`,
 that a text names go through `setting`, which writes them as they are typed: in Python, or in the shell.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
@@ -47,15 +47,14 @@ A_NAME, NAMES = _ToChoose("..."), _ToChoose("[...]")
 # Arguments of `nishimori.rows` alone: other functions are given the rows that it makes.
 _OF_ROWS = {"columns", "ignore", "delimiter", "decimal", "max_rows"}
 
-Writer = Callable[[Mapping[str, object]], str]
-"""How arguments are typed together: a function of their names and, where a value is meant, of that; else of `ABSENT`."""
+Writer = Callable[[str, object], str]
+"""How an argument is typed: a function of its name and, where a value is meant, of that; else of `ABSENT`."""
 
 
-def in_python(values: Mapping[str, object]) -> str:
-    """Arguments as they are typed in Python, such as `floor` or `input='probabilities'`."""
-    in_rows = any(name in _OF_ROWS and value is not ABSENT for name, value in values.items())
-    named = {name for name, value in values.items() if value is ABSENT or (value is A_NAME and not in_rows)}
-    typed = ", ".join(name if name in named else f"{name}={value!r}" for name, value in values.items())
+def in_python(name: str, value: object = ABSENT) -> str:
+    """An argument as it is typed in Python, such as `floor` or `input='probabilities'`."""
+    in_rows = name in _OF_ROWS and value is not ABSENT
+    typed = name if value is ABSENT or (value is A_NAME and not in_rows) else f"{name}={value!r}"
     return f"`nishimori.rows(..., {typed})`" if in_rows else f"`{typed}`"
 
 
@@ -65,12 +64,7 @@ _writer: Writer = in_python
 
 def setting(name: str, value: object = ABSENT) -> str:
     """An argument, for a message, as its reader types it: `input='probabilities'`, or --input probabilities in the shell."""
-    return _writer({name: value})
-
-
-def settings(values: Mapping[str, object]) -> str:
-    """Several arguments with their values, as they are typed together."""
-    return _writer(values)
+    return _writer(name, value)
 
 
 @contextmanager

@@ -150,8 +150,8 @@ def test_row_numbers_are_not_taken_for_scores(run):
     code, _, err = run("fit numbered.csv -o c.json")
     assert code == 1
     assert err == (
-        "error: numbered.csv does not say which columns are scores: '', 'a', 'b', 'c', 'd'. The first column has no name "
-        "and looks like row numbers. If the scores are all columns except '', pass --ignore ''.\n"
+        "error: numbered.csv does not say which columns are scores: '', 'a', 'b', 'c', 'd'. "
+        "If the scores are all columns except '', pass --ignore ''.\n"
     )
     assert run("fit numbered.csv -o i.json --ignore=")[0] == 0  # as `--ignore ''` is typed
     code, _, err = run("fit numbered.csv -o c.json --columns a,b,c,d")

@@ -106,6 +106,6 @@ def test_labels_that_name_one_column_and_count_another_are_refused_without_class
     frame = pd.DataFrame(LOGITS[kept], columns=["z_1", "z_2", "z_3"]).assign(labels=CODES[kept] + label)
     frame.to_csv(tmp_path / "t.csv", index=False)
     ended = shell.nishimori("eval t.csv", place=tmp_path)
-    assert (ended.code, f"--classes {classes}" in ended.err) == (1, True), ended.err
+    assert (ended.code, "Pass the label of each column in order as --classes." in ended.err) == (1, True), ended.err
     expected = reference.nll(LOGITS[kept], CODES[kept])
     assert nll(tmp_path, f"--classes {classes}") == pytest.approx(expected, rel=1e-6)

@@ -95,7 +95,7 @@ def test_other_columns_and_classes_are_refused_with_the_file(tmp_path):
     write_shards(tmp_path, "csv")
     WRITERS["csv"](FRAME.rename(columns={"z_3": "z_9"}), tmp_path / "parts" / "part-3.csv")
     ended = shell.exactly("eval", "parts", "--ignore", "id", place=tmp_path)
-    assert "parts/part-3.csv must have the columns of parts/part-0.csv, 'z_0'" in ended.err
+    assert "parts/part-3.csv must have the columns of parts/part-0.csv, got 'z_9' in place of 'z_3'." in ended.err
     write_wide = FRAME.drop(columns="z_3")
     WRITERS["npz"](FRAME, tmp_path / "a.npz")
     WRITERS["npz"](write_wide, tmp_path / "b.npz")

@@ -73,7 +73,7 @@ def test_the_bar_of_a_fit_leaves_nothing_behind(overconfident, tmp_path):
     shown = terminal(80, "fit", overconfident, "-o", str(tmp_path / "c.json"), with_errors=True)
     bar, _, after = shown.rpartition("\x1b[2K")  # which clears a line
     last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", bar).split("\r")[-2]
-    assert re.fullmatch(r"━+ +0:00:\d\d +Fitting", last.strip())
+    assert re.fullmatch(r"━+ +0:00:\d\d +Reading", last.strip())
     assert after.startswith("T = ")
 
 

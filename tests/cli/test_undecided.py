@@ -20,10 +20,6 @@ CASES = {
     "text": (PLAIN.assign(note="text", labels=LABELS), f"{ALL_EXCEPT} 'note', pass --ignore note."),
     "several": (PLAIN.assign(id=range(200), note="x", labels=LABELS), f"{ALL_EXCEPT} 'id', 'note', pass --ignore id,note."),
     "dollar": (PLAIN.assign(**{"$id": range(200)}, labels=LABELS), f"{ALL_EXCEPT} '$id', pass --ignore '$id'."),
-    "prefix": (
-        SCORES.assign(weight=0.5 + LABELS / 7, labels=LABELS),
-        "If the scores are the columns that begin with 'z_', pass --columns 'z_*'.",
-    ),
     "one": (PLAIN[["a"]].assign(labels=BINARY), "If 'a' holds the scores, pass --scores a."),
     "one of several": (
         PLAIN[["a"]].assign(id=range(200), note="x", labels=BINARY),
@@ -31,11 +27,11 @@ CASES = {
     ),
     "classes and more": (
         PLAIN.set_axis(NAMES, axis=1).assign(id=range(200), labels=WORDS),
-        "The labels are the names of columns: pass --ignore id --classes cat,dog,fish.",
+        f"{ALL_EXCEPT} 'id', pass --ignore id.",
     ),
     "prefixed classes and more": (
         SCORES.assign(id=range(200), labels=WORDS),
-        "The labels are the names of columns: pass --ignore id --classes cat,dog,fish.",
+        f"{ALL_EXCEPT} 'id', pass --ignore id.",
     ),
 }
 
@@ -57,22 +53,22 @@ GENERAL = "Name the columns of scores with --columns NAME,NAME, or the others wi
 UNPROVEN = {
     "numbers": (
         PLAIN.assign(weight=PLAIN["a"] ** 2, labels=LABELS),
-        "The labels are 0 to 2: name one column of scores per class",
+        "There are 3 classes: name one column of scores per class",
     ),
-    "whole": (PLAIN.round().assign(labels=LABELS), "The labels are 0 to 2: name one column of scores per class"),
-    "two": (PLAIN[["a", "b"]].assign(labels=LABELS % 2), "The labels are 0 to 1: name one column of scores per class"),
+    "whole": (PLAIN.round().assign(labels=LABELS), "There are 3 classes: name one column of scores per class"),
+    "two": (PLAIN[["a", "b"]].assign(labels=LABELS % 2), "There are 2 classes: name one column of scores per class"),
     # The first class is the reference, whose logit is 0 everywhere: the weight is no class, although the number would fit.
     "reference": (
         PLAIN[["a", "b"]].assign(zero=0.0, weight=PLAIN["c"] ** 2, labels=LABELS),
-        "The labels are 0 to 2: name one column of scores per class",
+        "There are 3 classes: name one column of scores per class",
     ),
     "reference of two": (
         PLAIN[["a"]].assign(zero=0.0, labels=BINARY),
-        "The labels are 0 to 1: name one column of scores per class",
+        "There are 2 classes: name one column of scores per class",
     ),
     "two sets": (
         pd.concat([SCORES, SCORES.add_prefix("old")], axis=1).assign(labels=LABELS),
-        "The labels are 0 to 2: name one column of scores per class",
+        "There are 3 classes: name one column of scores per class",
     ),
     "two sets of names": (
         pd.concat([SCORES, SCORES.add_prefix("old")], axis=1).assign(labels=WORDS),
@@ -98,7 +94,13 @@ UNPROVEN = {
         pd.DataFrame({"note": ["x"] * 200, "more": ["y"] * 200, "labels": WORDS}),
         "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
     ),
-    "too many labels": (PLAIN.assign(labels=LABELS + 7), GENERAL.strip()),
+    "too many labels": (PLAIN.assign(labels=LABELS + 7), "There are 10 classes: name one column of scores per class"),
+    "labels that are no classes": (PLAIN.assign(labels=LABELS + 0.5), GENERAL.strip()),
+    "constant": (PLAIN.assign(split=0.5, labels=LABELS), "There are 3 classes: name one column of scores per class"),
+    "another fraction": (
+        SCORES.assign(weight=0.5 + LABELS / 7, labels=LABELS),
+        "There are 3 classes: name one column of scores per class",
+    ),
 }
 
 
@@ -129,24 +131,14 @@ def animals(kind, place):
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet", "feather"])
-def test_only_columns_that_labels_name_are_proposed_as_classes(kind, tmp_path):
+def test_columns_that_labels_name_are_the_scores(kind, tmp_path):
     logits, labels = animals(kind, tmp_path)
     ended = shell.nishimori(f"fit t.{kind} --labels label -o c.json", place=tmp_path)
-    options = "--ignore id,site,doc --classes cat,dog,fish,horse"
-    assert ended.err.endswith(f"The labels are the names of columns: pass {options}.\n")
+    options = "--ignore id,site,doc"
+    assert ended.err.endswith(f"{ALL_EXCEPT} 'id', 'site', 'doc', pass {options}.\n")
     assert shell.nishimori(f"fit t.{kind} --labels label {options} --method ec -o c.json", place=tmp_path).code == 0
     found = nishimori.load(tmp_path / "c.json").temperature_
     assert found == pytest.approx(reference.ec_temperature(logits, labels), rel=1e-6)
-
-
-def test_columns_that_the_classes_name_are_proposed_in_their_order(tmp_path):
-    animals("csv", tmp_path)
-    ended = shell.nishimori("eval t.csv --labels label --classes horse,cat,dog,fish", place=tmp_path)
-    assert ended.err.endswith("The classes are the names of columns: pass --columns horse,cat,dog,fish.\n")
-    told = shell.nishimori(
-        "eval t.csv --labels label --classes horse,cat,dog,fish --columns horse,cat,dog,fish", place=tmp_path
-    )
-    assert told.code == 0
 
 
 def test_the_label_to_ignore_is_no_class(tmp_path):
@@ -220,7 +212,7 @@ def test_many_columns_without_a_pattern_get_a_general_remedy(tmp_path):
     rows.assign(labels=np.arange(20) % 3).to_csv(tmp_path / "t.csv", index=False)
     ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
     assert ended.err.endswith(
-        "and 1 more. The labels are 0 to 2: name one column of scores per class, in this order, with --columns NAME,NAME.\n"
+        "and 1 more. There are 3 classes: name one column of scores per class, in their order, with --columns NAME,NAME.\n"
     )
 
 

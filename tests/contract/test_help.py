@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nishimori
-from nishimori._rows.options import OPTIONS
+from nishimori._rows.options import DEFAULTS
 
 MAIN = ("evaluate", "temperatures", "compare", "gate", "group_gaps", "calibration_test")
 SOURCE = Path(nishimori.__file__).parent
@@ -55,5 +55,5 @@ def static_docstrings():
 @pytest.mark.parametrize(("module", "name", "written"), [*static_docstrings()])
 def test_the_written_docstring_names_the_options_that_the_function_takes(module, name, written):
     function = getattr(pytest.importorskip(module), name)
-    taken = [each for each in inspect.signature(function).parameters if each in OPTIONS]
+    taken = [each for each in inspect.signature(function).parameters if each in DEFAULTS]
     assert re.findall(r"``(\w+)``", parameters_of(written)["**options"]) == taken

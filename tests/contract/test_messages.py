@@ -72,7 +72,7 @@ REFUSED = [
     ),
     (
         lambda: EC().fit(X.reshape(5, 12, 3), put(y, 17, np.nan).reshape(5, 12)),
-        "`y` must be integers from 0 to 2, got nan: a label is missing in row (1, 5). Drop such samples.",
+        "`y` must be integers from 0 to 2, got nan in row (1, 5). Correct the label, or drop such samples.",
     ),
     (
         lambda: EC().fit(X.reshape(5, 12, 3), put(y, 17, 3).reshape(5, 12)),
@@ -226,7 +226,7 @@ REFUSED = [
     ),
     (
         lambda: EC().fit(X.T, y),
-        "`y` must be one label per sample, shape (3,), got shape (60,). Pass the transpose of the scores: rows are samples.",
+        "`y` must be one label per sample, shape (3,), got shape (60,).",
     ),
     (
         lambda: EC().fit(X, put(y, 5, 3)),
@@ -261,7 +261,7 @@ REFUSED = [
     ),
     (
         lambda: EC().fit(X, put(y, 5, np.nan)),
-        "`y` must be integers from 0 to 2, got nan: a label is missing in row 5. Drop such samples.",
+        "`y` must be integers from 0 to 2, got nan in row 5. Correct the label, or drop such samples.",
     ),
     (
         lambda: EC().fit(X, np.array(NAMES)[y]),

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import reference
+from watched import Watched
 
 from nishimori._evaluation.curve import cards_around
 from nishimori._rows.entry import open_rows
-from nishimori._rows.rows import Reported
 
 
 @pytest.mark.parametrize("n_classes", [40, 600])
@@ -24,7 +24,7 @@ def test_progress_is_told_several_times_while_many_temperatures_are_measured(mon
     monkeypatch.setattr("nishimori._rows.array_rows._UNCHECKED_NUMBERS", 60_000)
     logits, labels = reference.drawn(1000, 5)
     told = []
-    data = Reported(open_rows(logits, labels), "Slider", lambda _, done, total: told.append((done, total)))
+    data = Watched(open_rows(logits, labels), lambda _, done, total: told.append((done, total)))
     n_places = len(cards_around(data, [1.5], n_bins=10))
     assert told[-1] == (1000, 1000)
     assert len(told) >= 1000 * 5 * n_places / 60_000

@@ -14,14 +14,10 @@ CASES = {
         SCORES.assign(id=range(200), labels=LABELS),
         "If the scores are all columns except 'id', pass `nishimori.rows(..., ignore=['id'])`.",
     ),
-    "prefix": (
-        SCORES.assign(weight=0.5 + LABELS / 7, labels=LABELS),
-        "If the scores are the columns that begin with 'z_', pass `nishimori.rows(..., columns=['z_*'])`.",
-    ),
     "one": (PLAIN[["a"]].assign(labels=BINARY), "If 'a' holds the scores, pass `nishimori.rows(..., columns='a')`."),
     "classes and more": (
         SCORES.assign(id=range(200), labels=WORDS),
-        "The labels are the names of columns: pass `nishimori.rows(..., ignore=['id'], classes=['cat', 'dog', 'fish'])`.",
+        "If the scores are all columns except 'id', pass `nishimori.rows(..., ignore=['id'])`.",
     ),
     "another name of the labels": (SCORES.assign(y=LABELS), "If its labels are 'y', pass `labels='y'`."),
 }
@@ -45,8 +41,8 @@ def test_what_python_is_told_to_pass_fits_the_file_and_works_as_shown(case, endi
 @pytest.mark.parametrize(
     ("frame", "needed"),
     [
-        (PLAIN.assign(labels=LABELS + 7), "columns=[...])`, or the others with `nishimori.rows(..., ignore=[...])`."),
-        (PLAIN.round().assign(labels=LABELS), "name one column of scores per class, in this order, with `nishimori.rows("),
+        (PLAIN.assign(labels=LABELS + 0.5), "columns=[...])`, or the others with `nishimori.rows(..., ignore=[...])`."),
+        (PLAIN.round().assign(labels=LABELS), "There are 3 classes: name one column of scores per class, in their order, with"),
         (PLAIN.assign(labels=WORDS), "and the label of each of them, in the same order, with `classes=[...]`."),
     ],
 )

@@ -3,12 +3,13 @@
 import errno
 import gc
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from nishimori._files import spooled_scores
-from nishimori._files.spooled_scores import KeptScores, ScoreKeeper, SpooledScores
+from nishimori._files.spooled_scores import SpooledScores
 
 RNG = np.random.default_rng(0)
 BLOCKS = [RNG.normal(size=(n, 3)) for n in (50, 1, 200, 70)]
@@ -24,16 +25,13 @@ def temporary(tmp_path, monkeypatch):
 
 
 def keep(blocks):
-    keeper = ScoreKeeper()
-    for block in blocks:
-        keeper.add(block)
-    return keeper.stored()
+    kept = SpooledScores(blocks[0])
+    return kept if all(map(kept.write, blocks)) else None
 
 
-def test_few_scores_stay_in_memory():
-    kept = keep(BLOCKS[:2])
-    assert isinstance(kept, KeptScores)
-    np.testing.assert_array_equal(np.asarray(kept), WHOLE[:51])
+def test_few_scores_stay_in_memory(temporary, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "missing"))
+    np.testing.assert_array_equal(np.asarray(keep(BLOCKS[:2])), WHOLE[:51])
 
 
 @pytest.mark.parametrize("blocks", [BLOCKS, [block[:, 0] for block in 6 * BLOCKS]], ids=["classes", "binary"])
@@ -41,12 +39,18 @@ def test_few_scores_stay_in_memory():
 def test_more_scores_are_read_from_a_file_as_often_as_needed(blocks, dtype):
     blocks = [block.astype(dtype) for block in blocks]
     kept, whole = keep(blocks), np.concatenate(blocks)
-    assert isinstance(kept, SpooledScores)
     assert (kept.shape, kept.dtype) == (whole.shape, dtype)
     for _ in range(2):
         np.testing.assert_array_equal(np.concatenate(list(kept.blocks())), whole)
     index, rows = kept.random_rows(40)
     np.testing.assert_array_equal(rows, whole[index])
+
+
+def test_threads_that_read_at_once_get_their_own_rows():
+    kept = keep(BLOCKS)
+    with ThreadPoolExecutor(4) as threads:
+        for start, rows in enumerate(threads.map(lambda start: kept.rows(start, start + 50), range(200))):
+            np.testing.assert_array_equal(rows, WHOLE[start : start + 50])
 
 
 def test_the_file_has_no_name_and_is_closed_with_the_last_reader(temporary):
@@ -65,6 +69,8 @@ def test_where_the_disk_is_full_nothing_is_kept(monkeypatch):
 
 def test_where_the_disk_fills_up_nothing_is_kept(monkeypatch):
     class Full:
+        closed = True
+
         def write(self, content):
             raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -12,7 +12,7 @@ from token_cases import CLASSES, COUNTED, DOCUMENTS, FLAT, IGNORED, LABELS, LOGI
 import nishimori
 from nishimori import ExpectationConsistency, GroupConsistency, metrics, plot, testing
 from nishimori._rows.labels import Labelling
-from nishimori._rows.options import OPTIONS
+from nishimori._rows.options import DEFAULTS
 from nishimori._rows.scores import scores
 from nishimori.errors import InputError
 
@@ -128,7 +128,7 @@ def test_every_function_of_logits_and_labels_ends_with_the_same_keywords_and_exp
     for name, found in _public():
         known = list(inspect.signature(found).parameters)
         if {"floor", "sample_weight"} <= set(known) and name not in OTHER_SHAPES:
-            said = [each for each in OPTIONS if each in known]
+            said = [each for each in DEFAULTS if each in known]
             assert known[-len(said) :] == said, name
             assert {"sample_weight", "input", "classes", "floor", "ignore_index", "shift_labels", "class_axis"} <= set(said), (
                 name

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 import reference
+from watched import Watched
 
 import nishimori
-from nishimori._methods import table
-from nishimori._methods.fitted_method import BareCalibrator
-from nishimori._rows.rows import Reported
 from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(900, 5)
@@ -35,61 +33,8 @@ def test_rows_of_a_stream_are_counted_even_if_their_number_is_not_known(capsys):
 def test_whoever_brings_a_report_gets_it_alone(path, capsys):
     told = []
     data = nishimori.rows(path, LABELS, progress=True)
-    nishimori.metrics.brier(Reported(data, "Measuring", lambda *step: told.append(step)))
-    assert (capsys.readouterr().err, told[-1]) == ("", ("Measuring, pass 1", 900, 900))
-
-
-def passes_shown(data, method, **options):
-    """The names of the passes of a fit, in order, each with how much was done at its start and at its end."""
-    told = []
-    made = BareCalibrator(table.find_bare(method)())
-    made.fit(Reported(data, "Fitting", lambda *step: told.append(step), made.method.expected_passes(data)), **options)
-    ends = {}
-    for what, done, _ in told:
-        ends.setdefault(what, []).append(done)
-    return {what: (done[0], done[-1]) for what, done in ends.items()}
-
-
-MANY, THEIR_LABELS = reference.drawn(40_000, 3)  # so many that a sample is read first
-
-
-@pytest.mark.parametrize(
-    ("method", "clusters", "n"),
-    [("ec", False, 1), ("ts", False, 1), ("adaptive", False, 2), ("ec", True, 2), ("adaptive", True, 2)],
-)
-def test_a_fit_shows_which_of_about_how_many_passes_is_running(method, clusters, n):
-    groups = np.arange(len(MANY)) // 40 if clusters else None
-    shown = passes_shown(nishimori.rows(MANY, THEIR_LABELS, clusters=groups), method)
-    assert shown == {f"Fitting, pass {i} of about {n}": (0, len(MANY)) for i in range(1, n + 1)}
-
-
-class WithoutSample(nishimori.Rows):
-    """Rows of which a sample would take a reading, as of a large table."""
-
-    n_classes, n_rows = 3, len(MANY)
-
-    def __iter__(self):
-        yield nishimori.Batch(MANY, THEIR_LABELS, np.ones(len(MANY)))
-
-
-@pytest.mark.parametrize(("method", "n"), [("ec", 4), ("adaptive", 5)])
-def test_more_passes_are_expected_where_there_is_no_sample(method, n):
-    shown = passes_shown(WithoutSample(), method)
-    assert next(iter(shown)) == f"Fitting, pass 1 of about {n}"
-    assert abs(len(shown) - n) <= 1
-
-
-def test_nothing_is_promised_about_a_stream_of_unknown_length():
-    shown = passes_shown(nishimori.rows(lambda: [(MANY, THEIR_LABELS)], progress=False), "ec")
-    assert list(shown) == [f"Fitting, pass {i}" for i in range(1, len(shown) + 1)]
-
-
-def test_a_pass_that_was_not_expected_has_a_number_and_no_promise():
-    told = []
-    data = Reported(nishimori.rows(LOGITS, LABELS), "Fitting", lambda *step: told.append(step), expected=1)
-    nishimori.metrics.brier(data)
-    nishimori.metrics.brier(data)
-    assert list(dict.fromkeys(what for what, *_ in told)) == ["Fitting, pass 1 of about 1", "Fitting, pass 2"]
+    nishimori.metrics.brier(Watched(data, lambda *step: told.append(step)))
+    assert (capsys.readouterr().err, told[-1]) == ("", ("Reading", 900, 900))
 
 
 def test_progress_is_refused_unless_it_is_one_of_three(path):

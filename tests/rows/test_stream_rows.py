@@ -159,8 +159,7 @@ def put(array, where, value):
 REFUSED = {
     "`logits` must be readable more than once, got a generator, which is used up after one pass. Pass a function that "
     "makes a new one, such as `lambda: batches()`.": generator(),
-    "`logits` must yield at least one batch with rows, got none.": list,
-    "`logits` must return an iterable of batches where it is a function, got a NoneType.": lambda: None,
+    "The data must have at least one row of positive weight, got none.": list,
     "`logits` must be an array of scores or a function without arguments that returns batches, got 'put': missing a required "
     "argument: 'array'.": put,
     "`logits` must yield batches, got a Numbered, which gives one sample at a time. Pass a loader, such as": Numbered(),

@@ -214,7 +214,7 @@ def test_a_binary_score_between_0_and_1_is_refused_from_20_rows_on():
 def test_outputs_of_a_sigmoid_per_class_name_the_multilabel_calibrator():
     given, labels = sigmoids(4.0)
     with pytest.raises(
-        InputError, match=r"rows that do not sum to 1, .*use nishimori\.multilabel\.MultilabelCalibrator\. If one is true"
+        InputError, match=r"rows that do not sum to 1, .*use nishimori\.multilabel\.MultilabelCalibrator\. Pass `input="
     ):
         metrics.ece(given, labels)
 

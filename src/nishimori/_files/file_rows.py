@@ -20,20 +20,20 @@ from nishimori._files.arrays.stored_array import StoredArray
 from nishimori._files.selection import (
     Selection,
     array_name,
-    as_objects,
+    labels_and_weights,
     refuse_table_options,
     select_columns,
     undecided_error,
     without_groups,
 )
-from nishimori._files.spooled_scores import ScoreKeeper
+from nishimori._files.spooled_scores import SpooledScores
 from nishimori._files.tables.block import Block, Table
 from nishimori._files.tables.columns import Roles, by_values, classes_of_columns, refuse_doubtful_numbers
-from nishimori._files.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
+from nishimori._files.tables.files import ENDINGS, is_table, open_table, tables_in
 from nishimori._rows.array_rows import ReadOptions
 from nishimori._rows.column_names import class_parts, refuse_permuted
 from nishimori._rows.entry import Passed, load_array
-from nishimori._rows.labels import class_labels, differ, group_names, spell_as_classes
+from nishimori._rows.labels import class_labels, group_names, spell_as_classes
 from nishimori._rows.read_ahead import ahead
 from nishimori._rows.scores import check_input
 from nishimori._rows.stored_rows import Stored, StoredRows
@@ -55,15 +55,9 @@ _ROWS_PER_BYTE, _HARMLESS_ROWS = 20, 10**7
 def check_path(path: Path) -> None:
     """Refuse a file that is not there or of an unknown kind; a folder of tables passes."""
     if path.is_dir():
-        refuse_other_folder(path)
+        tables_in(path)
         return
-    existing_file(path)
-    check_ending(path)
-
-
-def check_ending(path: Path) -> None:
-    """Refuse a name whose ending says nothing."""
-    if not path.name.lower().endswith(SUFFIXES):
+    if not existing_file(path).name.lower().endswith(SUFFIXES):
         raise InputError(f"{path} has an unknown ending. Use one of {', '.join(SUFFIXES)}.")
 
 
@@ -110,25 +104,14 @@ class FileRows(StoredRows):
 
     def __init__(self, contents: FileContents, meaning: ReadOptions, *, progress: bool | None = None) -> None:
         self.contents, self.meaning = contents, meaning
+        self.column_names, self.ids = contents.columns, contents.ids
+        classes = meaning.classes  # of which a table may say itself what they are called
+        self.class_names = None if classes is None else [str(label) for label in class_labels(classes).tolist()]
         parts = {"clusters": contents.clusters, "groups": contents.groups}
         try:
             super().__init__(contents.scores, contents.labels, contents.weights, meaning, **parts, progress=progress)
         except InputError as error:
             raise self.place(error) from None
-
-    @property
-    def column_names(self) -> list[str] | None:  # type: ignore[override]
-        return self.contents.columns
-
-    @property
-    def ids(self) -> HostArray | None:
-        return self.contents.ids
-
-    @property
-    def class_names(self) -> list[str] | None:  # type: ignore[override]
-        """The label of each column of scores, which a table may say itself; None if classes are numbers."""
-        classes = self.meaning.classes
-        return None if classes is None else [str(label) for label in class_labels(classes).tolist()]
 
     def place(self, error: InputError, piece: Any = None) -> InputError:  # noqa: ARG002 - rows count through all pieces
         """The error with the file, and with its lines and columns in place of rows and numbers of columns."""
@@ -223,10 +206,9 @@ def open_npy(
         raise without_groups(path)
     for role, value in ({"scores": roles.columns, "ids": roles.ids} | parts).items():
         if isinstance(value, str) and not value.lower().endswith(".npy"):
-            raise InputError(
-                f"{setting(roles.argument(role), A_NAME)} must be left out for .npy files, which hold one unnamed array, got "
-                f"{value!r}. Use .npz for weights, clusters, groups and ids."
-            )
+            must = f"be left out for .npy files, which hold one unnamed array, got {value!r}"
+            remedy = "Use .npz for weights, clusters, groups and ids."
+            raise InputError(f"{setting(roles.argument(role), A_NAME)} must {must}. {remedy}")
     scores = npy_scores(path) if meaning.class_axis == -1 else _scores_in(open_arrays(path), "", meaning.class_axis)
     meaning = replace(meaning, class_axis=-1)
     contents = FileContents(path, scores, load_array(labels), **{role: load_array(values) for role, values in parts.items()})
@@ -393,14 +375,15 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         place = {name: index for index, name in enumerate(table.names)}
         columns = [place[name] for name in chosen.scores]
         numberings: dict[str, dict[Any, int]] = {role: {} for role in ("clusters", "groups", "ids") if roles.find(role)}
-        keeper = ScoreKeeper()
+        kept: SpooledScores | None = None
+        has_room = True
         parts: list[tuple[HostArray | None, ...]] = []
         files: list[tuple[int, Path]] = []
         n_rows, n_bytes = 0, 0
         shape, extremes, texts = None, None, dict[str, str]()
         for block in ahead(table.blocks(columns)):
             scores = _numbers(block, columns, chosen, table, roles)
-            weights, labels, counted = _labels_and_weights(block, place, roles)
+            labels, weights, counted = labels_and_weights(block, place, roles)
             block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
             for row in range(block.n_rows) if weights is None else np.flatnonzero(weights).tolist():
                 _refuse_value(labels[row], block, row, place[roles.labels], "label")
@@ -410,12 +393,12 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
             if chosen.by_values and counted.any():
                 extremes = witnesses(scores[counted] if extremes is None else np.concatenate([extremes, scores[counted]]))
             # Equal texts are one object, which takes a fraction of the memory.
-            labels = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels]
+            labels[:] = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels.tolist()]
             codes = []
             for role, numbers in numberings.items():  # equal values have the same number in all blocks
                 values = row_values(block, place[roles.by_role[role]], role.removesuffix("s"))
                 codes.append(np.array([numbers.setdefault(value, len(numbers)) for value in values]))
-            parts.append((_as_array(labels), weights, counted, block.lines, *codes))
+            parts.append((_numbers_or_objects(labels), weights, counted, block.lines, *codes))
             if not files or files[-1][1] != block.path:
                 files.append((n_rows, block.path))
                 n_bytes += block.path.stat().st_size
@@ -423,7 +406,10 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
             claimed, most = max(n_rows, table.n_rows or 0), max(_HARMLESS_ROWS, _ROWS_PER_BYTE * n_bytes)
             if claimed > (roles.max_rows or most):
                 raise FormatError(_too_many_rows(block.path, roles.max_rows, claimed))
-            keeper.add(flat(scores))
+            if has_room:
+                kept = kept or SpooledScores(flat(scores))
+                has_room = kept.write(flat(scores))
+                kept = kept if has_room else None
             report("Reading", n_rows, table.n_rows)
         assert shape is not None, "a table without rows is refused"
         truth, weight, counts, lines, *numbered = map(_join, zip(*parts, strict=True))
@@ -437,7 +423,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
     several = len(columns) > 1
     return FileContents(
         path,
-        keeper.stored() or again,
+        kept or again,
         truth,
         weight,
         **{
@@ -471,19 +457,6 @@ def _numbers(block: Block, columns: Sequence[int], chosen: Selection, table: Tab
         raise
 
 
-def _labels_and_weights(block: Block, place: dict[str, int], roles: Roles) -> tuple[HostArray | None, list[Any], HostArray]:
-    """The weights of a block, if there are any; its labels, None in rows of weight zero; and which rows count."""
-    weights, counted = None, np.ones(block.n_rows, dtype=bool)
-    if (name := roles.find("weights")) is not None:
-        weights = block.numbers([place[name]])[:, 0]
-        block.refuse_missing(weights[:, None], [place[name]], "weight")
-        counted = weights != 0
-    labels = [label if keep else None for label, keep in zip(block.values(place[roles.labels]), counted, strict=True)]
-    if roles.ignore_index is not None:
-        counted = counted & differ(_as_array(labels), roles.ignore_index)
-    return weights, labels, counted
-
-
 def row_values(block: Block, index: int, what: str) -> list[Any]:
     """The cluster or the group of each row of a block; refuses one that is missing or that cannot be one."""
     values = block.values(index)
@@ -511,9 +484,10 @@ def flat(scores: HostArray) -> HostArray:
     return scores[:, 0] if scores.shape[1:] == (1,) else scores
 
 
-def _as_array(labels: list[Any]) -> HostArray:
+def _numbers_or_objects(labels: HostArray) -> HostArray:
     """Numbers as an array of numbers, and anything else as it is."""
-    return np.array(labels) if {type(label) for label in labels} <= {int, float} else as_objects(labels)
+    values = labels.tolist()
+    return np.array(values) if {type(label) for label in values} <= {int, float} else labels
 
 
 def _join(parts: Sequence[Any]) -> Any:

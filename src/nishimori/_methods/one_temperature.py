@@ -48,10 +48,6 @@ class ObservableMethod(ABC):
         """Refuse parameters that do not suit this many classes."""
         self.observable_for(n_classes)
 
-    def expected_passes(self, data: Rows) -> int:
-        """One, and another for the errors of clusters, which are measured at the temperature itself."""
-        return 2 if data.has_clusters else 1
-
     def fit(self, data: Rows, *, label_name: str) -> TemperatureFit:
         """Find the temperature; that of smoothed labels has no standard error.
 
@@ -129,10 +125,6 @@ class Adaptive:
 
     def check(self, n_classes: int) -> None:
         """Refuse no number of classes."""
-
-    def expected_passes(self, data: Rows) -> int:  # noqa: ARG002
-        """Two: the second is for the errors at both temperatures."""
-        return 2
 
     def fit(self, data: Rows, *, label_name: str) -> TemperatureFit:
         """Find both temperatures in one search, and the one between them."""

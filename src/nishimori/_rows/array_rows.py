@@ -66,7 +66,8 @@ def strided(n_rows: int, size: int) -> slice:
 class ArrayRows(Rows):
     """Rows in an array of any library. The first pass checks the values of each block; later ones do not.
 
-    Where these are part of other rows, errors count from ``first_row``, and there are ``n_rows_in_all``.
+    ``at_once`` says whether a pass may try to take all rows unchecked. Where these are part of other rows, errors count from
+    ``first_row``, and there are ``n_rows_in_all``.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class ArrayRows(Rows):
         self._first_row = first_row
         self._masked: dict[int, bool | None] = {}  # by the first row of a block that was checked
         is_here = scores.input == "logits" and isinstance(self.scores.array, np.ndarray) and not scores.is_scattered
-        self._at_once = is_here and (arrays.are_ones(weights) or bool(weights.any()))
+        self.at_once = is_here and (arrays.are_ones(weights) or bool(weights.any()))
 
     @property
     def n_classes(self) -> int:
@@ -111,23 +112,19 @@ class ArrayRows(Rows):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, with few calls if it takes rows that were not checked."""
+        if not (self.at_once and reads_unchecked(pass_, self._unchecked_batch(slice(0, self.n_rows)))):
+            return super().gather(pass_, report)
         total: T | None = None
-        if self._at_once and reads_unchecked(pass_, self._unchecked_batch(slice(0, self.n_rows))):
-            total = self._sum_of_unchecked(pass_, report)
-            self._at_once = total is not None
-        return super().gather(pass_, report) if total is None else total
-
-    def _sum_of_unchecked(self, pass_: Any, report: Report) -> Any:
-        """The sum over rows as they are, or None if something has to be masked or refused, which is done in blocks."""
-        n_sums: int = getattr(pass_, "n_sums", 1)
-        total, step = None, max(1, _UNCHECKED_NUMBERS // (self.n_classes * n_sums))
+        step = max(1, _UNCHECKED_NUMBERS // (self.n_classes * getattr(pass_, "n_sums", 1)))
         for start in range(0, self.n_rows, step):
             rows = slice(start, min(start + step, self.n_rows))
-            sums = pass_.of_unchecked(self._unchecked_batch(rows))
-            if sums is None:
-                return None
+            sums: T | None = pass_.of_unchecked(self._unchecked_batch(rows))  # type: ignore[attr-defined]
+            if sums is None:  # something has to be masked or refused, which is done in blocks
+                self.at_once = False
+                return super().gather(pass_, report)
             total = sums if total is None else total + sums
             report("Reading", rows.stop, self.n_rows)
+        assert total is not None, "there are rows"
         return total
 
     def _unchecked_batch(self, rows: slice) -> Batch:
@@ -145,7 +142,7 @@ class ArrayRows(Rows):
                 if not len(kept):
                     continue
                 labels, weights = labels[kept], weights[kept]
-            unchanged = self.scores.rows_as_stored(rows, kept)
+            unchanged = self.scores.at(rows) if kept is None else arrays.rows_at(self.scores.at(rows), kept)
             values = self.scores.widen(unchanged)
             if rows.start not in self._masked:
                 first = self._first_row + rows.start
@@ -167,13 +164,9 @@ class ArrayRows(Rows):
         """Whether a pass has found a masked class."""
         return any(self._masked.values())
 
-    def read_in_blocks(self) -> None:
-        """Do not try to read all rows at once, because some class will be masked."""
-        self._at_once = False
-
     def trust(self, masked: bool | None) -> None:
         """Do not check values, because an earlier pass did; ``masked`` says whether blocks have masks (None: look)."""
-        self._at_once = self._at_once and masked is False
+        self.at_once = self.at_once and masked is False
         self._masked = dict.fromkeys((rows.start for rows in self._blocks()), masked)
 
     def sample(self, size: int) -> "ArrayRows | None":
@@ -276,11 +269,8 @@ def classes_last(logits: Any, class_axis: Any, name: str) -> Any:
     array = logits if arrays.is_lazy(logits) else numeric(logits, name)
     n_dimensions = len(array.shape)
     if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or n_dimensions < 2:
-        raise InputError(
-            "class_axis",
-            f"be the number of a dimension of `{name}`, which has the shape {tuple(array.shape)}",
-            got=repr(class_axis),
-        )
+        must = f"be the number of a dimension of `{name}`, which has the shape {tuple(array.shape)}"
+        raise InputError("class_axis", must, got=repr(class_axis))
     axis = int(class_axis) % n_dimensions
     order = (*(other for other in range(n_dimensions) if other != axis), axis)
     return array.transpose(order) if arrays.is_lazy(logits) else arrays.namespace(array).permute_dims(array, order)

@@ -26,12 +26,8 @@ def refuse_permuted(columns: Sequence[str] | None, classes: Classes) -> None:
         return
     wanted = [str(label) for label in class_labels(classes).tolist()]
     if list(columns) != wanted and sorted(columns) == sorted(wanted):
-        raise InputError(
-            "classes",
-            "be in the order of the columns",
-            got=f"{wanted} for the columns {list(columns)}",
-            remedy=f"Pass {setting('classes', list(columns))}.",
-        )
+        got, remedy = f"{wanted} for the columns {list(columns)}", f"Pass {setting('classes', list(columns))}."
+        raise InputError("classes", "be in the order of the columns", got=got, remedy=remedy)
 
 
 def without_prefix(names: Sequence[str]) -> list[str] | None:
@@ -62,9 +58,6 @@ def refuse_other_order(columns: Sequence[str] | None, test_columns: Sequence[str
         return
     first, second = class_parts(columns), class_parts(test_columns)
     if first != second and sorted(first) == sorted(second):
-        raise InputError(
-            "test_logits",
-            f"have its columns in the order of those of the validation data, {join_names(columns)}",
-            got=join_names(test_columns),
-            remedy=f"Name them in one order with {setting('columns')}, or change it in one of the files.",
-        )
+        must = f"have its columns in the order of those of the validation data, {join_names(columns)}"
+        remedy = f"Name them in one order with {setting('columns')}, or change it in one of the files."
+        raise InputError("test_logits", must, got=join_names(test_columns), remedy=remedy)

@@ -41,7 +41,9 @@ class DeviceRows(Rows):
         groups: Groups | None = None,
     ) -> None:
         self.scores, self.clusters, self.groups = scores, clusters, groups
-        if classes is not None or not _are_beside(labels, scores):
+        are_flat = arrays.is_on_cuda(labels) and tuple(labels.shape) == (scores.n_samples,)
+        are_beside = are_flat and arrays.kind(labels) == "int" and labels.device == scores.array.device
+        if classes is not None or not are_beside:  # else the kernel checks them
             labels = arrays.on_device_of(class_indices(labels, classes, scores, name, weights), scores.array)
         self.labels: Array = arrays.as_array(labels)
         self.weights: Array | None = None if arrays.are_ones(weights) else arrays.on_device_of(weights, scores.array)
@@ -96,9 +98,3 @@ class DeviceRows(Rows):
 def can_stay_on_device(scores: Scores) -> bool:
     """Whether scores on a CUDA device can be read as they are: logits of few bits, in a table."""
     return scores.input == "logits" and scores.array.ndim == 2 and arrays.dtype_name(scores.array) in _AS_THEY_ARE
-
-
-def _are_beside(labels: Any, scores: Scores) -> bool:
-    """Whether labels are whole numbers on the device of the scores, one per row, for the kernel to check."""
-    flat = arrays.is_on_cuda(labels) and tuple(labels.shape) == (scores.n_samples,)
-    return flat and arrays.kind(labels) == "int" and labels.device == scores.array.device

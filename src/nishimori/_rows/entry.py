@@ -128,16 +128,13 @@ def rows(
     >>> print(f"{found.n_samples} tokens, T = {found.ec:.2f} ± {found.ec_se:.2f}")
     1640 tokens, T = 1.96 ± 0.07
     """
-    if is_rows(logits) and options.get("counts"):
-        _as_they_are(logits, {"counts": True}, "logits")  # raises
     file_options = {"columns": columns, "ignore": ignore, "delimiter": delimiter, "decimal": decimal, "max_rows": max_rows}
-    of_file = {name: value for name, value in file_options.items() if value is not None and not _is_default(value)}
+    of_file = {
+        name: value
+        for name, value in file_options.items()
+        if not (value is None or (isinstance(value, str | tuple) and value in ((), ".")))
+    }
     return open_rows(logits, labels, of_file=of_file, read_ahead=read_ahead, progress=progress, **options)
-
-
-def _is_default(value: Any) -> bool:
-    """Whether an option of files is left out: no columns to ignore, or a decimal point."""
-    return isinstance(value, str | tuple) and value in ((), ".")
 
 
 def open_rows(
@@ -188,21 +185,12 @@ def open_rows(
     kind = kind_of(logits, labels)
     _refuse_misplaced(passed, kind)
     if kind == "rows":
-        options = {
-            names[1]: labels,
-            "sample_weight": sample_weight,
-            "clusters": clusters,
-            "groups": groups,
-            "input": None if isinstance(input, str) and input == "logits" else input,
-            "classes": classes,
-            "floor": meaning.floor,
-            "ignore_index": ignore_index,
-            "shift_labels": shift_labels or None,
-            "class_axis": None if class_axis == -1 else class_axis,
-            "read_ahead": read_ahead or None,
-            **of_file,
-        }
-        data = _as_they_are(logits, options, names[0])
+        per_row = {names[1]: labels, "sample_weight": sample_weight, "clusters": clusters, "groups": groups}
+        others = {"classes": classes, "floor": meaning.floor, "ignore_index": ignore_index, **of_file}
+        others["input"] = None if isinstance(input, str) and input == "logits" else input
+        others["class_axis"] = None if class_axis == -1 else class_axis
+        others |= {"shift_labels": shift_labels or None, "read_ahead": read_ahead or None}
+        data = _as_they_are(logits, per_row | others, names[0])
     elif kind == "array":
         refuse_name(groups, "group")
         table = meaning.scores(logits)
@@ -259,12 +247,9 @@ def _refuse_misplaced(passed: Passed, kind: Kind) -> None:
         refuse_permuted(column_names(logits, name), passed.meaning.classes)
     by_number = hasattr(logits, "__getitem__") and hasattr(logits, "__len__") and not hasattr(logits, "__iter__")
     if by_number and kind == "array" and passed.labels is None and not _is_array_like(logits):  # as data sets of PyTorch are
-        raise InputError(
-            name,
-            "yield batches",
-            got=f"a {type(logits).__name__}, which gives one sample at a time",
-            remedy="Pass a loader, such as `torch.utils.data.DataLoader(dataset, batch_size=1000)`.",
-        )
+        got = f"a {type(logits).__name__}, which gives one sample at a time"
+        remedy = "Pass a loader, such as `torch.utils.data.DataLoader(dataset, batch_size=1000)`."
+        raise InputError(name, "yield batches", got=got, remedy=remedy)
 
 
 def _open_stored(passed: Passed) -> Rows:
@@ -283,13 +268,14 @@ def _open_batches(passed: Passed) -> Rows:
     meaning = passed.meaning
     check_input(meaning.input, meaning.floor)
     batches = f"where `{meaning.names[0]}` yields batches"
-    for name, value in {meaning.names[1]: passed.labels, "sample_weight": passed.sample_weight}.items():
+    parts = {meaning.names[1]: passed.labels, "sample_weight": passed.sample_weight}
+    for name, value in (parts | {"clusters": passed.clusters, "groups": passed.groups}).items():
         if value is not None:
-            raise InputError(name, f"be left out {batches}, each of which is {WHAT_A_BATCH_IS}")
-    for name, value in {"clusters": passed.clusters, "groups": passed.groups}.items():
-        if value is not None:
-            remedy = f"{_AS_DICTIONARIES} Or add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`."
-            raise InputError(name, f"be left out {batches}", remedy=remedy if name == "clusters" else _AS_DICTIONARIES)
+            must = f"be left out {batches}, each of which is {WHAT_A_BATCH_IS}" if name in parts else f"be left out {batches}"
+            remedy = "" if name in parts else _AS_DICTIONARIES
+            if name == "clusters":
+                remedy += " Or add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`."
+            raise InputError(name, must, remedy=remedy)
     return StreamRows(passed.logits, meaning, progress=passed.progress, read_ahead=passed.read_ahead)
 
 

@@ -29,7 +29,6 @@ from nishimori._rows.rows import Sum, most_copied
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
-from nishimori.errors import InputError
 
 if TYPE_CHECKING:
     from nishimori._rows.array_rows import ArrayRows
@@ -72,8 +71,7 @@ class RowDigest:
             rows = counted[rows]
         elif scores.is_scattered:
             rows = np.arange(first, n_rows, self._stride)
-        some = scores.array[rows, ...] if isinstance(rows, slice) else arrays.rows_at(scores.array, rows)
-        self._kept.append(_numbers_of(some, labels[rows]))
+        self._kept.append(_numbers_of(scores.sample(rows).array, labels[rows]))
 
     def _widen_stride(self) -> None:
         """Double the stride until few enough rows are kept, and drop those that are between."""
@@ -187,31 +185,12 @@ class Fingerprint(Sum):
 
     def change(self, later: "Fingerprint") -> float:
         """How much a later pass differs, as a part of the scale of the first."""
-        return _root_mean_square(later.sums - self.sums) / sqrt(max(self.squares, float_info.min))
+        return sqrt(float(np.mean((later.sums - self.sums) ** 2)) / max(self.squares, float_info.min))
 
     def agrees(self, later: "Fingerprint") -> bool:
         """Whether a later pass has given the same logits, up to rounding. NaN, which only the first pass refuses, does not."""
         allowed = max(_LIMIT * sqrt(self.squares), sqrt(self.rounding))
-        return _root_mean_square(later.sums - self.sums) <= allowed
-
-    def other_logits(self, later: "Fingerprint", name: str, remedy: str) -> InputError:
-        """The error if they are not the same; ``name`` is that of the data, and ``remedy`` what the user can do."""
-        return InputError(
-            name,
-            "give the same logits in every pass over the data",
-            got=(
-                "logits that change from one pass to the next while rows and labels stay the same: by "
-                f"{self.change(later):.2g} of their scale, where rounding stays below {_LIMIT:g}"
-            ),
-            remedy=(
-                "Likely causes are random augmentation, dropout, sampling, or a generator that is not started again "
-                f"with the same seed. {remedy}"
-            ),
-        )
-
-
-def _root_mean_square(values: HostArray) -> float:
-    return sqrt(float(np.mean(values**2)))
+        return sqrt(float(np.mean((later.sums - self.sums) ** 2))) <= allowed
 
 
 def _sum_of_squares(values: Array) -> float:

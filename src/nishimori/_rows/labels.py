@@ -9,6 +9,7 @@ get weight zero, and only the labels move.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -40,6 +41,9 @@ _ESTIMATOR_LABELS = "y"
 # A table of this many places costs less than sorting, however few samples there are.
 _FEW_VALUES = 1000
 
+# Labels that are longer numbers are text.
+_LONGEST = 1e15
+
 # Differences of smaller whole numbers are whole numbers of 64 bits.
 _WITHIN_INT64 = 2**62
 
@@ -53,15 +57,14 @@ def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
     if classes is None:
         assert n_classes is not None
         return np.arange(n_classes)
-    if isinstance(classes, str | bytes | Mapping) or not (hasattr(classes, "__len__") and hasattr(classes, "__getitem__")):
-        shown = repr(classes) if isinstance(classes, str | bytes | int | float) else f"a {type(classes).__name__}"
-        raise InputError("classes", "be a list with the label of each column in order", got=shown)
+    is_list = hasattr(classes, "__len__") and hasattr(classes, "__getitem__") and not isinstance(classes, str | bytes | Mapping)
     try:
-        values = as_given(classes).tolist()
-    except ValueError:
-        values = [[]]  # lists of different lengths
+        values = as_given(classes).tolist() if is_list else None
+    except ValueError:  # lists of different lengths
+        values = None
     if not isinstance(values, list) or any(isinstance(value, list | tuple | set | Mapping) for value in values):
-        raise InputError("classes", "be a flat list with the label of each column in order", got="a nested one")
+        got = "a nested one" if is_list else f"the {type(classes).__name__} {classes!r:.60}"
+        raise InputError("classes", "be a flat list with the label of each column in order", got=got)
     if n_classes is not None and len(values) != n_classes:
         raise InputError("classes", f"name {n_classes} classes, one per column in order", got=len(values))
     if len(values) < 2:
@@ -92,26 +95,12 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
     if classes is not None:
         return _positions(labels, class_labels(classes, scores.n_classes), name, rows, scores)
     labels = _whole(labels, name, scores.n_classes, lambda place: scores.row(int(rows[place])))
-    if not _are_below(labels, scores.n_classes):
-        first = int(np.argmax(~((labels >= 0) & (labels < scores.n_classes))))
+    if len(labels) and (labels.min() < 0 or labels.max() >= scores.n_classes):
+        first = int(np.argmax((labels < 0) | (labels >= scores.n_classes)))
         remedy = _remedy(labels, labels[first], scores.n_classes)
-        raise InputError(
-            name,
-            f"be from 0 to {scores.n_classes - 1}",
-            got=f"{labels[first]:.6g}",
-            remedy=remedy,
-            row=scores.row(int(rows[first])),
-        )
+        must, row = f"be from 0 to {scores.n_classes - 1}", scores.row(int(rows[first]))
+        raise InputError(name, must, got=f"{labels[first]:.6g}", remedy=remedy, row=row)
     return labels.astype(np.int64, copy=False)
-
-
-def _are_below(labels: HostArray, n_classes: int) -> bool:
-    """Whether all whole numbers are from 0 to ``n_classes`` - 1."""
-    if not len(labels):
-        return True
-    if labels.dtype == np.int64:
-        return bool(labels.view(np.uint64).max() < n_classes)  # at once: negative ones become the largest
-    return bool(labels.min() >= 0 and labels.max() < n_classes)
 
 
 def _remedy(labels: HostArray, label: Any, n_classes: int) -> str:
@@ -150,14 +139,11 @@ def _whole(labels: HostArray, name: str, n_classes: int, row: RowIndex) -> HostA
     if not broken.any():
         return labels
     first = int(np.argmax(broken))
-    if np.isnan(labels[first]):
-        raise refused(got="nan: a label is missing", remedy="Drop such samples.", row=row(first))
-    if np.isinf(labels[first]):  # such as a number of 400 digits in a file of text
-        raise refused(got=str(labels[first]), remedy="Correct the label, or drop such samples.", row=row(first))
-    raise refused(
-        got=f"{labels[first]:.6g}: labels are classes, not continuous values",
-        remedy="Check that scores and labels are not swapped.",
-    )
+    if np.isfinite(labels[first]):
+        got = f"{labels[first]:.6g}: labels are classes, not continuous values"
+        raise refused(got=got, remedy="Check that scores and labels are not swapped.")
+    remedy = "Correct the label, or drop such samples."  # one is infinite if a file of text has a number of 400 digits
+    raise refused(got=str(labels[first]), remedy=remedy, row=row(first))
 
 
 def _is_number(value: Any) -> bool:
@@ -200,8 +186,6 @@ def _other_shape(labels: HostArray, scores: Scores, name: str) -> tuple[str, str
         remedy = "This is a single label: pass samples in batches, with one label for each."
     elif labels.size == scores.n_samples:
         remedy = f"Pass `{name}.ravel()`."
-    elif labels.ndim == 1 and len(labels) == scores.n_classes:
-        remedy = "Pass the transpose of the scores: rows are samples."
     elif labels.ndim == 2 and scores.is_binary_score:
         remedy = "Swap the two arguments: scores come first."
     elif labels.ndim == 2 and labels.shape[1] == scores.n_classes:
@@ -224,12 +208,6 @@ def as_given(values: Any) -> HostArray:
     return host
 
 
-def _in_words(names: list[str], n_samples: int) -> str:
-    """Labels that are no classes: up to three of them and, if it is more than one, in how many samples."""
-    text = enumeration([*names[:3], f"{len(names) - 3:,} more"] if len(names) > 3 else names)
-    return text if n_samples == 1 else f"{text} in {n_samples:,} samples, the first"
-
-
 def _positions(labels: HostArray, classes: HostArray, name: str, rows: Sequence[int] | HostArray, scores: Scores) -> HostArray:
     if name != _ESTIMATOR_LABELS and (numbers := class_numbers(labels, classes.tolist())) is not None:
         return numbers
@@ -239,14 +217,14 @@ def _positions(labels: HostArray, classes: HostArray, name: str, rows: Sequence[
         first = int(np.argmax(indices < 0))
         unlisted = labels[indices < 0].tolist()
         names = list(dict.fromkeys(map(repr, unlisted)))
+        got = enumeration([*names[:3], f"{len(names) - 3:,} more"] if len(names) > 3 else names)
+        got += f" in {len(unlisted):,} samples, the first" if len(unlisted) > 1 else ""
         add = "Add it to {} if it has a column" if len(names) == 1 else "Add them to {} if they have columns"
         remedy = f"{add.format(setting('classes'))}, or drop those samples."
         if _is_missing(unlisted[0]):
             remedy = "A label is missing. Drop such samples."
         row = scores.row(int(rows[first]))
-        raise NotAClassError(
-            name, f"be among {setting('classes')}", got=_in_words(names, len(unlisted)), remedy=remedy, row=row
-        )
+        raise NotAClassError(name, f"be among {setting('classes')}", got=got, remedy=remedy, row=row)
     return indices
 
 
@@ -275,22 +253,14 @@ def checked_weights(sample_weight: Any, n_samples: int, row: RowIndex = int) -> 
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         first = int(np.argmax(bad))
-        raise InputError(
-            "sample_weight",
-            "be finite and not negative",
-            got=f"{weights[first]:.6g}",
-            remedy="A weight counts copies of a sample: give 0 to samples that must not count.",
-            row=row(first),
-        )
+        remedy = "A weight counts copies of a sample: give 0 to samples that must not count."
+        must, got = "be finite and not negative", f"{weights[first]:.6g}"
+        raise InputError("sample_weight", must, got=got, remedy=remedy, row=row(first))
     if not weights.any():
         raise NoRowsError("sample_weight", "be positive for some sample", got="only zeros")
     if not 1e-60 < weights.max() < 1e60:  # so that fourth powers stay in the range of float64
-        raise InputError(
-            "The largest `sample_weight`",
-            "lie between 1e-60 and 1e60",
-            got=f"{weights.max():.6g}",
-            remedy="Divide all weights by their mean.",
-        )
+        must, remedy = "lie between 1e-60 and 1e60", "Divide all weights by their mean."
+        raise InputError("The largest `sample_weight`", must, got=f"{weights.max():.6g}", remedy=remedy)
     return weights
 
 
@@ -316,7 +286,9 @@ def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None, ignored: 
     if labels.ndim != 1:
         return labels  # refused later, with its shape
     if classes is None:
-        return _numeric(labels) if labels.dtype.kind in "UO" else labels
+        with suppress(TypeError, ValueError):  # a text that is no number, which an error will name
+            return labels.astype(np.float64) if labels.dtype.kind in "UO" else labels
+        return labels
     kept = set() if ignored is None else {str(ignored)}
     names = [str(label) for label in classes]
     values = labels.tolist()
@@ -330,25 +302,14 @@ def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None, ignored: 
     return [spelling[value] for value in values]
 
 
-def _numeric(labels: HostArray) -> HostArray:
-    """Texts as the numbers that they spell; where one spells none, all stay as they are, and an error names it."""
-    try:
-        return labels.astype(np.float64)
-    except (TypeError, ValueError):
-        return labels
-
-
 def _spelling(value: Any, spellings: set[str]) -> str:
     """The class that a label stands for, or the label as text. Only a whole number may lose its decimals."""
     text = str(value)
-    try:
-        # The limit keeps a short text such as 1e999999999 from becoming a long number.
-        number = Decimal(text) if text not in spellings and abs(float(text)) < 1e15 else None
-    except (ValueError, ArithmeticError):
+    # The limit keeps a short text such as 1e999999999 from becoming a long number.
+    if text in spellings or not reads_as_number(text) or abs(float(text)) > _LONGEST:
         return text
-    if number is None or number != number.to_integral_value():
-        return text
-    whole = str(int(number))
+    number = Decimal(text)
+    whole = str(int(number)) if number == number.to_integral_value() else text
     return whole if whole in spellings else text
 
 
@@ -404,15 +365,9 @@ def _encode_whole(values: HostArray) -> tuple[HostArray, HostArray] | None:
 def refuse_name(values: Any, what: str) -> None:
     """Refuse the name of a column where there are only arrays."""
     if isinstance(values, str):
-        raise InputError(
-            f"{what}s",
-            f"be the {what} of each sample",
-            got=f"the text {values!r}",
-            remedy=(
-                "Names of columns are for files; for a data frame, pass the column itself, such as "
-                f"`frame[{values!r}]`, and the scores without it."
-            ),
-        )
+        column = f"pass the column itself, such as `frame[{values!r}]`, and the scores without it"
+        remedy = f"Names of columns are for files; for a data frame, {column}."
+        raise InputError(f"{what}s", f"be the {what} of each sample", got=f"the text {values!r}", remedy=remedy)
 
 
 def is_absent(value: Any) -> bool:
@@ -444,12 +399,8 @@ def group_names(values: Sequence[Any]) -> tuple[Any, ...]:
 def check_number_of_clusters(number: int) -> None:
     """Refuse one cluster, and warn of few: how different clusters are is what a standard error is made of."""
     if number < 2:
-        raise InputError(
-            "clusters",
-            "name at least two clusters",
-            got="one: the spread between clusters is what a standard error is made of",
-            remedy="Leave it out if samples are independent.",
-        )
+        got = "one: the spread between clusters is what a standard error is made of"
+        raise InputError("clusters", "name at least two clusters", got=got, remedy="Leave it out if samples are independent.")
     if number < _FEW_CLUSTERS:
         notice(
             f"Standard errors from {number} clusters are too small on average, and vary much. Use at least {_ENOUGH_CLUSTERS}.",
@@ -488,11 +439,8 @@ class Labelling:
             return labels, weights
         flat = flat_labels(labels, scores, name)
         if self.shift_labels and len(scores.leading) < 2:
-            raise InputError(
-                scores.name,
-                "have shape (n_sequences, n_tokens, n_classes) where `shift_labels` is True",
-                got=f"{tuple(scores.array.shape)}: it is not known where a sequence ends",
-            )
+            must = "have shape (n_sequences, n_tokens, n_classes) where `shift_labels` is True"
+            raise InputError(scores.name, must, got=f"{tuple(scores.array.shape)}: it is not known where a sequence ends")
         flat, counted = self.counted_labels(flat, scores.leading)
         if weights is None or not counted.any():
             return flat, None if counted.all() else counted.astype(np.float64)

@@ -7,7 +7,7 @@ far as their number, weight and labels tell and, where logits are computed again
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from operator import or_
@@ -23,18 +23,13 @@ from nishimori._rows.rows import Rows, Sum, combined_by, without_rows
 from nishimori._rows.scores import ScoreRange
 from nishimori._support import arrays
 from nishimori._support.progress import Report, show_progress, silent
-from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning
+from nishimori.errors import InputError
 
 P = TypeVar("P")
 T = TypeVar("T", bound=Sum)
 
 # Sums of the same weights in another order differ by rounding.
 _SAME_WEIGHT = 1e-9
-
-# Sums of the same logits in another order differ by less than this part of their scale. A search for one or two parameters
-# takes fewer passes than the second number, and so does one for many parameters that converges soon.
-_EXACT, _LONG = 1e-9, 20
 
 # What to do about other rows in a later pass.
 _SAME_ROWS = "Check that no iterator inside it is used up, and that rows are not drawn at random or dropped, as by `drop_last`."
@@ -83,7 +78,10 @@ class ReadingTotals(Sum):
             again = "as many rows with other labels" if first == again else again
             raise InputError(name, "give the same rows in every pass", got=f"{again} after {first}", remedy=rows_remedy)
         if not self.logits.agrees(later.logits):
-            raise self.logits.other_logits(later.logits, name, logits_remedy)
+            got = "logits that change from one pass to the next while rows and labels stay the same"
+            causes = "random augmentation, dropout, sampling, or a generator that is not started again with the same seed"
+            remedy = f"Likely causes are {causes}. {logits_remedy}"
+            raise InputError(name, "give the same logits in every pass over the data", got=got, remedy=remedy)
 
 
 class Pieces(Rows, Generic[P]):
@@ -105,7 +103,6 @@ class Pieces(Rows, Generic[P]):
         self._n_classes: int | None = None
         self._judged = meaning.guard is None  # whether scores that nobody has said anything about can be logits
         self._n_passes = 0
-        self._n_changed = 0  # passes whose logits differed from those of the first, as by rounding
         self._digest: str | None = None  # of the rows of the first complete pass
         self._digest_callbacks: list[Callable[[str], None]] = []  # who waits for it
 
@@ -129,10 +126,6 @@ class Pieces(Rows, Generic[P]):
     def place(self, error: InputError, piece: P | None) -> InputError:  # noqa: ARG002 - for those that have places
         """An error about the rows of a piece, or of all if it is None, with their place."""
         return error
-
-    def no_rows_error(self) -> InputError:
-        """The error if there are no rows at all."""
-        return without_rows()
 
     @property
     def name(self) -> str:
@@ -175,7 +168,7 @@ class Pieces(Rows, Generic[P]):
                     rows = self.rows(piece)
                 if rows is not None:
                     return rows
-        raise self.no_rows_error()
+        raise without_rows()
 
     def __iter__(self) -> Iterator[Batch]:
         for piece, rows in self._reading():
@@ -190,89 +183,59 @@ class Pieces(Rows, Generic[P]):
         with closing(pieces):  # type: ignore[type-var]
             for piece in pieces:
                 with self._errors_at(piece):
-                    rows = self._checked_rows(piece, before)
+                    rows = self.rows(piece)
                 if rows is None:
                     continue
+                self._n_classes = self._n_classes or rows.n_classes
+                if before is not None:
+                    # The values are known to be good, but a loader that shuffles may have masks in other blocks than before.
+                    rows.trust(None if before.has_masks else False)
                 if not (self._judged or score_range.is_settled):
                     score_range += ScoreRange.from_scores(rows.scores, rows.weights)
                 if now.has_masks:  # of which there will be more
-                    rows.read_in_blocks()
+                    rows.at_once = False
                 yield piece, rows
                 if self._digest is None:
                     digest.add(rows.scores, rows.labels, rows.weights)
                 now += ReadingTotals.from_rows(rows, before, are_computed=self.remedy is not None)
         if before is not None:
             before.refuse_change(now, self.name, rows_remedy=_SAME_ROWS, logits_remedy=self.remedy or "")
-            self._warn_of_rounding(before.logits.change(now.logits))
         if not now.n_rows:
-            raise self.no_rows_error()
+            raise without_rows()
         if not self._judged:
-            self._check_range(score_range)
+            self.score_range = score_range
+            with self._errors_at(None):
+                self.meaning.check_range(score_range)
+            self._judged = True  # an error comes again with the next pass
         self._first_totals = now if before is None else before
         if self._digest is None and (text := digest.text) is not None:
             self._digest = text
             while self._digest_callbacks:
                 self._digest_callbacks.pop(0)(text)
 
-    def _check_range(self, score_range: ScoreRange) -> None:
-        """Say what the range of all scores tells; an error comes again with the next pass."""
-        self.score_range = score_range
-        try:
-            self.meaning.check_range(score_range)
-        except InputError as error:
-            raise self.place(error, None) from None
-        self._judged = True
-
-    def _warn_of_rounding(self, change: float) -> None:
-        """Warn if a long search reads logits that change a little."""
-        self._n_changed += change > _EXACT
-        if change > _EXACT and self._n_changed == _LONG:
-            notice(
-                f"The logits of `{self.name}` change by about {change:.1g} of their scale from one pass to the next, as "
-                f"rounding on a GPU does, and have been read {_LONG} times. A search with many parameters may not converge on "
-                f"them. {self.remedy}",
-                InputWarning,
-            )
-
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, with a bar unless the caller has its own."""
-        if report is not silent:
-            return self._sum_pieces(pass_, report)
-        with show_progress(self._progress) as bar:
-            return self._sum_pieces(pass_, bar)
-
-    def _sum_pieces(self, pass_: Callable[[Batch], T], report: Report) -> T:
         total: T | None = None
         done = 0
         self._n_passes += 1
         what = "Reading" if self._n_passes == 1 else f"Reading, pass {self._n_passes}"  # nobody knows whether there is another
+        shown = show_progress(self._progress) if report is silent else nullcontext(report)
         # After an error the traceback keeps the pass alive, and with it its open files and threads.
-        with closing(self._reading()) as reading:
+        with shown as bar, closing(self._reading()) as reading:
             for piece, rows in reading:
                 if rows.weights.any():
                     with self._errors_at(piece):
                         sums = rows.gather(pass_)
                     total = sums if total is None else total + sums
                 done += rows.n_rows
-                report(what, done, self.n_rows)
+                bar(what, done, self.n_rows)
         if total is None:
             raise without_rows()
         return total
 
-    def _checked_rows(self, piece: P, before: ReadingTotals | None) -> ArrayRows | None:
-        rows = self.rows(piece)
-        if rows is None:
-            return None
-        if self._n_classes is None:
-            self._n_classes = rows.n_classes
-        if before is not None:
-            # The values are known to be good, but a loader that shuffles may have masks in other blocks than before.
-            rows.trust(None if before.has_masks else False)
-        return rows
-
     @contextmanager
-    def _errors_at(self, piece: P) -> Iterator[None]:
-        """Give the place of the piece in errors about its rows."""
+    def _errors_at(self, piece: P | None) -> Iterator[None]:
+        """Give the place of the piece, or of all data, in errors about its rows."""
         try:
             yield
         except InputError as error:

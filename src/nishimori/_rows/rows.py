@@ -44,9 +44,6 @@ R = TypeVar("R")
 # of float32.
 _FEWEST_COPIED, _MOST_COPIED = 16, 2**22
 
-# A search that is given no sample reads all rows about this many times more often.
-_INSTEAD_OF_SAMPLE = 3
-
 
 class Rows(Protocol):
     """Rows that can be read again and again. Subclass it to inherit `gather` and `sample`."""
@@ -166,13 +163,10 @@ def _check_batch(batch: Any, data: Any) -> None:
     parts = (batch.logits, batch.labels, batch.weights) if isinstance(batch, Batch) else ()
     wrong = next((part for part in parts if not is_array(part)), None if parts else batch)
     if wrong is not None:
-        raise InputError(
-            f"{type(data).__name__}.__iter__",
-            "yield objects of the class `nishimori.Batch`, whose logits, labels and weights are arrays",
-            got=f"a {type(wrong).__name__}",
-            remedy="Write `yield nishimori.Batch(logits, labels, weights)`. Or pass a function that yields tuples or "
-            "dictionaries, of which `nishimori.rows` makes batches.",
-        )
+        must = "yield objects of the class `nishimori.Batch`, whose logits, labels and weights are arrays"
+        function = "a function that yields tuples or dictionaries, of which `nishimori.rows` makes batches"
+        remedy = f"Write `yield nishimori.Batch(logits, labels, weights)`. Or pass {function}."
+        raise InputError(f"{type(data).__name__}.__iter__", must, got=f"a {type(wrong).__name__}", remedy=remedy)
 
 
 def most_copied(size: int, n_classes: int, n_numbers: int = _MOST_COPIED) -> int:
@@ -230,26 +224,15 @@ class RowsInside(Rows):
     def __iter__(self) -> Iterator[Batch]:
         return iter(self.inside)
 
-    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
-        """The sum of ``pass_`` over all rows."""
-        return self.inside.gather(pass_, report)
-
     def sample(self, size: int) -> Rows | None:
         """A sample of the rows inside."""
         part = self.inside.sample(size)
         return self if part is self.inside else with_all_attributes(part)
 
-    def on_digest(self, callback: Callable[[str], None]) -> None:
-        """Call ``callback`` with the digest of the rows inside as soon as it is known."""
-        if hasattr(self.inside, "on_digest"):
-            self.inside.on_digest(callback)
-        else:
-            super().on_digest(callback)
-
 
 for _name in (
-    *("clusters", "groups", "floor", "input", "score_range", "kind"),
-    *("class_names", "column_names", "ids", "digest"),
+    *("gather", "clusters", "groups", "floor", "input", "score_range"),
+    *("kind", "class_names", "column_names", "ids", "digest"),
 ):
     setattr(RowsInside, _name, _inside(_name))
 
@@ -262,63 +245,14 @@ def with_all_attributes(data: Any) -> Any:
     return data if data is None or Rows in type(data).__mro__ else RowsInside(data)
 
 
-class Reported(RowsInside):
-    """Rows whose passes are counted and shown.
-
-    ``expected`` is about how many passes a search makes that starts from a sample; None if that is unknown, as of a stream.
-    """
-
-    def __init__(self, inside: Rows, what: str, report: Report, expected: int | None = None) -> None:
-        super().__init__(inside)
-        self._what = what
-        self._report = report
-        self._expected = None if inside.n_rows is None else expected
-        self._readings = 0
-
-    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
-        """The sum of ``pass_`` over all rows, told to both reports."""
-        self._readings += 1
-        what = f"{self._what}, pass {self._readings}"
-        if self._expected is not None and self._readings <= self._expected:
-            what += f" of about {self._expected}"
-        self._report(what, 0, self.n_rows)
-
-        def report_to_both(step: str, done: int, total: int | None) -> None:
-            self._report(what, done, total)
-            report(step, done, total)
-
-        return self.inside.gather(pass_, report_to_both)
-
-    def sample(self, size: int) -> Rows | None:
-        """A sample of the rows inside, whose reading is too short to show unless it has all of them."""
-        part = super().sample(size)
-        if part is None and self._expected is not None and not self._readings:
-            self._expected += _INSTEAD_OF_SAMPLE
-        return part
-
-    def with_floor(self, floor: float | None) -> "Rows | None":
-        """The rows inside with a floor, shown in the same way; None where that cannot be had."""
-        inside = self.inside.with_floor(floor)
-        if inside is None:
-            return None
-        duplicate = copy(self)
-        duplicate.inside = inside
-        return duplicate
-
-
 def raise_to_floor(data: Rows, floor: float, name: str) -> Rows:
     """Raise probabilities below a floor that was chosen for the data; refuses data that cannot be read again."""
     raised = data.with_floor(floor)
     if raised is None:
-        raise InputError(
-            "floor",
-            f"be a number or None where `{name}` is a {type(data).__name__}",
-            got="'auto', which needs the probability of each sample, several times",
-            remedy=(
-                "Choose it on a part of the data that fits in memory: `nishimori.temperatures(probabilities, labels, "
-                "input='probabilities').floor`."
-            ),
-        )
+        must = f"be a number or None where `{name}` is a {type(data).__name__}"
+        chosen = "`nishimori.temperatures(probabilities, labels, input='probabilities').floor`"
+        remedy = f"Choose it on a part of the data that fits in memory: {chosen}."
+        raise InputError("floor", must, got="'auto', which needs the probability of each sample, several times", remedy=remedy)
     raised.floor_is_chosen = True
     return raised
 

@@ -13,7 +13,6 @@ and with it all of them are logits.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from math import inf, isinf, prod
 from typing import Any, Literal, get_args
 
@@ -129,13 +128,8 @@ class Scores:
         step = -(-self.n_samples // max(1, round(self.n_samples / usual)))  # no short block at the end: each has its cost
         return (slice(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step))
 
-    def rows_as_stored(self, rows: slice, kept: HostArray | None = None) -> Array:
-        """Some rows in the dtype that they are stored in; of those only the ``kept`` ones, if given."""
-        stored = self._readable(self.at(rows))
-        return stored if kept is None else arrays.rows_at(stored, kept)
-
     def widen(self, stored: Array) -> Array:
-        """Rows to compute with, from what `rows_as_stored` gives.
+        """Rows to compute with, from what `at` gives.
 
         Logits of float32 and float64 are as they were passed, shorter ones become float32, all others float64.
         """
@@ -164,7 +158,7 @@ class Scores:
         """The checked scores (n, k) of all rows or of one block as passed: probabilities where those were given."""
         if rows is None:
             self.check_all(first_row)
-            stored = self._stored(slice(0, self.n_samples))
+            stored = arrays.numpy_view(self.at(slice(0, self.n_samples)))
         else:
             stored = self._checked(rows, first_row)
         return self._table(arrays.to_compute(stored))
@@ -176,15 +170,12 @@ class Scores:
 
     def _checked(self, rows: slice, first_row: int) -> Array:
         """Some rows as they are stored; values that cannot be scores are refused."""
-        stored = self._stored(rows)
+        stored = arrays.numpy_view(self.at(rows))
         # Of usual logits a check would find nothing to say; that is known without a copy of them in float64.
         may_be_usual = self.input == "logits" and arrays.kind(stored) == "float" and arrays.fits_double(stored)
         if not (may_be_usual and arrays.is_within(stored, LARGEST)):
             self.check(arrays.in_double(stored), range(first_row + rows.start, first_row + rows.stop))
         return stored
-
-    def _stored(self, rows: slice) -> Array:
-        return arrays.numpy_view(self._readable(self.at(rows)))
 
     def sample(self, rows: slice | HostArray) -> "Scores":
         """The rows of these numbers, or between two of them, without their positions. Those of a slice are not copied."""
@@ -192,11 +183,11 @@ class Scores:
         return replace(self, array=some, leading=())
 
     def at(self, rows: slice) -> Array:
-        """Some rows as they were passed; a view of them, except where they are scattered."""
-        return arrays.rows_between(self.array, rows.start, rows.stop) if self.is_scattered else self.array[rows, ...]
+        """Some rows in the dtype that they are stored in; a view of them, except where they are scattered.
 
-    def _readable(self, values: Array) -> Array:
-        """``values``, on the host if their own library would read small probabilities as zero."""
+        On the host, if their own library would read small probabilities as zero.
+        """
+        values = arrays.rows_between(self.array, rows.start, rows.stop) if self.is_scattered else self.array[rows, ...]
         return arrays.on_host(values) if self.input == "probabilities" and arrays.flushes(values) else values
 
     def _logits(self, values: Array) -> Array:
@@ -240,11 +231,8 @@ def scores_of(array: Array, *, input: Input, name: str, floor: float | None = No
         array = arrays.merge_leading(array) if arrays.is_array(array) else array
     checked = Scores(array, input, name, floor, leading, remedy)
     if floor is not None and floor * checked.n_classes >= 1:
-        raise InputError(
-            "floor",
-            f"be below 1/{checked.n_classes}, or it could change which of {checked.n_classes} classes is predicted",
-            got=repr(floor),
-        )
+        must = f"be below 1/{checked.n_classes}, or it could change which of {checked.n_classes} classes is predicted"
+        raise InputError("floor", must, got=repr(floor))
     return checked
 
 
@@ -259,12 +247,9 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
         raise NoRowsError(name, must, got=f"0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required")
     if len(shape) > 1 and shape[-1] < 2:
         column = f"{name}[:, 0]" if len(shape) == 2 else f"{name}.reshape(-1)"
-        raise InputError(
-            name,
-            f"{must}, one column per class",
-            got=f"{shape[-1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is required",
-            remedy=f"If it is the score of the positive class, pass it as `{column}`." if shape[-1] else "",
-        )
+        got = f"{shape[-1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is required"
+        remedy = f"If it is the score of the positive class, pass it as `{column}`." if shape[-1] else ""
+        raise InputError(name, f"{must}, one column per class", got=got, remedy=remedy)
 
 
 def is_auto(floor: Any) -> bool:
@@ -275,15 +260,9 @@ def is_auto(floor: Any) -> bool:
 def refuse_auto(floor: Any) -> None:
     """Refuse to choose a floor where nothing is fitted."""
     if is_auto(floor):
-        raise InputError(
-            "floor",
-            "be a number or None where nothing is fitted",
-            got="'auto': it would be tuned on the labels that it scores",
-            remedy=(
-                f"Fit a calibrator with {setting('floor', 'auto')} to other data and pass it as {setting('calibrator')}: its "
-                "floor is then used. Or pass a number."
-            ),
-        )
+        must, got = "be a number or None where nothing is fitted", "'auto': it would be tuned on the labels that it scores"
+        fitted = f"Fit a calibrator with {setting('floor', 'auto')} to other data and pass it as {setting('calibrator')}"
+        raise InputError("floor", must, got=got, remedy=f"{fitted}: its floor is then used. Or pass a number.")
 
 
 def check_input(input: Any, floor: Any = None, *, fits: bool = False) -> None:
@@ -366,7 +345,7 @@ def _refuse_first(
 _ENOUGH_ROWS, _ENOUGH_FLAT = 5, 20
 
 # Almost all logits have a negative one among the first few, which come fast from another device too.
-_FIRST_ROWS, _FIRST_COLUMNS = 8, 32
+_FIRST_ROWS = 8
 
 # What files have in place of infinity, which JSON has not.
 _FAR = 1e300
@@ -408,22 +387,32 @@ class ScoreRange:
     @classmethod
     def from_scores(cls, scores: Scores, weights: HostArray | None = None) -> "ScoreRange":
         """The range of some scores; rows of weight zero may hold anything."""
-        is_float = arrays.kind(scores.array) == "float"
-        total = cls(are_floats=is_float, is_flat=scores.is_binary_score)
-        for values, is_part in _blocks(scores, weights):
-            xp = namespace(values)
-            lowest, highest = float(xp.min(values)), float(xp.max(values))
-            inside = is_float and lowest >= 0 and highest <= 1 + SLACK
-            if is_part:
-                if not lowest >= 0:
-                    return cls(lowest, highest, int(values.shape[0]), is_float, sum_to_one=False, is_flat=total.is_flat)
-                continue
-            sums = inside and not total.is_flat and total.sum_to_one
-            sum_to_one = sums and bool(xp.all(xp.abs(arrays.row_sum(arrays.in_double(values)) - 1) <= scores.slack))
-            total += cls(lowest, highest, int(values.shape[0]), is_float, sum_to_one, total.is_flat)
+        first = cls._of_block(scores, weights, slice(0, min(_FIRST_ROWS, scores.n_samples)))
+        if first.is_settled:
+            return first
+        total = cls(are_floats=first.are_floats, is_flat=first.is_flat)
+        for rows in scores.blocks():
+            total += cls._of_block(scores, weights, rows)
             if total.is_settled:
                 break
         return total
+
+    @classmethod
+    def _of_block(cls, scores: Scores, weights: HostArray | None, rows: slice) -> "ScoreRange":
+        """The range of some rows that are next to each other."""
+        values, is_flat = arrays.numpy_view(scores.at(rows)), scores.is_binary_score
+        if weights is not None and not arrays.are_ones(weights):
+            values = arrays.rows_at(values, np.flatnonzero(weights[rows]))
+        is_float = arrays.kind(values) == "float"
+        if not values.shape[0]:
+            return cls(are_floats=is_float, is_flat=is_flat)
+        values = arrays.in_single(values) if arrays.is_half(values) else values
+        xp = namespace(values)
+        lowest, highest = float(xp.min(values)), float(xp.max(values))
+        sum_to_one = is_float and not is_flat and lowest >= 0 and highest <= 1 + SLACK
+        if sum_to_one:
+            sum_to_one = bool(xp.all(xp.abs(arrays.row_sum(arrays.in_double(values)) - 1) <= scores.slack))
+        return cls(lowest, highest, int(values.shape[0]), is_float, sum_to_one, is_flat)
 
     def __add__(self, other: "ScoreRange") -> "ScoreRange":
         return ScoreRange(
@@ -439,13 +428,6 @@ class ScoreRange:
     def numbers(self) -> list[float]:
         """The range as finite numbers, for a file; a mask is -inf."""
         return [min(max(float(getattr(self, name)), -_FAR), _FAR) for name in self.__annotations__]
-
-    @classmethod
-    def from_numbers(cls, numbers: Sequence[float]) -> "ScoreRange":
-        """The range that `numbers` came from."""
-        lowest, highest, n_rows, *flags = map(float, numbers)
-        are_floats, sum_to_one, is_flat = map(bool, flags)
-        return cls(lowest, highest, int(n_rows), are_floats, sum_to_one, is_flat)
 
     @property
     def is_settled(self) -> bool:
@@ -471,12 +453,17 @@ class ScoreRange:
         a label of its own.
         """
         if self.is_of_probabilities:
-            raise InputError(
-                name,
-                "be said to be logits or probabilities",
-                got=f"numbers from {self.lowest:.3g} to {self.highest:.3g} only{self._like}",
-                remedy=self._ways_out(remedy, of_labels=of_labels),
+            probabilities, logits = setting("input", "probabilities"), setting("input", "logits")
+            like = ", as probabilities are" if self.is_flat else ", in rows that sum to 1"
+            ways = (
+                remedy or f"Pass {probabilities} if these are probabilities, or {logits} if they are scores before the softmax."
             )
+            if not (self.is_flat or self.sum_to_one):
+                like = ", in rows that do not sum to 1, as after a sigmoid per class"
+                if not of_labels and "MultilabelCalibrator" not in ways:
+                    ways = f"If several classes can be true at once, use nishimori.multilabel.MultilabelCalibrator. {ways}"
+            got = f"numbers from {self.lowest:.3g} to {self.highest:.3g} only{like}"
+            raise InputError(name, "be said to be logits or probabilities", got=got, remedy=ways)
         if self._is_decisive and self.highest > 1 + SLACK:
             notice(
                 f"All `{name}` lie between {self.lowest:.3g} and {self.highest:.3g}, as ratings and counts do, which are not "
@@ -493,41 +480,6 @@ class ScoreRange:
         if self.is_of_probabilities and (self.sum_to_one or self.is_flat or of_sigmoids):
             what = f"Each row of `{name}` sums to 1" if self.sum_to_one else f"All `{name}` lie between 0 and 1"
             notice(f"{what}, as probabilities do. If these are probabilities, {remedy}; they are used as logits.", InputWarning)
-
-    @property
-    def _like(self) -> str:
-        if self.is_flat:
-            return ", as probabilities are"
-        return ", in rows that sum to 1" if self.sum_to_one else ", in rows that do not sum to 1, as after a sigmoid per class"
-
-    def _ways_out(self, remedy: str, *, of_labels: bool) -> str:
-        """What to do: ``remedy``, or to say what the scores are; and where rows do not sum to 1, what is for several labels."""
-        probabilities, logits = setting("input", "probabilities"), setting("input", "logits")
-        both = f"Pass {probabilities} if these are probabilities, or {logits} if they are scores before the softmax."
-        if self.is_flat or self.sum_to_one or of_labels:
-            return remedy or both
-        several = "If several classes can be true at once, use nishimori.multilabel.MultilabelCalibrator."
-        if remedy:
-            return remedy if "MultilabelCalibrator" in remedy else f"{several} {remedy}"
-        return (
-            f"{several} If one is true, pass {logits} for scores before the softmax, or {probabilities} for rows that sum to 1."
-        )
-
-
-def _blocks(scores: Scores, weights: HostArray | None) -> Iterator[tuple[Array, bool]]:
-    """Scores of rows that count: at first a few numbers, which are only a part of their rows, then all, block by block."""
-    n_first = min(_FIRST_ROWS, scores.n_samples)
-    for rows, is_part in chain([(slice(0, n_first), True)], ((block, False) for block in scores.blocks())):
-        values = arrays.numpy_view(scores.at(rows))
-        values = arrays.in_single(values) if arrays.is_half(values) else values
-        if is_part and not scores.is_binary_score:
-            values = values[:, : min(_FIRST_COLUMNS, scores.n_classes)]
-        if weights is not None and not arrays.are_ones(weights):
-            kept = np.flatnonzero(weights[rows])
-            if len(kept) < rows.stop - rows.start:
-                values = arrays.rows_at(values, kept)
-        if values.shape[0]:
-            yield values, is_part
 
 
 def warn_of_probabilities(scores: Scores, remedy: str, *, of_sigmoids: bool = False) -> None:

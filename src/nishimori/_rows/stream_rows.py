@@ -146,11 +146,8 @@ class StreamRows(Pieces[_Numbered]):
         if self._named is None:
             self._named = named
         if named != self._named:
-            raise InputError(
-                "each batch",
-                f"name {' and '.join(self._named) or 'neither clusters nor groups'}, as the first one does",
-                got=named,
-            )
+            first = " and ".join(self._named) or "neither clusters nor groups"
+            raise InputError("each batch", f"name {first}, as the first one does", got=named)
         table = self.meaning.scores(array)
         rows = self.meaning.rows(table, batch["labels"], batch.get("sample_weight"), n_classes=self._n_classes)
         return rows, {name: table.per_row(batch[name], name) for name in named}
@@ -158,10 +155,6 @@ class StreamRows(Pieces[_Numbered]):
     def place(self, error: InputError, piece: _Numbered | None) -> InputError:
         """The error with the number of the batch; both batches and the rows of each count from 0."""
         return error if piece is None else in_batch(piece[0], error)
-
-    def no_rows_error(self) -> InputError:
-        """There was no batch, or only empty ones."""
-        return NoRowsError(self.meaning.names[0], "yield at least one batch with rows", got="none")
 
 
 def _parts(batch: Any) -> Mapping[str, Any]:
@@ -185,21 +178,14 @@ def in_batch(number: int, error: InputError) -> InputError:
 def factory(batches: Any, name: str) -> Callable[[], Iterable[Any]]:
     """A function that starts a new pass."""
     if isinstance(batches, Iterator):
-        raise InputError(
-            name,
-            "be readable more than once",
-            got=f"a {type(batches).__name__}, which is used up after one pass",
-            remedy="Pass a function that makes a new one, such as `lambda: batches()`.",
-        )
+        got = f"a {type(batches).__name__}, which is used up after one pass"
+        remedy = "Pass a function that makes a new one, such as `lambda: batches()`."
+        raise InputError(name, "be readable more than once", got=got, remedy=remedy)
     if isinstance(batches, Iterable):
         return lambda: batches
     if not callable(batches):
-        raise InputError(
-            name,
-            "be an iterable of batches or a function that returns one",
-            got=f"a {type(batches).__name__}",
-            remedy=f"Each batch is {WHAT_A_BATCH_IS}.",
-        )
+        must, remedy = "be an iterable of batches or a function that returns one", f"Each batch is {WHAT_A_BATCH_IS}."
+        raise InputError(name, must, got=f"a {type(batches).__name__}", remedy=remedy)
     try:
         signature(batches).bind()
     except TypeError as error:
@@ -208,18 +194,8 @@ def factory(batches: Any, name: str) -> Callable[[], Iterable[Any]]:
         raise InputError(name, must, got=f"{called!r}: {error}") from None
     except ValueError:  # some callables written in C have no signature
         pass
-    return lambda: _iterable(batches(), name)
-
-
-def _iterable(returned: Any, name: str) -> Iterable[Any]:
-    if not isinstance(returned, Iterable):
-        raise InputError(
-            name,
-            "return an iterable of batches where it is a function",
-            got=f"a {type(returned).__name__}",
-            remedy=f"Each batch is {WHAT_A_BATCH_IS}.",
-        )
-    return returned
+    function: Callable[[], Iterable[Any]] = batches
+    return function
 
 
 def _description(batch: Any) -> str:

@@ -440,7 +440,7 @@ class Sketch(Displayed, Rows):
             sketch._hold(state)
             sketch._parts = sketch._parts if parts is None else parts.checked(sketch.n_samples)
             score_range = header["score_range"]
-            sketch._range = None if score_range is None else ScoreRange.from_numbers(score_range)
+            sketch._range = None if score_range is None else ScoreRange(*map(float, score_range))  # type: ignore[arg-type]
         return sketch
 
     # What follows makes it a kind of rows, so that everything that takes rows takes it and `gather` says what it cannot do.

@@ -15,7 +15,7 @@ from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
 from nishimori._methods.fitted_method import FittedMethod
-from nishimori._rows.rows import Reported, Rows
+from nishimori._rows.rows import Rows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability
@@ -127,14 +127,14 @@ def _measure_rows(
     groups = data.roles(calibrator).groups
     if by == "groups" and groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
-    with show_progress(None) as report:
+    with show_progress(None):
         # The floor of a calibration is a part of it: the model as it is has none.
         own = data if calibrator is None else replace(data, floor=None)
         rows = _files.open_files(files, own, calibrator)
         classes = rows.class_names if data.classes is None else data.classes
         if calibrator is not None:
             warn_of_same_rows(rows, {"The calibration": calibrator})
-        results = _measure(Reported(rows, "Measuring", report), calibrator, classes, by, level, measures)
+        results = _measure(rows, calibrator, classes, by, level, measures)
         if "after" in results.cards:
             warn_of_one_temperature({"calibration": results.cards["after"]})
     about = {"input": data.input or "logits", "floor": data.floor, "classes": classes, "columns": rows.contents.columns}

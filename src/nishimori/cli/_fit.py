@@ -18,7 +18,7 @@ from nishimori._methods.fitted_method import (
     name_columns,
     own_parameters,
 )
-from nishimori._rows.rows import Reported, Rows, with_counts
+from nishimori._rows.rows import Rows, with_counts
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
@@ -102,10 +102,9 @@ def fit(
 
 def _fit_to_rows(calibrator: FittedMethod, files: Sequence[Path], data: DataOptions) -> None:
     """Fit to the rows of files, and let the calibrator remember the names of their columns."""
-    with show_progress(None) as report:
+    with show_progress(None):
         rows = _files.open_files(files, data)
-        passes = calibrator.method.expected_passes(rows) if isinstance(calibrator, BareCalibrator) else None
-        _learn(calibrator, Reported(rows, "Fitting", report, passes))
+        _learn(calibrator, rows)
     contents = rows.contents
     name_columns(calibrator, contents.columns, contents.label_column, contents.column, data.groups)
 

@@ -24,7 +24,6 @@ from nishimori._evaluation.gate import (
 from nishimori._evaluation.gate import junit as junit_file
 from nishimori._evaluation.metrics.table import find_metric
 from nishimori._methods.fitted_method import FittedMethod
-from nishimori._rows.rows import Reported
 from nishimori._sums.groups import By
 from nishimori._support.disk import new_file
 from nishimori._support.json import FLAG, TEXT, JsonError, Shape, any_shape, check_shape, list_of, one_of, read_json
@@ -146,11 +145,11 @@ def _judge_rows(
     about_groups: By = by or ("groups" if data.groups else "prediction")
     if about_groups == "groups" and data.roles(calibrator).groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
-    with show_progress(None) as report:
+    with show_progress(None):
         rows = _files.open_files(files, data, calibrator)
         check_groups(rows, [map_])
         warn_of_same_rows(rows, {} if calibrator is None else {"The calibration": calibrator})
-        return judge(Reported(rows, "Measuring", report), map_, wanted, about_groups, data.classes)
+        return judge(rows, map_, wanted, about_groups, data.classes)
 
 
 def typed_bounds(typed: Sequence[str]) -> dict[Any, float]:

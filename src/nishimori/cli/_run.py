@@ -51,7 +51,7 @@ _ELSEWHERE = {"--temperatures"}
 
 def run() -> None:
     """Run the command that was typed and end the program with its exit code."""
-    with arguments_written(partial(typed_options, cache(_options))), one_line_errors(), _cleaning_up_when_stopped():
+    with arguments_written(partial(option_text, cache(_options))), one_line_errors(), _cleaning_up_when_stopped():
         code = _answer(sys.argv[1:])
     if code:
         sys.exit(code)
@@ -181,11 +181,6 @@ def _flush_or_abandon() -> None:
 # What messages call the Python arguments that they name
 
 
-def typed_options(options: Callable[[], set[str]], values: Mapping[str, object]) -> str:
-    """Arguments as options, as they are typed together; see `option_text`."""
-    return " ".join(option_text(options, name, value) for name, value in values.items())
-
-
 def option_text(options: Callable[[], set[str]], name: str, value: Any = ABSENT) -> str:
     """An argument as an option, with a value if there is one; as in Python if the command does not have it in ``options``."""
     if name in _IN_FILES and value is ABSENT:
@@ -197,7 +192,7 @@ def option_text(options: Callable[[], set[str]], name: str, value: Any = ABSENT)
     if name == "columns" and (value is A_NAME or isinstance(value, str)):
         option = "--scores"  # the option for one name
     if option not in typed | _ELSEWHERE:
-        return in_python({name: value})
+        return in_python(name, value)
     return option if value is ABSENT or value is True or value is A_NAME else _option_with_value(option, value)
 
 

@@ -10,10 +10,9 @@ import numpy as np
 import nishimori
 from nishimori import Sketch
 from nishimori._rows.labels import class_labels
-from nishimori._rows.rows import Reported
 from nishimori._rows.scores import check_input, is_auto
 from nishimori._sketch.archive import is_sketch_file
-from nishimori._support.progress import Report, show_progress
+from nishimori._support.progress import begin_step, show_progress
 from nishimori.cli import _files
 from nishimori.cli._files import SKETCH, refuse_other
 from nishimori.cli._help import DATA, ForceOption, JsonOption, argument, epilog, flag, option
@@ -76,9 +75,10 @@ def sketch(
     files = _files.find_files(files)
     _files.check_inputs(files)
     _files.check_output(output, (".npz",), "sketch.npz", overwrite=force, read=files)
-    with collect_warnings() as warned, show_progress(None) as report:
+    with collect_warnings() as warned, show_progress(None):
         for group in _groups(files):
-            _add(sums, group, data, report)
+            begin_step(f"Reading {group[0].name}")
+            _add(sums, group, data)
             sums._end_part()  # each file is one, so that its own sketch is noticed later
         sums.check_range("scores", remedy=_WHAT_THEY_ARE)
     sums.save(output, overwrite=force)
@@ -148,7 +148,7 @@ def _groups(files: Sequence[Path]) -> list[list[Path]]:
     return [[path] for path in files]
 
 
-def _add(sums: Sketch, files: Sequence[Path], data: DataOptions, report: Report) -> None:
+def _add(sums: Sketch, files: Sequence[Path], data: DataOptions) -> None:
     """Add the rows of a file; errors name it."""
     rows = _files.open_files(files, replace(data, floor=sums.floor), notes_columns=False, guard="defer")
     try:
@@ -156,7 +156,7 @@ def _add(sums: Sketch, files: Sequence[Path], data: DataOptions, report: Report)
             labels = rows.labels if sums.classes is None else class_labels(sums.classes)[rows.labels]
             sums.update(np.asarray(rows.stored), labels, rows.weights, rows.clusters.codes)
             return
-        sums.update(Reported(rows, f"Reading {files[0].name}", report))
+        sums.update(rows)
     except InputError as error:
         argument = "scores" if error.argument == "logits" else error.argument
         raise (error if error.where else rows.place(error.changed(argument=argument))) from None

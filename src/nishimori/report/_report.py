@@ -11,7 +11,7 @@ import nishimori
 from nishimori._evaluation.compare import data_sets
 from nishimori._evaluation.compared_methods import CHANGING, ONE_TEMPERATURE, Methods
 from nishimori._fit.floors import MAY_BE_AUTO
-from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_options
+from nishimori._rows.options import DEFAULTS, RowOptions, takes_rows, with_options
 from nishimori._rows.rows import Rows
 from nishimori._support.disk import new_file
 from nishimori._support.escape import html_text, printable
@@ -213,7 +213,7 @@ def code_of(recommended: str | None, fitted: str, measured: str, *opening: str, 
     return "\n".join(lines)
 
 
-Report.__doc__ = with_options(Report.__doc__ or "", OPTIONS)
+Report.__doc__ = with_options(Report.__doc__ or "", DEFAULTS)
 
 
 def _arguments(data: Rows, prefix: str = "") -> str:

@@ -86,11 +86,11 @@ def unusual(kind):
 
 UNUSUAL = {
     "float8": r"'logits' in .* has the dtype torch\.float8_e4m3fn, which NumPy does not have\. Convert it to float32 first\.$",
-    "sparse": r"holds a sparse tensor\. Convert it with `to_dense\(\)` first\.$",
-    "sparse rows": r"holds a sparse tensor\. Convert it with `to_dense\(\)` first\.$",
-    "quantised": r"holds a quantised tensor\. Convert it with `dequantize\(\)` first\.$",
-    "nested": r"holds a nested tensor\. Convert it with `to_padded_tensor\(\)` first\.$",
-    "meta": r"holds a tensor without data \(on the device meta\)\. Save \{name: tensor\} with torch\.save\.$",
+    "sparse": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_sparse_tensor'\. Save \{name: tensor\}",
+    "sparse rows": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_sparse_tensor'\. Save",
+    "quantised": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_qtensor'\. Save \{name: tensor\}",
+    "nested": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_nested_tensor'\. Save \{name: tensor\}",
+    "meta": r"not a file of plain tensors: it refers to 'torch\._utils _rebuild_meta_tensor_no_storage'\. Save",
     "complex": r"must hold numbers, got dtype complex64",
     "expanded": r"repeats its elements\. Save `contiguous\(\)` of it\.$",
     "bytes": r"not a file of plain tensors: it refers to '__builtin__ bytearray'\. Save \{name: tensor\}",
@@ -234,7 +234,7 @@ def test_other_compressions_are_refused(tmp_path, compression):
 
 def test_encrypted_members_are_refused(tmp_path):
     path = member(tmp_path / "x.npz", npy_content((10, 3), ROWS.tobytes()), flag_bits=1)
-    refused(path, r"'logits' in .* is encrypted\. Save it again with numpy\.savez\.$")
+    refused(path, r"'logits' in .* is damaged, or not an archive of arrays\. Save it again with numpy\.savez\.$")
 
 
 def test_a_member_that_is_not_an_array_is_refused_when_it_is_read(tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nishimori._files.tables.columns import by_names, by_values, looks_like_row_numbers, match_columns, score_columns
+from nishimori._files.tables.columns import by_names, by_values, match_columns, score_columns
 from nishimori.errors import InputError
 
 SPECIAL = {"labels": "labels", "w": "weights"}
@@ -120,8 +120,3 @@ def test_columns_in_another_order_than_their_numbers_are_answered_with_that_orde
         by_names(["z_0", "z_10", "z_2"], None)
     with pytest.raises(InputError, match=r"and 89 more\. Name each of them in that order with `columns`, without a pattern\.$"):
         by_names(sorted(f"z_{k}" for k in range(101)), None)
-
-
-@pytest.mark.parametrize(("name", "expected"), [("", True), ("Unnamed: 0", True), ("__index_level_0__", True), ("a", False)])
-def test_names_of_row_numbers_are_known(name, expected):
-    assert looks_like_row_numbers(name) is expected

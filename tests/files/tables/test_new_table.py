@@ -11,6 +11,7 @@ from own_process import warm
 import nishimori
 from nishimori._files.tables import new_table as module
 from nishimori._files.tables.new_table import new_table
+from nishimori.errors import InputError
 
 RNG = np.random.default_rng(0)
 RANDOM = RNG.integers(0, 2**64, 100_000, dtype=np.uint64).view(np.float64)
@@ -104,3 +105,9 @@ def test_a_thousand_columns_take_less_than_300_mb(tmp_path, measure):
     assert measure("commands", commands=[command]) < 300e6
     stored = pa.parquet.read_metadata(tmp_path / "p.parquet")
     assert (stored.num_rows, stored.num_row_groups) == (12_000, 2)
+
+
+def test_a_decimal_mark_that_also_separates_fields_is_refused_and_leaves_no_file(tmp_path):
+    with pytest.raises(InputError, match=r"`decimal` must be another mark than the delimiter, ','\. Pass .*delimiter=';'"):
+        written(tmp_path, [np.array([0.5])], decimal=",")
+    assert list(tmp_path.iterdir()) == []

@@ -127,7 +127,7 @@ def test_fields_in_quotes_and_over_several_lines_lie_between_others(written, mon
         ("a,b,labels\n1,2,3\n\n4,5,6\n", "t.csv, line 3: 0 fields where the header has 3"),
         ("a,b,c,labels\n0,5,1,2,0\n", "t.csv, line 2: 5 fields where the header has 4; the delimiter is ','. If its decimal"),
         ('a,b,labels\n1,2,"x\n3,4,5\n', "t.csv, line 3: a quote is opened and never closed."),
-        ('a,b,labels\n1,2,"x' + "y" * 200_000, "line 2: a field of more than 131072 characters. Check that every quote"),
+        ('a,b,labels\n1,2,"x' + "y" * 200_000, "line 2: field larger than field limit (131072). Double the quotes"),
         ('a,b,labels\n1,2,"x"y\n', "t.csv, line 2: ',' expected after '\"'."),
         ("a,b,labels\r1,2,3\r", "t.csv, line 1: a carriage return inside a line."),
         (b"a,b,labels\n1,\x00,3\n", "t.csv, line 2: a NUL byte, so this is not text."),
@@ -198,7 +198,7 @@ def test_another_decimal_mark_is_refused_and_named(written, cell, decimal, delim
         ("", ".", "`delimiter` must be one character"),
         ("§", ".", "`delimiter` must be one character"),
         (";", ";", "`decimal` must be '.' or ',', got ';'."),
-        (",", ",", "`delimiter` must be another mark than `decimal`, got ',' for both."),
+        (",", ",", "`decimal` must be another mark than the delimiter, ','. Pass `nishimori.rows(..., delimiter=';')`."),
         (None, ",", "`decimal` must be another mark than the delimiter, ','. Pass `nishimori.rows(..., delimiter=';')`."),
     ],
 )

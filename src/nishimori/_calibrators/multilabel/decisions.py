@@ -152,7 +152,8 @@ class Decisions(Rows):
             return None
         array = namespace(values).reshape(values, (-1,))
         flat = replace(self.scores, array=array)
-        chosen = flat.widen(flat.rows_as_stored(slice(0, len(labels)), None if len(kept) == len(labels) else kept))
+        stored = flat.at(slice(0, len(labels)))
+        chosen = flat.widen(stored if len(kept) == len(labels) else arrays.rows_at(stored, kept))
         if not self._checked:
             check_values(chosen, flat, first * n_labels + kept, n_labels)
         logits, probabilities = flat.as_logits(chosen)

@@ -35,7 +35,6 @@ _CHUNK = 1 << 18
 _LARGEST_DIRECTORY = 1 << 22
 # No content is compressed further by deflate; what is stored is not compressed at all.
 _MOST = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
-_ENCRYPTED = 1
 _AGAIN = "Save it again with numpy.savez."
 
 
@@ -57,7 +56,7 @@ def npy_array(path: Path) -> StoredArray:
         if file.peek(4).startswith(b"PK\x03\x04"):
             raise FormatError(f"{path} is an archive of arrays. Rename it to {path.with_suffix('.npz').name}.")
         about = _header(file, was[0], str(path))
-    return _stored_array(str(path), about, lambda: _rows_of_file(path, about.length, about, was))
+    return StoredArray(str(path), about.shape, about.dtype, _rows_of_file(path, about.length, about, was))
 
 
 def npz_arrays(path: Path) -> dict[str, Callable[[], StoredArray]]:
@@ -119,10 +118,8 @@ def _header(stream: IO[bytes], size: int, where: str) -> Header:
     expected, n_bytes = prod(shape) * dtype.itemsize, size - start.tell()
     if any(length < 0 for length in shape) or expected != n_bytes:
         described = expected if abs(expected) < 10**18 else "more than 10^18"
-        raise FormatError(
-            f"{where} is truncated or damaged: its header describes {described} bytes, and there are {n_bytes}. "
-            "Save it again with NumPy."
-        )
+        sizes = f"its header describes {described} bytes, and there are {n_bytes}"
+        raise FormatError(f"{where} is truncated or damaged: {sizes}. Save it again with NumPy.")
     return Header(shape, "F" if fortran_order else "C", dtype, start.tell())
 
 
@@ -130,23 +127,20 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
     """The array in a member of a .npz file."""
     where = f"{member.filename.removesuffix('.npy')!r} in {path}"
     damaged = f"{where} is damaged, or not an archive of arrays. {_AGAIN}"
-    if member.flag_bits & _ENCRYPTED:
-        raise FormatError(f"{where} is encrypted. {_AGAIN}")
     if member.compress_type not in _MOST:
         raise FormatError(f"{where} is compressed in a way that NumPy does not use. {_AGAIN}")
     was = _state(path)
     with damage(damaged), _archive(path) as archive, archive.open(member) as stream:
         about = _header(stream, member.file_size, where)
     if member.file_size > _MOST[member.compress_type] * member.compress_size:
-        raise FormatError(
-            f"{where} would grow from {member.compress_size} to {member.file_size - about.length} bytes, more than real arrays "
-            f"do. {_AGAIN}"
-        )
+        sizes = f"{member.compress_size} to {member.file_size - about.length} bytes"
+        raise FormatError(f"{where} would grow from {sizes}, more than real arrays do. {_AGAIN}")
     too_large = FormatError(
         f"{where} is compressed, and its {member.file_size} bytes do not fit in memory. Convert it to .npy, of which a few "
         "rows are read at a time."
     )
 
+    @cache
     def open_rows() -> Part:
         if member.compress_type == zipfile.ZIP_STORED:
             # The checksum is compared once, at 1.5 GB/s. Rows are then read from where they are, some of them for a sample.
@@ -164,7 +158,10 @@ def _member(path: Path, member: zipfile.ZipInfo) -> StoredArray:
             array = np.frombuffer(unpacked.getbuffer(), about.dtype, offset=about.length)
             return _rows_of(array.reshape(about.shape or (1,), order=about.order))
 
-    return _stored_array(where, about, open_rows)
+    def rows(start: int, stop: int) -> HostArray:
+        return open_rows()(start, stop)
+
+    return StoredArray(where, about.shape, about.dtype, rows)
 
 
 def _free_memory() -> int:
@@ -178,16 +175,6 @@ def _unpack(path: Path, member: zipfile.ZipInfo, target: IO[bytes]) -> None:
     """Copy a member; zipfile compares its checksum at the end."""
     with _archive(path) as archive, archive.open(member) as stream:
         shutil.copyfileobj(stream, target, _CHUNK)
-
-
-def _stored_array(where: str, about: Header, open_rows: Callable[[], Part]) -> StoredArray:
-    """An array whose contents are opened when the first rows are read."""
-    opened = cache(open_rows)
-
-    def rows(start: int, stop: int) -> HostArray:
-        return opened()(start, stop)
-
-    return StoredArray(where, about.shape, about.dtype, rows)
 
 
 def _rows_of_file(path: Path, offset: int, about: Header, was: tuple[int, int]) -> Part:

@@ -72,9 +72,8 @@ class StoredArray(Sliced):
     def table(self) -> "StoredArray":
         """The array, if it has one or two dimensions."""
         if len(self.shape) > 2:
-            shape = str(self.shape) if len(self.shape) < 10 else f"of {len(self.shape)} dimensions"
             raise FormatError(
-                f"{self.where} must have one row per sample, got an array of shape {shape}. Reshape it, or load "
+                f"{self.where} must have one row per sample, got an array of shape {self.shape}. Reshape it, or load "
                 "it in Python and pass the array, of any shape before the classes."
             )
         return self

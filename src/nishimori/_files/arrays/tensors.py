@@ -38,12 +38,6 @@ _PLAIN = {
     "torch._utils _rebuild_tensor_v3",
     "torch._utils _rebuild_parameter",
 }
-_OTHER_TENSORS = {
-    "torch._utils _rebuild_sparse_tensor": ("a sparse tensor", "Convert it with `to_dense()` first."),
-    "torch._utils _rebuild_qtensor": ("a quantised tensor", "Convert it with `dequantize()` first."),
-    "torch._utils _rebuild_nested_tensor": ("a nested tensor", "Convert it with `to_padded_tensor()` first."),
-    "torch._utils _rebuild_meta_tensor_no_storage": ("a tensor without data (on the device meta)", REMEDY),
-}
 
 
 def load(path: Path) -> Any:
@@ -133,9 +127,6 @@ def _globals(stream: Any) -> Iterator[str]:
 
 def _check(names: Iterator[str], path: Path, torch: Any) -> None:
     for name in names:
-        if name in _OTHER_TENSORS:
-            what, remedy = _OTHER_TENSORS[name]
-            raise FormatError(f"{path} holds {what}. {remedy}")
         module, _, attribute = name.partition(" ")
         is_type_of_torch = module == "torch" and (
             attribute.endswith("Storage") or isinstance(getattr(torch, attribute, None), torch.dtype)

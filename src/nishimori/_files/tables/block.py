@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ Column = Any
 """The values of one column: a list, or an array of pyarrow."""
 
 
+@dataclass(frozen=True, eq=False)
 class Block(ABC):
     """Some consecutive rows of a table.
 
@@ -66,7 +69,7 @@ class Block(ABC):
         raise FormatError(f"{self.where(row, index)}: {reason}. Fill it in, or drop the row.")
 
 
-class Table(ABC):
+class Table(AbstractContextManager["Table"]):
     """A file of rows with named columns; a context manager, because the file stays open while it is read.
 
     Attributes
@@ -93,11 +96,8 @@ class Table(ABC):
         ``numbers`` are columns whose numbers will be asked for, all at once; text is parsed faster for those who know.
         """
 
-    def close(self) -> None:  # noqa: B027 - text is open only while its rows are read
+    def close(self) -> None:
         """Close the file."""
-
-    def __enter__(self) -> "Table":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -116,8 +116,7 @@ def check_names(names: Sequence[str], path: Path) -> None:
     if not names:
         raise FormatError(f"{path} is empty. It must start with the names of its columns.")
     if len(set(names)) != len(names):
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise FormatError(f"{path} has more than one column called {twice!r}. Give each column a name of its own.")
     if "" in names[1:]:
         raise FormatError(f"{path} has no name for column {names.index('', 1) + 1} of {len(names)}. Give each column a name.")

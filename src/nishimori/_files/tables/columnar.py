@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,6 @@ from nishimori.errors import FormatError
 
 # Cells in a block: 2**18 take 2 MB as numbers, and pyarrow several times that while it reads and writes them.
 _CELLS = 2**18
-
-# Bytes from which on a file may be undamaged although it does not fit in memory.
-_LARGE = 2**24
 
 
 class Columnar(Table):
@@ -48,15 +46,10 @@ class Columnar(Table):
             if isinstance(error, FormatError):
                 raise
             reason = " ".join(str(error).split())[:120]
-            # A damaged file may ask for any amount of memory; no other file of this size needs more than a program has.
-            if isinstance(error, MemoryError) and self.path.is_file() and self.path.stat().st_size >= _LARGE:
-                raise FormatError(
-                    f"There is not enough memory to read {self.path} ({reason}). Raise the limit of memory, or use a larger "
-                    "machine. If the file is damaged, save it again."
-                ) from None
-            raise FormatError(
-                f"{self.path} is not a readable {self.path.suffix.lower()} file: {reason}. Save it again."
-            ) from None
+            text = f"{self.path} is not a readable {self.path.suffix.lower()} file: {reason}."
+            if isinstance(error, MemoryError):  # a damaged file may ask for any amount
+                text = f"There is not enough memory to read {self.path} ({reason}), or the file is damaged."
+            raise FormatError(f"{text} Save it again.") from None
 
     def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:  # noqa: ARG002 - types are known
         """Blocks of about `_CELLS` numbers."""
@@ -69,7 +62,7 @@ class Columnar(Table):
                 batch = next(batches, None)
             if batch is None:
                 break
-            yield _ArrowBlock(self._arrow, self.path, self.names, batch, first)
+            yield _ArrowBlock(self.path, self.names, batch.num_rows, None, first, batch, self._arrow)
             first += batch.num_rows
         if not first:
             raise no_rows(self.path)
@@ -122,31 +115,30 @@ def _is_list(pyarrow: Any, kind: Any) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
+@dataclass(frozen=True, eq=False)
 class _ArrowBlock(Block):
-    def __init__(self, pyarrow: Any, path: Path, names: list[str], batch: Any, first_row: int) -> None:
-        self.path, self.names, self.first_row = path, names, first_row
-        self.n_rows, self.lines = batch.num_rows, None
-        self._arrow, self._batch = pyarrow, batch
+    batch: Any
+    pyarrow: Any
 
     def column(self, index: int) -> Column:
-        return self._batch.column(index)
+        return self.batch.column(index)
 
     def values(self, index: int) -> list[Any]:
-        values: list[Any] = self._batch.column(index).to_pylist()
+        values: list[Any] = self.batch.column(index).to_pylist()
         return values
 
     def numbers(self, indices: Sequence[int]) -> HostArray:
-        columns = [self._batch.column(index) for index in indices]
-        if len(columns) == 1 and _is_list(self._arrow, columns[0].type):
+        columns = [self.batch.column(index) for index in indices]
+        if len(columns) == 1 and _is_list(self.pyarrow, columns[0].type):
             return self._from_lists(columns[0], indices[0])
         return np.stack([self._flat(column, index) for column, index in zip(columns, indices, strict=True)], axis=1)
 
     def _flat(self, column: Any, index: int) -> HostArray:
         try:
             values: HostArray = column.to_numpy(zero_copy_only=False)
-        except self._arrow.ArrowException:  # a type that NumPy does not have
+        except self.pyarrow.ArrowException:  # a type that NumPy does not have
             values = np.empty(0, dtype=object)
-        if values.dtype.kind == "O" and self._arrow.types.is_boolean(column.type):
+        if values.dtype.kind == "O" and self.pyarrow.types.is_boolean(column.type):
             values = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
         if values.dtype.kind not in "fiub":
             if column.null_count == len(column):
@@ -160,10 +152,8 @@ class _ArrowBlock(Block):
         other = lengths != lengths[0]  # also where a list is missing, which gives NaN
         if other.any():
             row = int(np.argmax(other))
-            raise FormatError(
-                f"{self.where(row, index)}: the lists of a column must have the same length, got {lengths[row]:g} after "
-                f"{lengths[0]:g}."
-            )
+            got = f"got {lengths[row]:g} after {lengths[0]:g}"
+            raise FormatError(f"{self.where(row, index)}: the lists of a column must have the same length, {got}.")
         if np.isnan(lengths[0]):
             raise FormatError(f"{self.where(0, index)}: the list is missing.")
         return self._flat(column.flatten(), index).reshape(self.n_rows, int(lengths[0]))

@@ -20,7 +20,6 @@ from nishimori._support.numbers import reads_as_number
 from nishimori.errors import InputError, setting
 
 _PATTERN = re.compile(r"[*?\[]")
-_ROW_NUMBERS = ("Unnamed: ", "__index_level_")
 
 # More names than these are not printed for the user to type.
 _TYPED = 100
@@ -227,19 +226,10 @@ def refuse_doubtful_numbers(labels: Sequence[Any], columns: Sequence[str]) -> No
     doubtful = next((int(number) for number in numbers if places[int(number)] != number), None)
     if doubtful is None:
         return
+    number, name = columns[doubtful], columns[places[doubtful]]
+    got = f"{doubtful}, which is the number of {number!r}, counted from 0, and the name of {name!r}"
     remedy = f"Pass the label of each column in order as {setting('classes')}."
-    if len(names) <= _TYPED:
-        counted = list(map(str, range(len(names))))
-        remedy = f"If it is the latter, pass {setting('classes', names)}."
-        if set(names) != set(counted):
-            remedy += f" If it is the former, pass {setting('classes', counted)}."
-    raise InputError(
-        "The labels",
-        "leave no doubt about their columns",
-        got=f"{doubtful}, which is the number of {columns[doubtful]!r}, counted from 0, and the name of "
-        f"{columns[places[doubtful]]!r}",
-        remedy=remedy,
-    )
+    raise InputError("The labels", "leave no doubt about their columns", got=got, remedy=remedy)
 
 
 def constant_or_whole(scores: HostArray) -> HostArray:
@@ -247,11 +237,6 @@ def constant_or_whole(scores: HostArray) -> HostArray:
     finite = np.where(np.isfinite(scores), scores, 0)
     flags: HostArray = (finite == finite[0]).all(axis=0) | (finite == np.floor(finite)).all(axis=0)
     return flags
-
-
-def looks_like_row_numbers(name: str) -> bool:
-    """Whether data frames give this name to a column of row numbers."""
-    return not name or name.startswith(_ROW_NUMBERS)
 
 
 def _refuse_disorder(names: Sequence[str], classes: Sequence[Any] | None) -> None:

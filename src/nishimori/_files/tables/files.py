@@ -6,6 +6,7 @@ are counted from 1, the header included; rows of Parquet and Feather from 0, as 
 """
 
 from collections.abc import Generator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from nishimori._files.tables.block import Block, NoTableRowsError, Table
@@ -14,7 +15,6 @@ from nishimori._files.tables.json_lines import JsonLines
 from nishimori._files.tables.lines import STANDARD_INPUT, standard_input
 from nishimori._files.tables.text import Text
 from nishimori._support.disk import existing_file
-from nishimori._support.formatting import MOST_NAMES, join_names
 from nishimori.errors import FormatError, InputError, setting
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -52,32 +52,27 @@ def open_table(path: Path, *, more: Sequence[Path] = (), delimiter: str | None =
         return SeveralTables([path, *more], delimiter, decimal)
     if is_text(path):
         return Text(path if path == STANDARD_INPUT else existing_file(path), delimiter, decimal)
-    _refuse_marks(path, delimiter, decimal)
+    if delimiter is not None or decimal != ".":
+        both = f"{setting('delimiter')} and {setting('decimal')}"
+        raise InputError(both, f"be left out for {path}: only .csv and .tsv files have them")
     if path == STANDARD_INPUT or existing_file(path).name.lower().endswith(".jsonl"):
         return JsonLines(path)
     return Columnar(path)
 
 
-def _refuse_marks(path: Path, delimiter: str | None, decimal: str) -> None:
-    if delimiter is not None or decimal != ".":
-        both = f"{setting('delimiter')} and {setting('decimal')}"
-        raise InputError(both, f"be left out for {path}: only .csv and .tsv files have them")
-
-
 def tables_in(folder: Path) -> list[Path]:
-    """The tables in a folder and in the folders in it, by name; of those that hold Parquet files, only these."""
+    """The tables in a folder and in the folders in it, by name; only the Parquet files if there are any.
+
+    Refuses a folder without tables.
+    """
     # Names that begin with a dot or an underscore are those of logs and incomplete files.
     tables = [path for path in sorted(folder.rglob("*")) if is_table(path) and not path.name.startswith((".", "_"))]
     tables = [path for path in tables if path.is_file()]
-    return [path for path in tables if _kind(path) == ".parquet"] or tables
-
-
-def refuse_other_folder(path: Path) -> None:
-    """Refuse a folder without tables."""
-    if not tables_in(path):
+    if not tables:
         raise FormatError(
-            f"{path} is a folder without tables. Name a file, or a folder of files such as .csv, .jsonl or .parquet."
+            f"{folder} is a folder without tables. Name a file, or a folder of files such as .csv, .jsonl or .parquet."
         )
+    return [path for path in tables if _kind(path) == ".parquet"] or tables
 
 
 def _kind(path: Path) -> str:
@@ -91,17 +86,12 @@ class SeveralTables(Table):
 
     def __init__(self, paths: Sequence[Path], delimiter: str | None, decimal: str) -> None:
         self.path = paths[0]
-        for path in paths:
-            if path.is_dir():
-                refuse_other_folder(path)
         self._files = [file for path in paths for file in (tables_in(path) if path.is_dir() else [path])]
         self._text = {"delimiter": delimiter, "decimal": decimal}
         first = self._files[0]
         for file in self._files:
             if _kind(file) != _kind(first):
                 raise FormatError(f"{file} is not a {_kind(first)} file, as {first} is. Pass files of one kind.")
-        if not is_text(first):
-            _refuse_marks(self.path, delimiter, decimal)
         with self._open(first) as table:
             self.names, self.lists = table.names, table.lists
 
@@ -114,7 +104,9 @@ class SeveralTables(Table):
         for path in self._files:
             with self._open(path) as table:
                 if table.names != self.names:
-                    raise self._other_columns(table)
+                    columns = zip_longest(map(repr, self.names), map(repr, table.names), fillvalue="no column")
+                    wanted, actual = next(pair for pair in columns if pair[0] != pair[1])
+                    raise FormatError(f"{path} must have the columns of {self._files[0]}, got {actual} in place of {wanted}.")
                 try:
                     for block in table.blocks(numbers):
                         has_rows = True
@@ -123,12 +115,3 @@ class SeveralTables(Table):
                     continue
         if not has_rows:
             raise FormatError(f"{self.path} has no rows in any of its {_kind(self._files[0])} files.")
-
-    def _other_columns(self, table: Table) -> FormatError:
-        first = next(
-            (place for place, pair in enumerate(zip(self.names, table.names, strict=False)) if len(set(pair)) > 1), None
-        )
-        wanted, actual = join_names(self.names), join_names(table.names)
-        if first is not None and first >= MOST_NAMES:
-            wanted, actual = (f"{names[first]!r:.60} as column {first + 1}" for names in (self.names, table.names))
-        return FormatError(f"{table.path} must have the columns of {self._files[0]}, {wanted}, got {actual}.")

@@ -6,8 +6,9 @@ fractions, and nulls of keys that are missing.
 """
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from nishimori.errors import FormatError
 
 # Larger integers are larger than any float.
 _BITS = 1023
+
+# The types of a number in JSON, and of a missing one; True is of another type.
+_NUMBERS = {int, float, type(None)}
 
 
 class JsonLines(Table):
@@ -49,7 +53,8 @@ class JsonLines(Table):
                 if objects:
                     if n_rows < start:
                         raise FormatError(f"{self.path}, line {n_rows + 1}: not a JSON object: the line is empty.")
-                    yield _JsonBlock(self, objects, n_rows)
+                    lines = np.arange(start + 1, start + len(objects) + 1)
+                    yield _JsonBlock(self.path, self.names, len(objects), lines, n_rows, objects, self.lists)
                 n_rows, start = n_rows + len(objects), file.n_read
 
     def _objects(self, content: str, before: int) -> list[dict[str, Any]]:
@@ -92,14 +97,13 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
+@dataclass(frozen=True, eq=False)
 class _JsonBlock(Block):
-    def __init__(self, table: JsonLines, objects: list[dict[str, Any]], first_row: int) -> None:
-        self.path, self.names, self.first_row = table.path, table.names, first_row
-        self.n_rows, self.lines = len(objects), np.arange(first_row + 1, first_row + len(objects) + 1)
-        self._objects, self._lists = objects, table.lists
+    objects: list[dict[str, Any]]
+    lists: Mapping[str, int]
 
     def column(self, index: int) -> Column:
-        return [values[self.names[index]] for values in self._objects]
+        return [values[self.names[index]] for values in self.objects]
 
     def values(self, index: int) -> list[Any]:
         values: list[Any] = self.column(index)
@@ -110,29 +114,20 @@ class _JsonBlock(Block):
 
     def numbers(self, indices: Sequence[int]) -> HostArray:
         names = [self.names[index] for index in indices]
-        if len(indices) == 1 and names[0] in self._lists:
-            rows = self.column(indices[0])
-            self._check_lists(rows, indices[0])
+        if len(indices) == 1 and names[0] in self.lists:
+            rows, length = self.column(indices[0]), self.lists[names[0]]
+            other = next((row for row, value in enumerate(rows) if not isinstance(value, list) or len(value) != length), None)
+            if other is not None:
+                where = self.where(other, indices[0])
+                raise FormatError(f"{where}: must be a list of {length} numbers, got {rows[other]!r:.60}.")
         else:
-            rows = [[values[name] for name in names] for values in self._objects]
-        if not {kind for row in rows for kind in set(map(type, row))} <= {int, float, type(None)}:
-            self._refuse_other(rows, indices)
+            rows = [[values[name] for name in names] for values in self.objects]
+        if not {kind for values in rows for kind in set(map(type, values))} <= _NUMBERS:
+            cells = ((row, place) for row, values in enumerate(rows) for place in range(len(values)))
+            row, place = next((row, place) for row, place in cells if type(rows[row][place]) not in _NUMBERS)
+            where = self.where(row, indices[place if len(indices) > 1 else 0])
+            raise FormatError(f"{where}: {rows[row][place]!r:.60} is not a number. Correct it, or choose other columns.")
         try:
             return np.array(rows, dtype=np.float64)  # None becomes NaN
         except OverflowError:
             raise FormatError(f"{self.path} has an integer that is too large for a score, up to {self.where(-1)}.") from None
-
-    def _check_lists(self, rows: list[Any], index: int) -> None:
-        length = self._lists[self.names[index]]
-        for row, value in enumerate(rows):
-            if not isinstance(value, list) or len(value) != length:
-                raise FormatError(f"{self.where(row, index)}: must be a list of {length} numbers, got {value!r:.60}.")
-
-    def _refuse_other(self, rows: list[list[Any]], indices: Sequence[int]) -> None:
-        for row, values in enumerate(rows):
-            for place, value in enumerate(values):
-                if type(value) not in (int, float, type(None)):
-                    index = indices[place if len(indices) > 1 else 0]
-                    raise FormatError(
-                        f"{self.where(row, index)}: {value!r:.60} is not a number. Correct it, or choose other columns."
-                    )

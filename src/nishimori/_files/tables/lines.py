@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from nishimori.errors import FormatError
 
@@ -22,53 +22,44 @@ STANDARD_INPUT = Path("standard input")
 """What standard input is called in place of a file."""
 
 
-class StandardInput:
+class StandardInput(RawIOBase):
     """Standard input, which is read from the start by every pass until the last one has begun.
 
     So the columns can be chosen by its first rows, and all other rows are never in memory together.
     """
 
     def __init__(self) -> None:
-        self._is_last, self._kept = False, b""
+        self._is_last, self._kept, self._position = False, b"", 0
 
     @property
     def is_json(self) -> bool:
         """Whether it begins as JSON objects do, and not as the names of columns."""
-        if not self._kept:
-            self._kept = sys.stdin.buffer.readline(_LONGEST_LINE)
+        self._kept = self._kept or sys.stdin.buffer.readline(_LONGEST_LINE)
         return self._kept.startswith(b"{")
 
     def begin_last_reading(self) -> None:
         """Keep nothing of what is read from now on."""
         self._is_last = True
 
-    def open(self) -> IO[bytes]:
+    def open(self) -> BufferedReader:
         """A reading from the start."""
-        return BufferedReader(_Reading(self))
-
-    def read_into(self, buffer: memoryview, position: int) -> int:
-        """Copy the bytes from a position on; how many there were."""
-        if position < len(self._kept):
-            content = self._kept[position : position + len(buffer)]
-        else:
-            self._kept = b"" if self._is_last else self._kept
-            content = sys.stdin.buffer.read1(len(buffer))  # type: ignore[union-attr]
-            self._kept += b"" if self._is_last else content
-        buffer[: len(content)] = content
-        return len(content)
-
-
-class _Reading(RawIOBase):
-    def __init__(self, source: StandardInput) -> None:
-        self._source, self._position = source, 0
+        self._position = 0
+        return BufferedReader(self)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        n_read = self._source.read_into(memoryview(buffer).cast("B"), self._position)
-        self._position += n_read
-        return n_read
+        content = self._kept[self._position : self._position + len(buffer)]
+        if not content:
+            content = sys.stdin.buffer.read1(len(buffer))  # type: ignore[union-attr]
+            self._kept = b"" if self._is_last else self._kept + content
+        self._position += len(content)
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        """Stay open at the end of a reading, for the next one."""
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from nishimori._files.tables.block import Column, arrow
-from nishimori._files.tables.text import checked_delimiter, delimiter_of
+from nishimori._files.tables.text import delimiter_of
 from nishimori._support.disk import new_file
 from nishimori.errors import FormatError
 
@@ -65,11 +65,8 @@ def new_table(
         Where to write text, in place of the file with that name.
     """
     ending = path.name.lower()
-    if ending.endswith((".tsv", ".tsv.gz")):
-        delimiter = None
-    mark = checked_delimiter(delimiter, decimal) or delimiter_of(path)
     if to is not None:
-        yield _new_lines(path, to, names, mark, decimal)
+        yield _new_lines(path, to, names, delimiter, decimal)
         to.flush()
         return
     with new_file(path, overwrite=overwrite) as temporary:
@@ -79,13 +76,15 @@ def new_table(
                 table.flush()
             return
         with gzip.open(temporary, "wb", compresslevel=6) if ending.endswith(".gz") else temporary.open("wb") as file:
-            yield _new_lines(path, file, names, mark, decimal)
+            yield _new_lines(path, file, names, delimiter, decimal)
 
 
-def _new_lines(path: Path, file: Any, names: Sequence[str], delimiter: str, decimal: str) -> NewTable:
+def _new_lines(path: Path, file: Any, names: Sequence[str], delimiter: str | None, decimal: str) -> NewTable:
     """JSON lines or delimited text, by the ending of ``path``."""
-    is_json = path.name.lower().endswith(".jsonl")
-    return _NewJsonLines(path, file, names) if is_json else _NewText(path, file, names, delimiter, decimal)
+    if path.name.lower().endswith(".jsonl"):
+        return _NewJsonLines(path, file, names)
+    mark = delimiter_of(path, None if path.name.lower().endswith((".tsv", ".tsv.gz")) else delimiter, decimal)
+    return _NewText(path, file, names, mark, decimal)
 
 
 class _NewLines(NewTable):
@@ -146,9 +145,8 @@ class _NewText(_NewLines):
             return self._quote(value)
         if isinstance(value, float) and self.decimal == ",":
             return repr(value).replace(".", ",")
-        if isinstance(value, bool | int | float | list | dict):
-            return self._quote(json.dumps(value, ensure_ascii=False, default=lambda part: _as_json(part, self._path)))
-        return self._quote(_as_json(value, self._path))
+        is_json = isinstance(value, bool | int | float | list | dict)
+        return self._quote(_in_json(value, self._path) if is_json else _without_type(value, self._path))
 
 
 class _NewJsonLines(_NewLines):
@@ -157,7 +155,7 @@ class _NewJsonLines(_NewLines):
         super().__init__(path, file, [("{" if place == 0 else ", ") + key + ": " for place, key in enumerate(keys)], "}\n")
 
     def _text(self, value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False, default=lambda part: _as_json(part, self._path))
+        return _in_json(value, self._path)
 
 
 class _NewColumnar(NewTable):
@@ -213,10 +211,8 @@ class _NewColumnar(NewTable):
             return self._arrow.array(column, type=kind)
         except (self._arrow.ArrowException, OverflowError, ValueError, TypeError) as error:
             reason = " ".join(str(error).split())[:80]
-            raise FormatError(
-                f"{self._path} needs one type per column, and the values of {name!r} have several: {reason}. "
-                "Write a .jsonl file, which can hold them."
-            ) from None
+            what = f"needs one type per column, and the values of {name!r} have several: {reason}"
+            raise FormatError(f"{self._path} {what}. Write a .jsonl file, which can hold them.") from None
 
     def close(self) -> None:
         """Close the file."""
@@ -224,7 +220,12 @@ class _NewColumnar(NewTable):
             self._writer.close()
 
 
-def _as_json(value: Any, path: Path) -> str:
+def _in_json(value: Any, path: Path) -> str:
+    """A value as JSON."""
+    return json.dumps(value, ensure_ascii=False, default=lambda part: _without_type(part, path))
+
+
+def _without_type(value: Any, path: Path) -> str:
     """The text of a value that JSON has no type for."""
     if hasattr(value, "isoformat"):  # dates and times
         return str(value.isoformat())

@@ -9,6 +9,7 @@ row ends.
 import csv
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -28,24 +29,19 @@ MISSING = ("", "NA", "N/A", "null", "None", "<NA>")
 _EXCHANGED = str.maketrans(",.", ".,")
 
 
-def checked_delimiter(delimiter: str | None, decimal: str) -> str | None:
-    """One character, or None; "tab" and a backslash with t are spellings of the tab."""
+def delimiter_of(path: Path, delimiter: str | None, decimal: str) -> str:
+    """What separates the fields of a file with this name: ``delimiter``, where the caller names one, or the usual mark."""
     if decimal not in (".", ","):
         raise InputError("decimal", "be '.' or ','", got=repr(decimal))
-    if delimiter is None:
-        return None
-    if delimiter in ("tab", "\\t"):
+    if delimiter in ("tab", "\\t") or (delimiter is None and path.name.lower().endswith((".tsv", ".tsv.gz"))):
         return "\t"
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0 ' or delimiter.isalnum():
+    mark = "," if delimiter is None else delimiter
+    if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0 ' or mark.isalnum():
         raise InputError("delimiter", "be one character, such as ';', or the word tab", got=repr(delimiter))
-    if delimiter == decimal:
-        raise InputError("delimiter", f"be another mark than {setting('decimal')}", got=f"{delimiter!r} for both")
-    return delimiter
-
-
-def delimiter_of(path: Path) -> str:
-    """What separates the fields of a file with this name, unless another delimiter is passed."""
-    return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
+    if mark == decimal:
+        remedy = f"Pass {setting('delimiter', ';')}."
+        raise InputError("decimal", f"be another mark than the delimiter, {mark!r}", remedy=remedy)
+    return mark
 
 
 class Text(Table):
@@ -54,26 +50,16 @@ class Text(Table):
     def __init__(self, path: Path, delimiter: str | None, decimal: str) -> None:
         self.path, self.decimal = path, decimal
         self._arrow, self._csv = arrow(path, "Reading"), arrow(path, "Reading", "pyarrow.csv")
-        self.delimiter = checked_delimiter(delimiter, decimal) or delimiter_of(path)
-        if self.delimiter == decimal:
-            raise InputError(
-                "decimal", f"be another mark than the delimiter, {decimal!r}", remedy=f"Pass {setting('delimiter', ';')}."
-            )
+        self.delimiter = delimiter_of(path, delimiter, decimal)
         with closing(LineFile(path)) as file:
             self.names = self._header(file)
-        if len(self.names) == 1:
-            self._refuse_other_delimiter(self.names[0])
+        others = [mark for mark in _DELIMITERS if mark in "".join(self.names) and mark != self.delimiter]
+        if len(self.names) == 1 and others:
+            what = f"has one column, {self.names[0]!r:.60}: the delimiter is {self.delimiter!r}"
+            raise FormatError(f"{path} {what}. Pass {setting('delimiter', others[0])}.")
         check_names(self.names, path)
         if all(_is_number(name) for name in self.names) and self.names != [str(k) for k in range(len(self.names))]:
             raise FormatError(f"{path} starts with numbers. Its first line must name the columns.")
-
-    def _refuse_other_delimiter(self, header: str) -> None:
-        for other in _DELIMITERS:
-            if other in header and other != self.delimiter:
-                raise FormatError(
-                    f"{self.path} has one column, {header!r:.60}: the delimiter is {self.delimiter!r}. "
-                    f"Pass {setting('delimiter', other)}."
-                )
 
     def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
         """Blocks of whole lines."""
@@ -86,7 +72,7 @@ class Text(Table):
                 if len(lines):
                     if end < start:  # empty lines, which may only be at the end
                         raise self._other_length(end + 1, [])
-                    yield _TextBlock(self, table, lines, n_rows)
+                    yield _TextBlock(self.path, self.names, len(lines), lines, n_rows, table, self.decimal)
                     n_rows, end = n_rows + len(lines), int(lines[-1])
                 start = file.n_read
         if not n_rows:
@@ -186,30 +172,27 @@ def _reason(error: str) -> str:
     """What went wrong, in our words where Python's speak to programmers."""
     if "unexpected end" in error:
         return "a quote is opened and never closed. Close it, or double the quotes inside text"
-    if "field larger" in error:
-        return f"a field of more than {csv.field_size_limit()} characters. Check that every quote is closed"
     if "new-line" in error:
         return "a carriage return inside a line. Save the file with the line ends of Unix or Windows"
     return f"{error}. Double the quotes inside text"
 
 
+@dataclass(frozen=True, eq=False)
 class _TextBlock(Block):
-    def __init__(self, table: Text, columns: Any, lines: HostArray, first_row: int) -> None:
-        self.path, self.names, self.first_row = table.path, table.names, first_row
-        self.n_rows, self.lines = len(lines), lines
-        self._columns, self._decimal = columns, table.decimal
+    columns: Any
+    decimal: str
 
     def column(self, index: int) -> Column:
-        return self._columns.column(index).combine_chunks()
+        return self.columns.column(index).combine_chunks()
 
     def values(self, index: int) -> list[Any]:
-        return [(text or "").strip() for text in self._columns.column(index).cast("string").to_pylist()]
+        return [(text or "").strip() for text in self.columns.column(index).cast("string").to_pylist()]
 
     def numbers(self, indices: Sequence[int]) -> HostArray:
         return np.stack([self._numbers(index) for index in indices], axis=1)
 
     def _numbers(self, index: int) -> HostArray:
-        column = self._columns.column(index)
+        column = self.columns.column(index)
         if str(column.type) != "string":
             numbers: HostArray = column.to_numpy()
             return numbers
@@ -220,12 +203,12 @@ class _TextBlock(Block):
         if text in MISSING:
             return np.nan
         exchanged = text.translate(_EXCHANGED)
-        plain, other = (text, exchanged) if self._decimal == "." else (exchanged, text)
+        plain, other = (text, exchanged) if self.decimal == "." else (exchanged, text)
         if _is_number(plain):
             return float(plain)
         remedy = "Correct it, or choose other columns."
         if _is_number(other):
-            remedy = f"The decimal mark is {self._decimal!r}; pass {setting('decimal', ',' if self._decimal == '.' else '.')}."
+            remedy = f"The decimal mark is {self.decimal!r}; pass {setting('decimal', ',' if self.decimal == '.' else '.')}."
         raise FormatError(f"{self.where(row, index)}: {text!r:.60} is not a number. {remedy}")
 
 
