@@ -1,10 +1,12 @@
 """Power sums of NumPy arrays, in place and in pieces that stay in the cache of one core.
 
-Arrays of float32 are exponentiated as they are; at most 64 float32 numbers are summed before float64 takes over. A
-piece is transposed, with a table row per class, because loops over the few classes of each row would cost more than the
-arithmetic.
+Arrays of float32 are exponentiated as they are; at most a thousand float32 numbers are summed before float64 takes over. With
+many classes a piece lies in memory row by row. With few it is transposed, because loops over ten classes would cost more than
+the arithmetic.
 """
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -14,17 +16,20 @@ import numpy as np
 from nishimori._kernels.sums import PowerSums, doublings
 from nishimori._support.arrays import HostArray
 
-# Elements per piece. Four tables of this size stay in 2 MiB of cache; with fewer elements the calls cost more than the work.
+# Elements per piece. Five tables of this size stay in 2 MiB of cache; with fewer elements the calls cost more than the work.
 _PIECE = 2**16
 
-# Rows per piece at least: with fewer, loops along a table row would be too short.
-_FEWEST = 64
+# Below this number of classes rows are transposed. Measured: at 100 classes the two ways cost the same.
+_FEW = 100
 
-# How many float32 numbers are added before float64 takes over.
-_ADDENDS = 64
+# How many float32 numbers are added before float64 takes over: BLAS keeps 64 partial sums, of 16 numbers each then.
+_ADDENDS = 1024
 
 # Smaller exponents are raised to this: they have no weight, and arithmetic below the smallest normal number is slow.
 _LEAST = {np.dtype(np.float32): -87.0, np.dtype(np.float64): -708.0}
+
+# The sixth power of this is far from the end of float64.
+_SMALL = 1e-40
 
 # Smaller weights would have squares below the smallest normal number.
 _LEAST_SQUARED = {np.dtype(np.float32): 2.0**-63, np.dtype(np.float64): 2.0**-511}
@@ -33,18 +38,37 @@ _LEAST_SQUARED = {np.dtype(np.float32): 2.0**-63, np.dtype(np.float64): 2.0**-51
 def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSums:
     """Power sums for finite positive ``betas``, outside the largest class."""
     n, k = logits.shape
-    step = min(max(_PIECE // k, _FEWEST), n)
-    tables = np.empty((4, k * step), logits.dtype)  # for all pieces: new ones would take as long as a part of the work
-    peak, sums = np.empty(n, logits.dtype), np.empty((len(betas), order + 1, n))
+    n_pieces = -(-n * k // _PIECE)
+    step = -(-n // min(n, n_pieces))  # pieces of the same size
+    piece = _piece(step, k, logits.dtype)
+    peak, top = np.empty(n, logits.dtype), np.empty(n, np.int64)
+    sums = np.empty((len(betas), order + 1, n))
     chains = doublings(betas)
-    is_tied = False
+    decided = True
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
-        piece = _Piece(logits[rows], tables)
-        peak[rows], is_tied = piece.peak, is_tied or piece.is_tied
+        peak[rows] = piece.load(logits[rows], top[rows])
         for chain in chains:
             _add_chain(piece, chain, sums[:, :, rows])
-    return PowerSums(peak, logits.argmax(axis=1) if is_tied else None, sums)
+        decided = decided and not piece.tied
+    if isinstance(piece, _RowByRow):
+        return PowerSums(peak, top, sums)
+    return PowerSums(peak, None if decided else logits.argmax(axis=1), sums)
+
+
+_memory = threading.local()
+
+
+def _piece(n_rows: int, n_classes: int, dtype: "np.dtype[Any]") -> "_Piece":
+    """Tables to work with. Each thread keeps some from its last calls: new ones take as long as the work of a small block."""
+    pieces: dict[tuple[int, Any], _Piece] = _memory.__dict__.setdefault("pieces", {})
+    piece = pieces.get((n_classes, dtype))
+    if piece is None or piece.n_rows < n_rows:
+        if len(pieces) > 1:
+            pieces.clear()
+        piece = (_Transposed if n_classes < _FEW else _RowByRow)(n_rows, n_classes, dtype)
+        pieces[n_classes, dtype] = piece
+    return piece
 
 
 @cache
@@ -64,56 +88,137 @@ def _add_chain(piece: "_Piece", chain: list[tuple[int, float]], sums: HostArray)
     for doubled, (i, _) in enumerate(chain):
         if doubled:
             piece.square()
-        moments = piece.moments(sums.shape[1])
+        moments = np.empty(sums.shape[1:])
+        piece.moments(moments, keep=doubled + 1 < len(chain))
         if rounding:  # float32 rounds β; what that changes is known from the next power
             moments[:-1] += rounding * 2**doubled * moments[1:]
-        for j in range(1, len(moments)):  # from powers of βd to those of d, one β after the other: a power may overflow
-            moments[j:] /= float(rounded)
-        sums[i] = moments / (1 + bias) ** 2**doubled
+        _scale(moments, 1 / float(rounded), 1 / (1 + bias) ** 2**doubled, sums[i])
 
 
-class _Piece:
-    """Some rows in tables with a row per class: their drops d, exponents x = βd, weights exp(x) and products with powers."""
+def _scale(moments: HostArray, unit: float, factor: float, sums: HostArray) -> None:
+    """Turn sums of powers of βd into those of powers of d."""
+    if _SMALL < unit < 1 / _SMALL:
+        np.multiply(moments, factor * unit ** np.arange(len(moments))[:, None], out=sums)
+        return
+    for j in range(1, len(moments)):  # one factor after the other: a power of an extreme β would overflow
+        moments[j:] *= unit
+    np.multiply(moments, factor, out=sums)
 
-    def __init__(self, rows: HostArray, tables: HostArray) -> None:
-        self.drops, self._exponents, self._weights, self._products = tables[:, : rows.size].reshape(4, *rows.T.shape)
-        np.copyto(self.drops, rows.T)
-        self.peak: HostArray = self.drops.max(axis=0)
-        np.subtract(self.drops, self.peak, out=self.drops)
-        self._tops = self.drops == 0
-        self.is_tied = bool(np.count_nonzero(self._tops) > len(rows))
+
+class _Piece(ABC):
+    """Some rows and tables of their drops d, exponents x = βd, weights exp(x) and squares x²."""
+
+    tied: bool
+    squares_are_known: bool
+
+    def __init__(self, n_rows: int, shape: tuple[int, int], dtype: "np.dtype[Any]") -> None:
+        self.n_rows = n_rows
+        self._room = tuple(np.zeros(shape, dtype) for _ in range(5))
+
+    @abstractmethod
+    def load(self, rows: HostArray, top: HostArray) -> HostArray:
+        """Take the drops of some rows and return their largest logits; ``top`` may be told where those are."""
+
+    @abstractmethod
+    def leave_out(self) -> None:
+        """Set the weight of the top class of each row to zero."""
+
+    def use(self, rows: Any) -> None:
+        """Work with a part of the tables."""
+        self.drops, self.exponents, self.weights, self.squares, self.products = (table[rows] for table in self._room)
 
     def exponentiate(self, beta: Any) -> None:
-        """Set the weights to those at β, without the top classes."""
-        np.multiply(self.drops, beta, out=self._exponents)
-        np.maximum(self._exponents, self.drops.dtype.type(_LEAST[self.drops.dtype]), out=self._exponents)
-        np.exp(self._exponents, out=self._weights)
-        np.subtract(self._weights, self._tops, out=self._weights)
+        """Weights at β, without the top class."""
+        np.multiply(self.drops, beta, out=self.exponents)
+        least = _LEAST[self.drops.dtype]
+        if not self.exponents.min() >= least:
+            np.maximum(self.exponents, self.drops.dtype.type(least), out=self.exponents)
+        np.exp(self.exponents, out=self.weights)
+        self.leave_out()
+        self.squares_are_known = False
 
     def square(self) -> None:
-        """Set the weights to those at twice the β."""
+        """Weights at twice the β."""
         # There is always a weight that is too small: that of the top class is zero.
-        np.maximum(self._weights, self.drops.dtype.type(_LEAST_SQUARED[self.drops.dtype]), out=self._weights)
-        np.multiply(self._weights, self._weights, out=self._weights)
+        np.maximum(self.weights, self.drops.dtype.type(_LEAST_SQUARED[self.drops.dtype]), out=self.weights)
+        np.multiply(self.weights, self.weights, out=self.weights)
 
-    def moments(self, number: int) -> HostArray:
-        """Σ x^j exp(x) of each row, from j = 0 on: (number, rows)."""
-        sums = np.empty((number, len(self.peak)))
-        sums[0] = _sum_classes(self._weights)
-        if self.is_tied:  # the weights of all top classes were set to zero, and all but one of them belong to the sum
-            sums[0] += self._tops.sum(axis=0) - 1
-        powers = self._weights
-        for j in range(1, number):
-            powers = np.multiply(powers, self._exponents, out=self._products)
-            sums[j] = _sum_classes(powers)
-        return sums
+    @abstractmethod
+    def moments(self, out: HostArray, *, keep: bool) -> None:
+        """Fill ``out`` (order + 1, n) with Σ x^j exp(x) of each row; the weights are overwritten unless ``keep``."""
 
 
-def _sum_classes(table: HostArray) -> HostArray:
-    """The sum over the classes of each row."""
-    in_groups = len(table) // _ADDENDS * _ADDENDS
-    sums: HostArray = np.ones(len(table) - in_groups, table.dtype) @ table[in_groups:]
-    if in_groups:
-        groups = np.ones(_ADDENDS, table.dtype) @ table[:in_groups].reshape(-1, _ADDENDS, table.shape[1])
-        sums = sums + groups.sum(axis=0, dtype=np.float64)
-    return sums
+class _RowByRow(_Piece):
+    """A table row per row of logits, cut into groups of classes of equal length; the last one is padded."""
+
+    def __init__(self, n_rows: int, n_classes: int, dtype: "np.dtype[Any]") -> None:
+        n_groups = -(-n_classes // _ADDENDS)
+        self._group = -(-n_classes // n_groups)
+        self._ones = np.ones(self._group, dtype)
+        self._n_classes = n_classes
+        super().__init__(n_rows, (n_rows, n_groups * self._group), dtype)
+
+    def load(self, rows: HostArray, top: HostArray) -> HostArray:
+        self.use(slice(len(rows)))
+        self._index = np.arange(len(rows))
+        rows.argmax(axis=1, out=top)
+        self._top = top
+        self.tied = False
+        peak: HostArray = rows[self._index, top]
+        np.subtract(rows, peak[:, None], out=self.drops[:, : self._n_classes])
+        return peak
+
+    def leave_out(self) -> None:
+        self.weights[self._index, self._top] = 0
+        self.weights[:, self._n_classes :] = 0
+
+    def moments(self, out: HostArray, *, keep: bool) -> None:
+        """Two powers from each product: the sums of x·y and of x²·y, with y = exp(x), x²·exp(x), and so on."""
+        order, powers, room = len(out) - 1, self.weights, self.products if keep else self.weights
+        out[0] = self._sum_groups(np.vecdot(self._in_groups(powers), self._ones))
+        if order > 1 and not self.squares_are_known:
+            np.multiply(self.exponents, self.exponents, out=self.squares)
+            self.squares_are_known = True
+        for j in range(1, order + 1, 2):
+            if j > 1:
+                powers = np.multiply(powers, self.squares, out=room)
+            for i, power in enumerate((self.exponents, self.squares)[: order + 1 - j]):
+                out[j + i] = self._sum_groups(np.vecdot(self._in_groups(powers), self._in_groups(power)))
+
+    def _in_groups(self, table: HostArray) -> HostArray:
+        return table.reshape(len(table), -1, self._group)
+
+    @staticmethod
+    def _sum_groups(groups: HostArray) -> HostArray:
+        added: HostArray = groups[:, 0] if groups.shape[1] == 1 else groups.sum(axis=1, dtype=np.float64)
+        return added
+
+
+class _Transposed(_Piece):
+    """A table row per class."""
+
+    def __init__(self, n_rows: int, n_classes: int, dtype: "np.dtype[Any]") -> None:
+        self._is_top = np.empty((n_classes, n_rows), bool)
+        super().__init__(n_rows, (n_classes, n_rows), dtype)
+
+    def load(self, rows: HostArray, top: HostArray) -> HostArray:  # noqa: ARG002 - costs more than it saves
+        n_rows = len(rows)
+        self.use((slice(None), slice(n_rows)))
+        np.copyto(self.drops, rows.T)
+        peak: HostArray = self.drops.max(axis=0)
+        np.subtract(self.drops, peak, out=self.drops)
+        self._tops = np.equal(self.drops, 0, out=self._is_top[:, :n_rows])
+        self.tied = bool(np.count_nonzero(self._tops) > n_rows)
+        return peak
+
+    def leave_out(self) -> None:
+        np.subtract(self.weights, self._tops, out=self.weights)
+
+    def moments(self, out: HostArray, *, keep: bool) -> None:
+        powers, room = self.weights, self.products if keep else self.weights
+        out[0] = powers.sum(axis=0)
+        if self.tied:  # the weights of all top classes were set to zero, and all but one of them belong to the sum
+            out[0] += self._tops.sum(axis=0) - 1
+        for j in range(1, len(out)):
+            powers = np.multiply(powers, self.exponents, out=room)
+            out[j] = powers.sum(axis=0)

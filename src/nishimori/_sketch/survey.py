@@ -264,5 +264,5 @@ class NodeRows:
         return value, 2 * (squares_drop - first * squares - own)
 
 
-BUILT_IN: dict[type, Callable[..., Any]] = {Confidence: NodeRows.of_confidence, Energy: NodeRows.of_energy}
+BUILT_IN: dict[type[Any], Callable[..., "NodeGap"]] = {Confidence: NodeRows.of_confidence, Energy: NodeRows.of_energy}
 """The gaps of the observables for which power sums are enough."""
