@@ -344,11 +344,6 @@ REFUSED = {
     ),
     "level": ("test.npz --bound ece=0.1 --level 0.2", 1, "error: --level must lie between 0.5 and 1, got 0.2.\n"),
     "no file": ("nothing.npz --bound ece=0.1", 1, "error: There is no file nothing.npz.\n"),
-    "swapped": (
-        "c.json --calibration test.npz --bound ece=0.1",
-        1,
-        "error: test.npz is a file of scores, not a calibration. Pass the file of scores first: gate test.npz --calibration c.json.\n",  # noqa: E501 - one line is printed
-    ),
     "a folder": (
         "test.npz --bound gap=0.1 --junit .",
         1,

@@ -1,6 +1,5 @@
 """``nishimori apply``: from scores to calibrated probabilities, a block of rows at a time."""
 
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,7 +28,6 @@ from nishimori._support.formatting import join_names
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import calibrator_in
-from nishimori.cli._files import SCORES, kind_of
 from nishimori.cli._help import ForceOption, JsonOption, argument, epilog, option
 from nishimori.cli._options import DataToApply
 from nishimori.cli._terminal import collect_warnings, note, print_json
@@ -85,11 +83,6 @@ def apply(
     """
     files = [STANDARD_INPUT] if files == [_STANDARD] else _files.find_files(files)
     file = files[0]
-    if calibration.name.lower().endswith(SUFFIXES):
-        swapped = file.suffix.lower() == ".json"
-        example = f": apply {shlex.quote(str(file))} {shlex.quote(str(calibration))}" if swapped else ""
-        kind = kind_of(calibration) or SCORES
-        raise InputError(f"{calibration} is {kind}, not a calibration. Pass the calibration first, then the scores{example}.")
     calibrator = calibrator_in(calibration)
     if data.groups is not None and not calibrator.map_.needs_groups:
         raise InputError("groups", "be left out: the calibration treats all groups alike")

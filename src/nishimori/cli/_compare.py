@@ -7,7 +7,7 @@ from nishimori._rows.scores import check_input, is_auto
 from nishimori._support.progress import show_progress
 from nishimori.cli._files import data_set, data_sets
 from nishimori.cli._help import OUTPUT, JsonOption, MarkdownOption, epilog, flag, form_of, option
-from nishimori.cli._options import BinsOption, DataSets, DataToFit, MetricsOption, StrategyOption, method_names
+from nishimori.cli._options import BinsOption, Data, DataSets, MetricsOption, StrategyOption, method_names
 from nishimori.cli._terminal import collect_warnings, print_result
 
 MethodsOption = Annotated[
@@ -35,7 +35,7 @@ def compare(
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
     *,
-    data: DataToFit,
+    data: Data,
     as_json: JsonOption = False,
     markdown: MarkdownOption = False,
     latex: LatexOption = False,

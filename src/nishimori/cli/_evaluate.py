@@ -10,7 +10,7 @@ import typer
 import nishimori
 from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
 from nishimori._evaluation.differences import MOST_BINS, measure_maps
-from nishimori._evaluation.group_gaps import GroupGap, GroupGaps, gaps_after, names_of_groups
+from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, names_of_groups
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
@@ -20,15 +20,14 @@ from nishimori._sketch.sketch import Sketch
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability
 from nishimori._support.disk import new_file
-from nishimori._support.formatting import points_with_error
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.optional import require
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
-from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
+from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, option
-from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, LevelOption, MetricsOption, StrategyOption
+from nishimori.cli._options import BinsOption, Data, DataOptions, Files, LevelOption, MetricsOption, StrategyOption
 from nishimori.cli._terminal import (
     as_row,
     collect_warnings,
@@ -76,7 +75,7 @@ def evaluate(
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
     *,
-    data: DataToMeasure,
+    data: Data,
     plot: PlotOption = None,
     as_json: JsonOption = False,
     force: ForceOption = False,
@@ -86,7 +85,6 @@ def evaluate(
     With a calibration: before and after it, and what it changed.
     """
     files = _files.find_files(files)
-    refuse_swapped("eval", files, calibration)
     normal_quantile(level)  # which checks it
     shown_by: By | None = "groups" if by is None and data.groups else by
     measures: dict[str, Any] = {"metrics": asked_metrics(metrics), "n_bins": n_bins, "strategy": strategy}
@@ -178,9 +176,7 @@ def _print(results: _Results, metrics: Sequence[Metric], level: float) -> None:
         print_text(caveat)
     print_table(results.rows(), metrics)
     print_text(_about_ece(results.cards, level))
-    if results.by_group:
-        print_text("")
-        _print_group_gaps(results.by_group)
+    _print_group_gaps(results.by_group)
 
 
 def _measure_sketch(sums: Sketch, calibrator: FittedMethod | None, measures: dict[str, Any]) -> tuple[_Results, dict[str, Any]]:
@@ -286,43 +282,12 @@ def _draw(results: _Results, path: Path, *, overwrite: bool) -> None:
 
 
 def _print_group_gaps(gaps_by_time: Mapping[str, GroupGaps]) -> None:
-    """Print the groups that are furthest off, and how far all are off on average."""
-    *_, last = gaps_by_time.values()
-    table = _group_table(gaps_by_time)
-    print_tabular(Tabular(table.headers, table.rows[:_SHOWN_GROUPS]))
-    if (more := len(table.rows) - _SHOWN_GROUPS) > 0:
-        print_text(f"{more} more are not shown; --json prints all.")
-    means = ", ".join(
-        f"{when} {100 * gaps.mean_abs_gap:.2f} ({100 * gaps.mean_abs_gap_corrected:.2f} bias-corrected)"
-        for when, gaps in gaps_by_time.items()
-    )
-    what = "predicted classes" if last.by == "prediction" else "groups"
-    print_text(f"Confidence minus accuracy in points; * marks significant gaps. Mean absolute gap over {what}: {means}")
-
-
-def _group_table(gaps_by_time: Mapping[str, GroupGaps]) -> Tabular:
-    """All groups, those first that are furthest off at last; sizes and accuracies once if predictions stay the same."""
-    *_, last = gaps_by_time.values()
-    by_name = {when: {group.name: group for group in gaps} for when, gaps in gaps_by_time.items()}
-    names = list(dict.fromkeys(group.name for gaps in (last, *gaps_by_time.values()) for group in gaps.worst_first))
-    is_same = len({tuple((group.name, group.n, group.accuracy) for group in gaps) for gaps in gaps_by_time.values()}) == 1
-    sized = list(by_name)[:1] if is_same else list(by_name)
-    headers = ["class" if last.by == "prediction" else "group"]
-    for when in sized:
-        headers += ["n", "accuracy"] if is_same else [f"n {when}", f"accuracy {when}"]
-    headers += ["gap"] if len(gaps_by_time) == 1 else [f"gap {when}" for when in by_name]
-    rows = []
-    for name in names:
-        sizes = [cell for when in sized for cell in _size(by_name[when].get(name))]
-        rows.append([str(name), *sizes, *(_gap(groups.get(name)) for groups in by_name.values())])
-    return Tabular(headers, rows)
-
-
-def _size(group: GroupGap | None) -> tuple[str, str]:
-    return ("0", "") if group is None else (f"{group.n}", f"{100 * group.accuracy:.1f} %")
-
-
-def _gap(group: GroupGap | None) -> str:
-    if group is None:
-        return ""
-    return f"{points_with_error(group.gap, group.se)}{' *' if group.is_off else ''}"
+    """Print the groups that are furthest off before and after calibration, and how far all are off on average."""
+    for when, gaps in gaps_by_time.items():
+        print_text("")
+        print_text(f"Gaps {when} calibration, the worst first:")
+        table = gaps.table
+        print_tabular(Tabular(table.headers, table.rows[:_SHOWN_GROUPS]))
+        if (more := len(table.rows) - _SHOWN_GROUPS) > 0:
+            print_text(f"{more} more are not shown; --json prints all.")
+        print_text(gaps.summary)

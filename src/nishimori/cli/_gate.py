@@ -31,9 +31,9 @@ from nishimori._support.json import FLAG, TEXT, JsonError, Shape, any_shape, che
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
-from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
+from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
-from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, StrategyOption, search_cwd
+from nishimori.cli._options import BinsOption, Data, DataOptions, Files, StrategyOption, search_cwd
 from nishimori.cli._run import error_text
 from nishimori.cli._terminal import (
     collect_warnings,
@@ -93,7 +93,7 @@ def gate(
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
     *,
-    data: DataToMeasure,
+    data: Data,
     output: OutputsOption = None,
     junit: JunitOption = None,
     github: GithubOption = False,
@@ -119,7 +119,6 @@ def gate(
     about |= {"files": [str(path) for path in files], "library_version": nishimori.__version__}
     with collect_warnings() as warned, _errors_in(outputs, about | {"warnings": warned}):
         wanted = Wanted(typed_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
-        refuse_swapped("gate", files, calibration)
         outputs.check()
         sums = _files.open_sketch(files, data, by)
         if sums is None:

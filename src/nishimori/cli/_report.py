@@ -19,7 +19,7 @@ from nishimori.cli import _files
 from nishimori.cli._files import data_set, data_sets
 from nishimori.cli._gate import BoundOption, typed_bounds
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, form_of, option
-from nishimori.cli._options import BinsOption, DataOptions, DataSets, DataToReport, MetricsOption, method_names
+from nishimori.cli._options import BinsOption, Data, DataOptions, DataSets, MetricsOption, method_names
 from nishimori.cli._terminal import collect_warnings, note, print_result
 from nishimori.errors import InputError
 
@@ -76,7 +76,7 @@ def report(
     bound: BoundOption = None,
     level: LevelOption = 0.95,
     *,
-    data: DataToReport,
+    data: Data,
     n_bins: BinsOption = 15,
     as_json: JsonOption = False,
     markdown: MarkdownOption = False,

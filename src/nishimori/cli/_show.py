@@ -30,12 +30,6 @@ EPILOG = epilog("nishimori show calibration.json", "nishimori show monday.npz --
 # Longer lists, such as those of classes, are cut.
 _LISTED = 12
 
-# Keys of the JSON of commands that say most, of which those that are there are shown.
-_OF_RESULTS = (
-    *("passed", "verdict", "summary", "method", "temperature", "temperature_se", "n_samples", "n_validation", "n_test"),
-    *("n_classes", "input", "floor", "level", "different", "calibration", "file", "files", "library_version"),
-)
-
 
 def show(file: FileArgument, as_json: JsonOption = False) -> None:
     """Say what a file is, and what it holds.
@@ -180,19 +174,9 @@ def _report(path: Path) -> dict[str, Any]:
 
 
 def _result(path: Path) -> dict[str, Any]:
-    """What a command has printed with --json."""
-    content = _json(path)
-    shown = {name: content[name] for name in _OF_RESULTS if name in content and name != "file"}
-    if isinstance(content.get("checks"), list):
-        try:
-            shown["checks"] = {str(check["name"]): check["verdict"] for check in content["checks"]}
-        except (KeyError, TypeError):
-            raise FormatError(f"{path} cannot be read: its checks have no names or verdicts.") from None
-    for when in ("before", "after"):
-        if isinstance(content.get(when), dict):
-            names = ("error", "confidence", "ece", "nll", "brier")
-            shown[when] = {name: content[when][name] for name in names if content[when].get(name) is not None}
-    return shown | ({"written_to": content["file"]} if "file" in content else {})
+    """What a command has printed with --json: its single values, without tables."""
+    shown = {name: value for name, value in _json(path).items() if not isinstance(value, dict | list)}
+    return shown | ({"written_to": shown["file"]} if "file" in shown else {})
 
 
 def _scores(path: Path) -> dict[str, Any]:

@@ -92,13 +92,6 @@ def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def sentences(results: Mapping[str, Any]) -> list[str]:
-    """What the numbers say, a sentence each: what to do first, then the worst class and group, then the tests."""
-    verdict, advised = results["verdict"], results["recommendation"]["sentences"]
-    advice = advised if advised and verdict["advice"] == " ".join(advised) else [verdict["advice"]]
-    return list(filter(None, (*advice, verdict["classes"], verdict["groups"], *verdict["sentences"])))
-
-
 def about_risk(results: Mapping[str, Any]) -> str:
     """The error of all answers and of the most confident ones, as a sentence; empty if it is not known."""
     curves = results["risk_coverage"]

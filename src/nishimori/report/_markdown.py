@@ -31,7 +31,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         "## Before and after",
         _methods(results).markdown(),
         *_differences(results),
-        "\n".join(f"- {markdown_text(sentence)}" for sentence in content.sentences(results)),
+        "\n".join(f"- {markdown_text(sentence)}" for sentence in results["verdict"]["sentences"]),
         *(part for table in content.gap_tables(results) for part in _gaps(table)),
         *(["## Errors", risk] if risk else []),
         *([Tabular(content.CONFUSION_HEADS, confusions).markdown()] if confusions else []),

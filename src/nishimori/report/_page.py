@@ -63,7 +63,6 @@ def page(results: Mapping[str, Any]) -> str:
             confusions=content.confusions(results),
             confusion_heads=content.CONFUSION_HEADS,
             after_name=top.after_name(results),
-            sentences=content.sentences(results),
             most_gaps=charts.MOST_GAPS,
             few=charts.FEW,
             mistake_heads=_mistake_heads(results),
@@ -105,7 +104,7 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
     """
     rows = charts.datasets(results, sorted({results["slider"]["start"], content.as_is(results)}))
     after = top.after_name(results)
-    others = {"temperatures": charts.temperatures(results), "risk_coverage": charts.risk_coverage(results, after)}
+    others = {"risk_coverage": charts.risk_coverage(results, after)}
     for key in ("classes", "groups"):
         table, level = results[key], results["level"]
         others[key] = None if table is None else charts.gaps(table, after, level)
