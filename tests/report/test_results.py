@@ -619,12 +619,12 @@ def test_gaps_and_differences_have_one_sign():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1 - 1e-9, "> 99.99 %"), (4.2e-100, "< 0.01 %"), (1.0, "100.00 %"), (0.0, "0.00 %"), (0.98765, "98.77 %")],
+    [(1 - 1e-9, "> 99.99 %"), (4.2e-100, "< 0.01 %"), (1.0, "100 %"), (0.0, "0 %"), (0.98765, "98.77 %"), (None, "infinite")],
 )
 def test_probabilities_are_written_with_two_decimals_or_as_limits(value, text):
-    from nishimori.report._text import share
+    from nishimori.report._text import percent
 
-    assert share(value) == text
+    assert percent(value) == text
 
 
 def test_names_with_control_characters_do_not_reach_pictures():

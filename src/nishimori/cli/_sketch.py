@@ -98,33 +98,16 @@ def merge(
     """
     _files.check_output(output, (".npz",), "sketch.npz", overwrite=force)
     total: Sketch | None = None
-    sources: dict[bytes, Path] = {}  # the file that brought each part
     for path in files:
         refuse_other(path, SKETCH, SKETCH)
         more = Sketch.load(path)
-        if not allow_repeated:
-            _refuse_repeated(path, more, sources)
         try:
-            total = more if total is None else total.merge(more, allow_repeated=True)
+            total = more if total is None else total.merge(more, allow_repeated=allow_repeated)
         except MergeError as error:
             raise MergeError(f"{path} does not go with the files before it. {error}") from None
     assert total is not None, "there is at least one file"
     total.save(output, overwrite=force)
     _show(total, output, [], as_json=as_json)
-
-
-def _refuse_repeated(path: Path, more: Sketch, sources: dict[bytes, Path]) -> None:
-    """Refuse a file with a part that another one has brought; ``sources`` tell which, and get the new parts."""
-    ids = dict.fromkeys(more._end_part().ids)
-    earlier = [sources[part] for part in ids if part in sources]
-    if earlier:
-        names, number = ", ".join(map(str, dict.fromkeys(earlier))), more.n_parts
-        which = "its only part is" if number == 1 else f"{len(earlier)} of its {number} parts are"
-        raise MergeError(
-            f"{path} would be counted twice: {which} in {names} already. Leave it out, or pass --allow-repeated if these are "
-            "other samples that have the same sums."
-        )
-    sources.update(dict.fromkeys(ids, path))
 
 
 def _empty(temperatures: str | None, data: DataOptions) -> Sketch:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nishimori._support.formatting import join_names, points_with_error
-from nishimori.report._text import digits, format_measurement, four, interval, percent, points, rounded, share, whole
+from nishimori._support import formatting
+from nishimori._support.formatting import count, join_names, number_text, points_with_error
+from nishimori.report._text import format_measurement, four, interval, percent, points
 from nishimori.report._top import after_name
 
 SHORT_TITLES = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
@@ -99,16 +100,31 @@ def about_risk(results: Mapping[str, Any]) -> str:
         return ""
     curve = curves["one"]
     shown = [next((point for point in curve if point[0] >= least - 1e-6), curve[-1]) for least in _COVERAGES]
-    parts = [f"{share(error)} among the most confident {rounded(coverage)}" for coverage, error in shown]
-    return f"Of all answers {share(curve[-1][1])} are wrong; {', '.join(parts)}."
+    parts = [f"{percent(error)} among the most confident {formatting.percent(coverage, 0)}" for coverage, error in shown]
+    return f"Of all answers {percent(curve[-1][1])} are wrong; {', '.join(parts)}."
 
 
 def confusions(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The rows of the table of classes that are taken for each other; empty if they are not known."""
     return [
-        (pair["label"], pair["predicted"], whole(pair["n"]), share(pair["share"]), share(pair["confidence"]))
+        (pair["label"], pair["predicted"], count(pair["n"]), percent(pair["share"]), percent(pair["confidence"]))
         for pair in results["confusions"] or []
     ]
+
+
+def mistakes(results: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The table of the most confident errors, cells as texts with the values that they are sorted by; None if there is none."""
+    if not results["mistakes"]:
+        return None
+    has_ids = any(mistake["id"] is not None for mistake in results["mistakes"])
+    texts = {**({"id": "id"} if has_ids else {}), "predicted": "predicted", "label": "label"}
+    numbers = {"confidence": "confidence", "confidence_after": after_name(results), "true_probability": "of the true class"}
+    shown = {"row": "row", **texts, **{key: head for key, head in numbers.items() if head}}
+    rows = [
+        [{"value": row[key], "text": percent(row[key]) if key in numbers else str(row[key])} for key in shown]
+        for row in (mistake | {"id": mistake["id"] or ""} for mistake in results["mistakes"])
+    ]
+    return {"heads": [{"name": head, "number": key not in texts} for key, head in shown.items()], "rows": rows}
 
 
 def tags(results: Mapping[str, Any], method: str) -> list[str]:
@@ -125,7 +141,7 @@ def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     for name in ("none", "ts", "ec", "adaptive"):
         for i, place in enumerate(places):
             if name in place["names"]:
-                text = SHORT_TITLES[name] if name == "none" else f"{SHORT_TITLES[name]}: {digits(place['temperature'])}"
+                text = SHORT_TITLES[name] if name == "none" else f"{SHORT_TITLES[name]}: {number_text(place['temperature'])}"
                 named.append({"place": i, "name": text})
     others = enumerate(all_places(results)[len(places) :], len(places))
     return named + [{"place": i, "name": place["names"][0]} for i, place in others]
@@ -150,7 +166,7 @@ def as_is(results: Mapping[str, Any]) -> int:
 def start_name(results: Mapping[str, Any]) -> str:
     """What the page calls what it shows first."""
     place = all_places(results)[results["slider"]["start"]]
-    return str(place["names"][0]) if place["temperature"] is None else f"T = {digits(place['temperature'])}"
+    return str(place["names"][0]) if place["temperature"] is None else f"T = {number_text(place['temperature'])}"
 
 
 def scores(results: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -188,7 +204,7 @@ def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any], after:
     heads += [f"T of the {noun}", f"gap with T per {noun}"] if several else []
     rows = [_cells(row, several=several, later=bool(after)) for row in table["rows"][:_MOST_ROWS]]
     hidden = len(table["rows"]) - len(rows)
-    more = f"{whole(hidden)} more are in the JSON of the report (nishimori report --json)." if hidden else ""
+    more = f"{count(hidden)} more are in the JSON of the report (nishimori report --json)." if hidden else ""
     return {
         "id": key,
         "title": title,
@@ -206,7 +222,7 @@ def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any], after:
 def _cells(row: Mapping[str, Any], *, several: bool, later: bool) -> list[dict[str, Any]]:
     cells = [
         {"text": row["name"], "value": row["name"]},
-        {"text": whole(row["n"]), "value": row["n"]},
+        {"text": count(row["n"]), "value": row["n"]},
         {"text": percent(row["accuracy"]), "value": row["accuracy"]},
         {"text": percent(row["before"]["confidence"]), "value": row["before"]["confidence"]},
         _gap_cell(row["before"]),
@@ -255,11 +271,11 @@ def provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [("Made on", origin["made_on"]), ("Library", f"nishimori {origin['library_version']}")]
     for file in origin["files"]:
         rows.append(
-            (f"{file['role'].capitalize()} file", f"{file['name']}, {whole(file['bytes'])} bytes, SHA-256 {file['sha256']}")
+            (f"{file['role'].capitalize()} file", f"{file['name']}, {count(file['bytes'])} bytes, SHA-256 {file['sha256']}")
         )
-    rows.append(("Validation samples", whole(results["data"]["n_validation"])))
+    rows.append(("Validation samples", count(results["data"]["n_validation"])))
     if results["data"]["measured_on"] == "test":
-        rows.append(("Test samples", whole(results["data"]["n_measured"])))
+        rows.append(("Test samples", count(results["data"]["n_measured"])))
     if origin["command"]:
         rows.append(("Command", origin["command"]))
     return rows

@@ -65,8 +65,7 @@ def page(results: Mapping[str, Any]) -> str:
             after_name=top.after_name(results),
             most_gaps=charts.MOST_GAPS,
             few=charts.FEW,
-            mistake_heads=_mistake_heads(results),
-            has_ids=_has_ids(results),
+            mistakes=content.mistakes(results),
             pictures={name: markup(picture) for name, picture in pictures.items()},
             scroll=lambda label: markup(' tabindex="0" role="region" aria-label="{}"').format(label),
             style=markup(_asset("page.css")),
@@ -160,17 +159,6 @@ def _payload(results: Mapping[str, Any], specs: Mapping[str, Any]) -> dict[str, 
         "specs": specs,
         "scores": content.scores_of_slider(results),
     }
-
-
-def _has_ids(results: Mapping[str, Any]) -> bool:
-    return any(mistake["id"] is not None for mistake in results["mistakes"] or [])
-
-
-def _mistake_heads(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    texts = ["id"] if _has_ids(results) else []
-    numbers = ("confidence", *([top.after_name(results)] if results["recommended"] else []), "of the true class")
-    heads = [{"name": "row", "number": True}, *({"name": name, "number": False} for name in (*texts, "predicted", "label"))]
-    return heads + [{"name": name, "number": True, "sorted": name == "confidence"} for name in numbers]
 
 
 def _inert(payload: Any) -> str:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nishimori._support.formatting import points_with_error
-from nishimori.report._text import four, percent, short_name
+from nishimori.report._text import four, percent, points, short_name
 
 _INCONCLUSIVE = ("inconclusive", "cannot be judged")
 
@@ -20,11 +19,6 @@ def heading(results: Mapping[str, Any]) -> str:
 def after_name(results: Mapping[str, Any]) -> str:
     """What numbers after calibration are called; empty if no method is to be used."""
     return f"after {results['recommended']}" if results["recommended"] else ""
-
-
-def _methods_to_use(results: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """The method to use, and the one to use if predictions may change."""
-    return results["recommended"], results["recommendation"]["other"]
 
 
 def lines(results: Mapping[str, Any]) -> list[str]:
@@ -53,61 +47,47 @@ Cell = tuple[str, str, str]
 def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers that decide, as the model is and after each method to use: bounds first, if there are any."""
     methods = {method["method"]: method for method in results["methods"]}
-    names = [name for name in _methods_to_use(results) if name is not None and name in methods]
+    names = [name for name in (results["recommended"], results["recommendation"]["other"]) if name in methods]
     shown = [methods["none"], *(methods[name] for name in names)]
     second = results["data"]["positive"]
+    accuracies = (results["data"]["accuracy"] if row["error"] is None else 1 - row["error"] for row in shown)
     rows = [
         *_bounds(results, ["none", *names]),
-        ("Accuracy", [_plain(percent(_accuracy(row, results))) for row in shown]),
-        ("Mean confidence", [_plain(percent(row["confidence"])) for row in shown]),
-        ("ECE", [_plain(percent(row["ece"])) for row in shown]),
+        ("Accuracy", _plain(*map(percent, accuracies))),
+        ("Mean confidence", _plain(*(percent(row["confidence"]) for row in shown))),
+        ("ECE", _plain(*(percent(row["ece"]) for row in shown))),
     ]
     if second is not None:
-        means = [_plain(percent(max(0.0, second["share"] + row["positive_gap"]))) for row in shown]
+        means = _plain(*(percent(max(0.0, second["share"] + row["positive_gap"])) for row in shown))
         rows.append((f"Mean P(class {second['name']}); prevalence {percent(second['share'])}", means))
-        rows.append((f"ECE of P(class {second['name']})", [_plain(percent(row["positive_ece"])) for row in shown]))
-    rows.append(("NLL", [_plain(four(row["nll"])) for row in shown]))
-    for key in ("class", "group"):
+        rows.append((f"ECE of P(class {second['name']})", _plain(*(percent(row["positive_ece"]) for row in shown))))
+    rows.append(("NLL", _plain(*(four(row["nll"]) for row in shown))))
+    for key, plural in (("class", "Classes"), ("group", "Groups")):
         worst = [row[f"worst_{key}"] for row in shown]
         if all(worst):
-            rows.append(
-                (
-                    f"Largest {key} gap",
-                    [
-                        (points_with_error(group["gap"], None), f"{key} {short_name(group['name'], _LONGEST)}", "")
-                        for group in worst
-                    ],
-                )
-            )
-            plural = "Classes" if key == "class" else "Groups"
-            rows.append((f"{plural} off", [_plain(f"{group['n_off']} of {group['n_all']}") for group in worst]))
+            gaps = [(points(group["gap"]), f"{key} {short_name(group['name'], _LONGEST)}", "") for group in worst]
+            rows.append((f"Largest {key} gap", gaps))
+            rows.append((f"{plural} off", _plain(*(f"{group['n_off']} of {group['n_all']}" for group in worst))))
     return {"heads": ["before", *(f"after {name}" for name in names)], "rows": rows}
 
 
-def _plain(text: str) -> Cell:
-    return text, "", ""
-
-
-def _accuracy(row: Mapping[str, Any], results: Mapping[str, Any]) -> float:
-    return float(results["data"]["accuracy"] if row["error"] is None else 1 - row["error"])
+def _plain(*texts: str) -> list[Cell]:
+    return [(text, "", "") for text in texts]
 
 
 def _bounds(results: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, list[Cell]]]:
     """A row for each bound: the verdict on each method, and the limits that show it."""
     checks_of = {method["method"]: method["checks"] for method in (results["gate"] or {"methods": []})["methods"]}
-    rows = []
-    for number, first in enumerate(checks_of.get("none", [])):
-        checks = [checks_of[name][number] if name in checks_of else None for name in names]
-        rows.append((first["title"], [_unjudged() if check is None else _judged(check) for check in checks]))
-    return rows
+    judged = [(check["title"], number) for number, check in enumerate(checks_of.get("none", []))]
+    return [
+        (title, [_judged(checks_of[name][number] if name in checks_of else None) for name in names]) for title, number in judged
+    ]
 
 
-def _judged(check: Mapping[str, Any]) -> Cell:
+def _judged(check: Mapping[str, Any] | None) -> Cell:
+    if check is None:
+        return "not judged", "", ""
     return check["verdict"], check["limits"], {"pass": "good", "fail": "bad"}.get(check["verdict"], "")
-
-
-def _unjudged() -> Cell:
-    return "not judged", "", ""
 
 
 # Ship or not
