@@ -90,7 +90,7 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     """The files and folders that names and patterns such as ``part-*.csv`` stand for, those of a pattern by name."""
     matches: list[Path] = []
     for path in paths:
-        if is_pattern(str(path)) and not path.exists():
+        if not path.exists() and is_pattern(str(path)):
             matched = sorted(map(Path, glob(str(path), recursive=True)))
             if not matched:
                 raise FileNotFoundError(f"There is no file that matches {path}.")
