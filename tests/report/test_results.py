@@ -610,7 +610,7 @@ def test_the_chart_of_gaps_shows_the_fifteen_classes_that_most_samples_are_affec
 
 def test_gaps_and_differences_have_one_sign():
     from nishimori._support.formatting import points_with_error as gap
-    from nishimori.report._text import interval, points
+    from nishimori.report._content import interval, points
 
     assert (gap(-0.0321, 0.0044), gap(0.0321, 0.0044)) == ("−3.21 ± 0.44", "+3.21 ± 0.44")
     assert (points(-0.0321), points(0.0321), points(-1e-7)) == ("−3.21", "+3.21", "0")
@@ -622,7 +622,7 @@ def test_gaps_and_differences_have_one_sign():
     [(1 - 1e-9, "> 99.99 %"), (4.2e-100, "< 0.01 %"), (1.0, "100 %"), (0.0, "0 %"), (0.98765, "98.77 %"), (None, "infinite")],
 )
 def test_probabilities_are_written_with_two_decimals_or_as_limits(value, text):
-    from nishimori.report._text import percent
+    from nishimori.report._content import percent
 
     assert percent(value) == text
 

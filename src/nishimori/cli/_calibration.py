@@ -55,9 +55,7 @@ def agree_with(calibrator: FittedMethod | None, data: DataOptions) -> DataOption
         fitted_floor = f"be that of the calibration, which is {calibrator.floor_ or 'none'}"
         raise InputError("floor", fitted_floor, got=f"{floor:g}", remedy="Leave it out.")
     kind = calibrator.input_ if data.input is not None or calibrator.input_ == "probabilities" else None
-    if calibrator.classes is None:
-        return replace(data, input=kind, floor=calibrator.floor_)
-    classes = [str(label) for label in calibrator.classes_.tolist()]
+    classes = data.classes if calibrator.classes is None else [str(label) for label in calibrator.classes_.tolist()]
     if data.classes is not None and data.classes != classes:
         raise InputError(
             "classes",

@@ -14,12 +14,14 @@ from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, names_of_gro
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
+from nishimori._files.file_rows import FileRows
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported, Rows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability
 from nishimori._support.disk import new_file
+from nishimori._support.display import PRINTED_ROWS
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.optional import require
 from nishimori._support.progress import show_progress
@@ -27,7 +29,16 @@ from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, option
-from nishimori.cli._options import BinsOption, Data, DataOptions, Files, LevelOption, MetricsOption, StrategyOption
+from nishimori.cli._options import (
+    BinsOption,
+    CalibrationOption,
+    Data,
+    DataOptions,
+    Files,
+    LevelOption,
+    MetricsOption,
+    StrategyOption,
+)
 from nishimori.cli._terminal import (
     as_row,
     collect_warnings,
@@ -43,11 +54,7 @@ from nishimori.maps.temperature import Temperature
 
 _PICTURES = (".png", ".pdf", ".svg")
 
-# So many groups are shown, those that are furthest off; machines get all.
-_SHOWN_GROUPS = 20
 
-
-CalibrationOption = Annotated[Path | None, option("The calibration file that fit wrote; adds a row after calibration.", "FILE")]
 ByOption = Annotated[
     By | None,
     option(
@@ -93,11 +100,18 @@ def evaluate(
         _files.check_inputs(files)
     calibrator = None if calibration is None else calibrator_in(calibration)
     _check_plot(plot, overwrite=force)
-    with collect_warnings() as warned:
+    with collect_warnings() as warned, show_progress(None) as report:
         if sums is None:
-            results, about = _measure_rows(files, data, calibrator, shown_by, level, measures)
+            rows, about = _open_rows(files, agree_with(calibrator, data), calibrator, shown_by)
+            results = _measure(Reported(rows, "Measuring", report), calibrator, about["classes"], shown_by, level, measures)
+            about["data_digest"] = rows.digest
+            if calibrator is not None:
+                warn_of_one_temperature({"calibration": results.cards["after"]})
         else:
-            results, about = _measure_sketch(sums, calibrator, measures)
+            agree_with_sketch(calibrator, sums)
+            about = {"input": sums.input, "floor": sums.floor, "classes": sums.classes, "data_digest": sums.digest}
+            about |= dict.fromkeys(("columns", "label_column", "group_column"))
+            results = _measure(sums, calibrator, sums.classes, None, level, measures)
     if plot is not None:
         _draw(results, plot, overwrite=force)
     if as_json:
@@ -112,32 +126,20 @@ def evaluate(
         note(f"Wrote {plot}")
 
 
-def _measure_rows(
-    files: Sequence[Path],
-    data: DataOptions,
-    calibrator: FittedMethod | None,
-    by: By | None,
-    level: float,
-    measures: dict[str, Any],
-) -> "tuple[_Results, dict[str, Any]]":
-    """Read the rows of the files, measure them, and say what they are."""
-    data = agree_with(calibrator, data)
+def _open_rows(
+    files: Sequence[Path], data: DataOptions, calibrator: FittedMethod | None, by: By | None
+) -> tuple[FileRows, dict[str, Any]]:
+    """Open the rows of the files, and say what they are."""
     groups = data.roles(calibrator).groups
     if by == "groups" and groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
-    with show_progress(None) as report:
-        # The floor of a calibration is a part of it: the model as it is has none.
-        own = data if calibrator is None else replace(data, floor=None)
-        rows = _files.open_files(files, own, calibrator)
-        classes = rows.class_names if data.classes is None else data.classes
-        if calibrator is not None:
-            warn_of_same_rows(rows, {"The calibration": calibrator})
-        results = _measure(Reported(rows, "Measuring", report), calibrator, classes, by, level, measures)
-        if "after" in results.cards:
-            warn_of_one_temperature({"calibration": results.cards["after"]})
+    # The floor of a calibration is a part of it: the model as it is has none.
+    rows = _files.open_files(files, data if calibrator is None else replace(data, floor=None), calibrator)
+    if calibrator is not None:
+        warn_of_same_rows(rows, {"The calibration": calibrator})
+    classes = rows.class_names if data.classes is None else data.classes
     about = {"input": data.input or "logits", "floor": data.floor, "classes": classes, "columns": rows.contents.columns}
-    about |= {"label_column": rows.contents.label_column, "group_column": groups, "data_digest": rows.digest}
-    return results, about
+    return rows, about | {"label_column": rows.contents.label_column, "group_column": groups}
 
 
 @dataclass(frozen=True)
@@ -179,26 +181,8 @@ def _print(results: _Results, metrics: Sequence[Metric], level: float) -> None:
     _print_group_gaps(results.by_group)
 
 
-def _measure_sketch(sums: Sketch, calibrator: FittedMethod | None, measures: dict[str, Any]) -> tuple[_Results, dict[str, Any]]:
-    """Evaluate from the sums that the command sketch has written, and say what they are."""
-    agree_with_sketch(calibrator, sums)
-    maps = _maps(calibrator, None)  # a sketch has the floor
-    cards = scorecards(sums, list(maps.values()), **measures)
-    results = _Results(dict(zip(maps, cards, strict=True)), None, getattr(calibrator, "temperature_se_", None))
-    about: dict[str, Any] = {"input": sums.input, "floor": sums.floor, "classes": sums.classes}
-    return results, about | dict.fromkeys(("columns", "label_column", "group_column")) | {"data_digest": sums.digest}
-
-
-def _maps(calibrator: FittedMethod | None, floor: float | None) -> dict[str, Map]:
-    """What is done to scores, by the names of the rows of the table; ``floor`` is raised to before the second."""
-    maps: dict[str, Map] = {"before": Temperature(1.0)}
-    if calibrator is not None:
-        maps["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
-    return maps
-
-
 def _measure(
-    rows: Rows,
+    data: Rows,
     calibrator: FittedMethod | None,
     classes: Sequence[str] | None,
     by: By | None,
@@ -206,19 +190,23 @@ def _measure(
     measures: dict[str, Any],
 ) -> _Results:
     """All cards, and what the second differs from the first by, from the same readings; groups take others."""
-    floor = getattr(calibrator, "floor_", None)
-    maps = _maps(calibrator, floor)
+    is_sketch = isinstance(data, Sketch)  # which has the floor
+    floor = None if is_sketch else getattr(calibrator, "floor_", None)
+    maps: dict[str, Map] = {"before": Temperature(1.0)}
+    if calibrator is not None:
+        maps["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
     chosen = list(maps.values())
-    check_groups(rows, chosen)
+    if not is_sketch:
+        check_groups(data, chosen)
     differences = None
-    if len(chosen) == 1 or measures["n_bins"] > MOST_BINS:
-        cards = scorecards(rows, chosen, **measures)
+    if is_sketch or len(chosen) == 1 or measures["n_bins"] > MOST_BINS:
+        cards = scorecards(data, chosen, **measures)
     else:
-        measured = measure_maps(rows, maps, pairs=[("before", "after")], **measures, zero=floor)
+        measured = measure_maps(data, maps, pairs=[("before", "after")], **measures, zero=floor)
         cards, differences = list(measured.cards.values()), measured.differences("before", "after")
     by_group = {}
     if by is not None:
-        gaps = gaps_after(rows, chosen, by, names_of_groups(rows, by, classes), level)
+        gaps = gaps_after(data, chosen, by, names_of_groups(data, by, classes), level)
         by_group = dict(zip(maps, gaps, strict=True))
     return _Results(dict(zip(maps, cards, strict=True)), differences, getattr(calibrator, "temperature_se_", None), by_group)
 
@@ -287,7 +275,7 @@ def _print_group_gaps(gaps_by_time: Mapping[str, GroupGaps]) -> None:
         print_text("")
         print_text(f"Gaps {when} calibration, the worst first:")
         table = gaps.table
-        print_tabular(Tabular(table.headers, table.rows[:_SHOWN_GROUPS]))
-        if (more := len(table.rows) - _SHOWN_GROUPS) > 0:
+        print_tabular(Tabular(table.headers, table.rows[:PRINTED_ROWS]))
+        if (more := len(table.rows) - PRINTED_ROWS) > 0:
             print_text(f"{more} more are not shown; --json prints all.")
         print_text(gaps.summary)

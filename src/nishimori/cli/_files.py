@@ -35,13 +35,12 @@ MULTILABEL = "a multilabel calibration"
 SKETCH = "a sketch"
 REPORT = "a report"
 SCORES = "a file of scores"
-GATE = "the result of gate"
 UNKNOWN = "JSON that nishimori did not write"
 UNREADABLE = "JSON that cannot be read"
 
 # What the JSON of a command has, by which it is told from that of others; the first that fits.
 _RESULTS: dict[str, set[str]] = {
-    GATE: {"passed", "verdict", "checks"},
+    "the result of gate": {"passed", "verdict", "checks"},
     "the result of eval": {"before", "n_bins"},
     "the result of compare": {"methods", "verdicts", "n_validation"},
     "the result of diff": {"changes", "different"},
@@ -60,7 +59,6 @@ _MEANT = {
     MULTILABEL: "Use it in Python: nishimori.load.",
     SKETCH: "fit, eval, gate, compare, report, diff and merge read it in place of scores.",
     REPORT: "nishimori show and nishimori diff read it.",
-    SCORES: "",
 }
 
 

@@ -31,7 +31,8 @@ DataSets = Annotated[
         "FILES",
     ),
 ]
-LevelOption = Annotated[float, option("Level of the intervals; 0.95 by default.", "SHARE")]
+LevelOption = Annotated[float, option("Level of intervals and, as 1 - level, of tests; 0.95 by default.", "SHARE")]
+CalibrationOption = Annotated[Path | None, option("The calibration file that fit wrote.", "FILE")]
 BinsOption = Annotated[int, option("Bins of the ECE; 15 by default.", "NUMBER", panel=MEASURES)]
 StrategyOption = Annotated[Strategy, option("uniform (default) or quantile bins.", "KIND", panel=MEASURES)]
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from io import TextIOWrapper
-from itertools import pairwise
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -23,9 +22,7 @@ from nishimori._support.escape import PLAIN
 from nishimori._support.progress import print_line
 from nishimori.cli import NO_MEMORY, causes_of, is_out_of_memory
 from nishimori.cli._terminal import brief, print_version, show_warning, writing_results
-from nishimori.errors import A_NAME, ABSENT, NAMES, InputError, NishimoriError, arguments_written, in_python
-
-_PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit")
+from nishimori.errors import A_NAME, ABSENT, NAMES, NishimoriError, arguments_written, in_python
 
 # Options whose names are not those of their arguments; a value is added to those that take one.
 _NAMES = {
@@ -61,18 +58,9 @@ def _answer(words: list[str]) -> int:
     if words == ["--version"]:
         print_version()
         return 0
-    _refuse_empty_paths(words)
     from nishimori.cli import _app  # noqa: PLC0415 - typer, 0.1 s that the version need not take
 
     return _app.invoke()
-
-
-def _refuse_empty_paths(words: list[str]) -> None:
-    """Refuse ``-o ""``, which an unset variable leaves. Python reads an empty path as the current folder."""
-    for word, after in pairwise([*words, "more"]):
-        option, sign, value = word.partition("=")
-        if option in _PATH_OPTIONS and not (value if sign else after):
-            raise InputError(option, "be a path", got="''")
 
 
 @contextmanager
@@ -192,7 +180,9 @@ def option_text(options: Callable[[], set[str]], name: str, value: Any = ABSENT)
         return _IN_FILES[name]
     typed = options()
     if name in _PARAMETERS and "--param" in typed:
-        return f"--param {name}" if value is ABSENT else f"--param {name}={_json(value)}"
+        if value is ABSENT:
+            return f"--param {name}"
+        return f"--param {name}={value if isinstance(value, str) else json.dumps(value)}"
     option = _NAMES.get(name, f"--{name.replace('_', '-')}")
     if name == "columns" and (value is A_NAME or isinstance(value, str)):
         option = "--scores"  # the option for one name
@@ -215,11 +205,6 @@ def _option_with_value(option: str, value: Any) -> str:
     if any("," in name or name != " ".join(name.split()) for name in names):  # which would be read as other names
         return f"{option} with new names: a comma separates names, so rename the columns"
     return f"{option} {shlex.quote(','.join(names))}"
-
-
-def _json(value: Any) -> str:
-    """A value of --param, which is JSON or text."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _options() -> set[str]:

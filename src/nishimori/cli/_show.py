@@ -82,18 +82,13 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, int):
-        return f"{value:,}"
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
-    return _list_text(value) if isinstance(value, list) else str(value)
-
-
-def _list_text(values: list[Any]) -> str:
-    """The first and the last of many values."""
-    texts = [_text(entry) for entry in values]
+    if not isinstance(value, list):
+        return str(value)
+    texts = [_text(entry) for entry in value]
     return ", ".join(texts) if len(texts) <= _LISTED else f"{', '.join(texts[: _LISTED - 2])}, ..., {texts[-1]} ({len(texts)})"
 
 

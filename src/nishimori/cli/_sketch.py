@@ -12,23 +12,14 @@ from nishimori import Sketch
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import check_input, is_auto
-from nishimori._sketch.archive import is_sketch_file
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
-from nishimori.cli._files import SKETCH, refuse_other
+from nishimori.cli._files import SCORES, SKETCH, refuse_other
 from nishimori.cli._help import DATA, ForceOption, JsonOption, argument, epilog, flag, option
-from nishimori.cli._options import DataOptions, DataToSketch, split
+from nishimori.cli._options import DataOptions, DataToSketch, Files, split
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError, MergeError
 
-RowFiles = Annotated[
-    list[Path],
-    argument(
-        "Files of arrays (.npz .pt .safetensors) or tables (.csv .tsv .jsonl .parquet .feather), folders of "
-        "tables, patterns, or two .npy files: scores, labels.",
-        "FILES",
-    ),
-]
 OutputOption = Annotated[Path, option("Where to write the sketch, a .npz file.", "FILE", "--output", "-o")]
 AllowRepeatedOption = Annotated[
     bool,
@@ -47,14 +38,9 @@ MERGE_EPILOG = epilog(
     "nishimori fit both.npz -o calibration.json",
 )
 
-_WHAT_THEY_ARE = (
-    "Pass --input probabilities and --floor, such as --floor 1e-6 or --floor none, if these are probabilities, or --input "
-    "logits if they are scores before the softmax."
-)
-
 
 def sketch(
-    files: RowFiles,
+    files: Files,
     output: OutputOption,
     temperatures: TemperaturesOption = None,
     *,
@@ -80,7 +66,7 @@ def sketch(
         for group in _groups(files):
             _add(sums, group, data, report)
             sums._end_part()  # each file is one, so that its own sketch is noticed later
-        sums.check_range("scores", remedy=_WHAT_THEY_ARE)
+        sums.check_range("scores", remedy="")
     sums.save(output, overwrite=force)
     _show(sums, output, warned, as_json=as_json)
 
@@ -124,8 +110,7 @@ def _empty(temperatures: str | None, data: DataOptions) -> Sketch:
 def _groups(files: Sequence[Path]) -> list[list[Path]]:
     """The files that belong together: a pair of .npy files, or each file alone."""
     for path in files:
-        if is_sketch_file(path):
-            raise InputError(f"{path} is a sketch already. Add sketches with nishimori merge.")
+        refuse_other(path, SCORES, SCORES)
     if any(path.suffix.lower() == ".npy" for path in files):
         return [list(files)]
     return [[path] for path in files]

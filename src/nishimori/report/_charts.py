@@ -12,8 +12,7 @@ from typing import Any
 from nishimori._support.escape import xml_text
 from nishimori._support.intervals import normal_quantile
 from nishimori.plot._style import COLORS
-from nishimori.report._content import SHORT_TITLES, all_places, as_is, slider_place
-from nishimori.report._text import short_name
+from nishimori.report._content import SHORT_TITLES, all_places, as_is, short_name, slider_place
 
 WIDTH = 380
 _WIDE = 560

@@ -1,12 +1,11 @@
-"""What page and Markdown show of the dictionary, in the order in which they show it."""
+"""What page and Markdown show of the dictionary, in the order in which they show it, and how they write its numbers."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from nishimori._support import formatting
-from nishimori._support.formatting import count, join_names, number_text, points_with_error
-from nishimori.report._text import format_measurement, four, interval, percent, points
-from nishimori.report._top import after_name
+from nishimori._support.formatting import count, join_names, number_text, points_with_error, value_with_error
 
 SHORT_TITLES = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 """What charts and buttons call methods."""
@@ -19,6 +18,16 @@ CONFUSION_HEADS = ("true class", "predicted", "n", "share of the errors", "mean 
 
 # Shares of all samples of which the text says the error.
 _COVERAGES = (0.9, 0.8, 0.5)
+
+
+def heading(results: Mapping[str, Any]) -> str:
+    """What the page is about."""
+    return f"Calibration report: {results['title']}" if results["title"] else "Calibration report"
+
+
+def after_name(results: Mapping[str, Any]) -> str:
+    """What numbers after calibration are called; empty if no method is to be used."""
+    return f"after {results['recommended']}" if results["recommended"] else ""
 
 
 def metrics_of(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -72,6 +81,15 @@ def _number(row: Mapping[str, Any], metric: Mapping[str, Any], what: str = "") -
         return percent(row[name]), interval(row, name, "percent")
     value, error = (None if number is None else metric["factor"] * number for number in (row[name], row[f"{name}_se"]))
     return format_measurement(value, error), ""
+
+
+def _value(value: float | None, metric: Mapping[str, Any]) -> str:
+    """A metric without its error."""
+    if metric["is_signed"]:
+        return points(value)
+    if metric["in_percent"]:
+        return percent(value)
+    return four(None if value is None else metric["factor"] * value)
 
 
 def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,20 +193,15 @@ def scores(results: Mapping[str, Any]) -> list[dict[str, str]]:
     places = all_places(results)
     shown = {"now": places[results["slider"]["start"]], "before": places[as_is(results)]}
     rows = [
-        {"name": metric["name"], "title": metric["title"], **{when: _score(place, metric) for when, place in shown.items()}}
+        {
+            "name": metric["name"],
+            "title": metric["title"],
+            **{when: _value(place[metric["name"]], metric) for when, place in shown.items()},
+        }
         for metric in scores_of_slider(results)
     ]
     of_accuracy = {when: percent(place.get("accuracy", accuracy)) for when, place in shown.items()}
     return [rows[0], {"name": "accuracy", "title": "accuracy", **of_accuracy}, *rows[1:]]
-
-
-def _score(place: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
-    value = place[metric["name"]]
-    if metric["is_signed"]:
-        return points(value)
-    if metric["in_percent"]:
-        return percent(value)
-    return four(None if value is None else metric["factor"] * value)
 
 
 def gap_tables(results: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -215,7 +228,7 @@ def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any], after:
         "n_rows": len(table["rows"]),
         "sorted": 4,
         "more": more,
-        "text": _about(table, noun, after, several=several),
+        "text": _about(table, noun, after),
     }
 
 
@@ -242,27 +255,19 @@ def _gap_cell(group: Mapping[str, Any]) -> dict[str, Any]:
     return {"text": text, "error": f"{sign}{error}", "value": abs(group["gap"]), "off": group["off"]}
 
 
-def _about(table: Mapping[str, Any], noun: str, after: str, *, several: bool) -> str:
+def _about(table: Mapping[str, Any], noun: str, after: str) -> str:
     """How far classes or groups are off, and what temperatures of their own would do."""
-    plural = "predicted classes" if noun == "class" else "groups"
-
-    def numbers(name: str) -> tuple[str, str]:
-        mean = table[name]
-        limits = f"({100 * mean['low']:.2f} to {100 * mean['high']:.2f})"
-        return f"{mean['n_off']} of {mean['n']}", f"{100 * mean['mean_abs_gap']:.2f} points {limits}"
-
-    off, mean = numbers("before")
-    text = f"Before calibration {off} {plural} have a significant gap, and the mean absolute gap is {mean}."
-    later = {"one": after, **({"several": f"with a temperature per {noun}"} if several else {})}
-    for key, when in later.items():
-        if not when:
-            continue
-        off, mean = numbers(key)
-        text += f" {when[0].upper()}{when[1:]}: {off} and {mean}."
+    sentences = []
+    for key, when in (("before", "before calibration"), ("one", after), ("several", f"with a temperature per {noun}")):
+        if key in table and when:
+            mean = table[key]
+            low, high, size = (f"{100 * mean[name]:.2f}" for name in ("low", "high", "mean_abs_gap"))
+            off = f"{mean['n_off']} of {mean['n']} gaps are significant"
+            sentences.append(f"{when[0].upper()}{when[1:]}: {off}, mean absolute gap {size} points ({low} to {high}).")
     if alike := table.get("of_one_class"):
         which = f"the group {alike[0]!r} have" if len(alike) == 1 else f"each of the groups {join_names(alike)} have"
-        text += f" All samples of {which} the same true class: the numbers may not hold for samples of other classes."
-    return text
+        sentences.append(f"All samples of {which} the same true class: the numbers may not hold for samples of other classes.")
+    return " ".join(sentences)
 
 
 def provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -279,3 +284,50 @@ def provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     if origin["command"]:
         rows.append(("Command", origin["command"]))
     return rows
+
+
+# How numbers are written
+
+
+def percent(value: float | None) -> str:
+    """A share in percent; None is infinite, as JSON has no such number."""
+    return formatting.percent(inf if value is None else value)
+
+
+def points(value: float | None) -> str:
+    """A difference of shares in points."""
+    return "" if value is None else points_with_error(value, None)
+
+
+def four(value: float | None) -> str:
+    """A loss."""
+    return number_text(inf) if value is None else f"{value:.4f}"
+
+
+def level(value: float) -> str:
+    """The level of an interval."""
+    return f"{100 * value:g} %"
+
+
+def format_measurement(value: float | None, error: float | None) -> str:
+    """A number with its error."""
+    return value_with_error(inf if value is None else value, error)
+
+
+def short_name(text: str, longest: int) -> str:
+    """A name from the data, cut where it is too long."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+_UNITS = {"number": number_text, "percent": lambda value: f"{100 * value:.2f}", "points": points}
+
+
+def interval(row: Mapping[str, Any], name: str, unit: str) -> str:
+    """The limits of a number, or nothing if they are not known."""
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    if low is None or high is None:
+        return ""
+    return f"({_UNITS[unit](low)} to {_UNITS[unit](high)})"
+
+
+FILTERS = {function.__name__: function for function in (percent, level, count, number_text, format_measurement, interval)}

@@ -8,7 +8,7 @@ import nishimori.report._top as top
 from nishimori._support.escape import markdown_code, markdown_text
 from nishimori._support.formatting import count
 from nishimori._support.tables import Tabular
-from nishimori.report._text import format_measurement, interval, level
+from nishimori.report._content import format_measurement, interval, level
 
 # Rows of a table of classes or groups: more are in the JSON.
 _ROWS = 20
@@ -21,7 +21,7 @@ def markdown(results: Mapping[str, Any]) -> str:
     risk, confusions = content.about_risk(results), content.confusions(results)
     fitted = f", fitted to {count(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
     parts = [
-        f"# {markdown_text(top.heading(results))}",
+        f"# {markdown_text(content.heading(results))}",
         f"**{markdown_text(headline)}** {markdown_text(results['verdict']['summary'])}",
         "\n".join(f"- {markdown_text(line)}" for line in others),
         Tabular(("", *glance["heads"]), [(name, *map(_with_small, cells)) for name, cells in glance["rows"]]).markdown(),

@@ -15,7 +15,7 @@ import nishimori.report._content as content
 import nishimori.report._top as top
 from nishimori._support.escape import template_text
 from nishimori._support.optional import require
-from nishimori.report._text import FILTERS
+from nishimori.report._content import FILTERS
 
 VEGA_LITE = "6.1"
 """Which Vega-Lite draws the charts: the newest one that vl-convert 1.8 has."""
@@ -42,7 +42,7 @@ def page(results: Mapping[str, Any]) -> str:
     return str(
         template.render(
             results=results,
-            heading=top.heading(results),
+            heading=content.heading(results),
             headlines=results["verdict"]["headlines"],
             actions=top.actions(results),
             wrong=top.stays_wrong(results),
@@ -62,7 +62,7 @@ def page(results: Mapping[str, Any]) -> str:
             about_risk=content.about_risk(results),
             confusions=content.confusions(results),
             confusion_heads=content.CONFUSION_HEADS,
-            after_name=top.after_name(results),
+            after_name=content.after_name(results),
             most_gaps=charts.MOST_GAPS,
             few=charts.FEW,
             mistakes=content.mistakes(results),
@@ -102,7 +102,7 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
     A chart is an empty text if there is nothing to draw.
     """
     rows = charts.datasets(results, sorted({results["slider"]["start"], content.as_is(results)}))
-    after = top.after_name(results)
+    after = content.after_name(results)
     others = {"risk_coverage": charts.risk_coverage(results, after)}
     for key in ("classes", "groups"):
         table, level = results[key], results["level"]

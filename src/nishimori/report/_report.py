@@ -20,7 +20,7 @@ from nishimori._support.numbers import between, whole
 from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
-from nishimori.report._results import FORMAT, Request, results_of
+from nishimori.report._results import FORMAT, results_of
 from nishimori.report._schema import present_results
 from nishimori.report._top import lines
 
@@ -96,17 +96,9 @@ class Report:
         test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
         validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, test_options)
         kind, classes = options.get("input") or validation.input, options.get("classes")
-        request = Request(
-            classes,
-            kind,
-            used,
-            float(level),
-            n_bins,
-            methods,
-            metrics,
-            bounds,
-        )
-        results = results_of(validation, test, ids, request)
+        meaning = {"input": kind, "classes": classes, "floor": used}
+        wanted: dict[str, Any] = {"methods": methods, "metrics": metrics, "bounds": bounds}
+        results = results_of(validation, test, meaning, ids=ids, level=float(level), n_bins=n_bins, **wanted)
         results["verdict"]["sentences"] += floor_verdicts(logits, options, used)
         names = (_arguments(validation), _arguments(validation) if test is None else _arguments(test, "test_"))
         self._results: dict[str, Any] = to_plain(

@@ -190,7 +190,8 @@ def _references(results: Mapping[str, Any]) -> Shape:
     listed, methods, slider, gate = metrics_of(results), results["methods"], results["slider"], results["gate"]
     fitted = [method["method"] for method in methods if method["confidence"] is not None]
     used: Shape = (one_of(*(name for name in fitted if name != "none")), None)
-    place, of_second = {metric["name"]: _UNKNOWN for metric in scores_of_slider(results)}, {}
+    place: dict[str, Shape] = {metric["name"]: _UNKNOWN for metric in scores_of_slider(results)}
+    of_second: dict[str, Shape] = {}
     if results["data"]["positive"] is not None:
         place |= {"positive_bins": _BINS}
         of_second = {**same("positive_gap positive_ece", NUMBER), "positive_gap_se": _UNKNOWN}
@@ -198,9 +199,8 @@ def _references(results: Mapping[str, Any]) -> Shape:
     def numbers(method: Mapping[str, Any]) -> Shape:
         has_difference = method.get("nll_difference") is not None
         compared = [metric for metric in listed if metric["direction"] is not None] if has_difference else []
-        return (
-            _numbers(listed, "") | _numbers(compared, "_difference") | (of_second if method["confidence"] is not None else {})
-        )
+        second = of_second if method["confidence"] is not None else {}
+        return _numbers(listed, "") | _numbers(compared, "_difference") | second
 
     return {
         "metrics": list_of({"name": Kind("a metric that the methods have", lambda name: any(name in row for row in methods))}),

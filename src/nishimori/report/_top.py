@@ -3,22 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nishimori.report._text import four, percent, points, short_name
+from nishimori.report._content import four, percent, points, short_name
 
 _INCONCLUSIVE = ("inconclusive", "cannot be judged")
 
 # Characters of a name in a cell of before and after.
 _LONGEST = 20
-
-
-def heading(results: Mapping[str, Any]) -> str:
-    """What the page is about."""
-    return f"Calibration report: {results['title']}" if results["title"] else "Calibration report"
-
-
-def after_name(results: Mapping[str, Any]) -> str:
-    """What numbers after calibration are called; empty if no method is to be used."""
-    return f"after {results['recommended']}" if results["recommended"] else ""
 
 
 def lines(results: Mapping[str, Any]) -> list[str]:
