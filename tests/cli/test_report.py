@@ -97,7 +97,7 @@ def test_bounds_are_typed_and_judged_as_those_of_gate(run, files):
     ended = run("report val.npz test.npz --bound ece=10%")
     assert ended.code == 0  # a report is no gate
     assert re.match(r"(Ship it|Do not ship it|Not decided).*ECE at most 10 %: ", ended.out.splitlines()[-1])
-    assert "--bound ece must lie between 0 and 1, got 2." in run("report val.npz test.npz --json --bound ece=2").err
+    assert "The bound on ece must lie between 0 and 1, got 2.0." in run("report val.npz test.npz --json --bound ece=2").err
     assert run("report val.npz --json --bound ece").code == 2
 
 

@@ -74,14 +74,9 @@ def demo(
 
 def description(network: Network) -> str:
     """What a stored network is, in one line, as far as its file says."""
-    provenance = network.provenance
-    parts = [
-        f"{provenance['parameters']:,} parameters" if "parameters" in provenance else "",
-        f"{provenance['weights']}" if "weights" in provenance else "",
-        f"{provenance['n_train']:,} training images" if "n_train" in provenance else "",
-        f"data: {provenance['data']}" if "data" in provenance else "",
-    ]
-    return f"{network.name}: {'; '.join(filter(None, parts)) or 'its file says no more'}"
+    words = {"parameters": "{:,} parameters", "weights": "{}", "n_train": "{:,} training images", "data": "data: {}"}
+    known = (text.format(network.provenance[key]) for key, text in words.items() if key in network.provenance)
+    return f"{network.name}: {'; '.join(known) or 'its file says no more'}"
 
 
 def draw(network: Network, comparison: Comparison, path: Path, *, overwrite: bool) -> None:

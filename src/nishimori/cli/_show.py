@@ -85,7 +85,7 @@ def _text(value: Any) -> str:
     if isinstance(value, int | float):
         return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
+        return ", ".join(f"{name} {_text(entry)}" for name, entry in _for_people(value).items())
     if not isinstance(value, list):
         return str(value)
     texts = [_text(entry) for entry in value]
@@ -169,9 +169,14 @@ def _report(path: Path) -> dict[str, Any]:
 
 
 def _result(path: Path) -> dict[str, Any]:
-    """What a command has printed with --json: its single values, without tables."""
-    shown = {name: value for name, value in _json(path).items() if not isinstance(value, dict | list)}
-    return shown | ({"written_to": shown["file"]} if "file" in shown else {})
+    """What a command has printed with --json, without its tables."""
+    shown: dict[str, Any] = {}
+    for name, value in _json(path).items():
+        if isinstance(value, dict):
+            shown[name] = {key: entry for key, entry in value.items() if not isinstance(entry, dict | list)}
+        elif not (isinstance(value, list) and any(isinstance(entry, dict) for entry in value)):
+            shown["written_to" if name == "file" else name] = value
+    return shown
 
 
 def _scores(path: Path) -> dict[str, Any]:
