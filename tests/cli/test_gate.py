@@ -349,6 +349,7 @@ REFUSED = {
         1,
         "error: . is a folder. Choose the name of a file, such as gate.xml.\n",
     ),
+    "an empty path": ("test.npz --bound gap=0.1 --junit=", 1, "error: `--junit` must be a path, got ''.\n"),
     "bad data": (
         "bad.npz --bound gap=0.1",
         1,

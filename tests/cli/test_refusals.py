@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import warnings
 
 import numpy as np
 import pytest
@@ -79,13 +80,27 @@ def test_a_module_that_fails_is_one_message(tmp_path):
     assert "brokeninside" in "".join(character for character in ended.err if character.isalpha())  # whatever the box does to it
 
 
-@pytest.mark.parametrize("words", ["fit val.npz --output=", "eval val.npz --calibration=", "eval val.npz --plot="])
-def test_an_empty_path_is_a_folder_and_nothing_to_write_or_read(words, tmp_path):
-    np.savez(tmp_path / "val.npz", logits=np.eye(3), labels=np.zeros(3, dtype=int))
-    ended = shell.nishimori(words, place=tmp_path)
-    assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith("error: . is a folder. ")
-    assert [path.name for path in tmp_path.iterdir()] == ["val.npz"]
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("fit val.npz --output=", "--output"),
+        ("apply c.json test.npz --output=", "--output"),
+        ("eval test.npz --calibration=", "--calibration"),
+        ("demo --output=", "--output"),
+    ],
+)
+def test_an_empty_path_is_not_the_current_folder(words, option, tmp_path):
+    assert shell.nishimori(words, place=tmp_path) == (1, "", f"error: `{option}` must be a path, got ''.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_path_after_a_blank_is_refused_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["nishimori", "demo", "-o", ""])
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    with pytest.raises(SystemExit):
+        nishimori.cli.main()
+    assert capsys.readouterr().err == "error: `-o` must be a path, got ''.\n"
 
 
 ENDINGS = {

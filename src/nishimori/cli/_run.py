@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from io import TextIOWrapper
+from itertools import pairwise
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -22,7 +23,9 @@ from nishimori._support.escape import PLAIN
 from nishimori._support.progress import print_line
 from nishimori.cli import NO_MEMORY, causes_of, is_out_of_memory
 from nishimori.cli._terminal import brief, print_version, show_warning, writing_results
-from nishimori.errors import A_NAME, ABSENT, NAMES, NishimoriError, arguments_written, in_python
+from nishimori.errors import A_NAME, ABSENT, NAMES, InputError, NishimoriError, arguments_written, in_python
+
+_PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit")
 
 # Options whose names are not those of their arguments; a value is added to those that take one.
 _NAMES = {
@@ -58,9 +61,18 @@ def _answer(words: list[str]) -> int:
     if words == ["--version"]:
         print_version()
         return 0
+    _refuse_empty_paths(words)
     from nishimori.cli import _app  # noqa: PLC0415 - typer, 0.1 s that the version need not take
 
     return _app.invoke()
+
+
+def _refuse_empty_paths(words: list[str]) -> None:
+    """Refuse ``-o ""``, which an unset variable leaves. Python reads an empty path as the current folder."""
+    for word, after in pairwise([*words, "more"]):
+        option, sign, value = word.partition("=")
+        if option in _PATH_OPTIONS and not (value if sign else after):
+            raise InputError(option, "be a path", got="''")
 
 
 @contextmanager
