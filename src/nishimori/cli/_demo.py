@@ -75,8 +75,8 @@ def demo(
 def description(network: Network) -> str:
     """What a stored network is, in one line, as far as its file says."""
     words = {"parameters": "{:,} parameters", "weights": "{}", "n_train": "{:,} training images", "data": "data: {}"}
-    known = (text.format(network.provenance[key]) for key, text in words.items() if key in network.provenance)
-    return f"{network.name}: {'; '.join(known) or 'its file says no more'}"
+    details = (text.format(network.provenance[key]) for key, text in words.items() if key in network.provenance)
+    return f"{network.name}: {'; '.join(details) or 'its file says no more'}"
 
 
 def draw(network: Network, comparison: Comparison, path: Path, *, overwrite: bool) -> None:

@@ -157,14 +157,11 @@ def _report(path: Path) -> dict[str, Any]:
         "verdict": results["verdict"]["headline"],
         "summary": results["verdict"]["summary"],
         "method": results["recommended"],
-        "temperature": after.get("temperature"),
-        "temperature_se": after.get("temperature_se"),
+        **{name: after.get(name) for name in ("temperature", "temperature_se")},
         "n_samples": about["n_measured"],
-        "n_validation": about["n_validation"],
-        "n_classes": about["n_classes"],
+        **{name: about[name] for name in ("n_validation", "n_classes")},
         "files": [source["name"] for source in provenance["files"]],
-        "made_on": provenance["made_on"],
-        "library_version": provenance["library_version"],
+        **{name: provenance[name] for name in ("made_on", "library_version")},
     }
 
 
