@@ -56,14 +56,6 @@ def test_where_nishimori_paper_is_absent_its_command_says_what_to_install(run, w
     assert run(words) == (2, "", ABSENT.format(words.split()[0]))
 
 
-def test_where_nishimori_paper_is_absent_the_help_lists_its_commands_as_where_it_is_present(run):
-    absent = run("--help").out
-    assert "paper    Make the tables and figures of arXiv:2303.02644 and compare." in absent
-    assert "theory   Print what calibration does to a model with an exact solution." in absent
-    pytest.importorskip("nishimori_paper")
-    assert run("--help", paper="nishimori_paper.cli:app", theory="nishimori_paper.cli._theory:app").out == absent
-
-
 def test_a_package_adds_a_command_which_the_help_and_the_completion_show(run):
     greetings = {"greet": "greetings_of_a_test:app"}
     assert run("greet hello --name Ada", **greetings) == (0, "Hello, Ada\n", "")
@@ -71,7 +63,6 @@ def test_a_package_adds_a_command_which_the_help_and_the_completion_show(run):
     command = typer.main.get_command(_app.app)
     context = command.make_context("nishimori", [], resilient_parsing=True)
     assert [item.value for item in command.shell_complete(context, "gr")] == ["greet"]
-    assert [item.value for item in command.shell_complete(context, "p")] == ["paper"]
 
 
 def test_the_name_of_the_only_command_of_an_app_is_not_typed(run):

@@ -227,7 +227,7 @@ def test_nothing_is_overwritten_without_force(run):
         ("fit val.npz -o c.npz", "-o must be a file that ends in .json, got c.npz."),
         (
             "apply test.npz c.json -o p.npz",
-            "test.npz is a file of scores, not a calibration. Pass the calibration first, then the scores: apply c.json test.npz.",  # noqa: E501 - one line is printed
+            "test.npz is a file of scores, not a calibration.",
         ),
         ("demo -o val.npz", "val.npz is a file, and the demo needs a folder. Choose another name."),
         ("fit val.npz val.npz -o c.json", "val.npz is named twice, and its rows would count twice. Name each file once."),

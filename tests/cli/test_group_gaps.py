@@ -79,13 +79,13 @@ def test_the_gaps_of_groups_are_those_of_their_rows(place, options):
     assert before == {"east": False, "west": True}
 
 
-def test_without_a_calibration_there_is_one_column_of_gaps(place):
+def test_without_a_calibration_there_is_one_table_of_gaps(place):
     result = told(place, "eval t.csv --classes ant,bee,cat --ignore site --by prediction --level 0.9")
     check(result["before"]["by_group"], gaps(reference.softmax(LOGITS), NAMES[LOGITS.argmax(axis=1)]))
     assert result["before"]["by_group"]["level"] == 0.9
     ended = shell.nishimori("eval t.csv --classes ant,bee,cat --ignore site --by prediction", place=place)
     assert ended.code == 0, ended.err
-    assert "class  n    accuracy  gap\n" in ended.out
+    assert ended.out.count("\nclass  n    confidence  accuracy  gap in points  significant\n") == 1
 
 
 def test_people_see_the_worst_groups_first_and_marks(place):
@@ -93,28 +93,22 @@ def test_people_see_the_worst_groups_first_and_marks(place):
     ended = shell.nishimori("eval t.npz --calibration c.json --groups site", place=place)
     assert ended.code == 0, ended.err
     before, after = (gaps(reference.softmax(LOGITS, each), SITES) for each in (1.0, 4.0))
-    lines = ended.out.splitlines()
-    start = lines.index(next(line for line in lines if line.startswith("group  ")))
-    assert lines[start].split() == ["group", "n", "accuracy", "gap", "before", "gap", "after"]
-    assert [line.split()[0] for line in lines[start + 2 : start + 4]] == ["east", "west"]
-    assert abs(after["east"][2]) > abs(after["west"][2])
-    assert abs(before["east"][2]) < abs(before["west"][2])
-    for line in lines[start + 2 : start + 4]:
-        name = line.split()[0]
-        assert f"{before[name][0]}" in line
-        assert f"{100 * before[name][1]:.1f} %" in line
-        shown = re.findall(r"([+−][\d.]+) ± ", line)
-        assert [float(each.replace("−", "-")) for each in shown] == pytest.approx(
-            [100 * before[name][2], 100 * after[name][2]], abs=0.05
-        )
-    assert lines[start + 2].endswith(" *")
-    means = [100 * np.mean([abs(each[2]) for each in found.values()]) for found in (before, after)]
-    found = told(place, "eval t.npz --calibration c.json --groups site")
-    clean = [100 * found[when]["by_group"]["mean_abs_gap_corrected"] for when in ("before", "after")]
-    assert ended.out.rstrip().endswith(
-        f"Mean absolute gap over groups: before {means[0]:.2f} ({clean[0]:.2f} bias-corrected), after {means[1]:.2f} "
-        f"({clean[1]:.2f} bias-corrected)"
-    )
+    for when, found in (("before", before), ("after", after)):
+        lines = ended.out[ended.out.index(f"Gaps {when} calibration, the worst first:") :].splitlines()
+        assert lines[1].split()[:4] == ["group", "n", "confidence", "accuracy"]
+        names = [line.split()[0] for line in lines[3:5]]
+        assert names == (["west", "east"] if when == "before" else ["east", "west"])
+        assert abs(found[names[0]][2]) > abs(found[names[1]][2])
+        for name, line in zip(names, lines[3:5], strict=True):
+            n, accuracy, gap = found[name]
+            assert line.split()[1] == f"{n:,}"
+            assert f"{100 * accuracy:.1f} %" in line
+            (shown,) = re.findall(r"([+−][\d.]+) ± ", line)
+            assert float(shown.replace("−", "-")) == pytest.approx(100 * gap, abs=0.05)
+        assert lines[3].endswith(" yes")
+        mean = 100 * np.mean([abs(gap) for _, _, gap in found.values()])
+        clean = told(place, "eval t.npz --calibration c.json --groups site")[when]["by_group"]["mean_abs_gap_corrected"]
+        assert f"Mean absolute gap {mean:.2f} points; bias-corrected {100 * clean:.2f} (95 % interval " in ended.out
 
 
 def test_where_predictions_change_each_side_has_its_own_sizes(place):
@@ -123,8 +117,6 @@ def test_where_predictions_change_each_side_has_its_own_sizes(place):
     centred = LOGITS - LOGITS.mean(axis=1, keepdims=True)
     p = reference.softmax(centred / 2 + np.array([3.0, 0, 0]))
     check(result["after"]["by_group"], gaps(p, p.argmax(axis=1)))
-    out = shell.nishimori("eval t.npz --calibration c.json --by prediction", place=place).out
-    assert "class  n before  accuracy before  n after  accuracy after  gap before" in out
 
 
 def test_many_classes_are_cut_to_the_worst(tmp_path):
@@ -160,9 +152,10 @@ def test_the_group_method_tells_machines_everything(place):
     assert found["temperatures_se"] == pytest.approx(alone.temperatures_se_.tolist())
     assert (found["common_temperature"], found["spread"]) == pytest.approx((alone.common_temperature_, alone.spread_))
     ended = shell.nishimori("fit t.npz -o d.json --method group --groups site", place=place)
-    first, second = ended.out.splitlines()
-    assert first.startswith(f"common T = {alone.common_temperature_:.4g}, T from {alone.temperatures_[0]:.4g} to ")
-    assert second.startswith("Furthest from the common T: ")
+    shown = ", ".join(f"{T:.3g}" for T in alone.temperatures_)
+    assert ended.out.startswith(
+        f"groups ('east', 'west'), temperatures ({shown}), common {alone.common_temperature_:.6g}  (group, "
+    )
 
 
 def test_compare_takes_groups_by_name(place):

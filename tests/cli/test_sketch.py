@@ -170,7 +170,10 @@ def bad(place, name, row):
         ("sketch t.npz -o s.csv", "-o must be a file that ends in .npz, got s.csv."),
         ("sketch t.npz -o t.npz --force", "t.npz is a file that is read itself. Choose another name."),
         ("sketch t.npz -o old.npz", "old.npz exists. Pass --force to replace it."),
-        ("sketch old.npz -o s.npz", "old.npz is a sketch already. Add sketches with nishimori merge."),
+        (
+            "sketch old.npz -o s.npz",
+            "old.npz is a sketch, not a file of scores. fit, eval, gate, compare, report, diff and merge read it in place of",
+        ),
         ("sketch none.npz -o s.npz", "There is no file none.npz."),
         ("sketch z.npy -o s.npz", "Pass two .npy files: scores first, labels second, got 1."),
         ("sketch t.npz --columns a,b,c,d -o s.npz", "--columns is for tables such as .csv, and t.npz has arrays."),

@@ -87,10 +87,13 @@ def test_all_the_work_of_a_command_has_one_bar(words, end, overconfident, tmp_pa
     assert "pass" not in bars
 
 
-ROWS = [
-    {"what": "first, of many words that may be broken", "ours": 0.123456, "paper": 12345.6, "verdict": "agrees"},
-    {"what": "second", "ours": -0.0281868, "paper_method": 1e-12, "paper": 6.8, "verdict": "explained"},
-]
+TABLE = Tabular(
+    ["what", "ours", "paper method", "paper", "verdict"],
+    [
+        ["first, of many words that may be broken", "0.123456", "", "12345.6", "agrees"],
+        ["second", "-0.0281868", "1e-12", "6.8", "explained"],
+    ],
+)
 
 
 class Screen(StringIO):
@@ -103,7 +106,7 @@ def test_rows_on_a_narrow_terminal_have_every_number_in_full(width, monkeypatch)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(sys, "stdout", Screen())
     _terminal.print_text("title of 12 words")
-    _terminal.print_rows(ROWS)
+    _terminal.print_tabular(TABLE)
     shown = sys.stdout.getvalue()
     assert numbers(shown) == Counter(["0.123456", "12345.6", "-0.0281868", "1e-12", "6.8", "12"])
     assert max(map(len, shown.splitlines())) <= width
@@ -112,7 +115,8 @@ def test_rows_on_a_narrow_terminal_have_every_number_in_full(width, monkeypatch)
 def test_sentences_are_broken_before_a_table_is_given_up(monkeypatch):
     monkeypatch.setenv("COLUMNS", "44")
     monkeypatch.setattr(sys, "stdout", Screen())
-    _terminal.print_rows([{"name": "figure-temperatures", "title": "a sentence of several short words", "where": 4}])
+    row = ["figure-temperatures", "a sentence of several short words", "4"]
+    _terminal.print_tabular(Tabular(["name", "title", "where"], [row]))
     name, title = "figure-temperatures", "a sentence of several"
     assert f"\n{name}  {title}\n" in sys.stdout.getvalue()
 
@@ -120,7 +124,7 @@ def test_sentences_are_broken_before_a_table_is_given_up(monkeypatch):
 def test_where_there_is_no_terminal_a_table_has_the_width_that_it_needs(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "20")
     _terminal.print_text("a title of more than twenty letters")
-    _terminal.print_rows(ROWS)
+    _terminal.print_tabular(TABLE)
     title, *table = capsys.readouterr().out.splitlines()
     assert (title, len(table)) == ("a title of more than twenty letters", 5)
 
@@ -148,7 +152,7 @@ def test_names_from_files_cannot_steer_the_terminal(capsys, monkeypatch):
     row = dict.fromkeys(("temperature", *nishimori.evaluate([[1.0, 0.0]] * 2, [0, 1]).estimates), 1.0)
     _terminal.note(STEERING)
     _terminal.print_text(STEERING)
-    _terminal.print_rows([{"name": STEERING, "number": 1}])
+    _terminal.print_tabular(Tabular(["name", "number"], [[STEERING, "1"]]))
     _terminal.print_table({STEERING: row})
     with pytest.raises(SystemExit), _run.one_line_errors():
         warn_and_fail(f"{STEERING}x")
@@ -162,7 +166,7 @@ def test_names_from_files_cannot_steer_the_terminal(capsys, monkeypatch):
 
 
 def test_a_table_shows_invisible_characters(capsys):
-    _terminal.print_rows([{"name": "a\u202eb"}])
+    _terminal.print_tabular(Tabular(["name"], [["a\u202eb"]]))
     assert "\na\\u202eb\n" in capsys.readouterr().out
 
 
@@ -179,7 +183,7 @@ def test_column_names_cannot_steer_the_terminal(tmp_path):
 
 def test_markup_and_emoji_names_are_printed_as_they_are(capsys):
     _terminal.note("[bold]:smile:[/]")
-    _terminal.print_rows([{"name": "[red]:smile:[/nonsense]"}])
+    _terminal.print_tabular(Tabular(["name"], [["[red]:smile:[/nonsense]"]]))
     told = capsys.readouterr()
     assert (told.err, "[red]:smile:[/nonsense]" in told.out) == ("[bold]:smile:[/]\n", True)
 

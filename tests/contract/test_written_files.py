@@ -78,7 +78,7 @@ def test_a_report_is_shown_with_a_choice_and_before_beside_after():
     assert told["recommendation"]["other"] == "vector"  # its best method, which changes predictions
     first, use = str(report).splitlines()[:2]
     assert first == f"{told['verdict']['headline']}."
-    assert use.startswith(f"Use {told['recommended']}: one temperature, T = ")
+    assert use == told["recommendation"]["sentences"][0]  # as it was written
     for text in (report.to_markdown(), report.to_html()):
         for name in ("none", told["recommended"]):
             assert f"{100 * rows[name]['ece']:.2f} %" in text

@@ -119,7 +119,6 @@ def test_static_pictures_are_there_without_javascript(page):
         "Reliability diagram",
         "Mean confidence",
         *["Confidence minus accuracy of the worst classes or groups"] * 4,  # each also for phones
-        "Temperature of each method with its confidence interval; the dashed line is T = 1.",
         "Error of the most confident answers against their share of all samples.",
     ]
 

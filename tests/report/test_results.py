@@ -123,14 +123,11 @@ def test_the_verdict_recommends_what_the_table_shows_to_be_best():
     assert told["metrics"][0]["name"] == "error"
     assert f"{best} none of 4 gaps is significant" in told["verdict"]["classes"]
     page, text = report.to_html(), report.to_markdown()
-    assert f"<li>{better}</li>" in html.unescape(page)
     assert page.count('<span class="tag">if predictions may change</span>') == 2
     assert page.count('<span class="tag">use</span>') == 3
-    use, change = report.verdict.splitlines()[1:3]
-    assert use.startswith("Use adaptive: one temperature, T = ")
-    assert change.startswith(f"If predictions may change, use {best}: error −{-points:.0f} points, NLL −{-percent:.0f} %; it ")
-    assert f'<p class="action">{use}</p>' in page
-    assert f'<p class="action second">{change}</p>' in page
+    assert report.verdict.splitlines()[1:3] == [simplest, better]
+    assert f'<p class="action">{simplest}</p>' in html.unescape(page)
+    assert f'<p class="action second">{better}</p>' in html.unescape(page)
     assert better in html.unescape(text)
     assert told["verdict"]["classes"].replace("'", "&#39;") in page
 
@@ -414,26 +411,22 @@ def test_the_top_has_the_numbers_of_the_model_as_it_is_and_after_the_methods_to_
     assert all(f">{text}</td>" in report.to_html() or f">{text} <small>" in report.to_html() for text in cells["NLL"])
 
 
-def test_what_stays_wrong_names_the_largest_significant_gap_after_the_method_to_use(biased):
+def test_the_top_names_the_largest_gap_of_a_class_after_the_methods_to_use(biased):
     validation, (logits, labels) = biased
-    report = Report(*validation, logits, labels)
+    report, found = Report(*validation, logits, labels), nishimori.compare(*validation, logits, labels)
     p, claimed = after_choice(nishimori.calibrator("adaptive").fit(*validation), logits)
     predicted = p.argmax(axis=1)
-    parts = [predicted == k for k in range(4)]
-    gaps = [(claimed - (predicted == labels))[part].mean() for part in parts]
+    gaps = [(claimed - (predicted == labels))[predicted == k].mean() for k in range(4)]
     worst = int(np.argmax(np.abs(gaps)))
-    right = (predicted == labels)[parts[worst]].mean()
-    (said,) = (line for line in report.verdict.splitlines() if line.startswith("Still wrong"))
-    gap = 100 * (claimed - (predicted == labels)).mean()
-    assert re.match(rf"Still wrong after adaptive: mean confidence is {gap:.1f}\d* ± \S+ points above accuracy\. Class", said)
-    assert (
-        f" Class {worst} is {100 * right:.0f} % right at {100 * claimed[parts[worst]].mean():.0f} % mean confidence "
-        f"({100 * parts[worst].mean():.1f} % of the answers); "
-    ) in said
-    found = nishimori.compare(*validation, logits, labels)
+    (said,) = (line for line in report.verdict.splitlines() if line.startswith("Predicted classes"))
+    side = "above" if gaps[worst] > 0 else "below"
     numbers = [found[name].by_class for name in found.recommendation.methods]
     counts = [f"{len(each.off) or 'none'} of 4" for each in numbers]
-    assert said.endswith(f"; {counts[0]} predicted classes are off, after {found.recommendation.other} {counts[1]}.")
+    start = f"Predicted classes, with Holm's correction: after adaptive {counts[0]} gaps are significant (the largest, class "
+    assert said.startswith(f"{start}{worst}: confidence {100 * abs(gaps[worst]):.1f} points {side} accuracy); ")
+    assert f"; after {found.recommendation.other} {counts[1]} gaps " in said
+    assert said in html.unescape(report.to_html())
+    assert said in html.unescape(report.to_markdown())
 
 
 @pytest.fixture(scope="module")
@@ -617,7 +610,7 @@ def test_the_chart_of_gaps_shows_the_fifteen_classes_that_most_samples_are_affec
 
 def test_gaps_and_differences_have_one_sign():
     from nishimori._support.formatting import points_with_error as gap
-    from nishimori.report._text import interval, points
+    from nishimori.report._content import interval, points
 
     assert (gap(-0.0321, 0.0044), gap(0.0321, 0.0044)) == ("−3.21 ± 0.44", "+3.21 ± 0.44")
     assert (points(-0.0321), points(0.0321), points(-1e-7)) == ("−3.21", "+3.21", "0")
@@ -626,12 +619,12 @@ def test_gaps_and_differences_have_one_sign():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1 - 1e-9, "> 99.99 %"), (4.2e-100, "< 0.01 %"), (1.0, "100.00 %"), (0.0, "0.00 %"), (0.98765, "98.77 %")],
+    [(1 - 1e-9, "> 99.99 %"), (4.2e-100, "< 0.01 %"), (1.0, "100 %"), (0.0, "0 %"), (0.98765, "98.77 %"), (None, "infinite")],
 )
 def test_probabilities_are_written_with_two_decimals_or_as_limits(value, text):
-    from nishimori.report._text import share
+    from nishimori.report._content import percent
 
-    assert share(value) == text
+    assert percent(value) == text
 
 
 def test_names_with_control_characters_do_not_reach_pictures():

@@ -31,7 +31,7 @@ from nishimori._support.disk import existing_file, new_file
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text, percent
 from nishimori._support.tables import Tabular
-from nishimori.errors import InputError, MergeError, NoRowsError
+from nishimori.errors import InputError, MergeError, NoRowsError, setting
 
 _MAKE_AGAIN = (
     "Make the sketch again: with `input='probabilities'` and a `floor` if these are probabilities, or with `input='logits'` if "
@@ -284,7 +284,7 @@ class Sketch(Displayed, Rows):
         if repeated and not allow_repeated:
             raise MergeError(
                 f"A part is added only once, got a sketch with {len(repeated)} of {other.n_parts} parts that are in already. "
-                "Leave it out, or pass `allow_repeated=True` if these are other samples."
+                f"Leave it out, or pass {setting('allow_repeated', True)} if these are other samples."
             )
         contents = self._contents + other._contents
         try:

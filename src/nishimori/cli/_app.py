@@ -1,9 +1,8 @@
 """The command ``nishimori`` as a typer app: its own options, and its commands, which are imported when they are run.
 
 An entry point in the group ``nishimori.commands`` has the command's name and, as its value, a typer app: one with several
-commands, or with one, whose own name is not typed. ``nishimori paper`` and ``nishimori theory`` are such commands. They are
-listed also where nishimori-paper is not installed, and then say how to install it. Commands of other packages are imported for
-the help and the completion of the shell as well, which need their purpose.
+commands, or with one, whose own name is not typed. ``nishimori paper`` and ``nishimori theory`` of nishimori-paper are such
+commands. They are imported for the help and the completion of the shell as well, which need their purpose.
 """
 
 import sys
@@ -53,11 +52,8 @@ OWN = {
 }
 """The library's own commands. The list of them is shown without NumPy, and a command runs without what only others need."""
 
-OF_PAPER = {
-    "theory": "Print what calibration does to a model with an exact solution.",
-    "paper": "Make the tables and figures of arXiv:2303.02644 and compare.",
-}
-"""The commands that come with nishimori-paper, and their purposes, which a test compares."""
+OF_PAPER = ("theory", "paper")
+"""The commands that come with nishimori-paper."""
 
 
 class OwnCommand(TyperCommand):
@@ -77,7 +73,7 @@ def without_types(params: Any) -> Any:
 
 
 class Commands(TyperGroup):
-    """The library's own commands, then those of nishimori-paper and of other packages. None can take another's place."""
+    """The library's own commands, then those of other packages, of which none can take the place of another."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -90,7 +86,7 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands; nothing is imported."""
-        return list(dict.fromkeys([*super().list_commands(ctx), *OF_PAPER, *(point.name for point in entry_points(GROUP))]))
+        return list(dict.fromkeys([*super().list_commands(ctx), *(point.name for point in entry_points(GROUP))]))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed, imported now, and what was typed after it."""
@@ -120,7 +116,11 @@ class Commands(TyperGroup):
             if point.name == cmd_name:
                 self.commands[cmd_name] = _command(point)
                 return self.commands[cmd_name]
-        return _absent(cmd_name) if cmd_name in OF_PAPER else None
+        if cmd_name in OF_PAPER:
+            remedy = "comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`."
+            note(f"error: `nishimori {cmd_name}` {remedy}")
+            raise typer.Exit(2)
+        return None
 
 
 def app_of(function: Callable[..., None], *, name: str, epilog: str) -> typer.Typer:
@@ -179,27 +179,16 @@ def _command(point: EntryPoint) -> Any:
                 "Repair or remove the package that adds it."
             )
 
-        return _stand_in(point.name, "Cannot be imported; run it to see why.", refuse)
+        anything = {"ignore_unknown_options": True, "allow_extra_args": True}  # its own --help among them
+        return TyperCommand(
+            point.name,
+            help="Cannot be imported; run it to see why.",
+            callback=refuse,
+            context_settings=anything,
+            add_help_option=False,
+        )
     command.name = point.name
     return command
-
-
-def _absent(name: str) -> Any:
-    """A command that says with which package it comes."""
-
-    def refuse() -> NoReturn:
-        note(
-            f"error: `nishimori {name}` comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`."
-        )
-        raise typer.Exit(2)
-
-    return _stand_in(name, OF_PAPER[name], refuse)
-
-
-def _stand_in(name: str, help: str, end: Any) -> Any:
-    """A command that takes any words, its own ``--help`` among them, and ends with ``end``."""
-    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return TyperCommand(name, help=help, callback=end, context_settings=anything, add_help_option=False)
 
 
 app = typer.Typer(

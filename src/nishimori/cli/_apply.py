@@ -1,16 +1,15 @@
 """``nishimori apply``: from scores to calibrated probabilities, a block of rows at a time."""
 
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from nishimori._files.arrays.files import ArrayFile, open_arrays
+from nishimori._files.arrays.files import open_arrays
 from nishimori._files.arrays.new_arrays import new_arrays
 from nishimori._files.arrays.stored_array import StoredArray
 from nishimori._files.file_rows import SUFFIXES, flat, refuse_other_classes, row_values, with_line
@@ -29,7 +28,6 @@ from nishimori._support.formatting import join_names
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import calibrator_in
-from nishimori.cli._files import SCORES, kind_of
 from nishimori.cli._help import ForceOption, JsonOption, argument, epilog, option
 from nishimori.cli._options import DataToApply
 from nishimori.cli._terminal import collect_warnings, note, print_json
@@ -85,11 +83,6 @@ def apply(
     """
     files = [STANDARD_INPUT] if files == [_STANDARD] else _files.find_files(files)
     file = files[0]
-    if calibration.name.lower().endswith(SUFFIXES):
-        swapped = file.suffix.lower() == ".json"
-        example = f": apply {shlex.quote(str(file))} {shlex.quote(str(calibration))}" if swapped else ""
-        kind = kind_of(calibration) or SCORES
-        raise InputError(f"{calibration} is {kind}, not a calibration. Pass the calibration first, then the scores{example}.")
     calibrator = calibrator_in(calibration)
     if data.groups is not None and not calibrator.map_.needs_groups:
         raise InputError("groups", "be left out: the calibration treats all groups alike")
@@ -150,12 +143,10 @@ def _as_input(file: Path, *, as_json: bool) -> Path:
         raise InputError("--json and -o - would both write to standard output. Leave one of them out.")
     if file == STANDARD_INPUT:
         return Path("standard output.csv" if is_text(file) else "standard output.jsonl")
-    kind = next(
-        (ending for ending in (".csv", ".tsv", ".jsonl") if file.name.lower().removesuffix(".gz").endswith(ending)), None
-    )
-    if kind is None:
+    name = file.name.lower().removesuffix(".gz")
+    if not name.endswith((".csv", ".tsv", ".jsonl")):
         raise InputError(f"Standard output is text, in the format of the input, and {file} is none. Name a file with --output.")
-    return Path(f"standard output{kind}")
+    return Path(f"standard output{Path(name).suffix}")
 
 
 def _check_output(output: Path, files: Sequence[Path], *, overwrite: bool) -> None:
@@ -201,31 +192,31 @@ class _Data:
 @contextmanager
 def _open_scores(path: Path, roles: Roles) -> Iterator[_Data]:
     """The scores of a file."""
-    with ExitStack() as stack:
-        if is_table(path) or path.is_dir():
-            text = {"delimiter": roles.delimiter, "decimal": roles.decimal} if is_text(path) or path.is_dir() else {}
-            table = stack.enter_context(open_table(path, more=roles.more, **text))  # type: ignore[arg-type]
-            chosen = select_columns(table, roles)
-            place = {name: index for index, name in enumerate(table.names)}
-            columns, groups = [place[name] for name in chosen.scores], place[roles.groups] if roles.groups else None
-            first = next(_rows_of(table.blocks(columns), columns, groups)).scores
-            yield _Data(lambda: _rows_of(ahead(table.blocks(columns)), columns, groups), table.n_rows, first, table, columns)
-            return
-        refuse_table_options(path, replace(roles, delimiter=None, decimal="."))  # which are for the output
-        file = open_arrays(path)
-        array = file.array(array_name(file, "scores", roles)).table()
-        n_rows = max(1, _NUMBERS // max(1, int(np.prod(array.shape[1:]))))
-        first = flat(next(array.blocks(1)))
-        belongs = _groups_in(file, roles, array.shape[0]) if roles.groups else None
-        yield _Data(lambda: _array_rows(array, n_rows, belongs), array.shape[0], first)
+    if not (is_table(path) or path.is_dir()):
+        yield _arrays_in(path, replace(roles, delimiter=None, decimal="."))  # which are for the output
+        return
+    text = {"delimiter": roles.delimiter, "decimal": roles.decimal} if is_text(path) or path.is_dir() else {}
+    with open_table(path, more=roles.more, **text) as table:  # type: ignore[arg-type]
+        chosen = select_columns(table, roles)
+        place = {name: index for index, name in enumerate(table.names)}
+        columns, groups = [place[name] for name in chosen.scores], place[roles.groups] if roles.groups else None
+        first = next(_rows_of(table.blocks(columns), columns, groups)).scores
+        yield _Data(lambda: _rows_of(ahead(table.blocks(columns)), columns, groups), table.n_rows, first, table, columns)
 
 
-def _groups_in(file: ArrayFile, roles: Roles, n_rows: int) -> Groups:
-    """The groups of all rows of a file of arrays."""
+def _arrays_in(path: Path, roles: Roles) -> _Data:
+    """The scores of a file of arrays."""
+    refuse_table_options(path, roles)
+    file = open_arrays(path)
+    array = file.array(array_name(file, "scores", roles)).table()
+    n_rows = max(1, _NUMBERS // max(1, int(np.prod(array.shape[1:]))))
+    groups = None
     try:
-        return Groups.from_names(file.labels(array_name(file, "groups", roles)).whole(), n_rows)
+        if roles.groups:
+            groups = Groups.from_names(file.labels(array_name(file, "groups", roles)).whole(), array.shape[0])
     except InputError as error:
         raise with_line(error, None, None) from None
+    return _Data(lambda: _array_rows(array, n_rows, groups), array.shape[0], flat(next(array.blocks(1))))
 
 
 def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Iterator[_ScoreBlock]:

@@ -7,7 +7,7 @@ from nishimori._rows.scores import check_input, is_auto
 from nishimori._support.progress import show_progress
 from nishimori.cli._files import data_set, data_sets
 from nishimori.cli._help import OUTPUT, JsonOption, MarkdownOption, epilog, flag, form_of, option
-from nishimori.cli._options import BinsOption, DataSets, DataToFit, MetricsOption, StrategyOption, method_names
+from nishimori.cli._options import BinsOption, Data, DataSets, LevelOption, MetricsOption, StrategyOption, method_names
 from nishimori.cli._terminal import collect_warnings, print_result
 
 MethodsOption = Annotated[
@@ -19,7 +19,6 @@ MethodsOption = Annotated[
     ),
 ]
 LatexOption = Annotated[bool, flag("Print the table as LaTeX.", "--latex", panel=OUTPUT)]
-TestLevelOption = Annotated[float, option("Level of intervals and, as 1 - level, of tests.", "SHARE", shows=True)]
 
 EPILOG = epilog(
     "nishimori compare val.npz test.npz",
@@ -31,11 +30,11 @@ def compare(
     files: DataSets,
     methods: MethodsOption = None,
     metrics: MetricsOption = None,
-    level: TestLevelOption = 0.95,
+    level: LevelOption = 0.95,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
     *,
-    data: DataToFit,
+    data: Data,
     as_json: JsonOption = False,
     markdown: MarkdownOption = False,
     latex: LatexOption = False,

@@ -10,7 +10,8 @@ from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.json import read_json
 from nishimori.cli._files import CALIBRATION, REPORT, SKETCH, kind_of
-from nishimori.cli._help import JsonOption, MarkdownOption, argument, epilog, flag, form_of, option
+from nishimori.cli._help import JsonOption, MarkdownOption, argument, epilog, flag, form_of
+from nishimori.cli._options import LevelOption
 from nishimori.cli._terminal import print_result
 from nishimori.errors import InputError
 
@@ -21,12 +22,6 @@ OldFile = Annotated[
     argument("What was measured first: a report (.json), a sketch, a calibration, or the output of eval --json.", "OLD"),
 ]
 NewFile = Annotated[Path, argument("The same of other samples.", "NEW")]
-LevelOption = Annotated[
-    float,
-    option(
-        "If nothing has changed, some metric is called different in at most a share 1 - level of cases.", "SHARE", shows=True
-    ),
-]
 FailOption = Annotated[bool, flag("End with code 3 if a metric differs significantly.", "--fail-on-difference")]
 
 EPILOG = epilog(

@@ -10,25 +10,35 @@ import typer
 import nishimori
 from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
 from nishimori._evaluation.differences import MOST_BINS, measure_maps
-from nishimori._evaluation.group_gaps import GroupGap, GroupGaps, gaps_after, names_of_groups
+from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, names_of_groups
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
+from nishimori._files.file_rows import FileRows
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Rows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability
 from nishimori._support.disk import new_file
-from nishimori._support.formatting import points_with_error
+from nishimori._support.display import PRINTED_ROWS
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.optional import require
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
-from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
+from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, option
-from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, LevelOption, MetricsOption, StrategyOption
+from nishimori.cli._options import (
+    BinsOption,
+    CalibrationOption,
+    Data,
+    DataOptions,
+    Files,
+    LevelOption,
+    MetricsOption,
+    StrategyOption,
+)
 from nishimori.cli._terminal import (
     as_row,
     collect_warnings,
@@ -44,11 +54,7 @@ from nishimori.maps.temperature import Temperature
 
 _PICTURES = (".png", ".pdf", ".svg")
 
-# So many groups are shown, those that are furthest off; machines get all.
-_SHOWN_GROUPS = 20
 
-
-CalibrationOption = Annotated[Path | None, option("The calibration file that fit wrote; adds a row after calibration.", "FILE")]
 ByOption = Annotated[
     By | None,
     option(
@@ -76,7 +82,7 @@ def evaluate(
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
     *,
-    data: DataToMeasure,
+    data: Data,
     plot: PlotOption = None,
     as_json: JsonOption = False,
     force: ForceOption = False,
@@ -86,7 +92,6 @@ def evaluate(
     With a calibration: before and after it, and what it changed.
     """
     files = _files.find_files(files)
-    refuse_swapped("eval", files, calibration)
     normal_quantile(level)  # which checks it
     shown_by: By | None = "groups" if by is None and data.groups else by
     measures: dict[str, Any] = {"metrics": asked_metrics(metrics), "n_bins": n_bins, "strategy": strategy}
@@ -95,11 +100,18 @@ def evaluate(
         _files.check_inputs(files)
     calibrator = None if calibration is None else calibrator_in(calibration)
     _check_plot(plot, overwrite=force)
-    with collect_warnings() as warned:
+    with collect_warnings() as warned, show_progress(None):
         if sums is None:
-            results, about = _measure_rows(files, data, calibrator, shown_by, level, measures)
+            rows, about = _open_rows(files, agree_with(calibrator, data), calibrator, shown_by)
+            results = _measure(rows, calibrator, about["classes"], shown_by, level, measures)
+            about["data_digest"] = rows.digest
+            if calibrator is not None:
+                warn_of_one_temperature({"calibration": results.cards["after"]})
         else:
-            results, about = _measure_sketch(sums, calibrator, measures)
+            agree_with_sketch(calibrator, sums)
+            about = {"input": sums.input, "floor": sums.floor, "classes": sums.classes, "data_digest": sums.digest}
+            about |= dict.fromkeys(("columns", "label_column", "group_column"))
+            results = _measure(sums, calibrator, sums.classes, None, level, measures)
     if plot is not None:
         _draw(results, plot, overwrite=force)
     if as_json:
@@ -114,32 +126,20 @@ def evaluate(
         note(f"Wrote {plot}")
 
 
-def _measure_rows(
-    files: Sequence[Path],
-    data: DataOptions,
-    calibrator: FittedMethod | None,
-    by: By | None,
-    level: float,
-    measures: dict[str, Any],
-) -> "tuple[_Results, dict[str, Any]]":
-    """Read the rows of the files, measure them, and say what they are."""
-    data = agree_with(calibrator, data)
+def _open_rows(
+    files: Sequence[Path], data: DataOptions, calibrator: FittedMethod | None, by: By | None
+) -> tuple[FileRows, dict[str, Any]]:
+    """Open the rows of the files, and say what they are."""
     groups = data.roles(calibrator).groups
     if by == "groups" and groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
-    with show_progress(None):
-        # The floor of a calibration is a part of it: the model as it is has none.
-        own = data if calibrator is None else replace(data, floor=None)
-        rows = _files.open_files(files, own, calibrator)
-        classes = rows.class_names if data.classes is None else data.classes
-        if calibrator is not None:
-            warn_of_same_rows(rows, {"The calibration": calibrator})
-        results = _measure(rows, calibrator, classes, by, level, measures)
-        if "after" in results.cards:
-            warn_of_one_temperature({"calibration": results.cards["after"]})
+    # The floor of a calibration is a part of it: the model as it is has none.
+    rows = _files.open_files(files, data if calibrator is None else replace(data, floor=None), calibrator)
+    if calibrator is not None:
+        warn_of_same_rows(rows, {"The calibration": calibrator})
+    classes = rows.class_names if data.classes is None else data.classes
     about = {"input": data.input or "logits", "floor": data.floor, "classes": classes, "columns": rows.contents.columns}
-    about |= {"label_column": rows.contents.label_column, "group_column": groups, "data_digest": rows.digest}
-    return results, about
+    return rows, about | {"label_column": rows.contents.label_column, "group_column": groups}
 
 
 @dataclass(frozen=True)
@@ -178,31 +178,11 @@ def _print(results: _Results, metrics: Sequence[Metric], level: float) -> None:
         print_text(caveat)
     print_table(results.rows(), metrics)
     print_text(_about_ece(results.cards, level))
-    if results.by_group:
-        print_text("")
-        _print_group_gaps(results.by_group)
-
-
-def _measure_sketch(sums: Sketch, calibrator: FittedMethod | None, measures: dict[str, Any]) -> tuple[_Results, dict[str, Any]]:
-    """Evaluate from the sums that the command sketch has written, and say what they are."""
-    agree_with_sketch(calibrator, sums)
-    maps = _maps(calibrator, None)  # a sketch has the floor
-    cards = scorecards(sums, list(maps.values()), **measures)
-    results = _Results(dict(zip(maps, cards, strict=True)), None, getattr(calibrator, "temperature_se_", None))
-    about: dict[str, Any] = {"input": sums.input, "floor": sums.floor, "classes": sums.classes}
-    return results, about | dict.fromkeys(("columns", "label_column", "group_column")) | {"data_digest": sums.digest}
-
-
-def _maps(calibrator: FittedMethod | None, floor: float | None) -> dict[str, Map]:
-    """What is done to scores, by the names of the rows of the table; ``floor`` is raised to before the second."""
-    maps: dict[str, Map] = {"before": Temperature(1.0)}
-    if calibrator is not None:
-        maps["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
-    return maps
+    _print_group_gaps(results.by_group)
 
 
 def _measure(
-    rows: Rows,
+    data: Rows,
     calibrator: FittedMethod | None,
     classes: Sequence[str] | None,
     by: By | None,
@@ -210,19 +190,23 @@ def _measure(
     measures: dict[str, Any],
 ) -> _Results:
     """All cards, and what the second differs from the first by, from the same readings; groups take others."""
-    floor = getattr(calibrator, "floor_", None)
-    maps = _maps(calibrator, floor)
+    is_sketch = isinstance(data, Sketch)  # which has the floor
+    floor = None if is_sketch else getattr(calibrator, "floor_", None)
+    maps: dict[str, Map] = {"before": Temperature(1.0)}
+    if calibrator is not None:
+        maps["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
     chosen = list(maps.values())
-    check_groups(rows, chosen)
+    if not is_sketch:
+        check_groups(data, chosen)
     differences = None
-    if len(chosen) == 1 or measures["n_bins"] > MOST_BINS:
-        cards = scorecards(rows, chosen, **measures)
+    if is_sketch or len(chosen) == 1 or measures["n_bins"] > MOST_BINS:
+        cards = scorecards(data, chosen, **measures)
     else:
-        measured = measure_maps(rows, maps, pairs=[("before", "after")], **measures, zero=floor)
+        measured = measure_maps(data, maps, pairs=[("before", "after")], **measures, zero=floor)
         cards, differences = list(measured.cards.values()), measured.differences("before", "after")
     by_group = {}
     if by is not None:
-        gaps = gaps_after(rows, chosen, by, names_of_groups(rows, by, classes), level)
+        gaps = gaps_after(data, chosen, by, names_of_groups(data, by, classes), level)
         by_group = dict(zip(maps, gaps, strict=True))
     return _Results(dict(zip(maps, cards, strict=True)), differences, getattr(calibrator, "temperature_se_", None), by_group)
 
@@ -286,43 +270,12 @@ def _draw(results: _Results, path: Path, *, overwrite: bool) -> None:
 
 
 def _print_group_gaps(gaps_by_time: Mapping[str, GroupGaps]) -> None:
-    """Print the groups that are furthest off, and how far all are off on average."""
-    *_, last = gaps_by_time.values()
-    table = _group_table(gaps_by_time)
-    print_tabular(Tabular(table.headers, table.rows[:_SHOWN_GROUPS]))
-    if (more := len(table.rows) - _SHOWN_GROUPS) > 0:
-        print_text(f"{more} more are not shown; --json prints all.")
-    means = ", ".join(
-        f"{when} {100 * gaps.mean_abs_gap:.2f} ({100 * gaps.mean_abs_gap_corrected:.2f} bias-corrected)"
-        for when, gaps in gaps_by_time.items()
-    )
-    what = "predicted classes" if last.by == "prediction" else "groups"
-    print_text(f"Confidence minus accuracy in points; * marks significant gaps. Mean absolute gap over {what}: {means}")
-
-
-def _group_table(gaps_by_time: Mapping[str, GroupGaps]) -> Tabular:
-    """All groups, those first that are furthest off at last; sizes and accuracies once if predictions stay the same."""
-    *_, last = gaps_by_time.values()
-    by_name = {when: {group.name: group for group in gaps} for when, gaps in gaps_by_time.items()}
-    names = list(dict.fromkeys(group.name for gaps in (last, *gaps_by_time.values()) for group in gaps.worst_first))
-    is_same = len({tuple((group.name, group.n, group.accuracy) for group in gaps) for gaps in gaps_by_time.values()}) == 1
-    sized = list(by_name)[:1] if is_same else list(by_name)
-    headers = ["class" if last.by == "prediction" else "group"]
-    for when in sized:
-        headers += ["n", "accuracy"] if is_same else [f"n {when}", f"accuracy {when}"]
-    headers += ["gap"] if len(gaps_by_time) == 1 else [f"gap {when}" for when in by_name]
-    rows = []
-    for name in names:
-        sizes = [cell for when in sized for cell in _size(by_name[when].get(name))]
-        rows.append([str(name), *sizes, *(_gap(groups.get(name)) for groups in by_name.values())])
-    return Tabular(headers, rows)
-
-
-def _size(group: GroupGap | None) -> tuple[str, str]:
-    return ("0", "") if group is None else (f"{group.n}", f"{100 * group.accuracy:.1f} %")
-
-
-def _gap(group: GroupGap | None) -> str:
-    if group is None:
-        return ""
-    return f"{points_with_error(group.gap, group.se)}{' *' if group.is_off else ''}"
+    """Print the groups that are furthest off before and after calibration, and how far all are off on average."""
+    for when, gaps in gaps_by_time.items():
+        print_text("")
+        print_text(f"Gaps {when} calibration, the worst first:")
+        table = gaps.table
+        print_tabular(Tabular(table.headers, table.rows[:PRINTED_ROWS]))
+        if (more := len(table.rows) - PRINTED_ROWS) > 0:
+            print_text(f"{more} more are not shown; --json prints all.")
+        print_text(gaps.summary)

@@ -35,13 +35,12 @@ MULTILABEL = "a multilabel calibration"
 SKETCH = "a sketch"
 REPORT = "a report"
 SCORES = "a file of scores"
-GATE = "the result of gate"
 UNKNOWN = "JSON that nishimori did not write"
 UNREADABLE = "JSON that cannot be read"
 
 # What the JSON of a command has, by which it is told from that of others; the first that fits.
 _RESULTS: dict[str, set[str]] = {
-    GATE: {"passed", "verdict", "checks"},
+    "the result of gate": {"passed", "verdict", "checks"},
     "the result of eval": {"before", "n_bins"},
     "the result of compare": {"methods", "verdicts", "n_validation"},
     "the result of diff": {"changes", "different"},
@@ -60,7 +59,6 @@ _MEANT = {
     MULTILABEL: "Use it in Python: nishimori.load.",
     SKETCH: "fit, eval, gate, compare, report, diff and merge read it in place of scores.",
     REPORT: "nishimori show and nishimori diff read it.",
-    SCORES: "",
 }
 
 
@@ -90,7 +88,7 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     """The files and folders that names and patterns such as ``part-*.csv`` stand for, those of a pattern by name."""
     matches: list[Path] = []
     for path in paths:
-        if is_pattern(str(path)) and not path.exists():
+        if not path.exists() and is_pattern(str(path)):
             matched = sorted(map(Path, glob(str(path), recursive=True)))
             if not matched:
                 raise FileNotFoundError(f"There is no file that matches {path}.")

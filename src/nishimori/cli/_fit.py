@@ -24,7 +24,7 @@ from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import description, verdict
 from nishimori.cli._help import ForceOption, JsonOption, epilog, flag, option
-from nishimori.cli._options import DataOptions, DataToFit, Files, add_cwd_to_path, check_method
+from nishimori.cli._options import Data, DataOptions, Files, add_cwd_to_path, check_method
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError
 
@@ -73,7 +73,7 @@ def fit(
     preserve_accuracy: PreserveOption = False,
     param: ParamOption = None,
     *,
-    data: DataToFit,
+    data: Data,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 
 import nishimori
 from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
-from nishimori._evaluation.checks import GROUP_GAP, MetricBound, Verdict, is_in_percent
+from nishimori._evaluation.checks import GROUP_GAP, Verdict
 from nishimori._evaluation.gate import (
     MIN_SAMPLES,
     NLL_CAP,
@@ -30,9 +30,9 @@ from nishimori._support.json import FLAG, TEXT, JsonError, Shape, any_shape, che
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
-from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in, refuse_swapped
-from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, option
-from nishimori.cli._options import BinsOption, DataOptions, DataToMeasure, Files, StrategyOption, search_cwd
+from nishimori.cli._calibration import agree_with, agree_with_sketch, calibrator_in
+from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, MarkdownOption, epilog, flag, option
+from nishimori.cli._options import BinsOption, CalibrationOption, Data, DataOptions, Files, StrategyOption, search_cwd
 from nishimori.cli._run import error_text
 from nishimori.cli._terminal import (
     collect_warnings,
@@ -45,7 +45,6 @@ from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
-CalibrationOption = Annotated[Path | None, option("The file that fit wrote.", "FILE")]
 LevelOption = Annotated[float, option("Least share of data sets without a wrong verdict; 0.95 by default.", "SHARE")]
 AllowInconclusiveOption = Annotated[bool, flag("Pass even if a check is inconclusive.", "--allow-inconclusive")]
 NllCapOption = Annotated[float, option(f"Largest loss that counts in the NLL; {NLL_CAP:g} by default.", "NUMBER")]
@@ -66,7 +65,6 @@ OutputsOption = Annotated[
     option("Write the checks to this .json, .md or .xml (JUnit) file; repeatable.", "FILE", "--output", "-o", panel=OUTPUT),
 ]
 GithubOption = Annotated[bool, flag("Print annotations of GitHub Actions.", "--github", panel=OUTPUT)]
-MarkdownOption = Annotated[bool, flag("Print the checks as a Markdown table.", "--markdown", panel=OUTPUT)]
 
 EPILOG = epilog(
     "nishimori gate test.npz --calibration calibration.json --bound ece=0.02",
@@ -92,7 +90,7 @@ def gate(
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
     *,
-    data: DataToMeasure,
+    data: Data,
     output: OutputsOption = None,
     junit: JunitOption = None,
     github: GithubOption = False,
@@ -107,18 +105,12 @@ def gate(
     chosen = [name for name, is_chosen in (("json", as_json), ("github", github), ("markdown", markdown)) if is_chosen]
     targets: list[tuple[Path, str | None]] = [] if junit is None else [(junit, "junit")]
     targets += [(path, None) for path in output or []]
-    outputs = _Outputs(
-        targets,
-        [*files, *([calibration] if calibration else [])],
-        chosen,
-        force,
-    )
+    outputs = _Outputs(targets, [*files, *([calibration] if calibration else [])], chosen, force)
     paths = {"calibration": calibration, "junit": junit}
     about: dict[str, Any] = {name: None if path is None else str(path) for name, path in paths.items()}
     about |= {"files": [str(path) for path in files], "library_version": nishimori.__version__}
     with collect_warnings() as warned, _errors_in(outputs, about | {"warnings": warned}):
         wanted = Wanted(typed_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
-        refuse_swapped("gate", files, calibration)
         outputs.check()
         sums = _files.open_sketch(files, data, by)
         if sums is None:
@@ -165,41 +157,22 @@ def typed_bounds(typed: Sequence[str]) -> dict[Any, float]:
         metric = name if name == GROUP_GAP else find_metric(name, "bound")
         if metric in bounds:
             raise typer.BadParameter(f"{name} has two bounds. Pass one of them.", param_hint="--bound")
-        bounds[metric] = _number(MetricBound(None if isinstance(metric, str) else metric, 0.0), number)
+        is_share = isinstance(metric, str) or metric.in_percent
+        bounds[metric] = _number(number, f"--bound {name}", is_share=is_share)
     return bounds
 
 
-def _number(limit: MetricBound, text: str) -> float:
+def _number(text: str, option: str, *, is_share: bool) -> float:
     """A bound as it was typed: a number, or a share in percent."""
-    is_share = limit.in_percent
-    digits = text.removesuffix("%").strip() if is_share else text
+    digits = text.removesuffix("%") if is_share else text
     try:
-        value = float(digits)
+        return float(digits) / (1 if digits == text else 100)
     except ValueError:
         wanted = "a number from 0 to 1, such as 0.02, or a percentage, such as 2%" if is_share else "a number"
-        raise typer.BadParameter(f"{text!r} is not {wanted}.", param_hint=f"--bound {limit.name}") from None
-    if digits == text:
-        if is_in_percent(limit, value):
-            remedy = f"For {value:g} %, pass {limit.name}={value / 100:g} or {limit.name}={value:g}%."
-            raise InputError(f"--bound {limit.name}", "lie between 0 and 1", got=text, remedy=remedy)
-        return value
-    if not 0 <= value <= 100:
-        raise InputError(f"--bound {limit.name}", "lie between 0% and 100%", got=text)
-    return value / 100
+        raise typer.BadParameter(f"{text!r} is not {wanted}.", param_hint=option) from None
 
 
 _ENDINGS = {".json": "json", ".md": "markdown", ".xml": "junit"}
-
-
-def _forms_of_error(message: str) -> dict[str, str]:
-    """The error that kept the checks from being made, in the same forms."""
-    outcome = CheckOutcome("the checks can be made", "error", message)
-    return {
-        "text": "",
-        "github": workflow_command(outcome),
-        "markdown": Tabular(TABLE_HEADERS, [("all", "error", message)]).markdown(),
-        "junit": junit_file(SUITE, [outcome]),
-    }
 
 
 class _Outputs:
@@ -211,12 +184,7 @@ class _Outputs:
         self._targets: list[tuple[Path, str, bool]] = []
         self._refused: list[Exception] = []
         if len(forms) > 1:
-            self._refused.append(
-                typer.BadParameter(
-                    "only one of --json, --github and --markdown can go to standard output. Write the others to files, such as "
-                    "-o gate.json or -o gate.md."
-                )
-            )
+            self._refused.append(typer.BadParameter("only one of --json, --github and --markdown can go to standard output."))
         self._form = forms[0] if len(forms) == 1 else "text"
         for path, form in named:
             try:
@@ -300,6 +268,9 @@ def _errors_in(outputs: _Outputs, about: dict[str, Any]) -> Iterator[None]:
     except Exception as error:
         message = error.format_message() if isinstance(error, typer.BadParameter) else error_text(error)
         content = {"passed": False, "verdict": "error", "message": message, "checks": []}
+        outcome = CheckOutcome("the checks can be made", "error", message)
+        forms = {"text": "", "github": workflow_command(outcome), "junit": junit_file(SUITE, [outcome])}
+        forms["markdown"] = Tabular(TABLE_HEADERS, [("all", "error", message)]).markdown()
         with suppress(OSError):  # such as a full disk, which is not what went wrong first
-            outputs.write(content | about, _forms_of_error(message))
+            outputs.write(content | about, forms)
         raise

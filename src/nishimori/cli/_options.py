@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -31,7 +31,8 @@ DataSets = Annotated[
         "FILES",
     ),
 ]
-LevelOption = Annotated[float, option("Level of the intervals; 0.95 by default.", "SHARE")]
+LevelOption = Annotated[float, option("Level of intervals and, as 1 - level, of tests; 0.95 by default.", "SHARE")]
+CalibrationOption = Annotated[Path | None, option("The calibration file that fit wrote.", "FILE")]
 BinsOption = Annotated[int, option("Bins of the ECE; 15 by default.", "NUMBER", panel=MEASURES)]
 StrategyOption = Annotated[Strategy, option("uniform (default) or quantile bins.", "KIND", panel=MEASURES)]
 
@@ -49,11 +50,6 @@ def _as_floor(text: str) -> float | str:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number.") from None
-
-
-def _floor(help: str) -> Any:
-    """Declare the floor."""
-    return option(f"Raise smaller probabilities to this{help}.", "P", panel=DATA, parser=_as_floor)
 
 
 def _name(help: str, *names: str) -> Any:
@@ -131,22 +127,24 @@ class DataOptions:
     """
 
     input: Annotated[
-        Input | None, option("logits (default) or probabilities; needed if all lie between 0 and 1.", "KIND", panel=DATA)
+        Input | None,
+        option("logits or probabilities; logits, or as fitted, by default.", "KIND", panel=DATA),
     ] = None
-    floor: Annotated[Any, _floor(": a number, auto (default) or none")] = None
+    floor: Annotated[
+        Any,
+        option("Least probability: a number, auto or none.", "P", panel=DATA, parser=_as_floor),
+    ] = None
     scores: Annotated[str | None, _name("Array of scores, or their one column.")] = None
-    labels: Annotated[str | None, _name("Array or column of labels; labels by default.")] = None
+    labels: Annotated[str | None, _name("Array or column of labels; labels by default.", "--labels", "-l")] = None
     classes: Annotated[Any, option("Labels of the columns, such as cat,dog,bird.", "NAMES", panel=DATA, parser=split)] = None
     weights: Annotated[str | None, _name("Array or column of sample weights.")] = None
     ignore_index: Annotated[int | None, option("Ignore samples with this label, such as -100.", "LABEL", panel=DATA)] = None
     counts: Annotated[bool, flag("Weights are numbers of independent samples.", "--counts", panel=DATA)] = False
     clusters: Annotated[
         str | None,
-        _name("Array or column of what samples share, such as a document; changes standard errors, and T of adaptive."),
+        _name("Array or column of what samples share, such as a document."),
     ] = None
-    groups: Annotated[str | None, _name("Array or column of groups, such as sites; the method group fits one T for each.")] = (
-        None
-    )
+    groups: Annotated[str | None, _name("Array or column of groups, such as sites.")] = None
     ids: str | None = None
     columns: Annotated[Any, option("Columns of scores, such as a,b or 'z_*'.", "NAMES", panel=TABLES, parser=split)] = None
     ignore: Annotated[Any, option("Columns that are not scores.", "NAMES", panel=TABLES, parser=split)] = None
@@ -197,43 +195,13 @@ def _remembered_groups(calibrator: FittedMethod | None) -> str | None:
     return calibrator.group_column_
 
 
-def _options(*names: str, **declared: Any) -> OptionGroup:
-    """Some of the options of `DataOptions` in this order, or all; those that are ``declared`` here have another help."""
+def _options(*without: str) -> OptionGroup:
+    """The options of `DataOptions` but some, which keep their defaults."""
     own = {name: kind for name, kind in DataOptions.__annotations__.items() if hasattr(kind, "__metadata__")}
-    own |= {name: Annotated[get_args(own[name])[0], declaration] for name, declaration in declared.items()}
-    return OptionGroup(DataOptions, {name: own[name] for name in names or own})
+    return OptionGroup(DataOptions, {name: kind for name, kind in own.items() if name not in without})
 
 
-_DEFAULT_AS_FITTED: dict[str, Any] = {
-    "labels": _name("Array or column of labels; default as fitted."),
-    "groups": _name("Array or column of groups, such as sites."),
-}
-
-DataToFit = Annotated[DataOptions, _options()]
-DataToMeasure = Annotated[
-    DataOptions,
-    _options(
-        input=option("logits or probabilities; default as fitted.", "KIND", panel=DATA), floor=_floor(""), **_DEFAULT_AS_FITTED
-    ),
-]
-DataToApply = Annotated[
-    DataOptions,
-    _options("scores", "labels", "weights", "groups", "columns", "ignore", "delimiter", "decimal", **_DEFAULT_AS_FITTED),
-]
-DataToSketch = Annotated[
-    DataOptions,
-    _options(
-        *("input", "floor", "scores", "labels", "classes", "weights", "ignore_index", "clusters"),
-        *("columns", "ignore", "delimiter", "decimal", "max_rows"),
-        floor=_floor(": a number or none; needed with --input probabilities"),
-        labels=_name("Name of the array or column of labels; labels by default.", "--labels", "-l"),
-    ),
-]
-DataToReport = Annotated[
-    DataOptions,
-    _options(
-        *("input", "floor", "scores", "labels", "weights", "ignore_index", "clusters", "groups", "counts"),
-        *("columns", "ignore", "classes", "delimiter", "decimal", "max_rows"),
-    ),
-]
-"""What each command takes; of `DataOptions` the others keep their defaults."""
+Data = Annotated[DataOptions, _options()]
+DataToApply = Annotated[DataOptions, _options("input", "floor", "classes", "ignore_index", "counts", "clusters", "max_rows")]
+DataToSketch = Annotated[DataOptions, _options("counts", "groups")]
+"""What commands take."""

@@ -18,8 +18,8 @@ from nishimori._support.progress import begin_step, show_progress
 from nishimori.cli import _files
 from nishimori.cli._files import data_set, data_sets
 from nishimori.cli._gate import BoundOption, typed_bounds
-from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog, flag, form_of, option
-from nishimori.cli._options import BinsOption, DataOptions, DataSets, DataToReport, MetricsOption, method_names
+from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, MarkdownOption, epilog, form_of, option
+from nishimori.cli._options import BinsOption, Data, DataOptions, DataSets, LevelOption, MetricsOption, method_names
 from nishimori.cli._terminal import collect_warnings, note, print_result
 from nishimori.errors import InputError
 
@@ -56,8 +56,6 @@ MethodsOption = Annotated[
     str | None,
     option("Further methods for the tables, comma-separated: names, or package.module:Name.", "NAMES", panel=MEASURES),
 ]
-LevelOption = Annotated[float, option("Level of all intervals.", "SHARE", panel=MEASURES, shows=True)]
-MarkdownOption = Annotated[bool, flag("Print the report as Markdown.", "--markdown", panel=OUTPUT)]
 
 EPILOG = epilog(
     "nishimori report val.npz test.npz -o report.html",
@@ -76,7 +74,7 @@ def report(
     bound: BoundOption = None,
     level: LevelOption = 0.95,
     *,
-    data: DataToReport,
+    data: Data,
     n_bins: BinsOption = 15,
     as_json: JsonOption = False,
     markdown: MarkdownOption = False,

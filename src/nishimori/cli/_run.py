@@ -187,7 +187,9 @@ def option_text(options: Callable[[], set[str]], name: str, value: Any = ABSENT)
         return _IN_FILES[name]
     typed = options()
     if name in _PARAMETERS and "--param" in typed:
-        return f"--param {name}" if value is ABSENT else f"--param {name}={_json(value)}"
+        if value is ABSENT:
+            return f"--param {name}"
+        return f"--param {name}={value if isinstance(value, str) else json.dumps(value)}"
     option = _NAMES.get(name, f"--{name.replace('_', '-')}")
     if name == "columns" and (value is A_NAME or isinstance(value, str)):
         option = "--scores"  # the option for one name
@@ -210,11 +212,6 @@ def _option_with_value(option: str, value: Any) -> str:
     if any("," in name or name != " ".join(name.split()) for name in names):  # which would be read as other names
         return f"{option} with new names: a comma separates names, so rename the columns"
     return f"{option} {shlex.quote(','.join(names))}"
-
-
-def _json(value: Any) -> str:
-    """A value of --param, which is JSON or text."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _options() -> set[str]:

@@ -30,12 +30,6 @@ EPILOG = epilog("nishimori show calibration.json", "nishimori show monday.npz --
 # Longer lists, such as those of classes, are cut.
 _LISTED = 12
 
-# Keys of the JSON of commands that say most, of which those that are there are shown.
-_OF_RESULTS = (
-    *("passed", "verdict", "summary", "method", "temperature", "temperature_se", "n_samples", "n_validation", "n_test"),
-    *("n_classes", "input", "floor", "level", "different", "calibration", "file", "files", "library_version"),
-)
-
 
 def show(file: FileArgument, as_json: JsonOption = False) -> None:
     """Say what a file is, and what it holds.
@@ -88,18 +82,13 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, int):
-        return f"{value:,}"
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
-    return _list_text(value) if isinstance(value, list) else str(value)
-
-
-def _list_text(values: list[Any]) -> str:
-    """The first and the last of many values."""
-    texts = [_text(entry) for entry in values]
+        return ", ".join(f"{name} {_text(entry)}" for name, entry in _for_people(value).items())
+    if not isinstance(value, list):
+        return str(value)
+    texts = [_text(entry) for entry in value]
     return ", ".join(texts) if len(texts) <= _LISTED else f"{', '.join(texts[: _LISTED - 2])}, ..., {texts[-1]} ({len(texts)})"
 
 
@@ -168,31 +157,23 @@ def _report(path: Path) -> dict[str, Any]:
         "verdict": results["verdict"]["headline"],
         "summary": results["verdict"]["summary"],
         "method": results["recommended"],
-        "temperature": after.get("temperature"),
-        "temperature_se": after.get("temperature_se"),
+        **{name: after.get(name) for name in ("temperature", "temperature_se")},
         "n_samples": about["n_measured"],
-        "n_validation": about["n_validation"],
-        "n_classes": about["n_classes"],
+        **{name: about[name] for name in ("n_validation", "n_classes")},
         "files": [source["name"] for source in provenance["files"]],
-        "made_on": provenance["made_on"],
-        "library_version": provenance["library_version"],
+        **{name: provenance[name] for name in ("made_on", "library_version")},
     }
 
 
 def _result(path: Path) -> dict[str, Any]:
-    """What a command has printed with --json."""
-    content = _json(path)
-    shown = {name: content[name] for name in _OF_RESULTS if name in content and name != "file"}
-    if isinstance(content.get("checks"), list):
-        try:
-            shown["checks"] = {str(check["name"]): check["verdict"] for check in content["checks"]}
-        except (KeyError, TypeError):
-            raise FormatError(f"{path} cannot be read: its checks have no names or verdicts.") from None
-    for when in ("before", "after"):
-        if isinstance(content.get(when), dict):
-            names = ("error", "confidence", "ece", "nll", "brier")
-            shown[when] = {name: content[when][name] for name in names if content[when].get(name) is not None}
-    return shown | ({"written_to": content["file"]} if "file" in content else {})
+    """What a command has printed with --json, without its tables."""
+    shown: dict[str, Any] = {}
+    for name, value in _json(path).items():
+        if isinstance(value, dict):
+            shown[name] = {key: entry for key, entry in value.items() if not isinstance(entry, dict | list)}
+        elif not (isinstance(value, list) and any(isinstance(entry, dict) for entry in value)):
+            shown["written_to" if name == "file" else name] = value
+    return shown
 
 
 def _scores(path: Path) -> dict[str, Any]:

@@ -11,23 +11,14 @@ import nishimori
 from nishimori import Sketch
 from nishimori._rows.labels import class_labels
 from nishimori._rows.scores import check_input, is_auto
-from nishimori._sketch.archive import is_sketch_file
 from nishimori._support.progress import begin_step, show_progress
 from nishimori.cli import _files
-from nishimori.cli._files import SKETCH, refuse_other
+from nishimori.cli._files import SCORES, SKETCH, refuse_other
 from nishimori.cli._help import DATA, ForceOption, JsonOption, argument, epilog, flag, option
-from nishimori.cli._options import DataOptions, DataToSketch, split
+from nishimori.cli._options import DataOptions, DataToSketch, Files, split
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError, MergeError
 
-RowFiles = Annotated[
-    list[Path],
-    argument(
-        "Files of arrays (.npz .pt .safetensors) or tables (.csv .tsv .jsonl .parquet .feather), folders of "
-        "tables, patterns, or two .npy files: scores, labels.",
-        "FILES",
-    ),
-]
 OutputOption = Annotated[Path, option("Where to write the sketch, a .npz file.", "FILE", "--output", "-o")]
 AllowRepeatedOption = Annotated[
     bool,
@@ -46,14 +37,9 @@ MERGE_EPILOG = epilog(
     "nishimori fit both.npz -o calibration.json",
 )
 
-_WHAT_THEY_ARE = (
-    "Pass --input probabilities and --floor, such as --floor 1e-6 or --floor none, if these are probabilities, or --input "
-    "logits if they are scores before the softmax."
-)
-
 
 def sketch(
-    files: RowFiles,
+    files: Files,
     output: OutputOption,
     temperatures: TemperaturesOption = None,
     *,
@@ -80,7 +66,7 @@ def sketch(
             begin_step(f"Reading {group[0].name}")
             _add(sums, group, data)
             sums._end_part()  # each file is one, so that its own sketch is noticed later
-        sums.check_range("scores", remedy=_WHAT_THEY_ARE)
+        sums.check_range("scores", remedy="")
     sums.save(output, overwrite=force)
     _show(sums, output, warned, as_json=as_json)
 
@@ -98,33 +84,16 @@ def merge(
     """
     _files.check_output(output, (".npz",), "sketch.npz", overwrite=force)
     total: Sketch | None = None
-    sources: dict[bytes, Path] = {}  # the file that brought each part
     for path in files:
         refuse_other(path, SKETCH, SKETCH)
         more = Sketch.load(path)
-        if not allow_repeated:
-            _refuse_repeated(path, more, sources)
         try:
-            total = more if total is None else total.merge(more, allow_repeated=True)
+            total = more if total is None else total.merge(more, allow_repeated=allow_repeated)
         except MergeError as error:
             raise MergeError(f"{path} does not go with the files before it. {error}") from None
     assert total is not None, "there is at least one file"
     total.save(output, overwrite=force)
     _show(total, output, [], as_json=as_json)
-
-
-def _refuse_repeated(path: Path, more: Sketch, sources: dict[bytes, Path]) -> None:
-    """Refuse a file with a part that another one has brought; ``sources`` tell which, and get the new parts."""
-    ids = dict.fromkeys(more._end_part().ids)
-    earlier = [sources[part] for part in ids if part in sources]
-    if earlier:
-        names, number = ", ".join(map(str, dict.fromkeys(earlier))), more.n_parts
-        which = "its only part is" if number == 1 else f"{len(earlier)} of its {number} parts are"
-        raise MergeError(
-            f"{path} would be counted twice: {which} in {names} already. Leave it out, or pass --allow-repeated if these are "
-            "other samples that have the same sums."
-        )
-    sources.update(dict.fromkeys(ids, path))
 
 
 def _empty(temperatures: str | None, data: DataOptions) -> Sketch:
@@ -141,8 +110,7 @@ def _empty(temperatures: str | None, data: DataOptions) -> Sketch:
 def _groups(files: Sequence[Path]) -> list[list[Path]]:
     """The files that belong together: a pair of .npy files, or each file alone."""
     for path in files:
-        if is_sketch_file(path):
-            raise InputError(f"{path} is a sketch already. Add sketches with nishimori merge.")
+        refuse_other(path, SCORES, SCORES)
     if any(path.suffix.lower() == ".npy" for path in files):
         return [list(files)]
     return [[path] for path in files]

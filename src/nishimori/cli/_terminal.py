@@ -163,19 +163,6 @@ def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[s
     return f"{scale * value:.{decimals}f}{unit}".replace("-", "−"), f"{scale * error:.{decimals}f}{unit}"
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print any table: a column for each key that has a value somewhere; numbers to six digits."""
-    shown = [name for name in max(rows, key=len) if any(row.get(name) is not None for row in rows)]
-    cells = [[_cell(row.get(name)) for name in shown] for row in rows]
-    print_tabular(Tabular([name.replace("_", " ") for name in shown], cells))
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def print_tabular(table: Tabular) -> None:
     """Print a table and an empty line after it; continued below itself on a narrow terminal."""
     shown = Tabular(list(map(_shown, table.headers)), [list(map(_shown, row)) for row in table.rows])

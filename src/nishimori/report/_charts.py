@@ -12,8 +12,7 @@ from typing import Any
 from nishimori._support.escape import xml_text
 from nishimori._support.intervals import normal_quantile
 from nishimori.plot._style import COLORS
-from nishimori.report._content import SHORT_TITLES, all_places, as_is, slider_place
-from nishimori.report._text import short_name
+from nishimori.report._content import SHORT_TITLES, all_places, as_is, short_name, slider_place
 
 WIDTH = 380
 _WIDE = 560
@@ -312,38 +311,6 @@ def _panel(field: str, title: str, color: str, marks: list[Spec], *, percent: bo
             {**current, "mark": point, "encoding": {"x": x, "y": y}},
         ],
     }
-
-
-def temperatures(results: Mapping[str, Any]) -> Spec | None:
-    """T of each method with its interval; None if no method found one."""
-    fitted = [row for row in results["temperatures"] if row["temperature"] is not None]
-    if not fitted:
-        return None
-    values = [{**row, "name": SHORT_TITLES[row["method"]]} for row in fitted]
-    scale = {"type": "log", "zero": False, "nice": False, "padding": 16}
-    x = _number("temperature", scale=scale, axis={"title": "temperature T", "tickCount": 6, "format": "~g"})
-    y = {"field": "name", "type": "nominal", "sort": None, "axis": {"title": None}}
-    color = _name("name", {"TS": COLORS["ts"], "EC": COLORS["ec"], "adaptive": COLORS["after"]})
-    one = {"data": {"values": [{"one": 1}]}, "mark": {"type": "rule", "color": _INK, "strokeDash": [5, 4], "opacity": 0.6}}
-    ends = {"x": {**x, "field": "temperature_low"}, "x2": {"field": "temperature_high"}}
-    spec = {
-        "width": WIDTH,
-        "height": 34 * len(values),
-        "layer": [
-            {**one, "encoding": {"x": {**x, "field": "one"}}},
-            {
-                "transform": [{"filter": "isValid(datum.temperature_low)"}],
-                "mark": {"type": "rule", "strokeWidth": 3},
-                "encoding": {**ends, "y": y, "color": color},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
-                "encoding": {"x": x, "y": y, "color": color},
-            },
-        ],
-        "data": {"values": values},
-    }
-    return _chart("Temperature of each method with its confidence interval; the dashed line is T = 1.", 0, [spec])
 
 
 def _number(field: str, **more: Any) -> Spec:

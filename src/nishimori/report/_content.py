@@ -1,11 +1,11 @@
-"""What page and Markdown show of the dictionary, in the order in which they show it."""
+"""What page and Markdown show of the dictionary, in the order in which they show it, and how they write its numbers."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
-from nishimori._support.formatting import join_names, points_with_error
-from nishimori.report._text import digits, format_measurement, four, interval, percent, points, rounded, share, whole
-from nishimori.report._top import after_name
+from nishimori._support import formatting
+from nishimori._support.formatting import count, join_names, number_text, points_with_error, value_with_error
 
 SHORT_TITLES = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 """What charts and buttons call methods."""
@@ -18,6 +18,16 @@ CONFUSION_HEADS = ("true class", "predicted", "n", "share of the errors", "mean 
 
 # Shares of all samples of which the text says the error.
 _COVERAGES = (0.9, 0.8, 0.5)
+
+
+def heading(results: Mapping[str, Any]) -> str:
+    """What the page is about."""
+    return f"Calibration report: {results['title']}" if results["title"] else "Calibration report"
+
+
+def after_name(results: Mapping[str, Any]) -> str:
+    """What numbers after calibration are called; empty if no method is to be used."""
+    return f"after {results['recommended']}" if results["recommended"] else ""
 
 
 def metrics_of(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -73,6 +83,15 @@ def _number(row: Mapping[str, Any], metric: Mapping[str, Any], what: str = "") -
     return format_measurement(value, error), ""
 
 
+def _value(value: float | None, metric: Mapping[str, Any]) -> str:
+    """A metric without its error."""
+    if metric["is_signed"]:
+        return points(value)
+    if metric["in_percent"]:
+        return percent(value)
+    return four(None if value is None else metric["factor"] * value)
+
+
 def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
     """What methods differ by from the model as it is, in metrics of which some values are better."""
     shown = [metric for metric in metrics_of(results) if metric["direction"] is not None]
@@ -92,13 +111,6 @@ def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def sentences(results: Mapping[str, Any]) -> list[str]:
-    """What the numbers say, a sentence each: what to do first, then the worst class and group, then the tests."""
-    verdict, advised = results["verdict"], results["recommendation"]["sentences"]
-    advice = advised if advised and verdict["advice"] == " ".join(advised) else [verdict["advice"]]
-    return list(filter(None, (*advice, verdict["classes"], verdict["groups"], *verdict["sentences"])))
-
-
 def about_risk(results: Mapping[str, Any]) -> str:
     """The error of all answers and of the most confident ones, as a sentence; empty if it is not known."""
     curves = results["risk_coverage"]
@@ -106,16 +118,31 @@ def about_risk(results: Mapping[str, Any]) -> str:
         return ""
     curve = curves["one"]
     shown = [next((point for point in curve if point[0] >= least - 1e-6), curve[-1]) for least in _COVERAGES]
-    parts = [f"{share(error)} among the most confident {rounded(coverage)}" for coverage, error in shown]
-    return f"Of all answers {share(curve[-1][1])} are wrong; {', '.join(parts)}."
+    parts = [f"{percent(error)} among the most confident {formatting.percent(coverage, 0)}" for coverage, error in shown]
+    return f"Of all answers {percent(curve[-1][1])} are wrong; {', '.join(parts)}."
 
 
 def confusions(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The rows of the table of classes that are taken for each other; empty if they are not known."""
     return [
-        (pair["label"], pair["predicted"], whole(pair["n"]), share(pair["share"]), share(pair["confidence"]))
+        (pair["label"], pair["predicted"], count(pair["n"]), percent(pair["share"]), percent(pair["confidence"]))
         for pair in results["confusions"] or []
     ]
+
+
+def mistakes(results: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The table of the most confident errors, cells as texts with the values that they are sorted by; None if there is none."""
+    if not results["mistakes"]:
+        return None
+    has_ids = any(mistake["id"] is not None for mistake in results["mistakes"])
+    texts = {**({"id": "id"} if has_ids else {}), "predicted": "predicted", "label": "label"}
+    numbers = {"confidence": "confidence", "confidence_after": after_name(results), "true_probability": "of the true class"}
+    shown = {"row": "row", **texts, **{key: head for key, head in numbers.items() if head}}
+    rows = [
+        [{"value": row[key], "text": percent(row[key]) if key in numbers else str(row[key])} for key in shown]
+        for row in (mistake | {"id": mistake["id"] or ""} for mistake in results["mistakes"])
+    ]
+    return {"heads": [{"name": head, "number": key not in texts} for key, head in shown.items()], "rows": rows}
 
 
 def tags(results: Mapping[str, Any], method: str) -> list[str]:
@@ -132,7 +159,7 @@ def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     for name in ("none", "ts", "ec", "adaptive"):
         for i, place in enumerate(places):
             if name in place["names"]:
-                text = SHORT_TITLES[name] if name == "none" else f"{SHORT_TITLES[name]}: {digits(place['temperature'])}"
+                text = SHORT_TITLES[name] if name == "none" else f"{SHORT_TITLES[name]}: {number_text(place['temperature'])}"
                 named.append({"place": i, "name": text})
     others = enumerate(all_places(results)[len(places) :], len(places))
     return named + [{"place": i, "name": place["names"][0]} for i, place in others]
@@ -157,7 +184,7 @@ def as_is(results: Mapping[str, Any]) -> int:
 def start_name(results: Mapping[str, Any]) -> str:
     """What the page calls what it shows first."""
     place = all_places(results)[results["slider"]["start"]]
-    return str(place["names"][0]) if place["temperature"] is None else f"T = {digits(place['temperature'])}"
+    return str(place["names"][0]) if place["temperature"] is None else f"T = {number_text(place['temperature'])}"
 
 
 def scores(results: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -166,20 +193,15 @@ def scores(results: Mapping[str, Any]) -> list[dict[str, str]]:
     places = all_places(results)
     shown = {"now": places[results["slider"]["start"]], "before": places[as_is(results)]}
     rows = [
-        {"name": metric["name"], "title": metric["title"], **{when: _score(place, metric) for when, place in shown.items()}}
+        {
+            "name": metric["name"],
+            "title": metric["title"],
+            **{when: _value(place[metric["name"]], metric) for when, place in shown.items()},
+        }
         for metric in scores_of_slider(results)
     ]
     of_accuracy = {when: percent(place.get("accuracy", accuracy)) for when, place in shown.items()}
     return [rows[0], {"name": "accuracy", "title": "accuracy", **of_accuracy}, *rows[1:]]
-
-
-def _score(place: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
-    value = place[metric["name"]]
-    if metric["is_signed"]:
-        return points(value)
-    if metric["in_percent"]:
-        return percent(value)
-    return four(None if value is None else metric["factor"] * value)
 
 
 def gap_tables(results: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -195,7 +217,7 @@ def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any], after:
     heads += [f"T of the {noun}", f"gap with T per {noun}"] if several else []
     rows = [_cells(row, several=several, later=bool(after)) for row in table["rows"][:_MOST_ROWS]]
     hidden = len(table["rows"]) - len(rows)
-    more = f"{whole(hidden)} more are in the JSON of the report (nishimori report --json)." if hidden else ""
+    more = f"{count(hidden)} more are in the JSON of the report (nishimori report --json)." if hidden else ""
     return {
         "id": key,
         "title": title,
@@ -206,14 +228,14 @@ def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any], after:
         "n_rows": len(table["rows"]),
         "sorted": 4,
         "more": more,
-        "text": _about(table, noun, after, several=several),
+        "text": _about(table, noun, after),
     }
 
 
 def _cells(row: Mapping[str, Any], *, several: bool, later: bool) -> list[dict[str, Any]]:
     cells = [
         {"text": row["name"], "value": row["name"]},
-        {"text": whole(row["n"]), "value": row["n"]},
+        {"text": count(row["n"]), "value": row["n"]},
         {"text": percent(row["accuracy"]), "value": row["accuracy"]},
         {"text": percent(row["before"]["confidence"]), "value": row["before"]["confidence"]},
         _gap_cell(row["before"]),
@@ -233,27 +255,19 @@ def _gap_cell(group: Mapping[str, Any]) -> dict[str, Any]:
     return {"text": text, "error": f"{sign}{error}", "value": abs(group["gap"]), "off": group["off"]}
 
 
-def _about(table: Mapping[str, Any], noun: str, after: str, *, several: bool) -> str:
+def _about(table: Mapping[str, Any], noun: str, after: str) -> str:
     """How far classes or groups are off, and what temperatures of their own would do."""
-    plural = "predicted classes" if noun == "class" else "groups"
-
-    def numbers(name: str) -> tuple[str, str]:
-        mean = table[name]
-        limits = f"({100 * mean['low']:.2f} to {100 * mean['high']:.2f})"
-        return f"{mean['n_off']} of {mean['n']}", f"{100 * mean['mean_abs_gap']:.2f} points {limits}"
-
-    off, mean = numbers("before")
-    text = f"Before calibration {off} {plural} have a significant gap, and the mean absolute gap is {mean}."
-    later = {"one": after, **({"several": f"with a temperature per {noun}"} if several else {})}
-    for key, when in later.items():
-        if not when:
-            continue
-        off, mean = numbers(key)
-        text += f" {when[0].upper()}{when[1:]}: {off} and {mean}."
+    sentences = []
+    for key, when in (("before", "before calibration"), ("one", after), ("several", f"with a temperature per {noun}")):
+        if key in table and when:
+            mean = table[key]
+            low, high, size = (f"{100 * mean[name]:.2f}" for name in ("low", "high", "mean_abs_gap"))
+            off = f"{mean['n_off']} of {mean['n']} gaps are significant"
+            sentences.append(f"{when[0].upper()}{when[1:]}: {off}, mean absolute gap {size} points ({low} to {high}).")
     if alike := table.get("of_one_class"):
         which = f"the group {alike[0]!r} have" if len(alike) == 1 else f"each of the groups {join_names(alike)} have"
-        text += f" All samples of {which} the same true class: the numbers may not hold for samples of other classes."
-    return text
+        sentences.append(f"All samples of {which} the same true class: the numbers may not hold for samples of other classes.")
+    return " ".join(sentences)
 
 
 def provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -262,11 +276,58 @@ def provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [("Made on", origin["made_on"]), ("Library", f"nishimori {origin['library_version']}")]
     for file in origin["files"]:
         rows.append(
-            (f"{file['role'].capitalize()} file", f"{file['name']}, {whole(file['bytes'])} bytes, SHA-256 {file['sha256']}")
+            (f"{file['role'].capitalize()} file", f"{file['name']}, {count(file['bytes'])} bytes, SHA-256 {file['sha256']}")
         )
-    rows.append(("Validation samples", whole(results["data"]["n_validation"])))
+    rows.append(("Validation samples", count(results["data"]["n_validation"])))
     if results["data"]["measured_on"] == "test":
-        rows.append(("Test samples", whole(results["data"]["n_measured"])))
+        rows.append(("Test samples", count(results["data"]["n_measured"])))
     if origin["command"]:
         rows.append(("Command", origin["command"]))
     return rows
+
+
+# How numbers are written
+
+
+def percent(value: float | None) -> str:
+    """A share in percent; None is infinite, as JSON has no such number."""
+    return formatting.percent(inf if value is None else value)
+
+
+def points(value: float | None) -> str:
+    """A difference of shares in points."""
+    return "" if value is None else points_with_error(value, None)
+
+
+def four(value: float | None) -> str:
+    """A loss."""
+    return number_text(inf) if value is None else f"{value:.4f}"
+
+
+def level(value: float) -> str:
+    """The level of an interval."""
+    return f"{100 * value:g} %"
+
+
+def format_measurement(value: float | None, error: float | None) -> str:
+    """A number with its error."""
+    return value_with_error(inf if value is None else value, error)
+
+
+def short_name(text: str, longest: int) -> str:
+    """A name from the data, cut where it is too long."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+_UNITS = {"number": number_text, "percent": lambda value: f"{100 * value:.2f}", "points": points}
+
+
+def interval(row: Mapping[str, Any], name: str, unit: str) -> str:
+    """The limits of a number, or nothing if they are not known."""
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    if low is None or high is None:
+        return ""
+    return f"({_UNITS[unit](low)} to {_UNITS[unit](high)})"
+
+
+FILTERS = {function.__name__: function for function in (percent, level, count, number_text, format_measurement, interval)}

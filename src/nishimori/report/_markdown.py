@@ -6,8 +6,9 @@ from typing import Any
 import nishimori.report._content as content
 import nishimori.report._top as top
 from nishimori._support.escape import markdown_code, markdown_text
+from nishimori._support.formatting import count
 from nishimori._support.tables import Tabular
-from nishimori.report._text import format_measurement, interval, level, share, whole
+from nishimori.report._content import format_measurement, interval, level
 
 # Rows of a table of classes or groups: more are in the JSON.
 _ROWS = 20
@@ -18,20 +19,20 @@ def markdown(results: Mapping[str, Any]) -> str:
     headline, *others = top.lines(results)
     about, glance = results["data"], top.before_and_after(results)
     risk, confusions = content.about_risk(results), content.confusions(results)
-    fitted = f", fitted to {whole(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
+    fitted = f", fitted to {count(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
     parts = [
-        f"# {markdown_text(top.heading(results))}",
+        f"# {markdown_text(content.heading(results))}",
         f"**{markdown_text(headline)}** {markdown_text(results['verdict']['summary'])}",
         "\n".join(f"- {markdown_text(line)}" for line in others),
         Tabular(("", *glance["heads"]), [(name, *map(_with_small, cells)) for name, cells in glance["rows"]]).markdown(),
-        f"{whole(about['n_measured'])} {about['measured_on']} samples{fitted}, {whole(about['n_classes'])} classes. "
+        f"{count(about['n_measured'])} {about['measured_on']} samples{fitted}, {count(about['n_classes'])} classes. "
         f"± is one standard error; intervals have a level of {level(results['level'])}. {content.about_brier(results)}",
         "## Temperatures",
         _temperatures(results).markdown(),
         "## Before and after",
         _methods(results).markdown(),
         *_differences(results),
-        "\n".join(f"- {markdown_text(sentence)}" for sentence in content.sentences(results)),
+        "\n".join(f"- {markdown_text(sentence)}" for sentence in results["verdict"]["sentences"]),
         *(part for table in content.gap_tables(results) for part in _gaps(table)),
         *(["## Errors", risk] if risk else []),
         *([Tabular(content.CONFUSION_HEADS, confusions).markdown()] if confusions else []),
@@ -89,15 +90,10 @@ def _gaps(table: Mapping[str, Any]) -> list[str]:
 
 
 def _mistakes(results: Mapping[str, Any]) -> list[str]:
-    mistakes = results["mistakes"]
-    if not mistakes:
+    if (table := content.mistakes(results)) is None:
         return []
-    rows = [
-        (str(mistake["row"]), mistake["id"] or "", mistake["predicted"], mistake["label"], share(mistake["confidence"]))
-        for mistake in mistakes
-    ]
-    heads = ("row", "id", "predicted", "label", "confidence")
-    return ["## Most confident errors", Tabular(heads, rows).markdown()]
+    rows = [[cell["text"] for cell in row] for row in table["rows"]]
+    return ["## Most confident errors", Tabular([head["name"] for head in table["heads"]], rows).markdown()]
 
 
 def _absent(results: Mapping[str, Any]) -> list[str]:

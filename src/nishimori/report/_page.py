@@ -15,7 +15,7 @@ import nishimori.report._content as content
 import nishimori.report._top as top
 from nishimori._support.escape import template_text
 from nishimori._support.optional import require
-from nishimori.report._text import FILTERS
+from nishimori.report._content import FILTERS
 
 VEGA_LITE = "6.1"
 """Which Vega-Lite draws the charts: the newest one that vl-convert 1.8 has."""
@@ -42,7 +42,7 @@ def page(results: Mapping[str, Any]) -> str:
     return str(
         template.render(
             results=results,
-            heading=top.heading(results),
+            heading=content.heading(results),
             headlines=results["verdict"]["headlines"],
             actions=top.actions(results),
             wrong=top.stays_wrong(results),
@@ -62,12 +62,10 @@ def page(results: Mapping[str, Any]) -> str:
             about_risk=content.about_risk(results),
             confusions=content.confusions(results),
             confusion_heads=content.CONFUSION_HEADS,
-            after_name=top.after_name(results),
-            sentences=content.sentences(results),
+            after_name=content.after_name(results),
             most_gaps=charts.MOST_GAPS,
             few=charts.FEW,
-            mistake_heads=_mistake_heads(results),
-            has_ids=_has_ids(results),
+            mistakes=content.mistakes(results),
             pictures={name: markup(picture) for name, picture in pictures.items()},
             scroll=lambda label: markup(' tabindex="0" role="region" aria-label="{}"').format(label),
             style=markup(_asset("page.css")),
@@ -104,8 +102,8 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
     A chart is an empty text if there is nothing to draw.
     """
     rows = charts.datasets(results, sorted({results["slider"]["start"], content.as_is(results)}))
-    after = top.after_name(results)
-    others = {"temperatures": charts.temperatures(results), "risk_coverage": charts.risk_coverage(results, after)}
+    after = content.after_name(results)
+    others = {"risk_coverage": charts.risk_coverage(results, after)}
     for key in ("classes", "groups"):
         table, level = results[key], results["level"]
         others[key] = None if table is None else charts.gaps(table, after, level)
@@ -161,17 +159,6 @@ def _payload(results: Mapping[str, Any], specs: Mapping[str, Any]) -> dict[str, 
         "specs": specs,
         "scores": content.scores_of_slider(results),
     }
-
-
-def _has_ids(results: Mapping[str, Any]) -> bool:
-    return any(mistake["id"] is not None for mistake in results["mistakes"] or [])
-
-
-def _mistake_heads(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    texts = ["id"] if _has_ids(results) else []
-    numbers = ("confidence", *([top.after_name(results)] if results["recommended"] else []), "of the true class")
-    heads = [{"name": "row", "number": True}, *({"name": name, "number": False} for name in (*texts, "predicted", "label"))]
-    return heads + [{"name": name, "number": True, "sorted": name == "confidence"} for name in numbers]
 
 
 def _inert(payload: Any) -> str:

@@ -20,7 +20,7 @@ from nishimori._support.numbers import between, whole
 from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
-from nishimori.report._results import FORMAT, Request, results_of
+from nishimori.report._results import FORMAT, results_of
 from nishimori.report._schema import present_results
 from nishimori.report._top import lines
 
@@ -63,9 +63,9 @@ class Report:
     >>> report = nishimori.Report(validation.logits, validation.labels, test.logits, test.labels, title="ResNet-20")
     >>> print(report)
     Overconfident by 6.9 points; after calibration 0.5.
-    Use adaptive: one temperature, T = 1.601 ± 0.039; it changes no prediction.
-    If predictions may change, use vector: error −3.1 points, NLL −29 %; it changes 9.8 % of the predictions.
-    Still wrong after adaptive: class 2 is 57 % right at 80 % mean confidence (16 % of the answers); 9 of 10 predicted classes are off, after vector none of 10.
+    Use adaptive (T = 1.601 ± 0.039): NLL −13 %, ECE −6.0 points compared with no calibration; it changes no prediction.
+    If predictions may change, use vector, the best of none, adaptive, ec, ts, class temperatures, bias and vector: error −3.1 points, NLL −29 %, ECE −6.1 points; it changes 9.8 % of the predictions. Its NLL is significantly lower than that of adaptive (p < 0.001).
+    Predicted classes, with Holm's correction: after adaptive 9 of 10 gaps are significant (the largest, class 2: confidence 23.4 points above accuracy); after vector none of 10 gaps is significant (the largest, class 8: confidence 1.7 points above accuracy).
     """  # noqa: E501 - which is printed
 
     @takes_rows(**MAY_BE_AUTO)
@@ -96,17 +96,9 @@ class Report:
         test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
         validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, test_options)
         kind, classes = options.get("input") or validation.input, options.get("classes")
-        request = Request(
-            classes,
-            kind,
-            used,
-            float(level),
-            n_bins,
-            methods,
-            metrics,
-            bounds,
-        )
-        results = results_of(validation, test, ids, request)
+        meaning = {"input": kind, "classes": classes, "floor": used}
+        wanted: dict[str, Any] = {"methods": methods, "metrics": metrics, "bounds": bounds}
+        results = results_of(validation, test, meaning, ids=ids, level=float(level), n_bins=n_bins, **wanted)
         names = (_arguments(validation), _arguments(validation) if test is None else _arguments(test, "test_"))
         self._results: dict[str, Any] = to_plain(
             {"title": str(title), **results}

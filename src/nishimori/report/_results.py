@@ -5,13 +5,12 @@ listed under "absent" with the reason.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.groups import GroupConsistency
 from nishimori._evaluation.compare import compare
 from nishimori._evaluation.compared_methods import (
     BY_GROUP,
@@ -44,88 +43,83 @@ from nishimori.report._verdict import TITLES, second_share, verdict_of
 FORMAT = 1
 """The version of the dictionary."""
 
-
-@dataclass(frozen=True)
-class Request:
-    """What the user said about the data, and about the numbers to make from them."""
-
-    classes: Any
-    input: Any
-    floor: float | None
-    level: float
-    n_bins: int
-    methods: Methods = ()
-    metrics: Sequence[Any] | None = None
-    bounds: Mapping[Any, float] | None = None
-
-    @property
-    def meaning(self) -> dict[str, Any]:
-        """What the scores are."""
-        return {"input": self.input, "classes": self.classes, "floor": self.floor}
+_OF_TEMPERATURE = ("method", "title", "temperature", "temperature_se", "temperature_low", "temperature_high", "why")
 
 
-def results_of(validation: Rows, test: Rows | None, ids: Any, request: Request) -> dict[str, Any]:
-    """The dictionary: fits to the validation data, and what they do to the test data or, without these, to the same data."""
-    wanted = None if request.bounds is None else Wanted(request.bounds, request.level, n_bins=request.n_bins)
+def results_of(
+    validation: Rows,
+    test: Rows | None,
+    meaning: Mapping[str, Any],
+    *,
+    ids: Any,
+    methods: Methods,
+    metrics: Sequence[Any] | None,
+    bounds: Mapping[Any, float] | None,
+    level: float,
+    n_bins: int,
+) -> dict[str, Any]:
+    """The dictionary: fits to the validation data, and what they do to the test data or, without these, to the same data.
+
+    ``meaning`` is what the scores are: input, classes and floor. The rest is as for `Report`.
+    """
+    wanted = None if bounds is None else Wanted(bounds, level, n_bins=n_bins)
     data = validation if test is None else test
     absent = absent_parts(validation) or absent_parts(data)
-    further = _further_methods(request, by_groups=validation.groups is not None)
-    usual, left_out = fit_usual(validation, test, request.meaning, without=further)
-    comparison = _compare(validation, test, usual, further, request)
-    fitted = {name: method for name, method in usual.items() if isinstance(method, GroupConsistency)}
+    further = _further_methods(methods, meaning, by_groups=validation.groups is not None)
+    usual, left_out = fit_usual(validation, test, meaning, without=further)
+    tried: dict[str, str | Calibrator] = {**{name: name for name in ONE_TEMPERATURE}, **usual, **further}
+    options: dict[str, Any] = {**meaning, "level": level, "n_bins": n_bins, "metrics": metrics}
+    comparison = compare(validation, test_logits=test, methods=tried, **options)
     advised = comparison.recommendation
     one = comparison[advised.choice or "none"]
     chosen = [row.temperature for row in comparison if row.temperature is not None and row.method != "none"]
-    methods = [_method_row(row, comparison.level) for row in comparison]
-    names = class_labels(request.classes, data.n_classes).tolist()
+    rows = [_method_row(row, level) for row in comparison]
+    names = class_labels(meaning["classes"], data.n_classes).tolist()
+    classes = groups = None
+    if not absent:
+        name = "class temperatures"
+        classes = _gap_table(comparison, "by_class", one.method, name, usual.get(name))
+    if not absent and data.groups is not None:
+        name = "group temperatures"
+        groups = _gap_table(comparison, "by_group", one.method, name, usual.get(name))
+        groups["of_one_class"] = _groups_of_one_class(data)
     return {
         "format": FORMAT,
         "verdict": verdict_of(comparison, str(names[-1])),
         "data": _about(comparison, data, str(names[-1])),
-        "level": request.level,
+        "level": level,
         "recommended": None if one.method == "none" else one.method,
         "best": None if advised.best is None else advised.best.method,
         "recommendation": asdict(advised),
-        "temperatures": [_temperature(method) for method in methods if method["method"] in ONE_TEMPERATURE[1:]],
+        "temperatures": [{name: row[name] for name in _OF_TEMPERATURE} for row in rows if row["method"] in ONE_TEMPERATURE[1:]],
         "metrics": [
             {"name": metric.label, "title": metric.shown}
             | {name: getattr(metric, name) for name in ("direction", "in_percent", "is_signed")}
             for metric in _shown(comparison.methods[0].metrics, error=comparison.predictions_differ)
         ],
-        "methods": methods,
-        "slider": _slider(data, comparison, chosen, one, request),
-        "classes": None if absent else _class_table(comparison, one.method, fitted.get("class temperatures")),
-        "groups": None if absent else _group_table(data, comparison, one.method, fitted.get("group temperatures")),
+        "methods": rows,
+        "slider": _slider(data, comparison, chosen, one, n_bins),
+        "classes": classes,
+        "groups": groups,
         **(
             {"mistakes": None, "confusions": None, "risk_coverage": None}
             if absent
             else errors_of(without_chosen_floor(data), _map_of(one), ids, names)
         ),
-        "gate": None if wanted is None else _gate(comparison, without_chosen_floor(data), wanted, request),
+        "gate": None if wanted is None else _gate(comparison, without_chosen_floor(data), wanted, meaning["classes"]),
         "absent": [*absent, *({"what": f"The method {name}", "why": why} for name, why in left_out.items())],
         "tests": comparison.to_dict()["tests"],
         "warnings": list(filter(None, [comparison.same_rows])),
     }
 
 
-def _compare(
-    validation: Any, test: Any, usual: Mapping[str, Calibrator], further: "Mapping[str, str | Calibrator]", request: Request
-) -> Comparison:
-    meaning = request.meaning
-    methods: dict[str, str | Calibrator] = {name: name for name in ONE_TEMPERATURE}
-    methods |= {**usual, **further}
-    options: dict[str, Any] = {"level": request.level, "n_bins": request.n_bins, "metrics": request.metrics}
-    return compare(validation, test_logits=test, methods=methods, **meaning, **options)
-
-
-def _further_methods(request: Request, *, by_groups: bool) -> "Mapping[str, str | Calibrator]":
+def _further_methods(named: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> "Mapping[str, str | Calibrator]":
     """Calibrators that the user asks for, besides those that every page has."""
-    named: Any = request.methods
     if not named:
         return {}
     if isinstance(named, Sequence) and not isinstance(named, str):
         named = [method for method in named if method not in ONE_TEMPERATURE]
-    calibrators = calibrators_by_name(named, request.meaning, by_groups=by_groups, of_rows=True) if named else {}
+    calibrators = calibrators_by_name(named, meaning, by_groups=by_groups, of_rows=True) if named else {}
     for name in calibrators:
         if name in (*ONE_TEMPERATURE, *BY_GROUP):
             raise InputError("methods", "have names that no other method of the page has", got=repr(name))
@@ -150,14 +144,14 @@ def _method_row(method: Compared, level: float) -> dict[str, Any]:
     return {"title": TITLES.get(method.method, method.method), **numbers}
 
 
-def _gate(comparison: Comparison, data: Rows, wanted: Wanted, request: Request) -> dict[str, Any]:
+def _gate(comparison: Comparison, data: Rows, wanted: Wanted, classes: Any) -> dict[str, Any]:
     """What `gate` says about the model as it is, and after the methods to use unless they were fitted to the same data."""
     used = [method for method in comparison.recommendation.methods if method != "none"]
     by: By = "prediction" if data.groups is None else "groups"
     judged = []
     for name in ("none", *([] if comparison.flatters else used)):
         with collect_notices():  # the comparison has said what there is to say
-            gate = judge(data, _map_of(comparison[name]), wanted, by, request.classes)
+            gate = judge(data, _map_of(comparison[name]), wanted, by, classes)
         checks = [
             {**numbers, "title": check.title, "limits": check.limits}
             for check, numbers in zip(gate.checks, gate.to_dict()["checks"], strict=True)
@@ -186,28 +180,23 @@ def _about(comparison: Comparison, data: Rows, second: str) -> dict[str, Any]:
     }
 
 
-def _temperature(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("method", "title", "temperature", "temperature_se", "temperature_low", "temperature_high", "why")
-    return {name: row[name] for name in names}
-
-
-def _slider(data: Rows, comparison: Comparison, chosen: Sequence[float], one: Compared, request: Request) -> dict[str, Any]:
+def _slider(data: Rows, comparison: Comparison, chosen: Sequence[float], one: Compared, n_bins: int) -> dict[str, Any]:
     """The scores at each place of the slider in order of T, then those of methods to use that have no T; it starts at ``one``.
 
     The places of methods have names.
     """
     cards: dict[float, Scorecard] = {}
-    for card in cards_around(data, chosen, n_bins=request.n_bins):
+    for card in cards_around(data, chosen, n_bins=n_bins):
         cards[float(card.temperature or 1.0)] = card
     names: dict[float, list[str]] = {}
     for row in comparison:
         if row.temperature is not None:
             cards[row.temperature] = row.card
             names.setdefault(row.temperature, []).append(row.method)
-    places = [_place(cards[T], names.get(T, []), request.level) for T in sorted(cards)]
+    places = [_place(cards[T], names.get(T, []), comparison.level) for T in sorted(cards)]
     used = [comparison[name] for name in comparison.recommendation.methods]
     methods = [
-        _place(row.card, [row.method], request.level) | {"accuracy": row.card.accuracy}
+        _place(row.card, [row.method], comparison.level) | {"accuracy": row.card.accuracy}
         for row in used
         if row.temperature is None
     ]
@@ -238,38 +227,25 @@ def _bins(curve: Reliability, level: float) -> list[list[float]]:
 # The tables of predicted classes and of groups
 
 
-def _class_table(comparison: Comparison, one: str, fitted: GroupConsistency | None) -> dict[str, Any]:
-    """The table of predicted classes; ``one`` is the method to use, ``fitted`` has a temperature for each class."""
-    gaps = {row.method: row.by_class for row in comparison}
-    return _table(gaps["none"], gaps[one], gaps.get("class temperatures"), fitted)
+def _gap_table(comparison: Comparison, which: str, one: str, several: str, fitted: Any) -> dict[str, Any]:
+    """One row per group, the worst of the model as it is first: as it is, after one method, and with one T per group.
 
-
-def _group_table(data: Rows, comparison: Comparison, one: str, fitted: GroupConsistency | None) -> dict[str, Any] | None:
-    """The table of groups; None if the data name no groups."""
-    if data.groups is None:
-        return None
-    gaps = {row.method: row.by_group for row in comparison}
-    table = _table(gaps["none"], gaps[one], gaps.get("group temperatures"), fitted)
-    return {**table, "of_one_class": _groups_of_one_class(data)}
-
-
-def _table(
-    before: GroupGaps | None, one: GroupGaps | None, several: GroupGaps | None, fitted: GroupConsistency | None
-) -> dict[str, Any]:
-    """One row per group, the worst of the model as it is first: as it is, after one method, and with one T per group."""
-    assert before is not None, "which the model as it is has"
-    shown = {"before": before, "one": one, "several": several}
-    measured = {name: gaps for name, gaps in shown.items() if gaps is not None}
+    ``which`` is "by_class" or "by_group", ``one`` the method to use, and ``several`` the one that is ``fitted`` with a
+    temperature for each group, if it could be.
+    """
+    gaps: dict[str, GroupGaps | None] = {row.method: getattr(row, which) for row in comparison}
+    shown = {"before": gaps["none"], "one": gaps[one], "several": gaps.get(several)}
+    measured = {name: of_all for name, of_all in shown.items() if of_all is not None}
     temperatures = {} if fitted is None else _temperatures(fitted)
     rows = []
-    for group in before.worst_first:
+    for group in measured["before"].worst_first:
         row: dict[str, Any] = {"name": str(group.name), "n": group.n, "accuracy": group.accuracy}
-        for name, gaps in measured.items():
-            own = gaps[group.name]
+        for name, of_all in measured.items():
+            own = of_all[group.name]
             row[name] = {"confidence": own.confidence, "gap": own.gap, "se": own.se, "p_value": own.p_value, "off": own.is_off}
         row["temperature"], row["temperature_se"] = temperatures.get(group.name, (None, None))
         rows.append(row)
-    return {"rows": rows, **{name: _mean_gap(gaps) for name, gaps in measured.items()}}
+    return {"rows": rows, **{name: _mean_gap(of_all) for name, of_all in measured.items()}}
 
 
 def _mean_gap(gaps: GroupGaps) -> dict[str, Any]:
@@ -284,7 +260,7 @@ def _mean_gap(gaps: GroupGaps) -> dict[str, Any]:
     }
 
 
-def _temperatures(fitted: GroupConsistency) -> Mapping[Any, tuple[float, float | None]]:
+def _temperatures(fitted: Any) -> Mapping[Any, tuple[float, float | None]]:
     """T and its error by the name of the group."""
     names = fitted.groups_ if isinstance(fitted.groups_, tuple) else fitted.groups_.tolist()
     values, errors = fitted.temperatures_.tolist(), fitted.temperatures_se_

@@ -18,12 +18,12 @@ from nishimori._support.json import (
     Kind,
     Maybe,
     Shape,
+    any_shape,
     between,
     check_shape,
     list_of,
     one_of,
     same,
-    shape_error,
     whole,
 )
 from nishimori.errors import FormatError
@@ -48,13 +48,7 @@ _FITTED = {
     "why": _NAME,
     **same("temperature_se temperature_low temperature_high", _UNKNOWN),
 }
-_WORST = {
-    "name": TEXT,
-    **same("n n_off n_all", _COUNT),
-    **same("confidence accuracy gap", NUMBER),
-    "se": _UNKNOWN,
-    "off": FLAG,
-}
+_WORST = {"name": TEXT, "gap": NUMBER, **same("n_off n_all", _COUNT)}
 _METHOD = {
     **_FITTED,
     "confidence": _UNKNOWN,
@@ -86,18 +80,8 @@ _OTHER_PLACE = _PLACE | {
     "names": list_of(TEXT, 1),
     "accuracy": NUMBER,
 }
-_CHOSEN = {
-    "method": TEXT,
-    "temperature": (POSITIVE, None),
-    **same("temperature_se nll_percent nll_p_value error_points error_p_value ece_points ece_p_value", _UNKNOWN),
-    "changed_predictions": _SHARE,
-}
 _RECOMMENDATION = {
-    "reference": TEXT,
-    "as_is": _NAME,
-    **same("simplest best", (_CHOSEN, None)),
-    "p_value": _UNKNOWN,
-    "action": (one_of("calibrate", "nothing", "leave", "open"), None),
+    "best": ({"method": TEXT, "changed_predictions": _SHARE}, None),
     "sentences": list_of(TEXT),
     **same("choice other", Maybe(_NAME)),  # `present_results` adds the second
 }
@@ -175,11 +159,7 @@ def present_results(results: Mapping[str, Any]) -> dict[str, Any]:
     """The results as reports have them now; refuses a dictionary from which a report cannot be made."""
     try:
         checked: dict[str, Any] = check_shape(dict(results), _REPORT)
-        _check_slider(checked["slider"])
-        _check_metrics(checked)
-        _check_names(checked)
-        if checked["gate"] is not None:
-            _check_gate(checked["gate"], checked["recommended"])
+        check_shape(checked, _references(checked))
     except JsonError as error:
         raise FormatError(f"`results` is damaged: {error}. Make the report again.") from None
     verdict, n = checked["verdict"], checked["data"]["n_measured"]
@@ -205,32 +185,43 @@ def _with_present_names(value: Any, key: str = "") -> Any:
     return present_name(value) if key in ("method", "recommended", "best", "choice", "other", "names", "unjudged") else value
 
 
-def _check_slider(slider: Mapping[str, Any]) -> None:
-    """The slider starts at one of its places, and one of them is the model as it is."""
-    temperatures = [place["temperature"] for place in slider["places"]]
-    check_shape(slider["start"], whole(0, len(temperatures) + len(slider["methods"]) - 1), "slider.start")
-    if 1 not in temperatures:
-        raise shape_error("slider.places", "a list of which one has the temperature 1", temperatures)
-
-
-def _check_metrics(results: Mapping[str, Any]) -> None:
-    """Methods and places have the metrics that the report lists and, of two classes, the numbers of the second one."""
-    listed, methods, slider = metrics_of(results), results["methods"], results["slider"]
-    of_place: dict[str, Shape] = {metric["name"]: _UNKNOWN for metric in scores_of_slider(results)}
-    of_fitted: dict[str, Shape] = {}
+def _references(results: Mapping[str, Any]) -> Shape:
+    """What parts of a report must be because of others: methods that are named exist, and so do metrics that are listed."""
+    listed, methods, slider, gate = metrics_of(results), results["methods"], results["slider"], results["gate"]
+    fitted = [method["method"] for method in methods if method["confidence"] is not None]
+    used: Shape = (one_of(*(name for name in fitted if name != "none")), None)
+    place: dict[str, Shape] = {metric["name"]: _UNKNOWN for metric in scores_of_slider(results)}
+    of_second: dict[str, Shape] = {}
     if results["data"]["positive"] is not None:
-        of_place["positive_bins"] = _BINS
-        of_fitted = {**same("positive_gap positive_ece", NUMBER), "positive_gap_se": _UNKNOWN}
-    for key in ("places", "methods"):
-        check_shape(slider[key], list_of(of_place), f"slider.{key}")
-    for number, metric in enumerate(listed):
-        if not any(metric["name"] in method for method in methods):
-            raise shape_error(f"metrics[{number}].name", "the name of a metric that the methods have", metric["name"])
-    for number, method in enumerate(methods):
-        shape = _numbers(listed, "") | (of_fitted if method["confidence"] is not None else {})
-        if method.get("nll_difference") is not None:
-            shape |= _numbers([metric for metric in listed if metric["direction"] is not None], "_difference")
-        check_shape(method, shape, f"methods[{number}]")
+        place |= {"positive_bins": _BINS}
+        of_second = {**same("positive_gap positive_ece", NUMBER), "positive_gap_se": _UNKNOWN}
+
+    def numbers(method: Mapping[str, Any]) -> Shape:
+        has_difference = method.get("nll_difference") is not None
+        compared = [metric for metric in listed if metric["direction"] is not None] if has_difference else []
+        second = of_second if method["confidence"] is not None else {}
+        return _numbers(listed, "") | _numbers(compared, "_difference") | second
+
+    return {
+        "metrics": list_of({"name": Kind("a metric that the methods have", lambda name: any(name in row for row in methods))}),
+        "methods": Kind("a list with the method 'none' and its numbers", lambda _: "none" in fitted, numbers),
+        **same("recommended best", used),
+        "recommendation": {"other": Maybe(used)},
+        "slider": {
+            "places": Kind("a list with the temperature 1", lambda places: 1 in (row["temperature"] for row in places), place),
+            "methods": list_of(place),
+            "start": whole(0, len(slider["places"]) + len(slider["methods"]) - 1),
+        },
+        "gate": any_shape if gate is None else _judged(gate, results["recommended"] or "none"),
+    }
+
+
+def _judged(gate: Mapping[str, Any], recommended: str) -> Shape:
+    """The model as it is was judged, and the method to use was or says that it was not, all by the same bounds."""
+    judged, n_checks = [method["method"] for method in gate["methods"]], len(gate["methods"][0]["checks"])
+    is_whole = "none" in judged and recommended in [*judged, *gate["unjudged"]]
+    checks = {"checks": list_of({}, n_checks, n_checks)}
+    return {"methods": Kind("a list with the method 'none' and the recommended one", lambda _: is_whole, checks)}
 
 
 def _numbers(metrics: Sequence[Mapping[str, Any]], what: str) -> dict[str, Shape]:
@@ -240,29 +231,3 @@ def _numbers(metrics: Sequence[Mapping[str, Any]], what: str) -> dict[str, Shape
         name, error = f"{metric['name']}{what}", Maybe(_UNKNOWN) if metric["in_percent"] else _UNKNOWN
         numbers |= {name: _UNKNOWN, f"{name}_low": Maybe(_UNKNOWN), f"{name}_high": Maybe(_UNKNOWN), f"{name}_se": error}
     return numbers
-
-
-def _check_names(results: Mapping[str, Any]) -> None:
-    """The model as it is and the methods to use are among the methods that have numbers."""
-    fitted = [method["method"] for method in results["methods"] if method["confidence"] is not None]
-    if "none" not in fitted:
-        raise shape_error("methods", "a list of which one has the method 'none' and its numbers", fitted)
-    names = [name for name in fitted if name != "none"]
-    wanted = f"None or one of the methods that have numbers{''.join(f', {name!r}' for name in names)}"
-    named = {name: results[name] for name in ("recommended", "best")}
-    named["recommendation.other"] = results["recommendation"].get("other")
-    for place, name in named.items():
-        if name is not None and name not in names:
-            raise shape_error(place, wanted, name)
-
-
-def _check_gate(gate: Mapping[str, Any], recommended: str | None) -> None:
-    """The model as it is was judged, and the method to use was or says that it was not, all by the same bounds."""
-    judged = [method["method"] for method in gate["methods"]]
-    for name, listed in (("none", judged), (recommended or "none", [*judged, *gate["unjudged"]])):
-        if name not in listed:
-            raise shape_error("gate.methods", f"a list of which one has the method {name!r}", judged)
-    for number, method in enumerate(gate["methods"]):
-        if len(method["checks"]) != len(gate["methods"][0]["checks"]):
-            wanted = "as many checks as those of the first method"
-            raise shape_error(f"gate.methods[{number}].checks", wanted, len(method["checks"]))

@@ -136,10 +136,8 @@ def _about_places(comparison: Comparison) -> Headline:
 
         return _headline(comparison, f"Wrong in places: ECE {left(comparison['none'])[0]}", left)
 
-    def loss(row: Compared) -> tuple[str, bool]:
-        return number_text(row.card.nll), False
-
-    return _headline(comparison, f"Wrong in places: NLL {loss(comparison['none'])[0]}", loss)
+    now = f"Wrong in places: NLL {number_text(comparison['none'].card.nll)}"
+    return _headline(comparison, now, lambda row: (number_text(row.card.nll), False))
 
 
 def _about_second(comparison: Comparison, name: str) -> Headline | None:

@@ -9,8 +9,9 @@ import typer
 
 import nishimori_paper as paper
 from nishimori.cli._help import FLAG, JsonOption, epilog
-from nishimori.cli._terminal import note, print_json, print_rows, print_text
+from nishimori.cli._terminal import note, print_json, print_text
 from nishimori_paper.cli import _training
+from nishimori_paper.cli._rows import print_rows
 from nishimori_paper.cli._training import DataOption, DeviceOption, ForceOption, SeedOption
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import typer
 
 import nishimori_paper as paper
 from nishimori.cli._help import FLAG, OUTPUT, JsonOption
-from nishimori.cli._terminal import note, print_json, print_rows
+from nishimori.cli._terminal import note, print_json
 from nishimori_paper._names import NetworkName
+from nishimori_paper.cli._rows import print_rows
 
 if TYPE_CHECKING:
     from nishimori.data import Network
