@@ -111,7 +111,7 @@ def evaluate(
             agree_with_sketch(calibrator, sums)
             about = {"input": sums.input, "floor": sums.floor, "classes": sums.classes, "data_digest": sums.digest}
             about |= dict.fromkeys(("columns", "label_column", "group_column"))
-            results = _measure(sums, calibrator, sums.classes, None, level, measures)
+            results = _measure_sketch(sums, calibrator, measures)
     if plot is not None:
         _draw(results, plot, overwrite=force)
     if as_json:
@@ -190,16 +190,12 @@ def _measure(
     measures: dict[str, Any],
 ) -> _Results:
     """All cards, and what the second differs from the first by, from the same readings; groups take others."""
-    is_sketch = isinstance(data, Sketch)  # which has the floor
-    floor = None if is_sketch else getattr(calibrator, "floor_", None)
-    maps: dict[str, Map] = {"before": Temperature(1.0)}
-    if calibrator is not None:
-        maps["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
+    floor = getattr(calibrator, "floor_", None)
+    maps = _maps(calibrator, floor)
     chosen = list(maps.values())
-    if not is_sketch:
-        check_groups(data, chosen)
+    check_groups(data, chosen)
     differences = None
-    if is_sketch or len(chosen) == 1 or measures["n_bins"] > MOST_BINS:
+    if len(chosen) == 1 or measures["n_bins"] > MOST_BINS:
         cards = scorecards(data, chosen, **measures)
     else:
         measured = measure_maps(data, maps, pairs=[("before", "after")], **measures, zero=floor)
@@ -209,6 +205,21 @@ def _measure(
         gaps = gaps_after(data, chosen, by, names_of_groups(data, by, classes), level)
         by_group = dict(zip(maps, gaps, strict=True))
     return _Results(dict(zip(maps, cards, strict=True)), differences, getattr(calibrator, "temperature_se_", None), by_group)
+
+
+def _measure_sketch(sums: Sketch, calibrator: FittedMethod | None, measures: dict[str, Any]) -> _Results:
+    """All cards; a sketch has the floor of its rows already."""
+    maps = _maps(calibrator, None)
+    cards = scorecards(sums, list(maps.values()), **measures)
+    return _Results(dict(zip(maps, cards, strict=True)), None, getattr(calibrator, "temperature_se_", None), {})
+
+
+def _maps(calibrator: FittedMethod | None, floor: float | None) -> dict[str, Map]:
+    """The model as it is, and after calibration."""
+    maps: dict[str, Map] = {"before": Temperature(1.0)}
+    if calibrator is not None:
+        maps["after"] = calibrator.map_ if floor is None else Floored(calibrator.map_, floor)
+    return maps
 
 
 def _card_content(card: Scorecard, level: float) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from nishimori.errors import FormatError
 # Cells in a block: 2**18 take 2 MB as numbers, and pyarrow several times that while it reads and writes them.
 _CELLS = 2**18
 
+# Bytes from which on a file may be undamaged although it does not fit in memory.
+_LARGE = 2**24
+
 
 class Columnar(Table):
     """A file of typed columns; Parquet or, with another ending, Feather, which is an Arrow file."""
@@ -47,7 +50,8 @@ class Columnar(Table):
                 raise
             reason = " ".join(str(error).split())[:120]
             text = f"{self.path} is not a readable {self.path.suffix.lower()} file: {reason}."
-            if isinstance(error, MemoryError):  # a damaged file may ask for any amount
+            # A damaged file may ask for any amount of memory; no other file of this size needs more than a program has.
+            if isinstance(error, MemoryError) and self.path.is_file() and self.path.stat().st_size >= _LARGE:
                 text = f"There is not enough memory to read {self.path} ({reason}), or the file is damaged."
             raise FormatError(f"{text} Save it again.") from None
 
