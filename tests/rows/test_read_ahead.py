@@ -9,7 +9,7 @@ import traceback
 import pytest
 
 import nishimori
-from nishimori._rows.read_ahead import ahead
+from nishimori._rows.pieces import ahead
 
 
 def threads():
@@ -111,7 +111,7 @@ def test_an_error_of_the_caller_ends_the_thread_while_its_traceback_lives(tmp_pa
 INTERRUPTED = """
 import signal, threading, time
 import numpy as np
-from nishimori._rows.read_ahead import ahead
+from nishimori._rows.pieces import ahead
 
 def items():
     while True:
@@ -136,7 +136,7 @@ def test_an_interrupt_ends_the_thread():
 
 ABANDONED = """
 import nishimori
-from nishimori._rows.read_ahead import ahead
+from nishimori._rows.pieces import ahead
 
 def items():
     try:

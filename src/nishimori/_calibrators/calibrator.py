@@ -33,9 +33,8 @@ from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numbers import numeric
 from nishimori._support.optional import import_object
 from nishimori.errors import InputError
-from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import apply_checked, in_blocks
-from nishimori.maps.temperature import temperature_of
+from nishimori.maps.temperature import checked_groups, temperature_of
 
 # What predicts for arrays of Dask, as lazily as these.
 _LAZY = "nishimori._dask.predictions:lazily"

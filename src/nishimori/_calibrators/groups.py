@@ -18,8 +18,8 @@ from nishimori._sums.observables import BUILT_IN, Confidence, Energy
 from nishimori._support.formatting import join_names
 from nishimori._support.warnings import notice
 from nishimori.errors import FormatError, InputError, InputWarning
-from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.map import Map
+from nishimori.maps.temperature import ClassTemperatures, GroupTemperatures
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

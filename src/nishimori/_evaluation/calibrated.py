@@ -13,9 +13,8 @@ from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, refuse_au
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, SameRowsWarning, setting
-from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map
-from nishimori.maps.temperature import Temperature
+from nishimori.maps.temperature import Temperature, checked_groups
 
 CALIBRATORS_WORD = {
     "input": "What ``logits`` holds: by default what the calibrator was fitted to, else logits.",

@@ -34,7 +34,7 @@ from nishimori._rows.array_rows import ReadOptions
 from nishimori._rows.column_names import class_parts, refuse_permuted
 from nishimori._rows.entry import Passed, load_array
 from nishimori._rows.labels import class_labels, group_names, spell_as_classes
-from nishimori._rows.read_ahead import ahead
+from nishimori._rows.pieces import ahead
 from nishimori._rows.scores import check_input
 from nishimori._rows.stored_rows import Stored, StoredRows
 from nishimori._support.arrays import HostArray

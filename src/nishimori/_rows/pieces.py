@@ -7,18 +7,18 @@ far as their number, weight and labels tell and, where logits are computed again
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from operator import or_
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.batch import Batch
 from nishimori._rows.fingerprint import Fingerprint, RowDigest
-from nishimori._rows.read_ahead import ahead
 from nishimori._rows.rows import Rows, Sum, combined_by, without_rows
 from nishimori._rows.scores import ScoreRange
 from nishimori._support import arrays
@@ -38,11 +38,32 @@ _SAME_ROWS = "Check that no iterator inside it is used up, and that rows are not
 # that handing it from one thread to another does not matter.
 _NUMBERS = 2**20
 
+_END: Any = object()  # in place of a piece after the last one
+
 
 def rows_per_piece(n_classes: int) -> int:
     """How many rows make a piece: whole blocks, so that a file gives the same blocks as an array in memory."""
     step = arrays.rows_per_block(np.empty(0), n_classes)
     return step * max(1, _NUMBERS // (step * n_classes))
+
+
+def ahead(items: Generator[P, None, None]) -> Iterator[P]:
+    """Iterate over ``items`` in their order; a thread reads each while the caller has the one before.
+
+    An error of the pass is raised here with its own traceback. However the iteration ends, the thread has ended and
+    ``items`` is closed before control returns to the caller.
+    """
+    with ThreadPoolExecutor(1, "nishimori reads ahead") as thread:
+        try:
+            following = thread.submit(next, items, _END)
+            while (item := following.result()) is not _END:
+                following = thread.submit(next, items, _END)
+                yield item
+        finally:
+            try:
+                thread.submit(items.close)
+            except RuntimeError:  # the interpreter is ending, and the thread has ended before
+                items.close()
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from nishimori._files.tables.lines import STANDARD_INPUT, standard_input
 from nishimori._files.tables.new_table import new_table
 from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.batch import Groups
-from nishimori._rows.read_ahead import ahead
+from nishimori._rows.pieces import ahead
 from nishimori._rows.scores import scores, warn_of_probabilities
 from nishimori._support.arrays import HostArray, like
 from nishimori._support.formatting import join_names

@@ -24,8 +24,8 @@ from nishimori._support.json import JsonError, read_json
 from nishimori.cli._options import DataOptions
 from nishimori.cli._terminal import note_columns
 from nishimori.errors import InputError
-from nishimori.maps.group_temperatures import GroupTemperatures
 from nishimori.maps.map import Map
+from nishimori.maps.temperature import GroupTemperatures
 
 # Roles that `open_rows` has arguments for.
 _OF_ROWS = ("input", "labels", "weights", "clusters", "groups", "classes", "ignore_index", "label_argument")

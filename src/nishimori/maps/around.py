@@ -9,10 +9,9 @@ from nishimori._support.arrays import Array, at_least, like
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
-from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map, apply_checked, divide
-from nishimori.maps.temperature import Temperature
+from nishimori.maps.temperature import ClassTemperatures, GroupTemperatures, Temperature
 
 
 class _Around(Map):

@@ -22,11 +22,10 @@ from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.around import Tempered
 from nishimori.maps.class_curves import ClassCurves
-from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map, apply_checked, log_softmax
 from nishimori.maps.mixture import Mixture
-from nishimori.maps.temperature import Temperature
+from nishimori.maps.temperature import ClassTemperatures, GroupTemperatures, Temperature
 
 GROUP = "nishimori.maps"
 """The entry points whose names are kinds of maps."""

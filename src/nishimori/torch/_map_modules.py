@@ -22,11 +22,11 @@ from nishimori._support import arrays
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.around import Tempered
-from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.kinds import described, find_kind, from_parameters, is_built_in
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture
+from nishimori.maps.temperature import ClassTemperatures, GroupTemperatures
 from nishimori.torch._run import last_size, refuse_number, wide_dtype
 
 
