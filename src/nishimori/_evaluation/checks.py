@@ -201,8 +201,7 @@ class Check:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers and texts; a number that is not finite is None."""
         names = ("name", "verdict", "value", "bound", "low", "high", "level", "fail_level", "cap", "needed_samples", "message")
-        plain: dict[str, Any] = to_plain({name: getattr(self, name) for name in names})
-        return plain
+        return to_plain({name: getattr(self, name) for name in names})
 
     @property
     def limits(self) -> str:

@@ -29,8 +29,7 @@ class Levels:
     @property
     def rate(self) -> HostArray:
         """The weighted share of claims that came true, at each level."""
-        rate: HostArray = self.true / self.weight
-        return rate
+        return self.true / self.weight
 
     def isotonic(self) -> tuple[HostArray, HostArray]:
         """The increasing function of the claim that has the least Brier score, and also the least NLL.
