@@ -296,7 +296,7 @@ def test_a_temperature_that_is_not_positive_and_finite_is_refused(name, temperat
         ({"of": "all"}, r"^`of` must be 'top', 'positive' or 'classwise', got 'all'\.$"),
         (
             {"of": "positive"},
-            r"^`of` must be 'top' or 'classwise' for 3 classes: only a binary problem has a positive class\.$",
+            r"^`of` must not be 'positive' for 3 classes: only a binary problem has a positive class\.$",
         ),
     ],
 )

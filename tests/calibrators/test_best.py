@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 import nishimori
 from nishimori import Best
 from nishimori._calibrators import best as module
-from nishimori._calibrators.selection import RowScores, Units, select
+from nishimori._calibrators.selection import RowScores, SampleUnits, select
 from nishimori._methods.table import CANDIDATES
 from nishimori.errors import DegenerateDataError, InputError
 
@@ -400,7 +400,7 @@ def test_methods_that_agree_but_for_rounding_are_equal():
     lower = RowScores(rows.nll * (1 - 1e-15), rows.brier)
     found = select(
         {"none": rows, "simple": rows, "rich": lower},
-        Units(np.ones(40), np.arange(40)),
+        SampleUnits(np.ones(40), np.arange(40)),
         "nll",
         n_unsolved={},
         left_out={},

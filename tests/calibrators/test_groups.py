@@ -278,8 +278,8 @@ def _refused():
         "`method` must be 'ec' or 'ts', got ['ec'].": lambda: GroupConsistency(method=["ec"]).fit(LOGITS, LABELS),
         "`groups` must be left out: this calibrator treats all groups alike. Use GroupConsistency(by='groups') for a "
         "temperature per group.": lambda: one.fit(LOGITS, LABELS, groups=SITES),
-        "`groups` must name the group of each sample with by='groups', got none. Use by='prediction' for a temperature per "
-        "predicted class.": lambda: named.fit(LOGITS, LABELS),
+        "`groups` must name the group of each sample with by='groups', got none. Use by='prediction' for the predicted "
+        "classes.": lambda: named.fit(LOGITS, LABELS),
         "`groups` must have shape (1200,), one group per sample, got (3,).": lambda: named.fit(
             LOGITS, LABELS, groups=SITES[:3]
         ),

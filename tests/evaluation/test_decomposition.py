@@ -223,7 +223,7 @@ def test_zeros_at_the_true_class_are_counted(of):
 REFUSED = [
     ({"score": "mse"}, "`score` must be 'nll' or 'brier', got 'mse'."),
     ({"of": "classwise"}, "`of` must be 'top', 'positive' or 'all', got 'classwise'."),
-    ({"of": "positive"}, "`of` must be 'top' or 'all' for 3 classes: only a binary problem has a positive class."),
+    ({"of": "positive"}, "`of` must not be 'positive' for 3 classes: only a binary problem has a positive class."),
     ({"cv": 1}, "`cv` must be a whole number of at least 2, got 1."),
     ({"cv": 16}, "`cv` must be at most half the number of samples, 30, got 16."),
     ({"cv": 5, "of": "all"}, "`cv` must be left out where `of` is 'all': one temperature does not overfit."),

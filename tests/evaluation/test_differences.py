@@ -76,6 +76,19 @@ def test_the_gaps_of_both_vary_together_as_rows_or_clusters_do(units):
     np.testing.assert_allclose(ece.second.covariance, (deviations[1] * scale).T @ deviations[1], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("units", UNITS.values(), ids=UNITS)
+def test_the_difference_of_gaps_has_the_error_of_differences_row_by_row(units):
+    options = arguments(units)
+    data = nishimori.rows(LOGITS, LABELS, counts=options.pop("counts", False), **options)
+    found = measure_maps(data, {"first": Temperature(1.6), "second": Bias(1.5)})
+    moved = LOGITS + np.array([1.5, 0, 0, 0])
+    before = reference.softmax(LOGITS, 1.6).max(axis=1) - reference.right(LOGITS, LABELS)
+    rows = reference.softmax(moved).max(axis=1) - reference.right(moved, LABELS) - before
+    difference = found.differences("first", "second")["gap"]
+    assert difference.value == pytest.approx(np.average(rows, weights=units.get("weights")))
+    assert difference.se == pytest.approx(reference.error_of_mean(rows, **units))
+
+
 def test_a_p_value_is_that_of_a_normal_error():
     from scipy.stats import norm
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -15,14 +15,14 @@ from nishimori._calibrators.consistent import Consistent
 from nishimori._calibrators.folds import Fold, check_folds, deal_folds, linked_units, out_of_fold, refuse_repeated, split_folds
 from nishimori._calibrators.methods import new_calibrator, refuse_common, refuse_two_classes, set_common
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
-from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
+from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, SampleUnits, Scoring, select
 from nishimori._fit.collected_samples import CollectedSamples, collect_samples
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._methods.table import CANDIDATES, Traits
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.rows import Rows
 from nishimori._support.arrays import HostArray
-from nishimori._support.numbers import between, whole
+from nishimori._support.numbers import between, one_of, whole
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import DegenerateDataError, InputError, NishimoriError
 from nishimori.maps.map import Map
@@ -117,7 +117,7 @@ class Best(Calibrator):
         samples = collect_samples(data, max(_SCORES, _PER_CLASS * data.n_classes**2))
         folds = self._folds(samples, data, seed)
         codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
-        units = Units(samples.weights, codes, data.counts)
+        units = SampleUnits(samples.weights, codes, data.counts)
         if self.candidates is None:
             methods, left_out = self._default_candidates(units.n_samples, data.n_classes, len(folds) + 1)
         else:
@@ -145,8 +145,7 @@ class Best(Calibrator):
 
     def _check_parameters(self) -> int:
         """Refuse parameters that make no sense; the seed of the folds."""
-        if self.scoring not in get_args(Scoring):
-            raise InputError("scoring", "be 'nll' or 'brier'", got=repr(self.scoring))
+        one_of("scoring", self.scoring, Scoring)
         if not isinstance(self.keep_predictions, bool | np.bool_):
             raise InputError("keep_predictions", "be True or False", got=repr(self.keep_predictions))
         if self.max_seconds is not None:

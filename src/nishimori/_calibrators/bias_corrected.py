@@ -11,6 +11,7 @@ from nishimori._calibrators.parameters import Layout, flat_entries, read_errors,
 from nishimori._fit.biases import Biases, BiasPoint, BiasSearch, standard_errors
 from nishimori._fit.match import Match
 from nishimori._fit.search import find_roots
+from nishimori._kernels.kernel import Method
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import class_labels
@@ -19,6 +20,7 @@ from nishimori._sums.class_claims import sum_by_class
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.arrays import HostArray
 from nishimori._support.formatting import join_names
+from nishimori._support.numbers import one_of
 from nishimori._support.warnings import notice
 from nishimori.errors import DegenerateDataError, InputError, InputWarning, NishimoriError, NotConvergedError, setting
 from nishimori.maps.affine import Affine, refuse_masks
@@ -119,8 +121,7 @@ class BiasCorrected(Calibrator):
 
     def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose temperature and biases from ``data``, which are the rows of ``X``."""
-        if self.method not in ("ec", "ts"):
-            raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
+        one_of("method", self.method, Method)
         if data.n_classes > _MOST_CLASSES:
             raise InputError("X", f"have at most {_MOST_CLASSES:,} classes for the method 'bias'", got=f"{data.n_classes:,}")
         matched = find_roots(data, Confidence(), Energy(), label_name=label_name(X))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import log
-from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from nishimori._rows.rows import Rows
 from nishimori._sums.census import count_zeros, warn_of_zeros
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import one_of
 from nishimori._support.warnings import notice
 from nishimori.errors import DegenerateDataError, InputError, InputWarning, NotConvergedError, setting
 from nishimori.maps.affine import Affine
@@ -341,13 +342,12 @@ class Beta(BinaryCalibrator):
 
     @property
     def _terms(self) -> dict[str, str]:
-        if self.variant not in get_args(Variant):
-            raise InputError("variant", "be 'abm', 'am' or 'ab'", got=repr(self.variant))
+        variant = one_of("variant", self.variant, Variant)
         return {
             "abm": {"a": "ln p", "b": "-ln(1-p)", "c": "1"},
             "am": {"a": "s", "c": "1"},
             "ab": {"a": "ln 2p", "b": "-ln 2(1-p)"},
-        }[self.variant]
+        }[variant]
 
     def _map_for(self, parameters: Mapping[str, float]) -> LogOdds:
         a = parameters["a"]

@@ -306,8 +306,7 @@ def _frequencies(bins: Bins, added: float) -> HostArray:
     if added == 0:
         return np.divide(bins.correct, bins.weight, out=expected, where=bins.weight > 0)
     expected = (1 - _COIN) * expected + _COIN / 2
-    frequencies: HostArray = (bins.correct + added * expected) / (bins.weight + added)
-    return frequencies
+    return (bins.correct + added * expected) / (bins.weight + added)
 
 
 def _errors(data: Rows, bins: Bins, values: HostArray, added: tuple[float, float]) -> HostArray:

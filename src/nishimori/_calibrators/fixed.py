@@ -116,6 +116,8 @@ class FixedMap(Calibrator):
 
     def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Check ``data``, the rows of ``X``, and note its columns; the map stays as it is."""
+        if not isinstance(self.map, Map):
+            raise InputError("map", "be a Map", got=repr(self.map))
         if self.map.n_classes not in (None, data.n_classes):
             raise InputError("X", f"have {self.map.n_classes} classes, as the map has", got=data.n_classes)
         return self.learn(X, data, self.map, census(data).n_rows)

@@ -96,8 +96,7 @@ def linked_units(first: HostArray | None, second: HostArray | None) -> HostArray
     above = second + first.max() + 1
     size = int(above.max()) + 1
     _, sets = connected_components(coo_array((np.ones(len(first)), (first, above)), shape=(size, size)), directed=False)
-    units: HostArray = sets[first]
-    return units
+    return sets[first]
 
 
 def split_folds(cv: Any, X: Any, y: HostArray, **params: Any) -> list[Fold]:
@@ -165,11 +164,8 @@ def out_of_fold(
     tuple
         The models, of which there are none without ``keep_models``, and the predictions, fold by fold.
     """
-    if n_jobs == 1:
-        pairs = [_fit_and_predict(fold, fit, predict, keep_model=keep_models) for fold in folds]
-    else:
-        jobs = (delayed(_fit_and_predict)(fold, fit, predict, keep_model=keep_models) for fold in folds)
-        pairs = Parallel(n_jobs=n_jobs)(jobs)
+    jobs = (delayed(_fit_and_predict)(fold, fit, predict, keep_model=keep_models) for fold in folds)
+    pairs = Parallel(n_jobs=n_jobs)(jobs)
     return [model for model, _ in pairs] if keep_models else [], [prediction for _, prediction in pairs]
 
 
@@ -182,5 +178,4 @@ def _fit_and_predict(
 
 def in_row_order(rows: Sequence[HostArray], parts: Sequence[HostArray]) -> HostArray:
     """What was predicted for the ``rows`` of several test parts, in ascending order of the rows."""
-    ordered: HostArray = np.concatenate(parts)[np.argsort(np.concatenate(rows), kind="stable")]
-    return ordered
+    return np.concatenate(parts)[np.argsort(np.concatenate(rows), kind="stable")]

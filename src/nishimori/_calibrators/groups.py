@@ -2,22 +2,24 @@
 
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator, fit_grouped_rows
 from nishimori._fit.groups import match_groups
 from nishimori._fit.search import match
+from nishimori._kernels.kernel import Method
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
-from nishimori._sums.groups import By, Grouping
-from nishimori._sums.observables import BUILT_IN, Confidence, Energy
+from nishimori._sums.groups import By, Grouping, group_names
+from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.formatting import join_names
+from nishimori._support.numbers import one_of
 from nishimori._support.warnings import notice
-from nishimori.errors import FormatError, InputError, InputWarning
+from nishimori.errors import FormatError, InputWarning
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import ClassTemperatures, GroupTemperatures
 
@@ -119,12 +121,8 @@ class GroupConsistency(Calibrator):
 
     def _observable(self) -> Confidence | Energy:
         """What is matched; refuses parameters that name nothing."""
-        if self.by not in get_args(By):
-            raise InputError("by", "be 'prediction' or 'groups'", got=repr(self.by))
-        observable = BUILT_IN.get(self.method) if isinstance(self.method, str) else None
-        if not isinstance(observable, Confidence | Energy):
-            raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
-        return observable
+        one_of("by", self.by, By)
+        return Confidence() if one_of("method", self.method, Method) == "ec" else Energy()
 
     def _show(self) -> None:
         map_, values = self.map_, self._estimates_ or {}
@@ -162,14 +160,4 @@ def _warn_of_open(names: tuple[Any, ...], by: By, common: float) -> None:
 @question("has no sums per group")
 def _grouping(data: Rows, by: By) -> Grouping:
     """How the rows are divided."""
-    if by == "prediction":
-        return Grouping("prediction", data.n_classes)
-    groups = data.groups
-    if groups is None:
-        raise InputError(
-            "groups",
-            "name the group of each sample with by='groups'",
-            got="none",
-            remedy="Use by='prediction' for a temperature per predicted class.",
-        )
-    return Grouping("groups", len(groups.names))
+    return Grouping(by, data.n_classes if by == "prediction" else len(group_names(data)))

@@ -94,8 +94,7 @@ def new_calibrator(method: Any, name: str) -> Calibrator:
         return calibrator(method)
     if isinstance(method, Calibrator):
         check_constructor(method)
-        copy: Calibrator = clone(method)
-        return copy
+        return clone(method)
     _refuse_class(method, name)
     raise InputError(name, "be the name of a method, such as 'ec', or a calibrator", got=f"{method!r:.60}")
 
@@ -123,8 +122,7 @@ def refuse_two_classes(calibrator: Calibrator, name: str, n_classes: int) -> Non
 def set_common(calibrator: Calibrator, **common: Any) -> Calibrator:
     """The calibrator with other common parameters, such as ``input``, of which one of the user's own need not have all."""
     own = calibrator.get_params(deep=False)
-    changed: Calibrator = calibrator.set_params(**{name: value for name, value in common.items() if name in own})
-    return changed
+    return calibrator.set_params(**{name: value for name, value in common.items() if name in own})
 
 
 def _refuse_class(method: Any, name: str) -> None:
@@ -144,8 +142,7 @@ def _finished(method: Any) -> Callable[..., Calibrator]:
 
     def make(**params: Any) -> Calibrator:
         of_method = {name: params.pop(used) for used, name in inner.items() if used in params}
-        calibrator: Calibrator = consistent(_instantiate(method, of_method), **params)
-        return calibrator
+        return consistent(_instantiate(method, of_method), **params)
 
     names = (*own, *inner, *COMMON)
     make.__signature__ = Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in names])  # type: ignore[attr-defined]
@@ -192,8 +189,7 @@ def _check_target(target: Any, what: str) -> Any:
 
 def _instantiate(target: Any, params: dict[str, Any]) -> Calibrator:
     if isfunction(target) or (isinstance(target, type) and issubclass(target, Calibrator)):
-        calibrator: Calibrator = target(**params)
-        return calibrator
+        return target(**params)
     common = {name: value for name, value in params.items() if name in COMMON}
     own = {name: value for name, value in params.items() if name not in common}
     if isinstance(target, type):
@@ -217,8 +213,7 @@ def load(path: str | os.PathLike[str]) -> "Calibrator | MultilabelCalibrator":
     """
     content = content_of(Path(path))
     if is_multilabel(content):
-        multilabel: MultilabelCalibrator = import_object(_MULTILABEL).from_content(content, Path(path))
-        return multilabel
+        return import_object(_MULTILABEL).from_content(content, Path(path))
     return restore_calibrator(Record.from_content(content, Path(path)), path)
 
 

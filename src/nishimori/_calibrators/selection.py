@@ -59,7 +59,7 @@ class RowScores:
 
 
 @dataclass(frozen=True)
-class Units:
+class SampleUnits:
     """The weight of each sample, and which samples are drawn together: clusters, or each one alone."""
 
     weights: HostArray
@@ -71,21 +71,23 @@ class Units:
         """How many samples there are."""
         return round(float(self.weights.sum())) if self.counts else len(self.weights)
 
-    def subset(self, chosen: HostArray) -> "Units":
+    def subset(self, chosen: HostArray) -> "SampleUnits":
         """Some of the samples, by a mask or by their numbers; units without any of them are not counted."""
-        return Units(self.weights[chosen], np.unique(self.codes[chosen], return_inverse=True)[1], self.counts)
+        return SampleUnits(self.weights[chosen], np.unique(self.codes[chosen], return_inverse=True)[1], self.counts)
 
     def mean(self, values: HostArray) -> float:
         """The weighted mean of one number per sample."""
         return float(np.einsum("i,i", self.weights, values) / self.weights.sum())
 
-    def error(self, values: HostArray) -> float:
-        """The standard error of that mean."""
-        centred = values - self.mean(values)
-        if self.counts:
-            return float(np.sqrt(np.einsum("i,i,i", self.weights, centred, centred)) / self.weights.sum())
-        sums = np.bincount(self.codes, self.weights * centred)
-        return float(np.linalg.norm(sums) / self.weights.sum())
+    def error(self, values: HostArray) -> float | None:
+        """The standard error of that mean; None where a value is infinite."""
+        with np.errstate(invalid="ignore"):
+            centred = values - self.mean(values)
+            if self.counts:
+                error = np.sqrt(np.einsum("i,i,i", self.weights, centred, centred)) / self.weights.sum()
+            else:
+                error = np.linalg.norm(np.bincount(self.codes, self.weights * centred)) / self.weights.sum()
+        return float(error) if np.isfinite(error) else None
 
 
 @dataclass(frozen=True)
@@ -182,8 +184,7 @@ class MethodSelection(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
         names = ("chosen", "scoring", "candidates", "left_out", "n_folds", "n_samples")
-        plain: dict[str, Any] = to_plain({name: getattr(self, name) for name in names})
-        return plain
+        return to_plain({name: getattr(self, name) for name in names})
 
     @property
     def _display(self) -> Display:
@@ -196,7 +197,7 @@ class MethodSelection(Displayed):
 
 def select(
     scores: Mapping[str, RowScores],
-    units: Units,
+    units: SampleUnits,
     scoring: Scoring,
     *,
     n_unsolved: Mapping[str, int],
@@ -217,7 +218,7 @@ def select(
             name,
             score[name],
             score[name] - score[chosen] if isfinite(score[name]) else None,
-            _error(units, getattr(rows, scoring) - own),
+            units.error(getattr(rows, scoring) - own),
             nll[name],
             n_unsolved.get(name, 0),
         )
@@ -226,7 +227,7 @@ def select(
     return MethodSelection(chosen, scoring, candidates, dict(left_out), n_folds, units.n_samples)
 
 
-def _without_lost_rows(scores: Mapping[str, RowScores], units: Units) -> tuple[dict[str, RowScores], Units]:
+def _without_lost_rows(scores: Mapping[str, RowScores], units: SampleUnits) -> tuple[dict[str, RowScores], SampleUnits]:
     """The samples that do not have an infinite loss whatever the method, with a warning if some have."""
     lost = np.all([np.isinf(rows.nll) for rows in scores.values()], axis=0)
     if not lost.any() or lost.all():
@@ -239,10 +240,3 @@ def _without_lost_rows(scores: Mapping[str, RowScores], units: Units) -> tuple[d
     fields = RowScores.__dataclass_fields__
     kept = {name: RowScores(*(getattr(rows, field)[~lost] for field in fields)) for name, rows in scores.items()}
     return kept, units.subset(~lost)
-
-
-def _error(units: Units, differences: HostArray) -> float | None:
-    """The standard error of the mean of some differences; None where a loss is infinite."""
-    with np.errstate(invalid="ignore"):
-        error = units.error(differences)
-    return error if isfinite(error) else None

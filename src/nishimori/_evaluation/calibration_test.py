@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import copysign, exp, inf, sqrt
-from typing import Any, Literal, NamedTuple, Unpack, get_args
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.formatting import format_p_value, number_text, p_value_text, value_with_error
 from nishimori._support.intervals import two_sided
-from nishimori._support.numbers import between, whole
+from nishimori._support.numbers import between, one_of, whole
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 from nishimori.maps.map import Map
@@ -265,8 +265,7 @@ def calibration_test(
     >>> nishimori.calibration_test(logits, labels, statistic="temperatures").verdict
     'EC and TS differ by 3.6 standard errors (p < 0.001): one temperature does not describe this model.'
     """
-    if not isinstance(statistic, str) or statistic not in get_args(Statistic):
-        raise InputError("statistic", f"be one of {', '.join(map(repr, get_args(Statistic)))}", got=repr(statistic))
+    one_of("statistic", statistic, Statistic)
     if statistic in ("energy", "temperatures") and options.get("groups") is not None:
         raise InputError("groups", f"be left out for {statistic!r}, which treats all groups alike")
     if statistic == "temperatures":
@@ -471,8 +470,7 @@ class RedrawnECE:
         expected = np.bincount(self.index[rows], (self.weights * self.doubt)[rows], self.n_bins)
         normal = rng.normal(size=(number, self.n_bins)) * np.sqrt(self.variance * self.is_normal)
         gaps = sums.reshape(number, self.n_bins) - expected + normal
-        ece: HostArray = np.abs(gaps).sum(axis=1) / self.weights.sum()
-        return ece
+        return np.abs(gaps).sum(axis=1) / self.weights.sum()
 
 
 # "temperatures": two conditions for one number

@@ -201,8 +201,7 @@ class Check:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers and texts; a number that is not finite is None."""
         names = ("name", "verdict", "value", "bound", "low", "high", "level", "fail_level", "cap", "needed_samples", "message")
-        plain: dict[str, Any] = to_plain({name: getattr(self, name) for name in names})
-        return plain
+        return to_plain({name: getattr(self, name) for name in names})
 
     @property
     def limits(self) -> str:
@@ -242,14 +241,9 @@ def _checked_bound(key: Any, bound: Any) -> MetricBound:
     try:
         return replace(limit, value=between(f"The bound on {limit.name}", bound, low, high))
     except InputError as error:
-        if is_in_percent(limit, bound):
+        if limit.in_percent and isinstance(bound, Real) and 1 < float(bound) <= 100:  # such as 2 for 2 %
             raise error.changed(remedy=f"For {bound:g} %, pass {bound / 100:g}.") from None
         raise
-
-
-def is_in_percent(limit: MetricBound, bound: Any) -> bool:
-    """Whether the bound on a share looks like one in percent, such as 2 for 2 %."""
-    return limit.in_percent and isinstance(bound, Real) and 1 < float(bound) <= 100
 
 
 def unjudged_check(limit: MetricBound, card: Scorecard, level: float, reason: str) -> Check:

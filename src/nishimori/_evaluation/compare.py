@@ -228,26 +228,21 @@ def _compare_methods(
     of_several, choice = len(measured.cards) > 1, comparison.recommendation.choice
     if off and (choice is None or comparison[choice].temperature is not None):  # else what is recommended helps
         off = f"{off} {BEYOND_ONE_TEMPERATURE}"
-    return replace(
-        comparison,
-        verdicts=(
-            *([comparison.same_rows] if comparison.same_rows else [FLATTERS] if flatters and of_several else []),
-            *filter(None, [caveat]),
-            *filter(None, [measured.caveat] if of_several else []),
-            *comparison.recommendation.sentences,
-            *filter(None, [off]),
-            *(
-                f"The method {name} chose {best.chosen_}, by its losses on folds of the validation data."
-                for name, best in fitted.items()
-                if isinstance(best, Best)
-            ),
-            *filter(None, [comparison.about_classes, comparison.about_groups] if of_several else []),
-            *(f"On the validation data, {result.sentence(level)}" for result in tests.values()),
-            *(f"{name} could not be fitted. {text}" for name, text in why.items()),
-            *(f"{name} was not compared: {text}." for name, text in left_out.items()),
-            *([_CHOSEN_FLOOR.format(validation.floor)] if validation.floor_is_chosen else []),
-        ),
+    best = {name: method.chosen_ for name, method in fitted.items() if isinstance(method, Best)}
+    verdicts = (
+        comparison.same_rows or (FLATTERS if flatters and of_several else ""),
+        caveat,
+        measured.caveat if of_several else "",
+        *comparison.recommendation.sentences,
+        off,
+        *(f"The method {name} chose {chosen}, by its losses on folds of the validation data." for name, chosen in best.items()),
+        *((comparison.about_classes, comparison.about_groups) if of_several else ()),
+        *(f"On the validation data, {result.sentence(level)}" for result in tests.values()),
+        *(f"{name} could not be fitted. {text}" for name, text in why.items()),
+        *(f"{name} was not compared: {text}." for name, text in left_out.items()),
+        _CHOSEN_FLOOR.format(validation.floor) if validation.floor_is_chosen else "",
     )
+    return replace(comparison, verdicts=tuple(filter(None, verdicts)))
 
 
 def data_sets(

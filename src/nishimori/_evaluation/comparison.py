@@ -278,7 +278,7 @@ class Comparison(NamedEntries[Compared]):
         for name, test in self.tests.items():
             others = {"gap": test.value, "statistic": test.z, "method": "ec"}
             tests[name] = {key: others[key] if key in others else getattr(test, key) for key in _TESTS_IN_FILES[name]}
-        plain: dict[str, Any] = to_plain(
+        return to_plain(
             {name: getattr(self, name) for name in own}
             | {
                 "methods": [self._record(row) for row in self.methods],
@@ -288,7 +288,6 @@ class Comparison(NamedEntries[Compared]):
                 "verdicts": self.verdicts,
             }
         )
-        return plain
 
     @property
     def _display(self) -> Display:

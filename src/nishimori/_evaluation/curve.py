@@ -67,12 +67,8 @@ class TemperatureCurve(Displayed):
     @property
     def _display(self) -> Display:
         chosen = np.unique(np.linspace(0, len(self.temperature) - 1, _PRINTED).round().astype(int))
-        rows = [
-            (number_text(T), number_text(loss), percent(confidence), percent(ece))
-            for T, loss, confidence, ece in zip(
-                *(column[chosen].tolist() for column in (self.temperature, self.loss, self.confidence, self.ece)), strict=True
-            )
-        ]
+        numbers = np.column_stack([self.temperature, self.loss, self.confidence, self.ece])[chosen].tolist()
+        rows = [(number_text(T), number_text(loss), percent(confidence), percent(ece)) for T, loss, confidence, ece in numbers]
         left = len(self.temperature) - len(chosen)
         temperatures = [
             f"{name} {number_text(T)}" for name, T in (("EC", self.chosen.ec), ("TS", self.chosen.ts)) if T is not None

@@ -7,7 +7,7 @@ over all classes is recalibrated by one temperature (Berta et al., 2025).
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Unpack, get_args
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.formatting import number_text
+from nishimori._support.numbers import one_of, whole
 from nishimori._support.numbers import temperature as checked_temperature
-from nishimori._support.numbers import whole
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 
@@ -132,8 +132,7 @@ def decomposition(
     """
     value = checked_temperature(temperature)
     data = open_rows(logits, labels, **options)
-    if not isinstance(score, str) or score not in get_args(Score):
-        raise InputError("score", "be 'nll' or 'brier'", got=repr(score))
+    one_of("score", score, Score)
     check_claim(data, of, Decomposed)
     if cv is not None:
         whole("cv", cv, 2)

@@ -38,7 +38,7 @@ from nishimori._sums.reliability import Strategy
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, NamedEntries, plural, short_repr
 from nishimori._support.escape import workflow_text, xml_text
-from nishimori._support.numbers import between, positive, whole
+from nishimori._support.numbers import between, one_of, positive, whole
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, setting
 from nishimori.maps.class_curves import class_probabilities
@@ -293,8 +293,7 @@ class Wanted:
 def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None) -> Gate:
     """The checks of rows after a map: one pass for all samples, and one more for groups."""
     level = wanted.level
-    if by not in get_args(By):
-        raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
+    one_of("by", by, By)
     metrics = asked_metrics([limit.metric for limit in wanted.limits if limit.metric is not None], "bounds")
     for bounded in filter(None, (limit.metric for limit in wanted.limits)):  # which a scorecard may leave out for these data
         bounded.check(data)

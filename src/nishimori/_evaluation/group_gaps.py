@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Unpack, get_args
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
 from nishimori._sums.binned_gaps import BinnedGaps
-from nishimori._sums.groups import By, Grouping, GroupTally, TallyGroups
+from nishimori._sums.groups import By, Grouping, GroupTally, TallyGroups, group_names
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, NamedEntries, plural, short_repr
 from nishimori._support.formatting import percent, points_with_error, two_decimals
 from nishimori._support.intervals import Interval, two_sided
-from nishimori._support.numbers import between
+from nishimori._support.numbers import between, one_of
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -203,8 +203,7 @@ def group_gaps(
     >>> print(f"{100 * before.mean_abs_gap:.1f} points, now {100 * after.mean_abs_gap:.1f}")
     8.4 points, now 0.8
     """
-    if by not in get_args(By):
-        raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
+    one_of("by", by, By)
     between("level", level, 0, 1)
     data, map_ = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
     if by == "prediction" and options.get("groups") is not None and not map_.needs_groups:
@@ -230,13 +229,8 @@ def tally_of(data: Rows, by: By, names: Sequence[Any]) -> TallyGroups:
 def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:
     """The label of each class, or the name of each group."""
     if by == "prediction":
-        labels: list[Any] = class_labels(classes, data.n_classes).tolist()
-        return labels
-    groups = data.groups
-    if groups is None:
-        remedy = "Use by='prediction' for the predicted classes."
-        raise InputError("groups", "name the group of each sample with by='groups'", got="none", remedy=remedy)
-    return list(groups.names)
+        return class_labels(classes, data.n_classes).tolist()
+    return list(group_names(data))
 
 
 def gaps_in(by: By, names: Sequence[Any], sums: GroupTally, level: float) -> GroupGaps:

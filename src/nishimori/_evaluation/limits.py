@@ -108,8 +108,7 @@ def limits_of_gaps(measured: HostArray, level_low: float, level_high: float) -> 
 
 def are_few(shares: HostArray, numbers: HostArray) -> HostArray:
     """Whether shares of so many samples are of so few, or of all but so few, that exact limits are needed."""
-    few: HostArray = numbers * np.minimum(shares, 1 - shares) * (1 + 1e-9) < FEW  # which rounding must not decide
-    return few
+    return numbers * np.minimum(shares, 1 - shares) * (1 + 1e-9) < FEW  # which rounding must not decide
 
 
 def limits_of_ece(gaps: BinnedGaps, gap: tuple[float, float], share: float, level: float) -> tuple[float, float]:
@@ -134,8 +133,7 @@ def stretch(shares: HostArray, numbers: HostArray, level: float) -> HostArray:
     rarer, reach = np.minimum(shares, 1 - shares), normal_quantile(one_sided(level))
     normal = reach * np.sqrt(rarer * (1 - rarer) / numbers)
     far = _shares(rarer, numbers, 1 - level)[1] - rarer
-    stretched: HostArray = np.maximum(np.divide(far, normal, out=np.ones_like(far), where=rarer * numbers > 0.5), 1)
-    return stretched
+    return np.maximum(np.divide(far, normal, out=np.ones_like(far), where=rarer * numbers > 0.5), 1)
 
 
 def _lowest_sizes(sizes: HostArray, errors: HostArray, probability: float) -> HostArray:
@@ -289,8 +287,7 @@ def _samples(values: HostArray, counts: HostArray) -> HostArray:
     ends = counts.cumsum()
     number = int(min(max(round(float(ends[-1])), 1), _MOST_SAMPLES))
     places = np.searchsorted(ends, (np.arange(number) + 0.5) * (ends[-1] / number), side="right")
-    samples: HostArray = values[np.minimum(places, len(values) - 1)]
-    return samples
+    return values[np.minimum(places, len(values) - 1)]
 
 
 def _crossing(excess: Callable[[float], float], estimate: float, end: float, se: float) -> float:

@@ -6,10 +6,10 @@ from typing import Any
 
 from nishimori._fit.adaptive import Adapted
 from nishimori._fit.temperatures import Temperatures
-from nishimori._sums.observables import BUILT_IN
+from nishimori._kernels.kernel import Method
 from nishimori._support.display import Display, Displayed, short_repr
 from nishimori._support.intervals import normal_quantile
-from nishimori._support.numbers import between
+from nishimori._support.numbers import between, one_of
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 
@@ -127,9 +127,7 @@ def required_samples(target: float, pilot: Any, *, level: float | None = None, m
 
 def _of_temperatures(pilot: Temperatures, method: str | None) -> tuple[int, str, float | None]:
     """The number of samples, one of both methods, and the standard error of its log T."""
-    name = "ec" if method is None else method
-    if not isinstance(name, str) or name not in BUILT_IN:
-        raise InputError("method", "be 'ec' or 'ts'", got=repr(method))
+    name = "ec" if method is None else one_of("method", method, Method)
     T, error = (pilot.ec, pilot.ec_se) if name == "ec" else (pilot.ts, pilot.ts_se)
     if T is None:
         raise InputError("pilot", f"have the temperature of {name!r}", got="none", remedy=getattr(pilot, f"why_no_{name}"))

@@ -47,8 +47,7 @@ def kept_share(delta: HostArray, variance: float) -> HostArray:
     """
     square = np.square(delta)
     total = square + variance
-    share: HostArray = np.divide(square, total, out=np.zeros_like(square), where=total > 0)
-    return share
+    return np.divide(square, total, out=np.zeros_like(square), where=total > 0)
 
 
 @question("has no rows to match")
@@ -83,8 +82,7 @@ class Draws(NamedTuple):
 
         far = (_REACH + 1) * self.spread + _LEAST_REACH
         ends = float(self.centres.min()) - far, float(self.centres.max()) + far
-        quantile: float = brentq(lambda value: self.below(value) - share, *ends, xtol=_ROUNDING)
-        return quantile
+        return brentq(lambda value: self.below(value) - share, *ends, xtol=_ROUNDING)
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,7 @@ class CollectedSamples:
 
     def mapped(self, map_: Map, chosen: HostArray | slice = slice(None)) -> HostArray:
         """The logits of some samples after a map, computed in float64."""
-        logits: HostArray = apply_checked(map_, self.logits[chosen].astype(np.float64), self.groups_of(chosen))
-        return logits
+        return apply_checked(map_, self.logits[chosen].astype(np.float64), self.groups_of(chosen))
 
 
 def collect_samples(data: Rows, most_numbers: int | None = None, *, in_order: bool = False) -> CollectedSamples:

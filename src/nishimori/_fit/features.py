@@ -286,18 +286,15 @@ def _pieces(batch: Batch, n_parameters: int) -> Iterator[slice]:
 
 def _mean(p: HostArray, table: HostArray) -> HostArray:
     """The mean of a table (n, K, m) under probabilities (n, K)."""
-    mean: HostArray = np.einsum("nk,nkm->nm", p, table)
-    return mean
+    return np.einsum("nk,nkm->nm", p, table)
 
 
 def _at(table: HostArray, batch: Batch, rows: slice) -> HostArray:
     """The entries of the true classes of some rows of a batch, (n, m)."""
     labels = arrays.on_host(batch.labels)[rows]
-    at_labels: HostArray = table[np.arange(len(table)), labels]
-    return at_labels
+    return table[np.arange(len(table)), labels]
 
 
 def _centre_rows(logits: HostArray) -> HostArray:
     """The logits minus the mean of their row, which changes no probability."""
-    centred: HostArray = logits - logits.mean(axis=1, keepdims=True)
-    return centred
+    return logits - logits.mean(axis=1, keepdims=True)

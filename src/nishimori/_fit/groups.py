@@ -154,8 +154,7 @@ def _log_errors(sums: GroupSums, is_open: HostArray, possible: HostArray, used: 
     own[determined] = sums.variance[determined] / squares[determined]
     kept = used / (used + own)
     missed = (1 - kept) ** 2 * (possible + common_error**2)
-    errors: HostArray = np.sqrt(np.where(kept > 0, kept**2 * np.where(determined, own, 0.0), 0.0) + missed)
-    return errors
+    return np.sqrt(np.where(kept > 0, kept**2 * np.where(determined, own, 0.0), 0.0) + missed)
 
 
 @dataclass

@@ -216,8 +216,7 @@ class Coefficients:
     @property
     def values(self) -> HostArray:
         """The coefficients of the functions themselves, that of the constant last."""
-        coefficients: HostArray = self.regression.to_coefficients @ self.x
-        return coefficients
+        return self.regression.to_coefficients @ self.x
 
     @property
     def slopes(self) -> HostArray:
@@ -276,5 +275,4 @@ class LogisticSearch:
         products = gap_products(self.data, gaps_of) / self.seen.classes.weights.sum() ** 2
         turn = coefficients.regression.to_coefficients
         covariance = turn @ sandwich(coefficients.curvature, products) @ turn.T
-        errors: HostArray = np.sqrt(np.maximum(np.diag(covariance), 0))
-        return errors
+        return np.sqrt(np.maximum(np.diag(covariance), 0))

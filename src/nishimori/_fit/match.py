@@ -226,7 +226,6 @@ def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]]) -> GapSums:
     measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
     if data.has_clusters:
         gaps, sums = data.gather(together(measure, partial(cluster_gaps, wanted))).items
-        clustered: GapSums = replace(gaps, square_products=sums @ sums.T)
-        return clustered
+        return replace(gaps, square_products=sums @ sums.T)
     gaps = data.gather(measure)
     return gaps.with_counts() if data.counts else gaps

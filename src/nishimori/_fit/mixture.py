@@ -239,5 +239,4 @@ def standard_errors(data: Rows, temperature: float, weights: HostArray) -> HostA
     covariance = sandwich(jacobian, products)
     # T = 1/β, and w₃ = 1 − w₁ − w₂.
     change = np.array([[temperature**2, 0, 0], [0, 1, 0], [0, 0, 1], [0, -1, -1]])
-    errors: HostArray = np.sqrt(np.maximum(np.diag(change @ covariance @ change.T), 0))
-    return errors
+    return np.sqrt(np.maximum(np.diag(change @ covariance @ change.T), 0))

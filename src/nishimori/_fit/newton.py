@@ -152,8 +152,7 @@ def _inverse(equations: Equations) -> HostArray:
         raise _undetermined_error() from None
     if not np.linalg.norm(matrix, 1) * np.linalg.norm(inverse, 1) <= _LARGEST_CONDITION:
         raise _undetermined_error()
-    scaled: HostArray = -equations.units[:, None] * inverse / sizes
-    return scaled
+    return -equations.units[:, None] * inverse / sizes
 
 
 def _length(step: HostArray, units: HostArray) -> float:

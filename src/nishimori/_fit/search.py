@@ -229,8 +229,7 @@ class Search:
         """What several passes give, from one pass over all rows."""
         self.n_passes += 1
         self._n_exact += 1
-        items: tuple[Any, ...] = self.data.gather(together(*passes)).items
-        return items
+        return self.data.gather(together(*passes)).items
 
     def _is_due(self, i: int) -> bool:
         """Whether it is time to find out whether a root exists."""

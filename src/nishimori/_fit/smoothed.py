@@ -157,5 +157,4 @@ class _GapSearch:
             low, high = high, high + _STRIDE
             if high > _FARTHEST:
                 return None
-        root: float = brentq(self.gap, low, high, xtol=_NARROW)
-        return root
+        return brentq(self.gap, low, high, xtol=_NARROW)

@@ -113,8 +113,7 @@ class Temperatures(Displayed):
     @classmethod
     def from_match(cls, matched: Match) -> "Temperatures":
         """The temperatures that a search found; its first observables must be those of EC and TS."""
-        roots = dict(zip(BUILT_IN, matched.roots, strict=False))
-        ec, ts = roots["ec"], roots["ts"]
+        ec, ts, *_ = matched.roots
         return cls(
             ec=exp(-ec.x) if isinstance(ec, Root) else None,
             ts=exp(-ts.x) if isinstance(ts, Root) else None,

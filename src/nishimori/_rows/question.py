@@ -46,7 +46,7 @@ class Question(Generic[P, A]):
         raise refusal_of(data, self._refusal)
 
     def __reduce__(self) -> str:
-        return self.__qualname__  # type: ignore[attr-defined,no-any-return]  # by name, as functions are pickled
+        return self.__qualname__  # type: ignore[attr-defined]  # by name, as functions are pickled
 
     def register(self, kind: type) -> Callable[[Callable[Concatenate[Any, P], A]], Callable[Concatenate[Any, P], A]]:
         """Decorate the function that answers for data of the class ``kind``."""

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, isinf, prod
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
-from nishimori._support.numbers import between, numeric
+from nishimori._support.numbers import between, numeric, one_of
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError, setting
 
@@ -267,8 +267,8 @@ def refuse_auto(floor: Any) -> None:
 
 def check_input(input: Any, floor: Any = None, *, fits: bool = False) -> None:
     """Refuse any other word, and a floor that cannot be one; it may be "auto" where something is fitted (``fits``)."""
-    if input is not None and (not isinstance(input, str) or input not in get_args(Input)):
-        raise InputError("input", "be 'logits' or 'probabilities'", got=repr(input))
+    if input is not None:
+        one_of("input", input, Input)
     if floor is None or (is_auto(floor) and fits):  # which has no effect on logits
         return
     if input != "probabilities":

@@ -68,16 +68,14 @@ class BinnedGaps:
         """The covariance of the gaps, whose sums are divided by a weight that varies too, (bins, bins)."""
         full = np.diag(self.products) if self.products.ndim == 1 else self.products
         mixed = np.outer(self.gaps, self.crossed)
-        covariance: HostArray = full - mixed - mixed.T + self.squares * np.outer(self.gaps, self.gaps)
-        return covariance
+        return full - mixed - mixed.T + self.squares * np.outer(self.gaps, self.gaps)
 
     @cached_property
     def errors(self) -> HostArray:
         """The standard error of each gap."""
         own = self.products if self.products.ndim == 1 else np.diag(self.products)
         variances = own - 2 * self.gaps * self.crossed + self.squares * self.gaps**2
-        errors: HostArray = np.sqrt(np.maximum(variances, 0))
-        return errors
+        return np.sqrt(np.maximum(variances, 0))
 
     @cached_property
     def total_se(self) -> float:
@@ -106,14 +104,12 @@ class BinnedGaps:
     @property
     def scaled(self) -> HostArray:
         """Gaps in the proportion of the measured ones, whose sizes add up to the corrected ECE."""
-        gaps: HostArray = self.gaps * (self.corrected / self.value if self.value > 0 else 1.0)
-        return gaps
+        return self.gaps * (self.corrected / self.value if self.value > 0 else 1.0)
 
     @property
     def clear(self) -> HostArray:
         """The measured gaps without what their errors explain."""
-        gaps: HostArray = np.sign(self.gaps) * np.sqrt(np.maximum(self.gaps**2 - self.errors**2, 0))
-        return gaps
+        return np.sign(self.gaps) * np.sqrt(np.maximum(self.gaps**2 - self.errors**2, 0))
 
     def limits(self, reach: HostArray) -> tuple[HostArray, HostArray]:
         """Lower and upper limits at some numbers of standard errors, with the corrected ECE between them."""
@@ -162,8 +158,7 @@ class BinnedGaps:
         """The covariance of the sizes of gaps that share clusters: the first two terms of its Hermite series."""
         others = self.products - np.diag(np.diag(self.products))
         scale = np.divide(doubt, self.errors, out=np.zeros_like(doubt), where=self.errors > 0)
-        sums: HostArray = ((signed @ others) * signed + 2 * (scale @ others**2) * scale).sum(axis=1)
-        return sums
+        return ((signed @ others) * signed + 2 * (scale @ others**2) * scale).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -195,8 +190,7 @@ def _error_function(values: HostArray) -> HostArray:
         return np.array([erf(value) for value in values.ravel().tolist()]).reshape(values.shape)
     from scipy.special import erf as erf_of_array  # noqa: PLC0415 - a scorecard without intervals does without SciPy
 
-    erfs: HostArray = erf_of_array(values)
-    return erfs
+    return erf_of_array(values)
 
 
 Quantile = Callable[[HostArray, HostArray, HostArray], HostArray]
@@ -205,8 +199,7 @@ Quantile = Callable[[HostArray, HostArray, HostArray], HostArray]
 
 def _lower_quantile(mean: HostArray, error: HostArray, reach: HostArray) -> HostArray:
     """What a sum of sizes falls below as rarely as a normal number falls below ``-reach``, if it is nearly normal."""
-    limits: HostArray = mean - reach * error
-    return limits
+    return mean - reach * error
 
 
 def _upper_quantile(mean: HostArray, error: HostArray, reach: HostArray) -> HostArray:
@@ -216,5 +209,4 @@ def _upper_quantile(mean: HostArray, error: HostArray, reach: HostArray) -> Host
     Proc. Natl. Acad. Sci. 17 (1931) 684: the cube root of such a number is nearly normal.
     """
     part = np.divide(error, 3 * mean, out=np.zeros_like(mean), where=mean > 0)
-    limits: HostArray = mean * (1 - part**2 + reach * part) ** 3
-    return limits
+    return mean * (1 - part**2 + reach * part) ** 3

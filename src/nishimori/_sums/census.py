@@ -123,8 +123,7 @@ class Count:
             return batch.weight * n / batch.n_classes
         xp = batch.xp
         live = xp.sum(xp.astype(batch.live, batch.weights.dtype), axis=1)
-        chance: float = batch.total(xp.where(live > n, n / live, xp.ones_like(live)))
-        return chance
+        return batch.total(xp.where(live > n, n / live, xp.ones_like(live)))
 
 
 def _answers(rows: Predictions, right: Array) -> AnswerSums:

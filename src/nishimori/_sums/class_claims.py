@@ -47,8 +47,7 @@ class ClassWeights(Sum):
         """How many samples the rows of each class stand for: the sum of weights that are counts, else (Σw)²/Σw² or 0."""
         if counts:
             return self.weights
-        numbers: HostArray = np.divide(self.weights**2, self.squares, out=np.zeros_like(self.weights), where=self.squares > 0)
-        return numbers
+        return np.divide(self.weights**2, self.squares, out=np.zeros_like(self.weights), where=self.squares > 0)
 
 
 def sum_by_class(batch: Batch) -> ClassWeights:
@@ -153,5 +152,4 @@ def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int
 def cluster_squares(data: Rows, edges: HostArray, frequencies: HostArray) -> HostArray:
     """The squares of the residuals of clusters, summed per class and bin."""
     values = data.gather(partial(cluster_residuals, edges, frequencies))
-    squares: HostArray = np.einsum("bc,bc->b", values, values).reshape(frequencies.shape)
-    return squares
+    return np.einsum("bc,bc->b", values, values).reshape(frequencies.shape)

@@ -6,13 +6,13 @@ that any kernel computes it. `TallyGroups` sums after a map, for confidence minu
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from nishimori._kernels.kernel import Method, group_totals, row_sums, sums_groups
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import Sum
+from nishimori._rows.rows import Rows, Sum
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._sums.outcomes import OneClaim
 from nishimori._sums.passes import Sums
@@ -20,10 +20,19 @@ from nishimori._sums.predictions import Predictions, apply_map, inverse_temperat
 from nishimori._sums.spread import sum_by_cluster
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
+from nishimori.errors import InputError
 from nishimori.maps.map import Map
 
 By = Literal["prediction", "groups"]
 """What makes a group: the predicted class of a row, or what the user says."""
+
+
+def group_names(data: Rows) -> tuple[Any, ...]:
+    """The names of the groups of rows, which must be there."""
+    if data.groups is None:
+        remedy = "Use by='prediction' for the predicted classes."
+        raise InputError("groups", "name the group of each sample with by='groups'", got="none", remedy=remedy)
+    return data.groups.names
 
 
 @dataclass(frozen=True)
@@ -174,14 +183,12 @@ class GroupTally(Sum):
         else:
             units, mixed, squares, _ = self.squares
             summed = squares - 2 * gaps * mixed + gaps**2 * units
-        variances: HostArray = np.maximum(summed, 0.0) / self.totals[0] ** 2
-        return variances
+        return np.maximum(summed, 0.0) / self.totals[0] ** 2
 
     @property
     def nulls(self) -> HostArray:
         """The variance of each gap if labels are drawn from the model, and rows are independent."""
-        variances: HostArray = self.squares[3] / self.totals[0] ** 2
-        return variances
+        return self.squares[3] / self.totals[0] ** 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,20 +76,17 @@ class Moments:
     @property
     def gap(self) -> HostArray:
         """How far the model's mean lies above the labels', at each β: zero where they are consistent."""
-        gap: HostArray = self.excess / self.weight
-        return gap
+        return self.excess / self.weight
 
     @property
     def expected(self) -> HostArray:
         """The sum under the model, at each β, counted from the value at the top as `observed` is."""
-        expected: HostArray = self.excess + self.observed
-        return expected
+        return self.excess + self.observed
 
     @property
     def noise(self) -> HostArray:
         """How large a gap rounding alone can make."""
-        noise: HostArray = (_NOISE * self.size + _LEAST) / self.weight
-        return noise
+        return (_NOISE * self.size + _LEAST) / self.weight
 
 
 @dataclass(frozen=True)

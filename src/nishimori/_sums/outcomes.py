@@ -26,12 +26,6 @@ class Levels:
     weight: HostArray
     true: HostArray
 
-    @property
-    def rate(self) -> HostArray:
-        """The weighted share of claims that came true, at each level."""
-        rate: HostArray = self.true / self.weight
-        return rate
-
     def isotonic(self) -> tuple[HostArray, HostArray]:
         """The increasing function of the claim that has the least Brier score, and also the least NLL.
 
@@ -39,7 +33,7 @@ class Levels:
         """
         from scipy.optimize import isotonic_regression  # noqa: PLC0415 - other metrics do without SciPy
 
-        fitted = isotonic_regression(self.rate, weights=self.weight)
+        fitted = isotonic_regression(self.true / self.weight, weights=self.weight)
         # A mean of ones may exceed 1 by rounding.
         return np.clip(fitted.x, 0.0, 1.0), np.repeat(fitted.weights, np.diff(fitted.blocks))
 

@@ -271,8 +271,7 @@ class Predictions:
         if of == "top":
             return arrays.on_host(self.right)[:, None]
         labels = arrays.on_host(self.batch.labels)[:, None]
-        outcomes: HostArray = labels == (1 if of == "positive" else np.arange(self.batch.n_classes))
-        return outcomes
+        return labels == (1 if of == "positive" else np.arange(self.batch.n_classes))
 
     def bin_claims(self, edges: HostArray, of: Of = "top") -> BinnedClaims:
         """Sort the claims into bins; ``edges`` has one row, or one for each class."""

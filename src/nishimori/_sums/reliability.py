@@ -13,7 +13,7 @@ place counts as on the edge. Empty bins do not count. Probabilities that were pa
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from nishimori._sums.spread import sum_by_cluster
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import PRINTED_ROWS, Display, Displayed, short_repr
 from nishimori._support.formatting import count, number_text, percent, points_with_error
-from nishimori._support.numbers import whole
+from nishimori._support.numbers import one_of, whole
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, MergeError
 
@@ -132,13 +132,11 @@ class Reliability(Displayed):
 
     @property
     def gap(self) -> HostArray:
-        gap: HostArray = self.confidence - self.accuracy
-        return gap
+        return self.confidence - self.accuracy
 
     def error(self, norm: Norm = "l1") -> float:
         """The calibration error: mean, root mean square or maximum of abs(gap) over bins, averaged over groups."""
-        if not isinstance(norm, str) or norm not in get_args(Norm):
-            raise InputError("norm", "be 'l1', 'l2' or 'max'", got=repr(norm))
+        one_of("norm", norm, Norm)
         errors = []
         for rows in (self.group == group for group in np.unique(self.group)):
             gap, share = np.abs(self.gap[rows]), self.weight[rows] / self.weight[rows].sum()
@@ -185,8 +183,7 @@ class BinnedClaims:
     @cached_property
     def misses(self) -> HostArray:
         """What is claimed of each row minus whether it came true, where there is one claim per row."""
-        misses: HostArray = self.claimed[:, 0] - self.true[:, 0]
-        return misses
+        return self.claimed[:, 0] - self.true[:, 0]
 
     @cached_property
     def units(self) -> HostArray:
@@ -268,8 +265,7 @@ def inner_edges(edges: HostArray, rounding: float) -> HostArray:
     inner = edges[:, 1:-1]
     # exp(x) has a relative error of x units in the last place, so small claims need more room.
     digits = np.abs(np.log(np.where(inner > 0, inner, 1.0)))
-    moved: HostArray = inner * (1 + rounding + np.finfo(float).eps * digits)
-    return moved
+    return inner * (1 + rounding + np.finfo(float).eps * digits)
 
 
 @dataclass(frozen=True)
@@ -287,8 +283,7 @@ class UnbinnedClaims(Sum):
 
 def uniform_edges(n_bins: int) -> HostArray:
     """Equal widths: 0, 1/n, 2/n, ..., 1."""
-    edges: HostArray = np.arange(n_bins + 1)[None, :] / n_bins
-    return edges
+    return np.arange(n_bins + 1)[None, :] / n_bins
 
 
 def _equal_weight_edges(claimed: HostArray, weights: HostArray, n_bins: int) -> HostArray:
@@ -319,20 +314,11 @@ def _weight_ratios(weights: HostArray) -> tuple[HostArray, bool]:
 def check_bins(n_bins: Any, strategy: Any) -> None:
     """Refuse bins that cannot be made."""
     whole("n_bins", n_bins, 1, _MOST_BINS)
-    if not isinstance(strategy, str) or strategy not in get_args(Strategy):
-        raise InputError("strategy", "be 'uniform' or 'quantile'", got=repr(strategy))
+    one_of("strategy", strategy, Strategy)
 
 
 def check_claim(data: Rows, of: Any, names_of: Any = Of) -> None:
     """Refuse claims that are none of some names, or that the data do not make."""
-    names = get_args(names_of)
-    if not isinstance(of, str) or of not in names:
-        raise InputError("of", f"be {_either(names)}", got=repr(of))
+    one_of("of", of, names_of)
     if of == "positive" and data.n_classes != 2:
-        others = _either(tuple(name for name in names if name != "positive"))
-        raise InputError("of", f"be {others} for {data.n_classes} classes: only a binary problem has a positive class")
-
-
-def _either(names: tuple[str, ...]) -> str:
-    *first, last = (repr(name) for name in names)
-    return f"{', '.join(first)} or {last}" if first else last
+        raise InputError("of", f"not be 'positive' for {data.n_classes} classes: only a binary problem has a positive class")

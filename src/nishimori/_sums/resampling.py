@@ -42,8 +42,7 @@ def weights_of(run: int, draws: Sequence[int] | HostArray, seed: int) -> HostArr
     """The weights of one run of rows in some of the resamples, (resamples, 512)."""
     stream = np.random.PCG64(np.random.SeedSequence((seed, run)))
     drawn = stream.random_raw((max(draws) + 1) * _RUN // 4).view(np.uint16).reshape(-1, _RUN)
-    weights: HostArray = _poisson()[drawn[draws]]
-    return weights
+    return _poisson()[drawn[draws]]
 
 
 def resampled_sums(data: Rows, columns: Columns, draws: HostArray, *, seed: int, n_jobs: int | None) -> HostArray:
@@ -53,8 +52,7 @@ def resampled_sums(data: Rows, columns: Columns, draws: HostArray, *, seed: int,
     """
 
     def of_run(number: int, values: HostArray) -> HostArray:
-        product: HostArray = weights_of(number, draws, seed)[:, : values.shape[1]] @ values.T
-        return product
+        return weights_of(number, draws, seed)[:, : values.shape[1]] @ values.T
 
     n_threads = n_jobs or os.cpu_count() or 1
     total: HostArray | None = None
@@ -154,5 +152,4 @@ def _sum_clusters(columns: Columns, batch: Batch) -> HostArray:
 
 def on_host(rows: Sequence[object], weights: object) -> HostArray:
     """Numbers per row times the weights of the rows, as one array in memory."""
-    table: HostArray = np.stack([arrays.on_host(numbers) for numbers in rows]) * arrays.on_host(weights)
-    return table
+    return np.stack([arrays.on_host(numbers) for numbers in rows]) * arrays.on_host(weights)

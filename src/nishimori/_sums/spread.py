@@ -83,8 +83,7 @@ class Spread:
 
     def around(self, centre: HostArray) -> HostArray:
         """Σu(x - centre)² of each number."""
-        squares: HostArray = self.scatter + self.squares * (self.means - centre) ** 2
-        return squares
+        return self.scatter + self.squares * (self.means - centre) ** 2
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,7 @@ class ClusterSpread(Sum):
     def around(self, centre: HostArray) -> HostArray:
         """The sum over clusters of the square of Σw(x - centre), for each number."""
         weights, values = self.values[0], self.values[1:]
-        squares: HostArray = ((values - np.outer(centre, weights)) ** 2).sum(axis=1)
-        return squares
+        return ((values - np.outer(centre, weights)) ** 2).sum(axis=1)
 
 
 def spread(batch: Batch, rows: Sequence[Array], *, counts: bool) -> Spread | ClusterSpread:
@@ -136,5 +134,4 @@ def _multiply_gaps(gaps_of: Callable[[Batch], HostArray], counts: bool, clustere
     gaps = gaps_of(batch)
     if clustered:
         return cluster_sums(batch, list(gaps.T))
-    products: HostArray = gaps.T @ (gaps * unit_weights(batch, counts=counts)[:, None])
-    return products
+    return gaps.T @ (gaps * unit_weights(batch, counts=counts)[:, None])

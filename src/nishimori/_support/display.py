@@ -128,7 +128,7 @@ class NamedEntries(Displayed, Generic[E]):
 
     def _record(self, entry: E) -> dict[str, Any]:
         """An entry as plain numbers and texts, its name first."""
-        return asdict(entry)  # type: ignore[call-overload,no-any-return]  # dataclasses, unless this is written again
+        return asdict(entry)  # type: ignore[call-overload]  # dataclasses, unless this is written again
 
     def to_json(self) -> str:
         """Everything as one line of JSON."""

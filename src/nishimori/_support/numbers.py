@@ -1,4 +1,4 @@
-"""Checks of numbers that users pass: a single one that is whole, positive or a temperature; an array of real numbers.
+"""Checks of numbers and words that users pass: a whole number, a temperature, an array of real numbers, one of some words.
 
 Each check returns the number in the type that the library computes with, or the array, or raises an `InputError` that names the
 argument.
@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from math import inf, isfinite, nan
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from nishimori.errors import InputError
 
 # Beyond these, squares of intermediate results leave the range of float64.
 _LEAST, _MOST = 1e-30, 1e30
+
+T = TypeVar("T")
 
 
 def is_whole(value: Any) -> bool:
@@ -66,6 +68,14 @@ def _real(value: Any) -> float:
         return nan
     except OverflowError:
         return inf
+
+
+def one_of(name: str, value: T, words: Any) -> T:
+    """``value``, if it is one of the ``words`` of a Literal."""
+    if not isinstance(value, str) or value not in get_args(words):
+        *others, last = map(repr, get_args(words))
+        raise InputError(name, f"be {', '.join(others)} or {last}", got=repr(value))
+    return value
 
 
 # --- arrays of numbers ----------------------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from nishimori._support.arrays import Array, HostArray, in_double, like, on_host, row_max
+from nishimori._support.numbers import one_of
 from nishimori.errors import InputError
 from nishimori.maps.map import BuiltInMap, numbers, softmax_of_drops
 
@@ -42,8 +43,7 @@ class ClassCurves(BuiltInMap):
     format_version: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
-        if not isinstance(self.interpolation, str) or self.interpolation not in get_args(Interpolation):
-            raise InputError("interpolation", "be 'linear' or 'constant'", got=repr(self.interpolation))
+        one_of("interpolation", self.interpolation, Interpolation)
         knots, values = _curves(self.knots, "knots"), _curves(self.values, "values")
         if len(knots) != len(values) or len(knots) == 2:
             raise InputError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from scipy.special import expit, logit
@@ -13,7 +13,7 @@ from nishimori._rows.rows import is_rows
 from nishimori._sums.reliability import Reliability, Strategy
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import normal_quantile, wilson_limits
-from nishimori._support.numbers import between
+from nishimori._support.numbers import between, one_of
 from nishimori.errors import InputError
 from nishimori.plot._style import HUES, MARKERS, axes_for, by_name, looks, note_below
 
@@ -172,18 +172,14 @@ def calibration(
 
 
 def _check_style(style: Any, scale: Any, number: int) -> None:
-    if not isinstance(style, str) or style not in get_args(Style):
-        raise InputError("style", "be 'points' or 'classic'", got=repr(style))
-    if style == "classic" and (scale != "linear" or number > 1):
+    if one_of("style", style, Style) == "classic" and (scale != "linear" or number > 1):
         got = f"scale {scale!r}" if scale != "linear" else f"{number} curves, whose bars would cover each other"
         raise InputError("style", "be 'points' for several curves and for other scales", got=got, remedy="Draw one at a time.")
 
 
 def _set_scale(ax: "Axes", scale: Any, curves: Sequence[Reliability]) -> tuple[float, float]:
     """Scale and limit both axes; the values between which everything is drawn."""
-    if not isinstance(scale, str) or scale not in get_args(Scale):
-        raise InputError("scale", "be 'linear' or 'logit'", got=repr(scale))
-    border = (0.0, 1.0) if scale == "linear" else _logit_border(ax, curves)
+    border = (0.0, 1.0) if one_of("scale", scale, Scale) == "linear" else _logit_border(ax, curves)
     limits = (-_MARGIN, 1 + _MARGIN)
     if scale == "logit":
         low, high = logit(border)

@@ -192,7 +192,7 @@ def risk_curve(weight: HostArray, wrong: HostArray) -> list[list[float]]:
     coverage, error = answered / answered[-1], errors / answered
     # One point for each hundredth of the samples, at the first bin that reaches it.
     places = np.unique(np.searchsorted(coverage, np.arange(1, _POINTS + 1) / _POINTS - 1e-12).clip(max=len(coverage) - 1))
-    return np.round(np.stack([coverage, error], axis=1)[places], 6).tolist()  # type: ignore[no-any-return]
+    return np.round(np.stack([coverage, error], axis=1)[places], 6).tolist()
 
 
 def risk_of(at: Predictions) -> HostArray:

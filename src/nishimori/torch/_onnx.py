@@ -7,12 +7,13 @@ the network returns. Here the file has one output: the calibrated logits or thei
 import os
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from nishimori._support.disk import new_file
+from nishimori._support.numbers import one_of
 from nishimori._support.optional import require
 from nishimori.errors import InputError
 from nishimori.torch._calibrated import Calibrated, signature_of_model
@@ -128,8 +129,7 @@ def _check(calibrated: Any, output: Any) -> None:
             got=f"a {type(calibrated).__name__}",
             remedy="Pass the result of `calibrate`, or wrap a network that needs no temperature: `Calibrated(model)`.",
         )
-    if output not in get_args(Output):
-        raise InputError("output", "be 'logits' or 'probabilities'", got=repr(output))
+    one_of("output", output, Output)
     check_calibrated_once(calibrated)
     if calibrated.needs_groups:
         raise InputError(

@@ -103,7 +103,7 @@ SETS = {
     ),
     "an unknown response": (
         {"response": "predict"},
-        "`response` must be one of 'auto', 'decision_function', 'predict_proba', 'predict_log_proba', got 'predict'.",
+        "`response` must be 'auto', 'decision_function', 'predict_proba' or 'predict_log_proba', got 'predict'.",
     ),
     "an unknown ensemble": (
         {"ensemble": "yes"},

@@ -123,7 +123,9 @@ def test_what_ks_refuses():
     logits, labels = reference.drawn(30, 3)
     with pytest.raises(InputError, match=r"^`of` must be 'top' or 'positive', got 'classwise'\.$"):
         metrics.ks(logits, labels, of="classwise")
-    with pytest.raises(InputError, match=r"^`of` must be 'top' for 3 classes: only a binary problem has a positive class\.$"):
+    with pytest.raises(
+        InputError, match=r"^`of` must not be 'positive' for 3 classes: only a binary problem has a positive class\.$"
+    ):
         metrics.ks(logits, labels, of="positive")
     with pytest.raises(InputError, match=r"^`temperature` must be a finite positive number, got 0"):
         metrics.ks(logits, labels, temperature=0)

@@ -141,7 +141,9 @@ def test_what_smooth_ece_refuses():
     logits, labels = reference.drawn(30, 3)
     with pytest.raises(InputError, match=r"^`of` must be 'top' or 'positive', got 'classwise'\.$"):
         metrics.smooth_ece(logits, labels, of="classwise")
-    with pytest.raises(InputError, match=r"^`of` must be 'top' for 3 classes: only a binary problem has a positive class\.$"):
+    with pytest.raises(
+        InputError, match=r"^`of` must not be 'positive' for 3 classes: only a binary problem has a positive class\.$"
+    ):
         metrics.smooth_ece(logits, labels, of="positive")
     with pytest.raises(InputError, match=r"^`temperature` must be a finite positive number, got 0"):
         metrics.smooth_ece(logits, labels, temperature=0)

@@ -68,7 +68,7 @@ def _is_mixed(y: Any) -> bool:
 
 
 def classes_of(y: HostArray, sample_weight: Any, fitted_to: HostArray | None) -> HostArray:
-    """The classes: those of ``y``, or ``known`` of a fitted classifier, which must have those of ``y``."""
+    """The classes: those of ``y``, or those that a fitted classifier knows, ``fitted_to``, which must have those of ``y``."""
     present = np.unique(y)
     if fitted_to is not None:
         strange = present[~np.isin(present, fitted_to)]

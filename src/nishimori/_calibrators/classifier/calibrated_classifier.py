@@ -286,8 +286,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def predict(self, X: Any, **params: Any) -> HostArray:
         """The class of the largest calibrated probability of each sample; ``params`` as for `predict_proba`."""
         probabilities = self._average(X, "predict", params)  # first: unfitted, there are no classes
-        predicted: HostArray = self.classes_[probabilities.argmax(axis=1)]
-        return predicted
+        return self.classes_[probabilities.argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> float:
         """The accuracy of `predict`, as of every classifier; ``params`` as for `predict_proba`."""
@@ -300,14 +299,13 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         for caller in ("predict_proba", "predict_log_proba", "predict", "score"):
             predictions.add(caller=caller, callee="predict_proba")
         request = calibrator_request(new_calibrator(self.calibrator, "calibrator"))
-        router: MetadataRouter = (
+        return (
             MetadataRouter(owner=self)
             .add_self_request(self)
             .add(estimator=self._estimator(), method_mapping=fit)
             .add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
             .add(calibrator=request, method_mapping=predictions)
         )
-        return router
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
@@ -14,6 +14,7 @@ from nishimori._calibrators.private_sklearn import method_params_of_rows, safe_s
 from nishimori._rows.scores import Input
 from nishimori._support.arrays import HostArray, smallest_normal
 from nishimori._support.formatting import join_names
+from nishimori._support.numbers import one_of
 from nishimori.errors import InputError
 
 Response = Literal["auto", "decision_function", "predict_proba", "predict_log_proba"]
@@ -174,17 +175,14 @@ def _distances(scores: HostArray, one: HostArray, scorer: Scorer) -> HostArray:
         precise, centre = (np.log(np.maximum(values, smallest_normal(values))) for values in (precise, centre))
     # A sum that cancels, as that of a balanced linear model, has the rounding of its terms: take these for 1 at least.
     rounding = _ROUNDINGS * np.finfo(precise.dtype).eps * max(1.0, float(np.abs(precise).max()))
-    distances: HostArray = np.abs(precise - centre).reshape(len(precise), -1).max(axis=1) / rounding
-    return distances
+    return np.abs(precise - centre).reshape(len(precise), -1).max(axis=1) / rounding
 
 
 def score_method(estimator: Any, response: Any) -> str:
     """The name of the method that gives scores; refuses an estimator that has none."""
     if isinstance(estimator, type):
         raise InputError("estimator", "be a classifier", got="a class", remedy=f"Pass `{estimator.__name__}()`.")
-    if response not in get_args(Response):
-        raise InputError("response", f"be one of {', '.join(map(repr, get_args(Response)))}", got=repr(response))
-    tried = _PREFERRED if response == "auto" else (response,)
+    tried = _PREFERRED if one_of("response", response, Response) == "auto" else (response,)
     method = next((name for name in tried if hasattr(estimator, name)), None)
     if method is None:
         raise InputError(

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -23,7 +23,7 @@ from nishimori._rows.scores import FIT_AGAIN, FITTED_TO_PROBABILITIES, Floor, In
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
-from nishimori._support.numbers import numeric
+from nishimori._support.numbers import numeric, one_of
 from nishimori.errors import InputError
 from nishimori.maps.map import in_blocks
 
@@ -146,8 +146,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         NoTemperatureError
             If there is no temperature of all decisions together, where one is needed.
         """
-        if not isinstance(self.parameters, str) or self.parameters not in get_args(Sharing):
-            raise InputError("parameters", "be 'shared', 'per_label' or 'shrunk'", got=repr(self.parameters))
+        one_of("parameters", self.parameters, Sharing)
         method = new_calibrator(self.calibrator, "calibrator")
         refuse_common(method, "calibrator", self)
         rows = self._decisions(X, y, sample_weight, clusters)

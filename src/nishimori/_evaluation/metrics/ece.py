@@ -73,6 +73,16 @@ class GapOfBins(OfBins):
         """The sum of all gaps. Its error is what the samples show, but not less than what a calibrated model would have."""
         return float(sums.gaps.gaps.sum()), sums.gaps.total_se
 
+    def pair(self, first: Predictions, second: Predictions) -> Spread | ClusterSpread:
+        """How the differences of the probabilities of both calibrations vary from sample to sample."""
+        return spread(first.batch, [self.claims(second).misses - self.claims(first).misses], counts=first.counts)
+
+    def difference(self, first: BinSums, second: BinSums, pair: Spread | ClusterSpread, *, alone: bool) -> Difference:
+        """The difference of two means over the same samples."""
+        value = self.of_sums(second)[0] - self.of_sums(first)[0]
+        variance = float(pair.around(np.array([value]))[0])
+        return Difference.normal(value, nan if alone else sqrt(variance) / float(first.bins.weight.sum()), 1.0)
+
     def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
         """The limits of its size, on which a bound is one, and its sign in words."""
         return Limits(*limits_of_size(estimate, card, level), direction(estimate.value, *self.sides), abs(estimate.value))
@@ -112,16 +122,6 @@ class PositiveGap(GapOfBins, Metric):
     order = 8
     sides = ("mean p(1)", "the share of class 1")
 
-    def pair(self, first: Predictions, second: Predictions) -> Spread | ClusterSpread:
-        """How the differences of the probabilities of both calibrations vary from sample to sample."""
-        return spread(first.batch, [self.claims(second).misses - self.claims(first).misses], counts=first.counts)
-
-    def difference(self, first: BinSums, second: BinSums, pair: Spread | ClusterSpread, *, alone: bool) -> Difference:
-        """The difference of two means over the same samples."""
-        value = self.of_sums(second)[0] - self.of_sums(first)[0]
-        variance = float(pair.around(np.array([value]))[0])
-        return Difference.normal(value, nan if alone else sqrt(variance) / float(first.bins.weight.sum()), 1.0)
-
 
 def limits_of_size(gap: Estimate, card: "Scorecard", level: float) -> tuple[float, float]:
     """The limits of the size of a gap of all samples, |claimed - true|."""
@@ -136,8 +136,7 @@ def limits_of_size(gap: Estimate, card: "Scorecard", level: float) -> tuple[floa
 def true_share(estimate: Estimate, card: "Scorecard") -> float:
     """The share of the claims that came true, of a metric that is made of bins."""
     assert estimate.gaps is not None, "which is made of bins"
-    share: float = estimate.gaps.true_share if estimate.metric.of_bins == "positive" else card.accuracy
-    return share
+    return estimate.gaps.true_share if estimate.metric.of_bins == "positive" else card.accuracy
 
 
 def direction(gap: float, claimed: str = "confidence", true: str = "accuracy") -> str:
@@ -274,8 +273,7 @@ def _covariance(first: BinSums, second: BinSums, products: HostArray) -> HostArr
     if clustered := _gaps_of_clusters(first, second):
         products = clustered[0] @ clustered[1].T
     mixed = np.outer(mine.gaps, theirs.crossed) + np.outer(mine.crossed, theirs.gaps)
-    covariance: HostArray = products / weight**2 - mixed + mine.squares * np.outer(mine.gaps, theirs.gaps)
-    return covariance
+    return products / weight**2 - mixed + mine.squares * np.outer(mine.gaps, theirs.gaps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,8 +326,7 @@ class EceDifference:
         return theirs - mine - below, theirs - mine + above
 
     def _combine(self, a: HostArray, b: HostArray) -> HostArray:
-        distance: HostArray = np.sqrt(np.maximum(a**2 + b**2 - 2 * self._correlation * a * b, 0))
-        return distance
+        return np.sqrt(np.maximum(a**2 + b**2 - 2 * self._correlation * a * b, 0))
 
     @cached_property
     def _correlation(self) -> float:
@@ -347,8 +344,7 @@ class EceDifference:
         covariance = np.block([[self.first.covariance, self.shared], [self.shared.T, self.second.covariance]])
         sizes, axes = np.linalg.eigh(covariance)
         drawn = np.random.default_rng(_SEED).normal(size=(_DRAWS, len(sizes)))
-        noise: HostArray = drawn @ (axes * np.sqrt(np.maximum(sizes, 0))).T
-        return noise
+        return drawn @ (axes * np.sqrt(np.maximum(sizes, 0))).T
 
     def _draw_eces(self, gaps: Sequence[HostArray]) -> tuple[HostArray, HostArray]:
         """Measured ECEs of both, drawn together, where these are the true gaps."""

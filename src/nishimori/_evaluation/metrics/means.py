@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from nishimori._evaluation.metrics.metric import Estimate, Metric
 from nishimori._rows.rows import Rows
@@ -13,9 +12,6 @@ from nishimori._sums.predictions import Predictions
 from nishimori._support.arrays import Array
 from nishimori._support.intervals import Interval, interval_in_ratio
 from nishimori._support.numbers import whole
-
-if TYPE_CHECKING:
-    pass
 
 
 class WrongAnswers(Metric):

@@ -50,20 +50,9 @@ _ROUNDING = 1e-9
 _SAME = 1e-12
 
 # What results hold beside metrics, or bounds are about.
-_TAKEN = {"n_samples", "temperature", "estimates", "reliability", "method", "why", "class_gap", "group_gap", "ece_corrected"}
-_TAKEN |= {
-    "n_at_zeros",
-    "n_clusters",
-    "data_digest",
-    "corrected",
-    "caveat",
-    "interval",
-    "to_dict",
-    "why_no_se",
-    "names",
-    "bins",
-}
-_TAKEN |= {"title"}
+_TAKEN = {"n_samples", "temperature", "estimates", "reliability", "method", "why", "class_gap"}
+_TAKEN |= {"group_gap", "ece_corrected", "n_at_zeros", "n_clusters", "data_digest", "corrected", "caveat"}
+_TAKEN |= {"interval", "to_dict", "why_no_se", "names", "bins", "title"}
 
 
 class Limits(NamedTuple):

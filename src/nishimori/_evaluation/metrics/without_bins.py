@@ -176,8 +176,7 @@ def _cosine_transform(masses: HostArray) -> HostArray:
 
     halves = masses / 2
     halves[[0, -1]] *= 2  # the transform counts all but the ends twice
-    modes: HostArray = dct(halves, type=1)
-    return modes
+    return dct(halves, type=1)
 
 
 def _error_at(width: float, modes: HostArray) -> float:

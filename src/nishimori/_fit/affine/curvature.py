@@ -49,13 +49,11 @@ class Units:
 
     def step(self, z: HostArray) -> HostArray:
         """The change of the parameters that ``z`` stands for: in z the curvature is one in all directions."""
-        step: HostArray = z @ self.inverse if self.inverse.ndim == 2 else z * self.inverse
-        return step
+        return z @ self.inverse if self.inverse.ndim == 2 else z * self.inverse
 
     def gradient(self, by_parameter: HostArray) -> HostArray:
         """The derivative by z, from that by each parameter."""
-        by_z: HostArray = self.inverse @ by_parameter if self.inverse.ndim == 2 else self.inverse * by_parameter
-        return by_z
+        return self.inverse @ by_parameter if self.inverse.ndim == 2 else self.inverse * by_parameter
 
 
 # Curvature along a direction without effect is rounding: m parameters of the size 1 leave about m units in the last place. So
@@ -96,8 +94,7 @@ class Directions:
     def shortest(self, change: HostArray) -> HostArray:
         """The shortest of all changes that have the same effect, column by column."""
         gauge = np.linalg.qr(self.without_effect)[0]
-        kept: HostArray = change - gauge @ (gauge.T @ change)
-        return kept
+        return change - gauge @ (gauge.T @ change)
 
     def inverse(self, curvature: HostArray) -> HostArray:
         """The inverse of a curvature that vanishes along no direction with an effect; along the others it is zero."""

@@ -156,8 +156,7 @@ def usual_strengths(parameters: Parameters, seconds: HostArray) -> HostArray:
     factors = np.array([OFF_DIAGONAL_FACTOR if name == OFF_DIAGONAL else 1.0 for name in names])
     information = max(float(seconds[-parameters.n_classes :].mean()), _LEAST)
     usual = factors * curvatures * (INFORMATION / information) ** 3
-    strengths: HostArray = np.clip(np.maximum(usual, [LEAST[name] for name in names]), _LEAST, _MOST)
-    return strengths
+    return np.clip(np.maximum(usual, [LEAST[name] for name in names]), _LEAST, _MOST)
 
 
 def fitting_strengths(

@@ -185,8 +185,7 @@ class AffineSearch:
             self.n_passes += 1
             point = self.parameters.point(theta, self.temperature)
             self._last[pass_] = theta, single, self.data.gather(partial(pass_, point, single=single))
-        sums: T = self._last[pass_][2]
-        return sums
+        return self._last[pass_][2]
 
     def _penalised(self, theta: HostArray, sums: LossSums, strengths: HostArray) -> tuple[float, HostArray]:
         """The loss with its penalties, and its gradient, from the sums at a point."""

@@ -199,8 +199,7 @@ class AffineRows:
         products: HostArray = np.zeros((pairs.shape[1], (len(pairs) + 1) * (len(pairs) + 2) // 2))
         for classes, inputs in self._pairs(sum(products.shape)):
             products += self.sums(classes @ inputs.T)
-        flat: HostArray = np.concatenate([-products, pairs @ products]).ravel()[where]
-        return flat
+        return np.concatenate([-products, pairs @ products]).ravel()[where]
 
     def _pairs(self, n_products: int) -> Iterator[tuple[Array, Array]]:
         """Weighted products of two probabilities, and products of two of (x, 1): a column per row, of some rows at a time."""
