@@ -348,7 +348,7 @@ def test_a_network_whose_calls_wait_for_other_ranks_is_refused(ranks):
             "11.31. Make both in the same way.",
         ),
         ("other_classes", "MergeError", "Rank 1: Sketches merge only if they have the same classes, got 5 and 3."),
-        ("no_sketch", "InputError", "Rank 1: `sketch` must be a nishimori.Sketch, got an object of type int."),
+        ("no_sketch", "MergeError", "Rank 1: A sketch merges only with a sketch, got 3."),
     ],
 )
 def test_sketches_of_different_kinds_are_refused(ranks, name, kind, text):

@@ -250,7 +250,7 @@ REFUSED = {
     ),
     "a missing cluster": (
         lambda: calibrate(Network(), with_one(BATCHES, 1, document=torch.tensor([0, torch.nan])), clusters="document"),
-        "Batch 1: `clusters` must not be missing, got NaN in row (1, 0). Give that row a cluster.",
+        "Batch 1: `clusters` must not be missing, got NaN in row (1, 0). Give that row its cluster.",
     ),
     "other keys from forward": (
         lambda: calibrate(Network(), BATCHES, forward=other_keys),

@@ -299,7 +299,7 @@ class Calibrated(ExactBuffers):
                     got=f"one: its weights do not contain {map_.in_words}",
                     remedy="Call `calibrated.fold()` first, and pass the state dict of the folded network.",
                 )
-            model = folded_copy(model, map_, "save_pretrained")
+            model = folded_copy(model, map_)
         return model.save_pretrained(folder, *args, **kwargs)  # type: ignore[operator]
 
     def extra_repr(self) -> str:
@@ -382,13 +382,9 @@ class Calibrated(ExactBuffers):
             return super().__getattr__(name)
         except AttributeError:
             model = self.__dict__.get("_modules", {}).get("model")  # not set yet while unpickling
-            if model is None or name.startswith("_"):  # the `__deepcopy__` of the network would copy only the network
+            # The `__deepcopy__` of the network would copy only the network, and its `temperature` is another one.
+            if model is None or name.startswith("_") or name == "temperature":
                 raise
-            if name == "temperature":  # that of the network would be another one
-                raise AttributeError(
-                    "This Calibrated has no `temperature`, because its map is another one. Read the parameters from "
-                    "`calibrated.map`."
-                ) from None
             value = getattr(model, name)
             if _is_method(value):
                 raise AttributeError(

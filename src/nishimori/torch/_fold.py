@@ -238,28 +238,20 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
         layer.folded_map = Affine.kind
 
 
-def folded_copy(model: nn.Module, map_: Map, saving: str) -> nn.Module:
-    """A copy of ``model`` with ``map_`` folded into its last layer, for the method ``saving``, which writes its weights."""
-    try:
-        change = Change.from_map(map_)
-        copied = copy.deepcopy(model)
-        head = final_layer(copied)
-        check_alone(copied, map_)
-        if change.adds_bias(head.layer):  # whoever loads the file could ignore it without an error
-            raise InputError(
-                f"{head} has no bias, so the file would contain a tensor that the class of the network does not know"
-            )
-        fold_into(copied, head, change)
-    except Exception as error:
+def folded_copy(model: nn.Module, map_: Map) -> nn.Module:
+    """A copy of ``model`` with ``map_`` folded into its last layer, to be written to a file."""
+    change = Change.from_map(map_)
+    copied = copy.deepcopy(model)
+    head = final_layer(copied)
+    check_alone(copied, map_)
+    if change.adds_bias(head.layer):  # whoever loads the file could ignore it without an error
         raise InputError(
-            saving,
-            (
-                f"write calibrated weights, but {map_.in_words} could not be folded into a copy of the network: "
-                f"{str(error).rstrip('.')}"
-            ),
-            remedy="Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, "
-            f"then `{saving}`; or save `calibrated.state_dict()`, which contains the map.",
-        ) from error
+            "The last layer",
+            "have a bias, or the file would contain a tensor that the class of the network does not know",
+            got=f"{head} without one",
+            remedy="Call `calibrated.fold(probe=x)` first, which adds one; or save `calibrated.state_dict()`.",
+        )
+    fold_into(copied, head, change)
     return copied
 
 
