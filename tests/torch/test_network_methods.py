@@ -69,9 +69,9 @@ def test_a_network_that_cannot_be_folded_is_not_saved():
         calibrated.save_pretrained("path")
     assert str(error.value) == (
         "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, got a Saving with "
-        "the submodules ['top', 'last']. Its linear layers are 'top', 'last'. Pass the name of the layer that computes the logits "
-        "and a probe, some inputs x, so that the result is checked: `Calibrated(model, T).fold(name, probe=x)`; or keep the "
-        "calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves."
+        "the submodules ['top', 'last']. Its linear layers are 'top', 'last'. Pass the name of the layer that computes the "
+        "logits and a probe, some inputs x, so that the result is checked: `Calibrated(model, T).fold(name, probe=x)`; or keep "
+        "the calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves."
     )
     assert not calibrated.model.written
 
