@@ -156,7 +156,6 @@ def sketches(rank):
         "state": [each.hex() for each in np.concatenate(list(total.state.values())).tolist()],
         "other_range": refused(lambda: reduced(other)),
         "other_classes": refused(lambda: reduced(fewer)),
-        "no_sketch": refused(lambda: reduced(sketch if rank == 0 else 3)),
     }
 
 

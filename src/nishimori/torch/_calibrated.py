@@ -17,24 +17,9 @@ from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
-from nishimori.torch._fold import (
-    Change,
-    check_alone,
-    check_calibrated_once,
-    fold_into,
-    folded_copy,
-    living,
-    lock,
-    mark_folded,
-)
+from nishimori.torch._fold import Change, check_alone, check_calibrated_once, fold_into, folded_copy, living, lock, mark_folded
 from nishimori.torch._head import final_layer, is_found
-from nishimori.torch._map_modules import (
-    ExactBuffers,
-    GroupTemperaturesModule,
-    MapModule,
-    module_for,
-    module_like,
-)
+from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, module_for, module_like
 from nishimori.torch._run import (
     check_classes,
     check_module,

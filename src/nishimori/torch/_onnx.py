@@ -38,7 +38,7 @@ def to_onnx(
 ) -> None:
     """Write a calibrated network to an ONNX file with one output, called "logits" or "probabilities".
 
-    The network is exported in eval mode; afterwards every module has its previous mode. Needs
+    The network runs once on ``args`` and is exported, in eval mode; afterwards every module has its previous mode. Needs
     ``pip install 'nishimori[onnx]'``.
 
     Parameters

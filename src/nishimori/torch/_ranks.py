@@ -210,18 +210,7 @@ def reduced(sketch: Sketch, *, group: "dist.ProcessGroup | None" = None) -> Sket
     3
     >>> dist.destroy_process_group()
     """
-    return _sum_of_sketches(Exchange(group), sketch)
-
-
-def _sum_of_sketches(ranks: Exchange, sketch: Sketch) -> Sketch:
-    """Add the sketches of all ranks, in their order."""
-    total: Sketch
-    total, *others = ranks.values(lambda: sketch)
-    for rank, other in enumerate(others, start=1):
-        try:
-            total.merge(other, allow_repeated=True)
-        except MergeError as error:
-            raise MergeError(f"Rank {rank}: {error}") from None
+    total: Sketch = sum(Exchange(group).values(lambda: sketch))
     return total
 
 
@@ -272,7 +261,7 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], FitData], guard: 
         return FitData(_shared_rows(ranks, rows, clusters, meaning))
     summed = ranks.own_value(lambda: _sketch_of_rank(mine, kind))
     _check_apart(ranks, summed)
-    total = _sum_of_sketches(ranks, summed.sketch)
+    total: Sketch = sum(ranks.values(lambda: summed.sketch))
     return FitData(total, total)
 
 
@@ -374,15 +363,12 @@ def _facts(rows: Rows | None) -> tuple[int | None, int | None, Input | None]:
 
 def _common_number(numbers: Sequence[int | None]) -> int:
     """The number of classes, which must be the same on all ranks that have rows."""
-    by_rank = {rank: number for rank, number in enumerate(numbers) if number is not None}
-    if not by_rank:
+    different = {number for number in numbers if number is not None}
+    if not different:
         raise without_rows()
-    first = min(by_rank)
-    for rank, number in by_rank.items():
-        if number != by_rank[first]:
-            must, got = "have the same number of classes on every rank", f"{number}, and {by_rank[first]} on rank {first}"
-            raise InputError("logits", must, got=got, where=f"Rank {rank}")
-    return by_rank[first]
+    if len(different) > 1:
+        raise InputError("logits", "have the same number of classes on every rank", got=f"{numbers} on the ranks in order")
+    return different.pop()
 
 
 def _total(numbers: Sequence[int | None]) -> int | None:
