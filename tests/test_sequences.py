@@ -162,7 +162,8 @@ REFUSED = {
     ),
     "empty answer": (
         lambda: sequences.answers([[-1.0], []]),
-        "Each answer must have at least one token, got none in answer 1. Drop such answers, or check `mask`.",
+        f"{TOKENS}[1]` must be a flat array with at least one entry, got shape (0,). For a flat list of all tokens pass "
+        "`answer_ids`; drop answers without tokens.",
     ),
     "masked answer": (
         lambda: sequences.answers(np.full((2, 2), -1.0), mask=[[1, 0], [0, 0]]),
@@ -180,8 +181,8 @@ REFUSED = {
     ),
     "flat list": (
         lambda: sequences.answers([-1.0, -2.0]),
-        f"{TOKENS}[0]` must be a flat list of numbers, one per token, got shape (). For a flat list of all tokens pass "
-        "`answer_ids`.",
+        f"{TOKENS}[0]` must be a flat array with at least one entry, got shape (). For a flat list of all tokens pass "
+        "`answer_ids`; drop answers without tokens.",
     ),
     "ids of another length": (
         lambda: sequences.answers([-1.0, -2.0], [0, 0, 1]),
@@ -197,11 +198,11 @@ REFUSED = {
     ),
     "missing number": (
         lambda: sequences.answers([-1.0, -2.0, -3.0], [0, 0, NAN]),
-        "`answer_ids` must not be missing, got NaN in row 2. Give that row a answer_id.",
+        "`answer_ids` must not be missing, got NaN in row 2. Give that row its answer_id.",
     ),
     "missing text": (
         lambda: sequences.choices([-1.0, -2.0, -3.0], ["a", NAN, "a"]),
-        "`question_ids` must not be missing, got NaN in row 1. Give that row a question_id.",
+        "`question_ids` must not be missing, got NaN in row 1. Give that row its question_id.",
     ),
     "ids of different lengths": (
         lambda: sequences.answers([-1.0, -2.0], [[0], [1, 2]]),

@@ -126,7 +126,7 @@ def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any =
     if answer_ids is not None and mask is not None:
         raise InputError("mask", "be left out with `answer_ids`", remedy="Drop the tokens that belong to no answer.")
     if answer_ids is not None:
-        values = _checked_logs(_flat(token_log_probabilities, name, "answer_ids"), name)
+        values = _flat_logs(token_log_probabilities, name, ", as `answer_ids`,")
         ids, codes = _codes(answer_ids, len(values), "answer_id")
         return Answers(np.bincount(codes, values, len(ids)), np.bincount(codes, minlength=len(ids)), ids)
     if mask is None and isinstance(token_log_probabilities, list | tuple):
@@ -143,7 +143,9 @@ def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any =
     if mask is not None:
         kept = _marks(mask, "mask", "each token", table.shape, "True marks the tokens of the answer.")
     number = np.count_nonzero(kept, axis=1)
-    _refuse_empty(number)
+    if not len(number) or not number.all():
+        which = f"none in answer {int(np.argmin(number))}" if len(number) else "no answers"
+        raise InputError("Each answer", "have at least one token", got=which, remedy="Drop such answers, or check `mask`.")
     values = _checked_logs(np.where(kept, table, 0), name)
     return Answers(values.sum(axis=1), number, np.arange(len(values)))
 
@@ -173,7 +175,7 @@ def log_odds(log_probabilities: Any, *, floor: float | None = None) -> HostArray
     array([    0.   ,    46.052, -1000.   ])
     """
     name = "log_probabilities"
-    values = _checked_logs(_flat(log_probabilities, name, None), name)
+    values = _flat_logs(log_probabilities, name)
     surprise = -values
     with np.errstate(divide="ignore"):  # p = 1 is refused below, or raised to the floor
         near_one = -np.log(np.expm1(np.minimum(surprise, log(2))))
@@ -221,7 +223,7 @@ def choices(log_probabilities: Any, question_ids: Any) -> Choices:
     array([0, 2])
     """
     name = "log_probabilities"
-    values = _checked_logs(_flat(log_probabilities, name, "question_ids"), name)
+    values = _flat_logs(log_probabilities, name, ", as `question_ids`,")
     ids, rows = _codes(question_ids, len(values), "question_id")
     number = np.bincount(rows)
     if (number < 2).any():
@@ -242,30 +244,21 @@ def choices(log_probabilities: Any, question_ids: Any) -> Choices:
 
 def _of_lists(lists: list[Any] | tuple[Any, ...], name: str) -> Answers:
     """Answers of any lengths, one list or array of log-probabilities per answer."""
-    parts = [arrays.on_host(numeric(tokens, f"{name}[{number}]")) for number, tokens in enumerate(lists)]
-    for number, part in enumerate(parts):
-        if part.ndim != 1:
-            raise InputError(
-                f"{name}[{number}]",
-                "be a flat list of numbers, one per token",
-                got=f"shape {part.shape}",
-                remedy="For a flat list of all tokens pass `answer_ids`.",
-            )
-    if not parts:
+    if not lists:
         raise InputError(name, "hold at least one answer", got="none")
-    lengths = np.array([len(part) for part in parts])
-    _refuse_empty(lengths)
-    values = [_checked_logs(part, f"{name}[{number}]") for number, part in enumerate(parts)]
-    return Answers(np.array([part.sum() for part in values]), lengths, np.arange(len(parts)))
+    remedy = "For a flat list of all tokens pass `answer_ids`; drop answers without tokens."
+    parts = [_flat_logs(tokens, f"{name}[{number}]", remedy=remedy) for number, tokens in enumerate(lists)]
+    sums, lengths = np.array([part.sum() for part in parts]), np.array([len(part) for part in parts])
+    return Answers(sums, lengths, np.arange(len(parts)))
 
 
-def _flat(x: Any, name: str, beside: str | None) -> HostArray:
-    """A flat array of numbers on the host."""
+def _flat_logs(x: Any, name: str, beside: str = "", remedy: str = "") -> HostArray:
+    """A flat array of log-probabilities; ``beside`` says in the message what is as long."""
     values = arrays.on_host(numeric(x, name))
     if values.ndim != 1 or not len(values):
-        also = f", as `{beside}`," if beside else ""
-        raise InputError(name, f"be a flat array{also} with at least one entry", got=f"shape {values.shape}")
-    return values
+        must = f"be a flat array{beside} with at least one entry"
+        raise InputError(name, must, got=f"shape {values.shape}", remedy=remedy)
+    return _checked_logs(values, name)
 
 
 def _checked_logs(values: HostArray, name: str) -> HostArray:
@@ -293,12 +286,6 @@ def _marks(values: Any, name: str, where: str, shape: tuple[int, ...], remedy: s
         )
     marked: HostArray = marks != 0
     return marked
-
-
-def _refuse_empty(n_tokens: HostArray) -> None:
-    if not len(n_tokens) or not n_tokens.all():
-        which = f"none in answer {int(np.argmin(n_tokens))}" if len(n_tokens) else "no answers"
-        raise InputError("Each answer", "have at least one token", got=which, remedy="Drop such answers, or check `mask`.")
 
 
 def _codes(ids: Any, length: int, what: str) -> tuple[HostArray, HostArray]:

@@ -85,7 +85,7 @@ REFUSED = [
     ),
     (
         lambda: EC().fit(X.reshape(5, 12, 3), y, clusters=put(y, 17, np.nan).reshape(5, 12)),
-        "`clusters` must not be missing, got NaN in row (1, 5). Give that row a cluster.",
+        "`clusters` must not be missing, got NaN in row (1, 5). Give that row its cluster.",
     ),
     (
         lambda: EC().fit(X, y, ignore_index=0.5),

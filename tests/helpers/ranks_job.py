@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import nishimori
 from nishimori._rows.entry import open_rows
-from nishimori.torch import _exchange, across_ranks, calibrate, reduced
+from nishimori.torch import _ranks, across_ranks, calibrate, reduced
 
 SMALL = reference.drawn(900, 5)
 MANY_CLASSES = tuple(np.asarray(each, kind) for each, kind in zip(reference.drawn(3000, 40), (np.float32, int), strict=True))
@@ -72,9 +72,9 @@ def fits(rank):
     tensors = across_ranks(*map(torch.tensor, own(rank, *MANY_CLASSES)))
     found = nishimori.temperatures(tensors)
     card = nishimori.evaluate(rows, temperature=TEMPERATURE)
-    _exchange._AT_ONCE, before = 0, _exchange._AT_ONCE
+    _ranks._AT_ONCE, before = 0, _ranks._AT_ONCE
     one_by_one = nishimori.temperatures(across_ranks(*mine))
-    _exchange._AT_ONCE = before
+    _ranks._AT_ONCE = before
     weighted = across_ranks(*mine, sample_weight=own(rank, WEIGHTS)[0])
     return {
         "arrays": bits(nishimori.temperatures(rows)),
@@ -156,7 +156,6 @@ def sketches(rank):
         "state": [each.hex() for each in np.concatenate(list(total.state.values())).tolist()],
         "other_range": refused(lambda: reduced(other)),
         "other_classes": refused(lambda: reduced(fewer)),
-        "no_sketch": refused(lambda: reduced(sketch if rank == 0 else 3)),
     }
 
 

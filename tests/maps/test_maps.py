@@ -170,8 +170,11 @@ def test_predictions_that_stay_need_no_groups():
     [
         (None, r"`groups` must name the group of each sample: the calibrator has a temperature for each group\."),
         (GROUPS[:-1], r"`groups` must have shape \(700,\), one group per sample, got \(699,\)\."),
-        ([None, *GROUPS[1:]], r"`groups` must not be missing, got None in row 0\. Give that row a group\."),
-        ([*GROUPS[:5], float("nan"), *GROUPS[6:]], r"`groups` must not be missing, got NaN in row 5\. Give that row a group\."),
+        ([None, *GROUPS[1:]], r"`groups` must not be missing, got None in row 0\. Give that row its group\."),
+        (
+            [*GROUPS[:5], float("nan"), *GROUPS[6:]],
+            r"`groups` must not be missing, got NaN in row 5\. Give that row its group\.",
+        ),
         (np.array([*GROUPS[:5], float("nan"), *GROUPS[6:]], dtype=object), r"`groups` must not be missing, got NaN in row 5\."),
         (pd.Series(GROUPS).astype("string").where(np.arange(N) != 6), r"`groups` must not be missing, got NaN in row 6\."),
         (np.where(np.arange(N) == 3, np.nan, 1.0), r"`groups` must not be missing, got NaN in row 3\."),

@@ -113,7 +113,7 @@ def test_a_missing_cluster_is_named_by_its_row():
     for row in (0, 7):
         holes = [None if i == row else name for i, name in enumerate(names)]
         for clusters in (holes, np.array(holes, dtype=object), pandas.Series(holes, dtype=object)):
-            message = rf"`clusters` must not be missing, got None in row {row}\. Give that row a cluster\."
+            message = rf"`clusters` must not be missing, got None in row {row}\. Give that row its cluster\."
             with pytest.raises(InputError, match=message):
                 temperatures(LOGITS, LABELS, clusters=clusters)
     with pytest.raises(InputError, match=r"`clusters` must not be missing, got NaN in row 7\."):

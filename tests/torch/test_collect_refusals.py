@@ -31,21 +31,21 @@ REFUSED = {
     ),
     "arrays in place of a loader": (
         lambda: collect(Returning(), (X.numpy(), Y.numpy())),
-        "`loader` must hold tensors with one entry per sample where it is a tuple `(X, y)`, got array float32 (10, 4) from "
-        "-2.115 to 1.853 and array int64 (10,) from 0 to 2. Convert each with `torch.as_tensor(X, dtype=torch.float32)`; pass "
-        "a sequence of batches as a list.",
+        "`loader` must hold tensors with one entry per sample where it is a tuple `(X, y)`, got array float32 (10, 4) and "
+        "array int64 (10,). Convert each with `torch.as_tensor(X, dtype=torch.float32)`; pass a sequence of batches as a "
+        "list.",
     ),
     "tensors of different lengths": (
         lambda: collect(Returning(), (X, Y[:9])),
-        "`loader` must hold tensors with one entry per sample where it is a tuple `(X, y)`, got tensor float32 (10, 4) from "
-        "-2.115 to 1.853 and tensor int64 (9,) from 0 to 2. Convert each with `torch.as_tensor(X, dtype=torch.float32)`; pass "
-        "a sequence of batches as a list.",
+        "`loader` must hold tensors with one entry per sample where it is a tuple `(X, y)`, got tensor float32 (10, 4) "
+        "and tensor int64 (9,). Convert each with `torch.as_tensor(X, dtype=torch.float32)`; pass a sequence of batches "
+        "as a list.",
     ),
     "tensors in a list": (
         lambda: collect(Returning(), [X, Y]),
-        "`loader` must yield inputs and labels together, got a Tensor. Make it yield tuples (x, y), or dicts with the "
-        "labels under the key 'labels'; for other batches pass `forward=lambda model, batch: (logits, labels)`. Pass plain "
-        "tensors as a tuple `(X, y)`.",
+        "`loader` must yield inputs and labels together, got tensor float32 (10, 4). Make it yield tuples (x, y), or dicts "
+        "with the labels under the key 'labels'; for other batches pass `forward=lambda model, batch: (logits, labels)`. "
+        "Pass plain tensors as a tuple `(X, y)`.",
     ),
     "empty tensors": (
         lambda: collect(Returning(), (X[:0], Y[:0])),
@@ -59,14 +59,14 @@ REFUSED = {
     ),
     "inputs alone": (
         lambda: collect(Returning(), DataLoader(X)),
-        "`loader` must yield inputs and labels together, got a Tensor. Make it yield tuples (x, y), or dicts with the "
-        "labels under the key 'labels'; for other batches pass `forward=lambda model, batch: (logits, labels)`. Pass plain "
-        "tensors as a tuple `(X, y)`.",
+        "`loader` must yield inputs and labels together, got tensor float32 (1, 4). Make it yield tuples (x, y), or dicts with "
+        "the labels under the key 'labels'; for other batches pass `forward=lambda model, batch: (logits, labels)`. "
+        "Pass plain tensors as a tuple `(X, y)`.",
     ),
     "a tuple of inputs alone": (
         lambda: collect(Returning(), loader(X)),
-        "`loader` must yield inputs and labels together, got a list of length 1. Make it yield tuples (x, y), or "
-        "dicts with the labels under the key 'labels'; for other batches pass `forward=lambda model, batch: (logits, "
+        "`loader` must yield inputs and labels together, got list (tensor float32 (4, 4)). Make it yield tuples (x, y), "
+        "or dicts with the labels under the key 'labels'; for other batches pass `forward=lambda model, batch: (logits, "
         "labels)`. Pass plain tensors as a tuple `(X, y)`.",
     ),
     "a dict without labels": (
@@ -128,21 +128,21 @@ REFUSED = {
     ),
     "a tuple": (
         lambda: collect(Returning(lambda z: (z, None)), loader(X, Y)),
-        "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got a tuple "
-        "of length 2. Pass `forward=lambda model, batch: (logits, labels)`, which picks the "
-        "logits; or wrap the model in a module that does.",
+        "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got tuple "
+        "(tensor float32 (4, 3), NoneType). Pass `forward=lambda model, batch: (logits, labels)`, which picks the logits; "
+        "or wrap the model in a module that does.",
     ),
     "a dict without logits": (
         lambda: collect(Returning(lambda z: {"out": z}), loader(X, Y)),
-        "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got a dict "
-        "with the keys ['out']. Pass `forward=lambda model, batch: (logits, labels)`, which picks the "
-        "logits; or wrap the model in a module that does.",
+        "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got dict "
+        "{'out': tensor float32 (4, 3)}. Pass `forward=lambda model, batch: (logits, labels)`, which picks the logits; or "
+        "wrap the model in a module that does.",
     ),
     "nothing": (
         lambda: collect(Returning(lambda z: None), loader(X, Y)),
-        "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got a "
-        "NoneType. Pass `forward=lambda model, batch: (logits, labels)`, which picks the "
-        "logits; or wrap the model in a module that does.",
+        "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got NoneType. "
+        "Pass `forward=lambda model, batch: (logits, labels)`, which picks the logits; or wrap the model in a module that "
+        "does.",
     ),
     "classes": (
         lambda: collect(Returning(lambda z: z.argmax(dim=1)), loader(X, Y)),

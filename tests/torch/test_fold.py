@@ -242,7 +242,7 @@ def failing(z):
             r"of the largest \(0\.0001 is allowed\)\. The folding was undone",
         ),
         (lambda z: z.log_softmax(dim=1), InputError, "undone"),
-        (later(lambda z: z * torch.nan), InputError, "cannot be compared: all are zero, or some are NaN or infinite"),
+        (later(lambda z: z * torch.nan), InputError, "differ from the calibrated logits by nan of the largest"),
         (later(failing), RuntimeError, "out of memory"),
     ],
     ids=["tanh", "log-softmax", "NaN", "failing"],
@@ -260,7 +260,7 @@ def test_folding_is_undone_if_the_logits_on_the_probe_are_wrong(change, error, m
 def test_a_probe_without_usable_logits_is_refused_and_folding_undone(change):
     network = Changed(change)
     kept = copy.deepcopy(network.fc)
-    with pytest.raises(InputError, match="cannot be compared: all are zero, or some are NaN or infinite"):
+    with pytest.raises(InputError, match="differ from the calibrated logits by nan of the largest"):
         fold_temperature(network, 1.7, probe=torch.ones(2, 4))
     assert same(network.fc, kept)
 
@@ -270,8 +270,9 @@ def test_a_probe_needs_a_network_that_returns_logits():
     with pytest.raises(InputError) as error:
         fold_temperature(network, 1.7, probe=torch.ones(2, 4))
     assert str(error.value) == (
-        "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got a tuple of "
-        "length 2. Leave `probe` out, and compare the logits before and after folding yourself."
+        "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got tuple "
+        "(tensor float32 (2, 3), tensor float32 (2, 3)). Leave `probe` out, and compare the logits before and after folding "
+        "yourself."
     )
     assert fold_temperature(network, 1.7) is network.fc
 

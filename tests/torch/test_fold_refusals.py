@@ -87,8 +87,8 @@ def computed_message(kind):
 
 def activated_message(kind):
     return (
-        f"The network must end in a linear layer, got `1` of type {kind}. Pass the last linear layer if its outputs are the "
-        f"logits; {OR_WRAP}"
+        f"The network must end in a plain linear layer, got `1` of type {kind}: it is another kind of layer. Pass the last "
+        f"linear layer if its outputs are the logits; {OR_WRAP}"
     )
 
 
@@ -98,10 +98,15 @@ REFUSED = {
         shared_message("embeddings", "lm_head"),
     ),
     "tied embeddings with two parameters": (one_storage, shared_message("embeddings", "lm_head")),
-    "tied embeddings, and no usual name": (lambda: tied_within("cls"), shared_message("embeddings", "cls.decoder")),
+    "tied embeddings, and no usual name": (
+        lambda: tied_within("cls"),
+        "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, got a Named with "
+        "the submodules ['embeddings', 'cls']. Its linear layers are 'cls.dense', 'cls.decoder'. " + NAME_ONE,
+    ),
     "tied embeddings, and no usual name within": (
         lambda: tied_within("lm_head"),
-        shared_message("embeddings", "lm_head.decoder"),
+        "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, got a Named with "
+        "the submodules ['dense', 'decoder']. Its linear layers are 'lm_head.dense', 'lm_head.decoder'. " + NAME_ONE,
     ),
     "a layer used twice": (shared, shared_message("body.0", "head")),
     "a soft cap": (
@@ -142,7 +147,7 @@ REFUSED = {
     "no usual name, and no linear layer": (
         lambda: Named(embeddings=nn.Embedding(3, 4), norm=nn.LayerNorm(4)),
         "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, "
-        "got a Named with the submodules ['embeddings', 'norm']. It has no linear layer. Instead, " + WRAP,
+        "got a Named with the submodules ['embeddings', 'norm']. It has no linear layer. " + NAME_ONE,
     ),
     "no usual name, and one layer": (
         lambda: Named(norm=nn.LayerNorm(4), top=lin()),
@@ -155,12 +160,12 @@ REFUSED = {
     "log-softmax": (lambda: nn.Sequential(lin(), nn.LogSoftmax(dim=1)), activated_message("LogSoftmax")),
     "an activation": (
         lambda: VGG(nn.ReLU()),
-        "The network must end in a linear layer, got `classifier.4` of type ReLU. Pass the last linear layer if its "
-        "outputs are the logits; " + OR_WRAP,
+        "The network must end in a plain linear layer, got `classifier.4` of type ReLU: it is another kind of layer. Pass the "
+        "last linear layer if its outputs are the logits; " + OR_WRAP,
     ),
     "nothing linear": (
         lambda: nn.Sequential(nn.Dropout()),
-        "The network must end in a linear layer, got a Sequential without one. Pass the layer itself; " + OR_WRAP,
+        "The network must end in a plain linear layer, got a Sequential: it has none. Pass the layer itself; " + OR_WRAP,
     ),
     "a parametrisation": (
         lambda: Named(body=lin(), fc=parametrizations.weight_norm(lin())),

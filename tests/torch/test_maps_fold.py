@@ -330,10 +330,7 @@ def test_saving_methods_write_a_copy_with_the_map_folded_in():
 SAVING = {
     "groups": (
         lambda: Calibrated(Saving(), GROUPED).save_pretrained("folder"),
-        "`save_pretrained` must write calibrated weights, but the temperatures of the groups could not be folded into a copy "
-        "of the network: " + FOLDING + f"the temperatures of the groups; weights alone cannot express that. Instead, {INSTEAD} "
-        "Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, then "
-        "`save_pretrained`; or save `calibrated.state_dict()`, which contains the map.",
+        FOLDING + f"the temperatures of the groups; weights alone cannot express that. Instead, {INSTEAD}",
     ),
     "a state dict": (
         lambda: Calibrated(Saving(), MAPS["matrix"][0]).save_pretrained("folder", state_dict={"fc": 1}),
@@ -342,10 +339,8 @@ SAVING = {
     ),
     "no bias": (
         lambda: Calibrated(Saving(bias=False), MAPS["matrix"][0]).save_pretrained("folder"),
-        "`save_pretrained` must write calibrated weights, but the affine map could not be folded into a copy of the network: "
-        "`fc` has no bias, so the file would contain a tensor that the class of the network does not know. Call "
-        "`calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, then `save_pretrained`; "
-        "or save `calibrated.state_dict()`, which contains the map.",
+        "The last layer must have a bias, or the file would contain a tensor that the class of the network does not know, got "
+        "`fc` without one. Call `calibrated.fold(probe=x)` first, which adds one; or save `calibrated.state_dict()`.",
     ),
 }
 
@@ -366,5 +361,5 @@ def test_a_copy_with_another_map_inside_is_not_saved():
         def save_pretrained(self, folder):
             raise AssertionError("must not be saved")
 
-    with pytest.raises(InputError, match=r"but the affine map could not be folded .* another Calibrated .* at `inner` that"):
+    with pytest.raises(InputError, match=r"another Calibrated to fold the affine map, got one at `inner` that"):
         Calibrated(Outer(), MAPS["matrix"][0]).save_pretrained("folder")

@@ -68,24 +68,19 @@ def test_a_network_that_cannot_be_folded_is_not_saved():
     with pytest.raises(InputError) as error:
         calibrated.save_pretrained("path")
     assert str(error.value) == (
-        "`save_pretrained` must write calibrated weights, but T = 1.7 could not be folded into a copy of the network: The last "
-        "layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, got a Saving with the "
-        "submodules ['top', 'last']. Its linear layers are 'top', 'last'. Pass the name of the layer that computes the logits "
-        "and a probe, some inputs x, so that the result is checked: `Calibrated(model, T).fold(name, probe=x)`; or keep the "
-        "calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves. Call "
-        "`calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, then `save_pretrained`; "
-        "or save `calibrated.state_dict()`, which contains the map."
+        "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, got a Saving with "
+        "the submodules ['top', 'last']. Its linear layers are 'top', 'last'. Pass the name of the layer that computes the "
+        "logits and a probe, some inputs x, so that the result is checked: `Calibrated(model, T).fold(name, probe=x)`; or keep "
+        "the calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves."
     )
-    assert isinstance(error.value.__cause__, InputError)
     assert not calibrated.model.written
 
 
 def test_a_network_that_cannot_be_copied_is_not_saved(calibrated):
     calibrated.model.cache = calibrated.model.fc(X)  # not a leaf of the graph, so torch refuses to copy it
-    with pytest.raises(
-        InputError, match=r"must write calibrated weights, .* deepcopy .* Call `calibrated\.fold\(layer, probe=x\)`"
-    ):
+    with pytest.raises(RuntimeError, match="deepcopy"):
         calibrated.save_pretrained("path")
+    assert not calibrated.model.written
 
 
 def test_a_state_dict_of_the_caller_is_refused_because_it_lacks_the_temperature(calibrated):

@@ -233,7 +233,7 @@ ERRORS = {
     "loader": "Rank 1: KeyError: 'image'",
     "both": f"Rank 0: {NAN}",
     "label": "Rank 1: `labels` must be from 0 to 4, got 5 in row 11. Check that every class has its column.",
-    "classes": "Rank 1: `logits` must have the same number of classes on every rank, got 4, and 5 on rank 0.",
+    "classes": "`logits` must have the same number of classes on every rank, got (5, 4) on the ranks in order.",
     "clusters_missing": "Rank 1: `clusters` must be given on every rank that has rows, or on none, got none here.",
     "clusters_mixed": "`clusters` must hold values of one type, such as numbers or text.",
     "clusters_of_batches": (
@@ -344,11 +344,10 @@ def test_a_network_whose_calls_wait_for_other_ranks_is_refused(ranks):
         (
             "other_range",
             "MergeError",
-            "Rank 1: Sketches merge only if they have the same range of temperatures, got 0.04419 to 22.63 and 0.08839 to "
+            "Sketches merge only if they have the same range of temperatures, got 0.04419 to 22.63 and 0.08839 to "
             "11.31. Make both in the same way.",
         ),
-        ("other_classes", "MergeError", "Rank 1: Sketches merge only if they have the same classes, got 5 and 3."),
-        ("no_sketch", "InputError", "Rank 1: `sketch` must be a nishimori.Sketch, got an object of type int."),
+        ("other_classes", "MergeError", "Sketches merge only if they have the same classes, got 5 and 3."),
     ],
 )
 def test_sketches_of_different_kinds_are_refused(ranks, name, kind, text):

@@ -235,9 +235,9 @@ REFUSED = {
     ),
     "a key of clusters in tuples": (
         lambda: calibrate(Network(), [(torch.zeros(4, 3), torch.zeros(4))], clusters="document"),
-        "`clusters` must be left out where batches are not mappings, got 'document' for a tuple of length 2 in batch 0. Make "
-        'the loader yield dicts, or pass `forward=lambda model, batch: {"logits": logits, "labels": labels, "clusters": '
-        "clusters}`.",
+        "`clusters` must be left out where batches are not mappings, got 'document' for tuple (tensor float32 (4, 3), "
+        'tensor float32 (4,)) in batch 0. Make the loader yield dicts, or pass `forward=lambda model, batch: {"logits": '
+        'logits, "labels": labels, "clusters": clusters}`.',
     ),
     "a key of clusters and forward": (
         lambda: calibrate(Network(), BATCHES, clusters="document", forward=documents_by_forward),
@@ -250,13 +250,13 @@ REFUSED = {
     ),
     "a missing cluster": (
         lambda: calibrate(Network(), with_one(BATCHES, 1, document=torch.tensor([0, torch.nan])), clusters="document"),
-        "Batch 1: `clusters` must not be missing, got NaN in row (1, 0). Give that row a cluster.",
+        "Batch 1: `clusters` must not be missing, got NaN in row (1, 0). Give that row its cluster.",
     ),
     "other keys from forward": (
         lambda: calibrate(Network(), BATCHES, forward=other_keys),
-        "`forward` must return the logits and labels of each batch, got a dict with the keys ['logits', 'labels', 'document'] "
-        "in batch 0. Return a tuple `(logits, labels)`, or a dict with the keys 'logits', 'labels' and, where you have them, "
-        "'groups' and 'clusters'.",
+        "`forward` must return the logits and labels of each batch, got dict {'logits': tensor float64 (3, 12, 6), "
+        "'labels': tensor int64 (3, 12), 'document': tensor int64 (3,)} in batch 0. Return a tuple `(logits, labels)`, or "
+        "a dict with the keys 'logits', 'labels' and, where you have them, 'groups' and 'clusters'.",
     ),
     "clusters of some batches": (
         lambda: calibrate(Network(), BATCHES, forward=sometimes),
@@ -275,9 +275,9 @@ REFUSED = {
     ),
     "no groups from forward": (
         lambda: calibrate(Network(), BATCHES, forward=documents_by_forward, method=nishimori.GroupConsistency(by="groups")),
-        "`forward` must return the logits, labels and groups of each batch, got a dict with the keys ['logits', 'labels', "
-        "'clusters'] in batch 0. Return a tuple `(logits, labels, groups)`, or a dict with the keys 'logits', 'labels', "
-        "'groups' and, where you have them, 'clusters'.",
+        "`forward` must return the logits, labels and groups of each batch, got dict {'logits': tensor float64 (3, 12, "
+        "6), 'labels': tensor int64 (3, 12), 'clusters': tensor int64 (3,)} in batch 0. Return a tuple `(logits, labels, "
+        "groups)`, or a dict with the keys 'logits', 'labels', 'groups' and, where you have them, 'clusters'.",
     ),
 }
 

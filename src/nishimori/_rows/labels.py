@@ -339,7 +339,7 @@ def encode_values(
     if missing.any():
         first = int(np.argmax(missing))
         got = "None" if array[first] is None else "NaN"
-        raise InputError(name, "not be missing", got=got, remedy=f"Give that row a {what}.", row=row(first))
+        raise InputError(name, "not be missing", got=got, remedy=f"Give that row its {what}.", row=row(first))
     try:
         different, codes = np.unique(array, return_inverse=True)
     except TypeError:

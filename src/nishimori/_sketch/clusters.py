@@ -58,10 +58,10 @@ def crossed_products(first: Sequence[HostArray], second: Sequence[HostArray]) ->
     return products
 
 
-def sums_per_bin(bins: HostArray, values: HostArray) -> HostArray:
-    """The sum in each bin, (nodes, bins), of values per node and row, or per row."""
-    flat = np.broadcast_to(values, bins.shape).ravel()
-    return np.bincount(bins.ravel(), flat, len(bins) * N_BINS).reshape(len(bins), N_BINS)
+def sums_per_bin(bins: HostArray, values: HostArray, n_clusters: int = 1) -> HostArray:
+    """The sum in each bin, (nodes, bins), of values per node and row, or per row; of several clusters one below the other."""
+    flat, n_nodes = np.broadcast_to(values, bins.shape).ravel(), len(bins) * n_clusters
+    return np.bincount(bins.ravel(), flat, n_nodes * N_BINS).reshape(n_nodes, N_BINS)
 
 
 class OpenCluster:
@@ -97,13 +97,12 @@ def _sums_of(terms: Terms, starts: HostArray) -> tuple[HostArray, ...]:
     n_nodes, n_clusters = len(terms.bins), len(starts)
     numbers = np.repeat(np.arange(n_clusters), np.diff(starts, append=len(terms.weights)))
     places = terms.bins + numbers * (n_nodes * N_BINS)
-
-    def per_bin(values: HostArray) -> HostArray:
-        flat = np.broadcast_to(values, places.shape).ravel()
-        return np.bincount(places.ravel(), flat, n_clusters * n_nodes * N_BINS).reshape(n_clusters, n_nodes, N_BINS)
-
+    weights, misses = (
+        sums_per_bin(places, values, n_clusters).reshape(n_clusters, n_nodes, N_BINS)
+        for values in (terms.weights, terms.misses)
+    )
     gaps = np.add.reduceat(np.stack(terms.gaps), starts, axis=2)
-    return np.add.reduceat(terms.weights, starts), np.moveaxis(gaps, 2, 0).copy(), per_bin(terms.weights), per_bin(terms.misses)
+    return np.add.reduceat(terms.weights, starts), np.moveaxis(gaps, 2, 0).copy(), weights, misses
 
 
 def _squares(sums: tuple[HostArray, ...]) -> Squares:

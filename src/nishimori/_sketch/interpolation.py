@@ -242,7 +242,7 @@ def scores_at(data: Sketch, temperature: float) -> NodeScores:
     weight, claimed, correct, squares, misses = (1 - share) * contents.bins[:, left] + share * contents.bins[:, left + 1]
     rows = (sums[None, :] for sums in (weight, claimed, correct, squares))
     bins = Bins(uniform_edges(N_BINS), *rows)
-    return NodeScores(confidence, brier, nll, bins, misses, float(contents.weights[1]), data.n_clusters is not None)
+    return NodeScores(confidence, brier, nll, bins, misses, float(contents.weights[1]), data.has_clusters)
 
 
 def _between(jets: HostArray, near: Sequence[int], place: float) -> float:

@@ -492,6 +492,14 @@ class Sketch(Displayed, Rows):
         return None if number == self.n_samples else number
 
 
+def without_its_rows(sketch: Sketch) -> Sketch:
+    """A sketch of the same kind, without the rows."""
+    empty = copy(sketch)
+    empty._contents, empty._parts = sketch._survey.empty, Parts()
+    empty._range = None if sketch._range is None else ScoreRange()
+    return empty
+
+
 def names_of(observables: Iterable[Observable]) -> list[str]:
     """The name of each observable in the table of the built-in ones, else what it prints as."""
     names = {observable: name for name, observable in BUILT_IN.items()}

@@ -26,7 +26,6 @@ class Stream:
         self._last = OpenCluster()
         self._codes: dict[Any, int] = {}  # of all clusters so far, in the order in which they came
         self._open: Any = None  # the name of the last of them
-        self._kind: Any = None  # of their names: numbers, or the type of other ones
 
     def add(self, data: ArrayRows, clusters: HostArray | None = None) -> None:
         """Add rows; ``clusters`` are the names of the clusters of all rows, those of weight zero too."""
@@ -56,10 +55,11 @@ class Stream:
     def _encode_clusters(self, names: HostArray) -> HostArray:
         """The number of the cluster of each row. The first one may be that of the batch before, and all others are new."""
         different, firsts, places = np.unique(names, return_index=True, return_inverse=True)
+        if self._codes and isinstance(different[0], str) != isinstance(self._open, str):  # never equal, as 7 and the text 7
+            raise InputError("clusters", "hold values of one type, such as numbers or text")
         codes = np.empty(len(different), dtype=np.int64)
         for place in np.argsort(firsts):
             name = different[place].item() if isinstance(different[place], np.generic) else different[place]
-            self._check_kind(name)
             if name in self._codes and name != self._open:
                 raise InputError(
                     "clusters",
@@ -71,10 +71,3 @@ class Stream:
         self._open = next(reversed(self._codes), None)
         row_codes: HostArray = codes[places]
         return row_codes
-
-    def _check_kind(self, name: Any) -> None:
-        """Refuse numbers beside text: they are never equal, so that the text 7 and the number 7 would be two clusters."""
-        kind = float if isinstance(name, int | float) else type(name)
-        if self._kind not in (None, kind):
-            raise InputError("clusters", "hold values of one type, such as numbers or text")
-        self._kind = kind

@@ -30,9 +30,7 @@ from nishimori.torch._run import (
     AS_THEY_ARE,
     answer,
     classes_last,
-    description,
     is_unit,
-    join_entries,
     logits_of,
     move_to_device,
     refuse_number,
@@ -123,15 +121,11 @@ class Rule(NamedTuple):
 
     def _failure(self, got: str, batch: Any) -> InputError:
         """The error where the network, or the user's own function, fails."""
-        remedy = f"The batch is {structure(batch)}"
+        remedy = f"The batch is {structure(batch)}."
         if self.forward is not None:
-            return InputError("forward", self._must, got=got, remedy=f"{remedy}.")
-        if isinstance(batch, Mapping):
-            taken = [f"{key}=batch[{key!r}]" for key in batch if key not in (self.labels, self.clusters)]
-        else:
-            taken = [f"batch[{i}]" for i in range(len(batch) - 1)]
+            return InputError("forward", self._must, got=got, remedy=remedy)
         remedy += (
-            f", and it was passed as `model({join_entries(taken)})`. To call the model in another way, pass "
+            " All of it but the labels is passed as arguments. To call the model in another way, pass "
             "`forward=lambda model, batch: (model(batch[...]), batch[...])`."
         )
         return InputError("model", "accept the batches of `loader`", got=got, remedy=remedy)
@@ -173,7 +167,7 @@ class Rule(NamedTuple):
             raise InputError(
                 "forward",
                 self._must,
-                got=f"{description(returned)} in batch {number}",
+                got=f"{structure(returned)} in batch {number}",
                 remedy=f"Return a tuple `({', '.join(names)})`, or a dict with the keys {', '.join(map(repr, names))} and, "
                 f"where you have them, {' and '.join(map(repr, Returned._fields[len(names) :]))}.",
             )
@@ -240,7 +234,7 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
         raise InputError(
             "loader",
             "yield inputs and labels together",
-            got=description(batch),
+            got=structure(batch),
             remedy=f"Make it yield tuples (x, y), or dicts with the labels under the key {labels!r}; for other batches "
             f"pass {_FORWARD}. Pass plain tensors as a tuple `(X, y)`.",
         )
@@ -248,7 +242,7 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
         raise InputError(
             "clusters",
             "be left out where batches are not mappings",
-            got=f"{clusters!r} for {description(batch)} in batch {number}",
+            got=f"{clusters!r} for {structure(batch)} in batch {number}",
             remedy=f"Make the loader yield dicts, or pass {_WITH_CLUSTERS}.",
         )
     return tuple(batch[:-1]), batch[-1], None

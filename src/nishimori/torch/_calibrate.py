@@ -18,18 +18,8 @@ from nishimori._support.numbers import between
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
-from nishimori.torch._exchange import Exchange
-from nishimori.torch._loader import (
-    AS_LOGITS,
-    INSTEAD,
-    KEEP_UP_TO,
-    NO_SOFTMAX,
-    FitData,
-    LoaderRows,
-    observables_of,
-    read_to_fit,
-)
-from nishimori.torch._ranks import joint
+from nishimori.torch._loader import AS_LOGITS, INSTEAD, KEEP_UP_TO, NO_SOFTMAX, FitData, LoaderRows, observables_of, read_to_fit
+from nishimori.torch._ranks import Exchange, joint
 
 if TYPE_CHECKING:
     from nishimori import Calibrator

@@ -17,24 +17,9 @@ from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
-from nishimori.torch._fold import (
-    Change,
-    check_alone,
-    check_calibrated_once,
-    fold_into,
-    folded_copy,
-    living,
-    lock,
-    mark_folded,
-)
+from nishimori.torch._fold import Change, check_alone, check_calibrated_once, fold_into, folded_copy, living, lock, mark_folded
 from nishimori.torch._head import final_layer, is_found
-from nishimori.torch._map_modules import (
-    ExactBuffers,
-    GroupTemperaturesModule,
-    MapModule,
-    module_for,
-    module_like,
-)
+from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, module_for, module_like
 from nishimori.torch._run import (
     check_classes,
     check_module,
@@ -299,7 +284,7 @@ class Calibrated(ExactBuffers):
                     got=f"one: its weights do not contain {map_.in_words}",
                     remedy="Call `calibrated.fold()` first, and pass the state dict of the folded network.",
                 )
-            model = folded_copy(model, map_, "save_pretrained")
+            model = folded_copy(model, map_)
         return model.save_pretrained(folder, *args, **kwargs)  # type: ignore[operator]
 
     def extra_repr(self) -> str:
@@ -382,13 +367,9 @@ class Calibrated(ExactBuffers):
             return super().__getattr__(name)
         except AttributeError:
             model = self.__dict__.get("_modules", {}).get("model")  # not set yet while unpickling
-            if model is None or name.startswith("_"):  # the `__deepcopy__` of the network would copy only the network
+            # The `__deepcopy__` of the network would copy only the network, and its `temperature` is another one.
+            if model is None or name.startswith("_") or name == "temperature":
                 raise
-            if name == "temperature":  # that of the network would be another one
-                raise AttributeError(
-                    "This Calibrated has no `temperature`, because its map is another one. Read the parameters from "
-                    "`calibrated.map`."
-                ) from None
             value = getattr(model, name)
             if _is_method(value):
                 raise AttributeError(

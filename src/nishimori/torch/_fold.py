@@ -9,7 +9,6 @@ without its wrapper does not calibrate its logits twice.
 
 import copy
 from dataclasses import dataclass
-from math import isfinite
 from threading import Lock
 from typing import Any
 from weakref import WeakSet
@@ -238,28 +237,20 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
         layer.folded_map = Affine.kind
 
 
-def folded_copy(model: nn.Module, map_: Map, saving: str) -> nn.Module:
-    """A copy of ``model`` with ``map_`` folded into its last layer, for the method ``saving``, which writes its weights."""
-    try:
-        change = Change.from_map(map_)
-        copied = copy.deepcopy(model)
-        head = final_layer(copied)
-        check_alone(copied, map_)
-        if change.adds_bias(head.layer):  # whoever loads the file could ignore it without an error
-            raise InputError(
-                f"{head} has no bias, so the file would contain a tensor that the class of the network does not know"
-            )
-        fold_into(copied, head, change)
-    except Exception as error:
+def folded_copy(model: nn.Module, map_: Map) -> nn.Module:
+    """A copy of ``model`` with ``map_`` folded into its last layer, to be written to a file."""
+    change = Change.from_map(map_)
+    copied = copy.deepcopy(model)
+    head = final_layer(copied)
+    check_alone(copied, map_)
+    if change.adds_bias(head.layer):  # whoever loads the file could ignore it without an error
         raise InputError(
-            saving,
-            (
-                f"write calibrated weights, but {map_.in_words} could not be folded into a copy of the network: "
-                f"{str(error).rstrip('.')}"
-            ),
-            remedy="Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, "
-            f"then `{saving}`; or save `calibrated.state_dict()`, which contains the map.",
-        ) from error
+            "The last layer",
+            "have a bias, or the file would contain a tensor that the class of the network does not know",
+            got=f"{head} without one",
+            remedy="Call `calibrated.fold(probe=x)` first, which adds one; or save `calibrated.state_dict()`.",
+        )
+    fold_into(copied, head, change)
     return copied
 
 
@@ -297,8 +288,6 @@ def _check_logits(after: Tensor, expected: Tensor, head: Head) -> None:
     allowed = _tolerance(after, head.layer.weight)
     if not off <= allowed:  # also NaN
         what = f"differ from the calibrated logits by {off:.2g} of the largest ({allowed:g} is allowed)"
-        if not isfinite(off):
-            what = "cannot be compared: all are zero, or some are NaN or infinite"
         raise InputError(
             "The logits of the network",
             f"be the output of {head}, but after folding the logits on `probe` {what}",

@@ -52,7 +52,7 @@ class Head(NamedTuple):
 
 def final_layer(model: nn.Module, layer: nn.Module | str | None = None) -> Head:
     """The last linear layer of ``model``, or of its part ``layer``, after checking that it can be folded."""
-    head = _last(Head("", model) if layer is None else _part(model, layer), model)
+    head = _last(Head("", model) if layer is None else _part(model, layer))
     _check_plain(head)
     _check_unshared(model, head)
     _check_uncapped(model, head)
@@ -81,8 +81,8 @@ def _part(model: nn.Module, layer: nn.Module | str) -> Head:
     raise InputError("layer", "be a layer of the network or its name", got=got, remedy=_linear_layers(parts))
 
 
-def _last(at: Head, model: nn.Module) -> Head:
-    """Follow the names and containers of ``model`` down to a layer."""
+def _last(at: Head) -> Head:
+    """Follow names and containers down to a layer."""
     module = at.layer
     if isinstance(module, _LINEAR) or not any(True for _ in module.children()) or _is_adapter(module) or _is_quantised(module):
         return at
@@ -91,9 +91,8 @@ def _last(at: Head, model: nn.Module) -> Head:
             Head(_join(at.name, name), part) for name, part in module.named_children() if not isinstance(part, _TRANSPARENT)
         ]
         if parts:
-            return _last(parts[-1], model)
-        got = f"{_kind(at)} without one"
-        raise InputError("The network", "end in a linear layer", got=got, remedy=f"Pass the layer itself; or {INSTEAD}.")
+            return _last(parts[-1])
+        raise _refusal(at, "it has none", "Pass the layer itself")
     # Quantised layers have no parameters, so they are recognised by their names.
     named = {name: child for name, child in module.named_children() if name in _NAMES or any(True for _ in child.parameters())}
     heads = [name for name in named if name in _NAMES and not isinstance(named[name], _TRANSPARENT)]
@@ -104,13 +103,13 @@ def _last(at: Head, model: nn.Module) -> Head:
             "The last layer of the network",
             f"be called {', '.join(_NAMES[:-2])} or {_NAMES[-2]}",
             got=f"a {type(module).__name__} with the submodules {list(named)}",
-            remedy=_candidates(at, model),
+            remedy=f"{_linear_layers({_join(at.name, path): part for path, part in module.named_modules()})} {_NAME_ONE}",
         )
     rivals = heads if len(heads) > 1 else [heads[0], *_rivals(heads[0], named)]
     if len(rivals) > 1:
         paths = " and ".join(repr(_join(at.name, name)) for name in rivals)
         raise InputError("The network", "have one candidate for its last layer", got=paths, remedy=_NAME_ONE)
-    return _last(Head(_join(at.name, heads[0]), named[heads[0]]), model)
+    return _last(Head(_join(at.name, heads[0]), named[heads[0]]))
 
 
 def _rivals(chosen: str, named: dict[str, nn.Module]) -> Iterator[str]:
@@ -131,19 +130,14 @@ def _is_adapter(module: nn.Module) -> bool:
 
 def _check_plain(head: Head) -> None:
     """Refuse layers whose output is not their weights times their input plus their bias."""
-    layer, kind = head.layer, _kind(head)
+    layer = head.layer
     own = {name for name, _ in layer.named_parameters()} | {name for name, _ in layer.named_buffers()}
     if _is_adapter(layer):
         raise _refusal(head, "an adapter adds to its output", "Merge the adapter into the weights first")
     if _is_quantised(layer):
         raise _refusal(head, "its weights are quantised", "Fold before quantising")
     if not isinstance(layer, _LINEAR):
-        raise InputError(
-            "The network",
-            "end in a linear layer",
-            got=kind,
-            remedy=f"Pass the last linear layer if its outputs are the logits; or {INSTEAD}.",
-        )
+        raise _refusal(head, "it is another kind of layer", "Pass the last linear layer if its outputs are the logits")
     if own - {"weight", "bias"}:
         remedy = "Make them permanent (`remove_parametrizations`, `remove_weight_norm`, `prune.remove`, ...) first"
         raise _refusal(head, "its weights are computed from other tensors", remedy)
@@ -210,16 +204,6 @@ def _kind(head: Head) -> str:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
-
-
-def _candidates(at: Head, model: nn.Module) -> str:
-    """What to do where no layer has a usual name; none is preferred, because the one that was defined last may be unused."""
-    parts = {_join(at.name, path): part for path, part in at.layer.named_modules()}
-    for path, part in reversed(parts.items()):
-        if isinstance(part, _LINEAR):
-            _check_unshared(model, Head(path, part))  # masked language models: naming another layer would not help
-            return f"{_linear_layers(parts)} {_NAME_ONE}"
-    return f"{_linear_layers(parts)} Instead, {INSTEAD}."
 
 
 def _linear_layers(parts: Mapping[str, nn.Module]) -> str:

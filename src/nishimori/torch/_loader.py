@@ -85,6 +85,7 @@ class LoaderRows(StreamRows):
         "loader once."
     )
     only_counted = ("clusters", "groups")
+    name = "loader"
 
     def __init__(
         self,
@@ -109,11 +110,6 @@ class LoaderRows(StreamRows):
         self._device = device_of(model) if device is None else torch.device(device)
         self._warns_of_dropout = warns_of_dropout
 
-    @property
-    def name(self) -> str:
-        """The argument of `calibrate`."""
-        return "loader"
-
     def read(self) -> Generator[tuple[int, BatchRows], None, None]:
         """The rows of each batch, on the device of the network. Close it, to restore the modes of the network."""
         shape: tuple[int, ...] | None = None
@@ -133,11 +129,8 @@ class LoaderRows(StreamRows):
                     self._check_first(batch, number, returned.labels, rows, has_drawn=has_drawn)
                 if tuple(rows.names) != self._named:
                     now, before = (" and ".join(names or ()) or "none" for names in (rows.names, self._named))
-                    must, got = (
-                        "return clusters and groups for every batch or for none",
-                        f"{now} in batch {number} after {before}",
-                    )
-                    raise InputError("forward", must, got=got)
+                    must = "return clusters and groups for every batch or for none"
+                    raise InputError("forward", must, got=f"{now} in batch {number} after {before}")
                 switch_to_eval(self._model)  # which a function of the user, or the network itself, may have changed
                 n_rows, n_counted = n_rows + rows.scores.n_samples, n_counted + len(rows.counted)
                 yield number, rows

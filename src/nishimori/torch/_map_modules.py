@@ -197,10 +197,7 @@ def _keep_lookup_out_of_graphs() -> None:
 def encode_groups(groups: Any, logits: Tensor) -> Groups:
     """The group of each entry of the first dimension of the logits or, if there are as many, of each position."""
     leading = tuple(logits.shape[:-1])
-    try:
-        each_position = len(leading) > 1 and tuple(np.shape(groups)) == leading
-    except ValueError:  # rows of different lengths, which are refused below
-        each_position = False
+    each_position = len(leading) > 1 and tuple(np.shape(groups)) == leading
     flat = arrays.on_host(arrays.as_array(groups)).reshape(-1) if each_position else groups
     return Groups.from_names(flat, len(flat) if each_position else len(logits))
 

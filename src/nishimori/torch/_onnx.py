@@ -39,7 +39,7 @@ def to_onnx(
 ) -> None:
     """Write a calibrated network to an ONNX file with one output, called "logits" or "probabilities".
 
-    The network is exported in eval mode; afterwards every module has its previous mode. Needs
+    The network runs once on ``args`` and is exported, in eval mode; afterwards every module has its previous mode. Needs
     ``pip install 'nishimori[onnx]'``.
 
     Parameters
@@ -77,30 +77,19 @@ def to_onnx(
     with new_file(path, overwrite=overwrite) as temporary, evaluating(calibrated), torch.no_grad(), warnings.catch_warnings():
         for message in _INTERNAL:
             warnings.filterwarnings("ignore", message)
-        try:
-            torch.onnx.export(
-                _Served(calibrated, output),
-                positional,
-                temporary,
-                kwargs=named or None,
-                output_names=[output],
-                dynamic_shapes=dynamic_shapes,
-                dynamo=True,
-                external_data=False,
-                verbose=False,
-            )
-        except Exception as error:
-            own = _own_error(error)
-            if own is None:
-                raise
-            raise own from None
-
-
-def _own_error(error: BaseException | None) -> InputError | None:
-    """The error of this library that an error of PyTorch was raised from, if there is one: it says what to do."""
-    while error is not None and not isinstance(error, InputError):
-        error = error.__cause__
-    return error
+        served = _Served(calibrated, output)
+        served(*positional, **named)  # whose errors say what to do; PyTorch's would begin with its own stages
+        torch.onnx.export(
+            served,
+            positional,
+            temporary,
+            kwargs=named or None,
+            output_names=[output],
+            dynamic_shapes=dynamic_shapes,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
 
 
 class _Served(nn.Module):

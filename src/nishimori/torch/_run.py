@@ -73,30 +73,21 @@ def move_to_device(value: Any, device: torch.device | None) -> Any:
     return type(value)(move_to_device(entry, device) for entry in value) if isinstance(value, list | tuple) else value
 
 
-def description(output: Any) -> str:
-    """The type of a value and its keys or length, for messages."""
-    if isinstance(output, Mapping):
-        return f"a {type(output).__name__} with the keys {list(output)}"
-    if isinstance(output, tuple | list):
-        return f"a {type(output).__name__} of length {len(output)}"
-    return f"a {type(output).__name__}"
-
-
 def structure(value: Any) -> str:
-    """The types, shapes, ranges of values and keys of a batch."""
+    """The types, shapes and keys of a batch, or of what a network returns."""
     if isinstance(value, Tensor | np.ndarray):
         kind = "array" if isinstance(value, np.ndarray) else "tensor"
-        return f"{kind} {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}{_range(value)}"
+        return f"{kind} {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
     if isinstance(value, Mapping):
-        return f"{type(value).__name__} {{{join_entries(f'{key!r}: {structure(entry)}' for key, entry in value.items())}}}"
+        return f"{type(value).__name__} {{{_join_entries(f'{key!r}: {structure(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, tuple | list):
         if value and all(isinstance(entry, str | int | float) for entry in value):
             return f"{type(value).__name__} of {len(value)} {type(value[0]).__name__}"
-        return f"{type(value).__name__} ({join_entries(map(structure, value))})"
+        return f"{type(value).__name__} ({_join_entries(map(structure, value))})"
     return type(value).__name__
 
 
-def join_entries(entries: Iterable[str]) -> str:
+def _join_entries(entries: Iterable[str]) -> str:
     """The first entries, separated by commas."""
     entries = list(entries)
     return ", ".join(entries[:_MOST_ENTRIES] + ["..."] * (len(entries) > _MOST_ENTRIES))
@@ -107,15 +98,6 @@ def short(error: Exception) -> str:
     message = " ".join(str(error).split())
     cut = f"{message[:_MOST_LETTERS]}..." if len(message) > _MOST_LETTERS else message.rstrip(".")
     return f"{type(error).__name__}: {cut}" if cut else type(error).__name__
-
-
-def _range(value: Any) -> str:
-    """The smallest and the largest entry, which tell labels from other integers; nothing where there is no order."""
-    try:
-        low, high = value.min().item(), value.max().item()
-        return f" from {low:.4g} to {high:.4g}" if isinstance(low, float) else f" from {low} to {high}"
-    except (RuntimeError, TypeError, ValueError, AttributeError):  # empty, complex, sparse or meta tensors, arrays of objects
-        return ""
 
 
 # By the id of a network, which cannot be reused while a computation holds the network: how many computations use it, and the
@@ -161,21 +143,15 @@ def _enter_eval_mode(model: nn.Module) -> list[tuple[nn.Module, bool]]:
     modes = [(module, module.training) for module in model.modules()]
     try:
         switch_to_eval(model)
-    except Exception as error:
+    except Exception:  # such as for exported programs
         _set_flags(modes)
-        raise InputError(
-            "model",
-            "support `model.eval()`",
-            got=f"a {type(model).__name__} that does not: {str(error).rstrip('.')}",
-            remedy="If it was exported, calibrate it before exporting.",
-        ) from error
+        raise
     return modes
 
 
 def _set_flags(modes: list[tuple[nn.Module, bool]]) -> None:
     for module, training in modes:
-        if module.training != training:
-            module.training = training
+        module.training = training
 
 
 # --- the logits in the output ----------------------------------------------------------------------------------------------
@@ -190,7 +166,7 @@ def logits_of(output: Any, remedy: str, who: str = "model") -> Tensor:
         raise InputError(
             who,
             "return a tensor of logits, an object with `.logits` or a dict with the key 'logits'",
-            got=description(output),
+            got=structure(output),
             remedy=remedy,
         )
     if not logits.is_floating_point():
