@@ -18,6 +18,7 @@ from nishimori._support.json import brief
 from nishimori.cli._files import CALIBRATION, MULTILABEL, UNKNOWN, UNREADABLE, refuse_other
 from nishimori.cli._options import DataOptions
 from nishimori.errors import InputError
+from nishimori.maps.class_curves import ClassCurves
 
 # So many numbers of one name are shown one by one, and of more the range.
 _LISTED = 12
@@ -99,6 +100,8 @@ def _of_map(calibrator: FittedMethod) -> list[str]:
         )
         says = "nothing was fitted" if judgement is None else f"the model is {judgement}"
         return [f"T = {T}  ({about}: {says})"]
+    if isinstance(calibrator.map_, ClassCurves):
+        return [f"{_of_curves(calibrator.map_)}  ({about})"]
     errors = getattr(calibrator, "parameters_se_", None) or {}
     parameters = getattr(calibrator, "parameters_", None) or calibrator.map_.parameters
     shown = (f"{name} {_value_text(value, errors.get(name))}" for name, value in parameters.items() if value is not None)
@@ -111,6 +114,15 @@ def verdict(calibrator: FittedMethod) -> str | None:
     if temperature is None or calibrator.method_name == "none":
         return None
     return "overconfident" if temperature > 1 else "underconfident"
+
+
+def _of_curves(map_: ClassCurves) -> str:
+    """How many curves there are, of how many pieces, and their values."""
+    values, sizes = np.concatenate(map_.values), sorted({len(curve) for curve in map_.values})
+    curves = "one curve" if len(map_.values) == 1 else f"{len(map_.values)} curves"
+    number = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    pieces = "knots" if map_.interpolation == "linear" else "bins"
+    return f"{curves} of {number} {pieces}, with values from {values.min():.3g} to {values.max():.3g}"
 
 
 def _value_text(value: Any, error: Any) -> str:

@@ -166,10 +166,15 @@ def _number(text: str, option: str, *, is_share: bool) -> float:
     """A bound as it was typed: a number, or a share in percent."""
     digits = text.removesuffix("%") if is_share else text
     try:
-        return float(digits) / (1 if digits == text else 100)
+        bound = float(digits)
     except ValueError:
         wanted = "a number from 0 to 1, such as 0.02, or a percentage, such as 2%" if is_share else "a number"
         raise typer.BadParameter(f"{text!r} is not {wanted}.", param_hint=option) from None
+    if digits == text:
+        return bound
+    if not 0 <= bound <= 100:
+        raise InputError(option, "lie between 0% and 100%", got=text)
+    return bound / 100
 
 
 _ENDINGS = {".json": "json", ".md": "markdown", ".xml": "junit"}
