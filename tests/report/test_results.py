@@ -422,8 +422,8 @@ def test_the_top_says_how_often_the_worst_class_is_right_after_the_methods_to_us
     (said,) = (line for line in report.verdict.splitlines() if " right at " in line)
     counts = [f"{len(found[name].by_class.off) or 'none'} of 4" for name in found.recommendation.methods]
     assert said == (
-        f"After adaptive class {worst} is {right:.0f} % right at {sure:.0f} % mean confidence; {counts[0]} predicted classes are "
-        f"off, after {found.recommendation.other} {counts[1]}."
+        f"After adaptive class {worst} is {right:.0f} % right at {sure:.0f} % mean confidence; {counts[0]} predicted "
+        f"classes are off, after {found.recommendation.other} {counts[1]}."
     )
     assert said in html.unescape(report.to_html())
     assert said in html.unescape(report.to_markdown())

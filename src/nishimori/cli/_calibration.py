@@ -49,21 +49,13 @@ def agree_with(calibrator: FittedMethod | None, data: DataOptions) -> DataOption
     if calibrator is None:
         check_input(data.input, floor)
         return replace(data, floor=floor)
-    if data.input is not None and data.input != calibrator.input_:
-        fitted_to = f"be {calibrator.input_}, which the calibration was fitted to"
-        raise InputError("input", fitted_to, got=data.input, remedy="Leave it out.")
-    if floor is not None and floor != calibrator.floor_:
-        fitted_floor = f"be that of the calibration, which is {calibrator.floor_ or 'none'}"
-        raise InputError("floor", fitted_floor, got=f"{floor:g}", remedy="Leave it out.")
-    kind = calibrator.input_ if data.input is not None or calibrator.input_ == "probabilities" else None
     classes = data.classes if calibrator.classes is None else [str(label) for label in calibrator.classes_.tolist()]
-    if data.classes is not None and data.classes != classes:
-        raise InputError(
-            "classes",
-            f"be those of the calibration in its order, {join_names(classes)}",
-            got=join_names(data.classes),
-            remedy="Leave it out.",
-        )
+    fitted = {"input": calibrator.input_, "floor": calibrator.floor_, "classes": classes}
+    for name, typed in (("input", data.input), ("floor", floor), ("classes", data.classes)):
+        if typed is not None and typed != fitted[name]:
+            own, other = (join_names(value) if isinstance(value, list) else value for value in (fitted[name], typed))
+            raise InputError(name, f"be {own or 'none'}, as in the calibration", got=other, remedy="Leave it out.")
+    kind = calibrator.input_ if data.input is not None or calibrator.input_ == "probabilities" else None
     return replace(data, input=kind, floor=calibrator.floor_, classes=classes)
 
 
@@ -94,10 +86,8 @@ def _of_map(calibrator: FittedMethod) -> list[str]:
         return [*description(getattr(calibrator, "calibrator_")), last]  # noqa: B009 - methods of all kinds
     about = f"{calibrator.method_name}, {calibrator.n_samples_} samples"
     if calibrator.temperature_ is not None:
-        T, judgement = (
-            value_with_error(calibrator.temperature_, getattr(calibrator, "temperature_se_", None)),
-            verdict(calibrator),
-        )
+        T = value_with_error(calibrator.temperature_, getattr(calibrator, "temperature_se_", None))
+        judgement = verdict(calibrator)
         says = "nothing was fitted" if judgement is None else f"the model is {judgement}"
         return [f"T = {T}  ({about}: {says})"]
     if isinstance(calibrator.map_, ClassCurves):

@@ -42,11 +42,10 @@ def _about_worst(row: Mapping[str, Any], other: Mapping[str, Any] | None, noun: 
     decimals = 0 if abs(worst["gap"]) >= 0.02 else 2
     right, claimed = (share_text(worst[name], decimals) for name in ("accuracy", "confidence"))
     when = "As it is" if row["method"] == "none" else f"After {row['method']}"
+    several, are = "predicted classes" if noun == "class" else "groups", "are" if worst["n_off"] > 1 else "is"
     later = "" if other is None else f", after {other['method']} {_number_off(other[f'worst_{noun}'])}"
-    return (
-        f"{when} {noun} {worst['name']} is {right} right at {claimed} mean confidence; "
-        f"{_number_off(worst)} {'predicted classes' if noun == 'class' else 'groups'} {'are' if worst['n_off'] > 1 else 'is'} off{later}."
-    )
+    off = f"{_number_off(worst)} {several} {are} off{later}"
+    return f"{when} {noun} {worst['name']} is {right} right at {claimed} mean confidence; {off}."
 
 
 def _number_off(worst: Mapping[str, Any]) -> str:
