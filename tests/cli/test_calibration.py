@@ -156,7 +156,7 @@ def test_row_numbers_are_not_taken_for_scores(run):
     assert run("fit numbered.csv -o i.json --ignore=")[0] == 0  # as `--ignore ''` is typed
     code, _, err = run("fit numbered.csv -o c.json --columns a,b,c,d")
     assert code == 0
-    assert err.startswith("Scores are the 4 columns a, b, c, d\n")
+    assert err.startswith("Scores are the 4 columns 'a', 'b', 'c', 'd'\n")
     frame.assign(id=np.arange(400)).to_csv("wide.csv", index=False)
     assert run("apply c.json wide.csv -o p.csv")[0] == 0
     assert pd.read_csv("p.csv")["id"].tolist() == list(range(400))
@@ -297,7 +297,7 @@ def test_top_n_without_a_method_is_ec_and_with_auto_wrong_usage(run):
     assert nishimori.load("c.json").method == "ec"
     code, _, err = run("fit val.npz -o d.json --method adaptive --top-n 2")
     assert code == 2
-    assert "only --method ec has it" in err
+    assert "the method adaptive has no parameter 'top_n'" in err
 
 
 def test_none_writes_a_calibration_that_changes_nothing(run):

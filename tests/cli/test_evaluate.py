@@ -28,16 +28,19 @@ def place(tmp_path):
     [
         (
             "eval t.npz --calibration c.json --classes z,y,x",
-            "--classes must be those of the calibration in its order, 'x', 'y', 'z', got 'z', 'y', 'x'. Leave it out.",
+            "--classes must be 'x', 'y', 'z', as in the calibration, got 'z', 'y', 'x'. Leave it out.",
         ),
-        ("eval t.npz --calibration c.json --classes x,y", "--classes must be those of the calibration in its order"),
+        (
+            "eval t.npz --calibration c.json --classes x,y",
+            "--classes must be 'x', 'y', 'z', as in the calibration, got 'x', 'y'.",
+        ),
         (
             "eval p.npz --calibration p.json --input logits",
-            "--input must be probabilities, which the calibration was fitted to, got logits. Leave it out.",
+            "--input must be probabilities, as in the calibration, got logits. Leave it out.",
         ),
         (
             "eval p.npz --calibration p.json --floor 0.01",
-            "--floor must be that of the calibration, which is none, got 0.01. Leave it out.",
+            "--floor must be none, as in the calibration, got 0.01. Leave it out.",
         ),
         ("eval t.npz --classes x,y,z --floor 0.01", "--floor must be left out for logits"),
         ("eval t.npz --classes x,y,z --plot t.jpg", "--plot must be a file that ends in .png, .pdf or .svg, got t.jpg."),

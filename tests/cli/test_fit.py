@@ -147,7 +147,7 @@ def test_numbers_with_a_decimal_comma_are_not_read_as_more_columns(tmp_path):
             "The labels in 'labels' (--labels) must be one label per sample, shape (200,), got shape (201,).",
         ),
         ("fit z.npy y.npy -o c.json", "The labels must be one label per sample, shape (200,), got shape (199,)."),
-        ("fit z.npy -o c.json", "Pass two .npy files: scores first, labels second, got 1."),
+        ("fit z.npy -o c.json", "Pass two .npy files: scores first, labels second, and no others."),
         ("fit nan.npz -o c.json", "got nan in row 7, column 2 (counted from 0)."),
     ],
 )

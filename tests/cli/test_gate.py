@@ -329,7 +329,7 @@ REFUSED = {
         1,
         "error: The bound on group_gap must lie between 0 and 1, got 2.5. For 2.5 %, pass 0.025.\n",
     ),
-    "more than all": ("test.npz --bound error=101%", 1, "error: The bound on error must lie between 0 and 1, got 1.01. "),
+    "more than all": ("test.npz --bound error=101%", 1, "error: --bound error must lie between 0% and 100%, got 101%.\n"),
     "no number": (
         "test.npz --bound gap=small",
         2,

@@ -163,11 +163,12 @@ def table(tmp_path):
 def test_the_columns_that_were_taken_are_said(table, words):
     ended = shell.nishimori(f"{words} --ignore target", place=table)
     assert ended.code == 0
-    assert ended.err.splitlines()[0] == "Scores are the 3 columns a, b, c"
+    assert ended.err.splitlines()[0] == "Scores are the 3 columns 'a', 'b', 'c'"
     rows = np.random.default_rng(0).normal(size=(20, 13))
     frame = pd.DataFrame(rows, columns=[f"z{k}" for k in range(13)]).assign(labels=np.arange(20) % 13)
     frame.to_csv(table / "t.csv", index=False)
-    assert shell.nishimori(words, place=table).err.splitlines()[0] == "Scores are the 13 columns z0 to z12"
+    names = ", ".join(repr(f"z{k}") for k in range(12))
+    assert shell.nishimori(words, place=table).err.splitlines()[0] == f"Scores are the 13 columns {names} and 1 more"
 
 
 def test_probabilities_under_a_calibration_of_logits_mean_to_fit_again(tmp_path):

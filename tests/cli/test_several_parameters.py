@@ -91,7 +91,7 @@ def test_people_see_what_was_fitted_in_a_line(place, method, line):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--method ec --preserve-accuracy", "the method ec does not have it."),
+        ("--method ec --preserve-accuracy", "the method ec has no parameter 'preserve_accuracy', only top_n, smooth_labels."),
         ("--method ec --param shrink=1", "the method ec has no parameter 'shrink', only top_n, smooth_labels."),
         ("--method ts --param shrink=1", "the method ts has no parameter 'shrink', only smooth_labels."),
         (f"{SHIFTED} --param by", "must be NAME=VALUE, such as shrink=false, got 'by'."),

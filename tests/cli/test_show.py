@@ -40,8 +40,6 @@ KINDS = {
     "multilabel.json": "multilabel calibration",
     "sketch.npz": "sketch",
     "report.json": "report",
-    "report.md": "report as a page",
-    "report.html": "report as a page",
     "gate.json": "result of gate",
     "eval.json": "result of eval",
     "compare.json": "result of compare",
@@ -63,13 +61,6 @@ def test_every_kind_of_file_is_shown(files, name, kind):
     assert text.out.startswith("file ")
     if "library_version" in content:
         assert content["library_version"] == nishimori.__version__
-
-
-def test_a_page_of_an_earlier_report_is_known(tmp_path):
-    (tmp_path / "page.html").write_text('<title>a: calibration report</title>\n<p class="kicker">Calibration report</p>')
-    assert kind_of(tmp_path / "page.html") == "a report as a page"
-    (tmp_path / "other.html").write_text("<title>Calibration of a thermometer</title>")
-    assert kind_of(tmp_path / "other.html") is None
 
 
 def test_a_calibration_has_its_method_temperature_and_samples(files):
@@ -102,8 +93,11 @@ def test_a_sketch_has_both_temperatures(files):
         ("apply report.json scores.npz -o x.npz", "report.json is a report, not a calibration."),
         ("eval scores.npz --calibration sketch.npz", "sketch.npz is a sketch, not a calibration."),
         ("merge ec.json -o x.npz", "ec.json is a calibration, not a sketch."),
-        ("diff gate.json eval.json", "gate.json is the result of gate, which has no metrics with standard errors."),
-        ("diff scores.npz eval.json", "scores.npz is a file of scores, which has no metrics with standard errors."),
+        (
+            "diff gate.json eval.json",
+            "gate.json is the result of gate, not a report, a sketch, a calibration, or the result of eval or fit.",
+        ),
+        ("diff scores.npz eval.json", "scores.npz is a file of scores, not a report, a sketch, "),
     ],
 )
 def test_a_file_in_the_wrong_place_is_called_by_its_kind(files, words, message):
@@ -116,7 +110,7 @@ def test_what_nishimori_does_not_know_is_refused(files):
     (files / "notes.txt").write_text("notes")
     assert kind_of(files / "notes.txt") is None
     ended = shell.nishimori("show notes.txt", place=files)
-    assert (ended.code, ended.err) == (1, "error: notes.txt is not a file that nishimori reads or writes.\n")
+    assert (ended.code, ended.err) == (1, "error: notes.txt is not a file that nishimori reads.\n")
     assert shell.nishimori("show none.json", place=files).code == 1
 
 

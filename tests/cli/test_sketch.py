@@ -175,7 +175,7 @@ def bad(place, name, row):
             "old.npz is a sketch, not a file of scores. fit, eval, gate, compare, report, diff and merge read it in place of",
         ),
         ("sketch none.npz -o s.npz", "There is no file none.npz."),
-        ("sketch z.npy -o s.npz", "Pass two .npy files: scores first, labels second, got 1."),
+        ("sketch z.npy -o s.npz", "Pass two .npy files: scores first, labels second, and no others."),
         ("sketch t.npz --columns a,b,c,d -o s.npz", "--columns is for tables such as .csv, and t.npz has arrays."),
         (
             "sketch t.npz -o s.npz --temperatures 1",
@@ -208,7 +208,7 @@ def bad(place, name, row):
         ("eval old.npz --calibration c3.json", "`sketch` must have 3 classes, as the calibrator has, got 4."),
         (
             "eval old.npz --calibration p.json",
-            "--input must be probabilities, which the calibration was fitted to, got logits. Leave it out.",
+            "--input must be probabilities, as in the calibration, got logits. Leave it out.",
         ),
     ],
 )

@@ -178,7 +178,7 @@ def test_wrong_usage_cannot_steer_the_terminal_either():
 def test_column_names_cannot_steer_the_terminal(tmp_path):
     (tmp_path / "t.csv").write_text("z_a\x1b[31m,z_b,labels\n1,2,0\n2,1,0\n0,1,1\n")
     ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
-    assert ("\x1b" in ended.err + ended.out, r"z_a\x1b[31m, z_b" in ended.err) == (False, True)
+    assert ("\x1b" in ended.err + ended.out, r"'z_a\x1b[31m', 'z_b'" in ended.err) == (False, True)
 
 
 def test_markup_and_emoji_names_are_printed_as_they_are(capsys):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -242,12 +242,14 @@ def _rows_of(blocks: Iterator[Block], columns: Sequence[int], groups: int | None
 
 @dataclass(frozen=True)
 class _ApplyPlan:
-    """The columns of the output: names, and for each the place of a column that is kept, or None and a class's place."""
+    """The columns of the output: for each its name, and the place of a column that is kept, or None and a class's place."""
 
     classes: list[str]
-    names: list[str]
-    places: list[tuple[int | None, int]]
-    kept: list[str]
+    columns: list[tuple[str, int | None, int]]
+
+    @property
+    def kept(self) -> list[str]:
+        return [name for name, index, _ in self.columns if index is not None]
 
 
 def _plan(calibrator: FittedMethod, data: _Data, roles: Roles) -> _ApplyPlan:
@@ -258,26 +260,22 @@ def _plan(calibrator: FittedMethod, data: _Data, roles: Roles) -> _ApplyPlan:
     if calibrator.classes is not None:
         classes = [str(label) for label in calibrator.classes_.tolist()]
     if data.table is None:
-        return _ApplyPlan(classes, classes, [(None, k) for k in range(n_classes)], [])
+        return _ApplyPlan(classes, [(name, None, k) for k, name in enumerate(classes)])
     order = {index: k for k, index in enumerate(data.columns)}
-    names: list[str] = []
-    places: list[tuple[int | None, int]] = []
+    columns: list[tuple[str, int | None, int]] = []
     for index, name in enumerate(data.table.names):
         if index not in order:
-            names.append(name)
-            places.append((index, 0))
-        else:
-            put = [order[index]] if len(order) > 1 else range(n_classes)  # one column of lists or scores becomes several
-            names += [classes[k] for k in put]
-            places += [(None, k) for k in put]
-    kept = [name for name, (index, _) in zip(names, places, strict=True) if index is not None]
-    both = set(kept) & set(classes)
+            columns.append((name, index, 0))
+        else:  # one column of lists or scores becomes several
+            columns += [(classes[k], None, k) for k in ([order[index]] if len(order) > 1 else range(n_classes))]
+    plan = _ApplyPlan(classes, columns)
+    both = set(plan.kept) & set(classes)
     if both:
         raise InputError(
             f"{data.table.path} has a column {min(both)!r} that is not a score, and a probability would get the same name. "
             "Rename the column."
         )
-    return _ApplyPlan(classes, names, places, kept)
+    return plan
 
 
 Results = Iterator[tuple[HostArray, Block | None]]
@@ -306,12 +304,9 @@ def _to_table(output: Path, results: Results, plan: _ApplyPlan, roles: Roles, *,
     """Write a table; how many rows it has."""
     n_rows, text = 0, {"delimiter": roles.delimiter, "decimal": roles.decimal}
     to = sys.stdout.buffer if to_standard else None
-    with new_table(output, plan.names, overwrite=overwrite, to=to, **text) as table:  # type: ignore[arg-type]
+    with new_table(output, [name for name, _, _ in plan.columns], overwrite=overwrite, to=to, **text) as table:  # type: ignore[arg-type]
         for probabilities, block in results:
-            columns: list[Any] = []
-            for index, k in plan.places:
-                assert index is None or block is not None
-                columns.append(probabilities[:, k] if index is None else block.column(index))  # type: ignore[union-attr]
+            columns = [(cast("Block", block).column(i) if i is not None else probabilities[:, k]) for _, i, k in plan.columns]
             table.write(columns)
             n_rows += len(probabilities)
     return n_rows

@@ -18,6 +18,7 @@ from nishimori._support.json import brief
 from nishimori.cli._files import CALIBRATION, MULTILABEL, UNKNOWN, UNREADABLE, refuse_other
 from nishimori.cli._options import DataOptions
 from nishimori.errors import InputError
+from nishimori.maps.class_curves import ClassCurves
 
 # So many numbers of one name are shown one by one, and of more the range.
 _LISTED = 12
@@ -48,21 +49,13 @@ def agree_with(calibrator: FittedMethod | None, data: DataOptions) -> DataOption
     if calibrator is None:
         check_input(data.input, floor)
         return replace(data, floor=floor)
-    if data.input is not None and data.input != calibrator.input_:
-        fitted_to = f"be {calibrator.input_}, which the calibration was fitted to"
-        raise InputError("input", fitted_to, got=data.input, remedy="Leave it out.")
-    if floor is not None and floor != calibrator.floor_:
-        fitted_floor = f"be that of the calibration, which is {calibrator.floor_ or 'none'}"
-        raise InputError("floor", fitted_floor, got=f"{floor:g}", remedy="Leave it out.")
-    kind = calibrator.input_ if data.input is not None or calibrator.input_ == "probabilities" else None
     classes = data.classes if calibrator.classes is None else [str(label) for label in calibrator.classes_.tolist()]
-    if data.classes is not None and data.classes != classes:
-        raise InputError(
-            "classes",
-            f"be those of the calibration in its order, {join_names(classes)}",
-            got=join_names(data.classes),
-            remedy="Leave it out.",
-        )
+    fitted = {"input": calibrator.input_, "floor": calibrator.floor_, "classes": classes}
+    for name, typed in (("input", data.input), ("floor", floor), ("classes", data.classes)):
+        if typed is not None and typed != fitted[name]:
+            own, other = (join_names(value) if isinstance(value, list) else value for value in (fitted[name], typed))
+            raise InputError(name, f"be {own or 'none'}, as in the calibration", got=other, remedy="Leave it out.")
+    kind = calibrator.input_ if data.input is not None or calibrator.input_ == "probabilities" else None
     return replace(data, input=kind, floor=calibrator.floor_, classes=classes)
 
 
@@ -93,12 +86,12 @@ def _of_map(calibrator: FittedMethod) -> list[str]:
         return [*description(getattr(calibrator, "calibrator_")), last]  # noqa: B009 - methods of all kinds
     about = f"{calibrator.method_name}, {calibrator.n_samples_} samples"
     if calibrator.temperature_ is not None:
-        T, judgement = (
-            value_with_error(calibrator.temperature_, getattr(calibrator, "temperature_se_", None)),
-            verdict(calibrator),
-        )
+        T = value_with_error(calibrator.temperature_, getattr(calibrator, "temperature_se_", None))
+        judgement = verdict(calibrator)
         says = "nothing was fitted" if judgement is None else f"the model is {judgement}"
         return [f"T = {T}  ({about}: {says})"]
+    if isinstance(calibrator.map_, ClassCurves):
+        return [f"{_of_curves(calibrator.map_)}  ({about})"]
     errors = getattr(calibrator, "parameters_se_", None) or {}
     parameters = getattr(calibrator, "parameters_", None) or calibrator.map_.parameters
     shown = (f"{name} {_value_text(value, errors.get(name))}" for name, value in parameters.items() if value is not None)
@@ -111,6 +104,15 @@ def verdict(calibrator: FittedMethod) -> str | None:
     if temperature is None or calibrator.method_name == "none":
         return None
     return "overconfident" if temperature > 1 else "underconfident"
+
+
+def _of_curves(map_: ClassCurves) -> str:
+    """How many curves there are, of how many pieces, and their values."""
+    values, sizes = np.concatenate(map_.values), sorted({len(curve) for curve in map_.values})
+    curves = "one curve" if len(map_.values) == 1 else f"{len(map_.values)} curves"
+    number = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    pieces = "knots" if map_.interpolation == "linear" else "bins"
+    return f"{curves} of {number} {pieces}, with values from {values.min():.3g} to {values.max():.3g}"
 
 
 def _value_text(value: Any, error: Any) -> str:

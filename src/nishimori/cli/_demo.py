@@ -81,16 +81,13 @@ def description(network: Network) -> str:
 
 def draw(network: Network, comparison: Comparison, path: Path, *, overwrite: bool) -> None:
     """Draw reliability before and after on the test images, and the temperature curve of the validation images."""
-    pyplot = require("matplotlib.pyplot", extra="plot", for_="The picture")
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 5), width_ratios=(4, 5), layout="constrained")
-    try:
-        test, validation = network.test, network.validation
-        cards = {when: comparison[name].scorecard for name, when in (("none", "before"), ("adaptive", "after"))}
-        plot.reliability_diagram({when: card for when, card in cards.items() if card is not None}, ax=left)
-        plot.temperature_curve(temperature_curve(validation.logits, validation.labels), ax=right)
-        title = f"{len(test.labels):,} test images (left), {len(validation.labels):,} validation images (right)"
-        figure.suptitle(f"{network.name}: {title}", fontsize="medium")
-        with new_file(path, overwrite=overwrite) as temporary:
-            figure.savefig(temporary, dpi=120)
-    finally:
-        pyplot.close(figure)
+    figure = require("matplotlib.figure", extra="plot", for_="The picture").Figure(figsize=(10, 5), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(4, 5))
+    test, validation = network.test, network.validation
+    named = (("before", comparison["none"].scorecard), ("after", comparison["adaptive"].scorecard))
+    plot.reliability_diagram({name: card for name, card in named if card is not None}, ax=left)
+    plot.temperature_curve(temperature_curve(validation.logits, validation.labels), ax=right)
+    title = f"{len(test.labels):,} test images (left), {len(validation.labels):,} validation images (right)"
+    figure.suptitle(f"{network.name}: {title}", fontsize="medium")
+    with new_file(path, overwrite=overwrite) as temporary:
+        figure.savefig(temporary, dpi=120)

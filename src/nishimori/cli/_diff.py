@@ -8,12 +8,10 @@ import typer
 import nishimori
 from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
-from nishimori._support.json import read_json
-from nishimori.cli._files import CALIBRATION, REPORT, SKETCH, kind_of
+from nishimori.cli._files import CALIBRATION, REPORT, SKETCH, json_in, kind_of_content, refuse_other
 from nishimori.cli._help import JsonOption, MarkdownOption, argument, epilog, flag, form_of
 from nishimori.cli._options import LevelOption
 from nishimori.cli._terminal import print_result
-from nishimori.errors import InputError
 
 _READ = (REPORT, SKETCH, CALIBRATION, "the result of eval", "the result of fit")
 
@@ -55,14 +53,8 @@ def _content(path: Path) -> Any:
     """What a file holds that can be compared."""
     if is_sketch_file(path):
         return Sketch.load(path)
-    kind = kind_of(path)
-    if path.is_file() and kind not in _READ:
-        what = f"{path} is {kind}, which" if kind else f"{path}"
-        raise InputError(
-            f"{what} has no metrics with standard errors. Pass two reports (nishimori report ... -o report.json), two "
-            "sketches (nishimori sketch), two calibrations, or two outputs of eval --json."
-        )
-    content = read_json(path)
-    if kind == REPORT:
+    refuse_other(path, "a report, a sketch, a calibration, or the result of eval or fit", *_READ)
+    content = json_in(path)
+    if kind_of_content(content) == REPORT:
         return nishimori.Report.from_dict(content).to_dict()  # which checks it
     return content

@@ -5,13 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 import nishimori
-from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
+from nishimori._evaluation.calibrated import check_groups
 from nishimori._evaluation.differences import MOST_BINS, measure_maps
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, names_of_groups
-from nishimori._evaluation.metrics.metric import Difference, Metric
+from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards, warn_of_one_temperature
 from nishimori._files.file_rows import FileRows
@@ -96,10 +94,10 @@ def evaluate(
     shown_by: By | None = "groups" if by is None and data.groups else by
     measures: dict[str, Any] = {"metrics": asked_metrics(metrics), "n_bins": n_bins, "strategy": strategy}
     sums = _files.open_sketch(files, data, by)
-    if sums is None:
-        _files.check_inputs(files)
     calibrator = None if calibration is None else calibrator_in(calibration)
-    _check_plot(plot, overwrite=force)
+    if plot is not None:  # before the work is done
+        _files.check_output(plot, _PICTURES, "reliability.png", overwrite=force, argument="plot")
+        require("matplotlib", extra="plot", for_="--plot")
     with collect_warnings() as warned, show_progress(None):
         if sums is None:
             rows, about = _open_rows(files, agree_with(calibrator, data), calibrator, shown_by)
@@ -130,16 +128,11 @@ def _open_rows(
     files: Sequence[Path], data: DataOptions, calibrator: FittedMethod | None, by: By | None
 ) -> tuple[FileRows, dict[str, Any]]:
     """Open the rows of the files, and say what they are."""
-    groups = data.roles(calibrator).groups
-    if by == "groups" and groups is None:
-        raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
     # The floor of a calibration is a part of it: the model as it is has none.
-    rows = _files.open_files(files, data if calibrator is None else replace(data, floor=None), calibrator)
-    if calibrator is not None:
-        warn_of_same_rows(rows, {"The calibration": calibrator})
+    rows = _files.open_files(files, data if calibrator is None else replace(data, floor=None), calibrator, by=by)
     classes = rows.class_names if data.classes is None else data.classes
     about = {"input": data.input or "logits", "floor": data.floor, "classes": classes, "columns": rows.contents.columns}
-    return rows, about | {"label_column": rows.contents.label_column, "group_column": groups}
+    return rows, about | {"label_column": rows.contents.label_column, "group_column": data.roles(calibrator).groups}
 
 
 @dataclass(frozen=True)
@@ -229,9 +222,7 @@ def _card_content(card: Scorecard, level: float) -> dict[str, Any]:
     others = (name for name, estimate in card.estimates.items() if not estimate.metric.in_tables)
     numbers = {f"{name}{end}": getattr(card, f"{name}{end}") for name in others for end in ("", "_se")}
     numbers |= card.corrected
-    intervals = {
-        name: None if estimate.se is None else list(estimate.interval(level)) for name, estimate in card.estimates.items()
-    }
+    intervals = {name: _limits(estimate, level) for name, estimate in card.estimates.items()}
     curves = {name: getattr(curve, name).tolist() for name in bins}
     return {**as_row(card), **numbers, "intervals": intervals, "reliability": curves}
 
@@ -241,14 +232,13 @@ def _change_content(differences: dict[str, Difference] | None, level: float) -> 
     if differences is None:
         return None
     return {
-        name: {
-            "value": difference.value,
-            "se": difference.se,
-            "p_value": difference.p_value,
-            "interval": None if difference.se is None else list(difference.interval(level)),
-        }
+        name: {key: getattr(difference, key) for key in ("value", "se", "p_value")} | {"interval": _limits(difference, level)}
         for name, difference in differences.items()
     }
+
+
+def _limits(number: Estimate | Difference, level: float) -> list[float] | None:
+    return None if number.se is None else list(number.interval(level))
 
 
 def _about_ece(cards: Mapping[str, Scorecard], level: float) -> str:
@@ -259,14 +249,6 @@ def _about_ece(cards: Mapping[str, Scorecard], level: float) -> str:
             low, high = card.interval("ece", level)
             parts.append(f"{name} {100 * corrected:.2f} % ({100 * low:.2f} to {100 * high:.2f} %)")
     return f"Bias-corrected ECE, {100 * level:g} % interval: {', '.join(parts)}" if parts else ""
-
-
-def _check_plot(path: Path | None, *, overwrite: bool) -> None:
-    """Refuse a picture that cannot be drawn or written, before the work is done; None is no picture."""
-    if path is None:
-        return
-    _files.check_output(path, _PICTURES, "reliability.png", overwrite=overwrite, argument="plot")
-    require("matplotlib", extra="plot", for_="--plot")
 
 
 def _draw(results: _Results, path: Path, *, overwrite: bool) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import typer
 
+from nishimori._evaluation.calibrated import warn_of_same_rows
 from nishimori._files.file_rows import SUFFIXES, FileRows, check_path
 from nishimori._files.tables.columns import is_pattern
 from nishimori._methods.fitted_method import FittedMethod
@@ -18,12 +20,14 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import NotAClassError, group_text
 from nishimori._sketch.archive import is_sketch_file
 from nishimori._sketch.sketch import Sketch
+from nishimori._sums.groups import By
 from nishimori._support.disk import check_target
-from nishimori._support.formatting import join_names
+from nishimori._support.display import plural
+from nishimori._support.formatting import enumeration, join_names
 from nishimori._support.json import JsonError, read_json
 from nishimori.cli._options import DataOptions
 from nishimori.cli._terminal import note_columns
-from nishimori.errors import InputError
+from nishimori.errors import FormatError, InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import GroupTemperatures
 
@@ -50,10 +54,6 @@ _RESULTS: dict[str, set[str]] = {
     "the result of methods": {"methods", "library_version"},
 }
 
-# How pages begin that the report writes.
-_HTML_PAGE = ("<title>Calibration report", '<p class="kicker">Calibration report</p>')  # the second in earlier ones
-_PAGES = {".html": _HTML_PAGE, ".htm": _HTML_PAGE, ".md": ("# Calibration report",)}
-
 _MEANT = {
     CALIBRATION: "Pass it with --calibration, or to nishimori apply; nishimori show says what it holds.",
     MULTILABEL: "Use it in Python: nishimori.load.",
@@ -76,9 +76,7 @@ def check_output(
     if output.is_dir():
         raise InputError(f"{output} is a folder. Choose the name of a file, such as {output / example}.")
     if (output.is_file() or not output.exists()) and not output.name.lower().endswith(tuple(endings)):
-        *others, last = endings
-        listed = f"{', '.join(others)} or {last}" if others else last
-        raise InputError(argument, f"be a file that ends in {listed}", got=output)
+        raise InputError(argument, f"be a file that ends in {enumeration(endings, 'or')}", got=output)
     if output.is_file() and any(source.exists() and output.samefile(source) for source in read):
         raise InputError(f"{output} is a file that is read itself. Choose another name.")
     check_target(output, overwrite=overwrite)
@@ -121,8 +119,7 @@ def data_sets(files: Sequence[Path]) -> list[list[Path]]:
     size = 2 if in_pairs else 1
     if len(files) not in (size, 2 * size):
         needed = "two .npy files each (scores, labels)" if in_pairs else "one file each"
-        number = "1 file" if len(files) == 1 else f"{len(files)} files"
-        raise InputError(f"Pass validation data, or validation and test data, {needed}, got {number}.")
+        raise InputError(f"Pass validation data, or validation and test data, {needed}, got {plural(len(files), 'file')}.")
     return [list(files[start : start + size]) for start in range(0, len(files), size)]
 
 
@@ -131,10 +128,11 @@ def _are_npy(files: Sequence[Path]) -> bool:
 
 
 def open_sketch(files: Sequence[Path], data: DataOptions, by: Any = None) -> Sketch | None:
-    """The sketch that is the only file, or None if it is not one; it takes no options that say what rows are."""
+    """The sketch that is the only file, which takes no options that say what rows are; None if all files are of rows."""
     if len(files) != 1 or not is_sketch_file(files[0]):
         if any(is_sketch_file(path) for path in files):
             raise InputError("Pass one sketch. To use several, merge them first: nishimori merge a.npz b.npz -o all.npz.")
+        check_inputs(files)
         return None
     if data != DataOptions() or by is not None:
         raise InputError(
@@ -159,18 +157,20 @@ def open_files(
     unused: tuple[str, ...] = (),
     notes_columns: bool = True,
     guard: Guard = "refuse",
+    by: By | None = None,
 ) -> FileRows:
     """The rows of files or folders of one kind, or of a pair of .npy files with scores first and labels second.
 
-    A floor of auto is left to those who fit. ``calibrator`` is what the rows are to be measured with. ``unused`` are roles of
-    columns, see `Roles`, and ``guard`` is as for `ReadOptions`.
+    A floor of auto is left to those who fit. ``calibrator`` is what the rows are to be measured with, and ``by`` by what.
+    ``unused`` are roles of columns, see `Roles`, and ``guard`` is as for `ReadOptions`.
     """
-    if _are_npy(files) and len(files) != 2:
-        raise InputError(f"Pass two .npy files: scores first, labels second, got {len(files)}.")
-    if not _are_npy(files) and any(path.suffix.lower() == ".npy" for path in files):
+    in_pair = _are_npy(files)
+    if any(path.suffix.lower() == ".npy" for path in files) and not (in_pair and len(files) == 2):
         raise InputError("Pass two .npy files: scores first, labels second, and no others.")
-    roles = replace(data.roles(calibrator), unused=unused, more=() if _are_npy(files) else tuple(files[1:]))
-    labels = files[1] if _are_npy(files) else roles.labels
+    roles = replace(data.roles(calibrator), unused=unused, more=() if in_pair else tuple(files[1:]))
+    if by == "groups" and roles.groups is None:
+        raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
+    labels = files[1] if in_pair else roles.labels
     options: dict[str, Any] = {name: getattr(roles, name) for name in ("clusters", "groups", "classes", "ignore_index")}
     options |= {"input": data.input, "counts": data.counts, "names": ("scores", "labels"), "guard": guard}
     options["floor"] = None if data.floor in ("auto", "none") else data.floor
@@ -189,6 +189,7 @@ def open_files(
         ) from None
     if calibrator is not None:
         rows.groups = GroupNames(calibrator.map_).spell_as_map(rows.groups)
+        warn_of_same_rows(rows, {"The calibration": calibrator})
     if notes_columns:
         note_columns(rows.contents.columns)
     return rows
@@ -234,11 +235,15 @@ def kind_of(path: Path) -> str | None:
             return kind_of_content(read_json(path))
         except (JsonError, OSError):
             return UNREADABLE
-    if (marks := _PAGES.get(path.suffix.lower())) is not None:
-        with path.open("rb") as file:
-            start = file.read(2**16)
-        return f"{REPORT} as a page" if any(mark.encode() in start for mark in marks) else None
     return SCORES if name.endswith(SUFFIXES) else None
+
+
+def json_in(path: Path) -> Any:
+    """The content of a file of JSON."""
+    try:
+        return read_json(path)
+    except JsonError as error:
+        raise FormatError(f"{path} cannot be read: {error}.") from None
 
 
 def kind_of_content(content: Any) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,12 +19,12 @@ from nishimori._methods.fitted_method import (
     own_parameters,
 )
 from nishimori._rows.rows import Rows, with_counts
-from nishimori._rows.scores import Floor, Input, check_input, is_auto
+from nishimori._rows.scores import check_input, is_auto
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import description, verdict
 from nishimori.cli._help import ForceOption, JsonOption, epilog, flag, option
-from nishimori.cli._options import Data, DataOptions, Files, add_cwd_to_path, check_method
+from nishimori.cli._options import Data, Files, check_method, search_cwd
 from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError
 
@@ -82,31 +82,27 @@ def fit(
     It is written to a file for apply, eval and gate.
     """
     files = _files.find_files(files)
-    request = _FitRequest(method or ("adaptive" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), data.groups)
+    method = method or ("adaptive" if top_n == 1 else "ec")
+    typed = _typed_parameters(method, top_n, preserve_accuracy, param or (), data.groups)
     sums = _files.open_sketch(files, replace(data, counts=False))
     if sums is None:
         check_input(data.input, data.floor_to_fit, fits=True)
-        calibrator = request.calibrator(data.input, data.classes, data.floor_to_fit)
-        _files.check_inputs(files)
+        calibrator = _calibrator(method, typed, input=data.input, classes=data.classes, floor=data.floor_to_fit)
     else:
-        calibrator = request.calibrator(sums.input, sums.classes, sums.floor)
+        calibrator = _calibrator(method, typed, input=sums.input, classes=sums.classes, floor=sums.floor)
+    if data.groups is not None and "groups" not in signature(calibrator.fit).parameters:
+        raise typer.BadParameter(f"the method {method} makes no use of groups. Pass --method group.", param_hint="--groups")
     _files.check_output(output, (".json",), "calibration.json", overwrite=force)
-    with collect_warnings() as warned:
+    with collect_warnings() as warned, show_progress(None):
         if sums is None:
-            _fit_to_rows(calibrator, files, data)
+            rows = _files.open_files(files, data)
+            _learn(calibrator, rows)
+            contents = rows.contents
+            name_columns(calibrator, contents.columns, contents.label_column, contents.column, data.groups)
         else:
             _learn(calibrator, with_counts(sums) if data.counts else sums)
     calibrator.save(output, overwrite=force)
     _show(calibrator, top_n, output, warned, as_json=as_json)
-
-
-def _fit_to_rows(calibrator: FittedMethod, files: Sequence[Path], data: DataOptions) -> None:
-    """Fit to the rows of files, and let the calibrator remember the names of their columns."""
-    with show_progress(None):
-        rows = _files.open_files(files, data)
-        _learn(calibrator, rows)
-    contents = rows.contents
-    name_columns(calibrator, contents.columns, contents.label_column, contents.column, data.groups)
 
 
 def _learn(calibrator: FittedMethod, data: Rows) -> None:
@@ -116,59 +112,44 @@ def _learn(calibrator: FittedMethod, data: Rows) -> None:
     fit_checked(calibrator, data)
 
 
-@dataclass(frozen=True)
-class _FitRequest:
-    """What the options say about the method; ``params`` are texts such as ``shrink=false``."""
+def _typed_parameters(
+    method: str, top_n: int, preserve_accuracy: bool, assignments: Sequence[str], groups: str | None
+) -> list[tuple[str, Any, str]]:
+    """The parameters of the method that options set: name, value and option of each; assignments are as ``shrink=false``."""
+    typed: list[tuple[str, Any, str]] = [] if top_n == 1 else [("top_n", top_n, "--top-n")]
+    typed += [("by", "groups", "--groups")] if groups is not None and table.unfinished(method) == "group" else []
+    typed += [("preserve_accuracy", True, "--preserve-accuracy")] if preserve_accuracy else []
+    for assignment in assignments:
+        name, sign, text = assignment.partition("=")
+        if not sign:
+            raise typer.BadParameter(f"must be NAME=VALUE, such as shrink=false, got {assignment!r}.", param_hint="--param")
+        typed.append((name, _value(text), "--param"))
+    return typed
 
-    method: str
-    top_n: int
-    preserve_accuracy: bool
-    params: Sequence[str]
-    groups: str | None
 
-    def calibrator(self, input: Input | None, classes: Any, floor: Floor) -> FittedMethod:
-        """The calibrator that was asked for; an unknown method or parameter is wrong usage."""
-        if self.top_n != 1 and self.method != "ec":
-            raise typer.BadParameter("only --method ec has it.", param_hint="--top-n")
-        if ":" in self.method:
-            add_cwd_to_path()
-        common: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
-        calibrator = self._create(common)
-        if self.groups is not None and "groups" not in signature(calibrator.fit).parameters:
-            raise typer.BadParameter(
-                f"the method {self.method} makes no use of groups. Pass --method group.", param_hint="--groups"
-            )
-        return calibrator
+def _calibrator(method: str, typed: Sequence[tuple[str, Any, str]], **common: Any) -> FittedMethod:
+    """The calibrator that was asked for, without scikit-learn if it can do without; an unknown method is wrong usage."""
+    if (bare := table.find_bare(method)) is not None:
+        return BareCalibrator(bare(**_accepted(method, typed, own_parameters(bare))), **common)
+    search_cwd([method])
+    try:
+        taken = own_parameters(check_method(method, "--method"))
+        return nishimori.calibrator(method, **common, **_accepted(method, typed, taken))
+    except InputError as error:
+        raise typer.BadParameter(str(error), param_hint="--method") from None
 
-    def _create(self, common: dict[str, Any]) -> FittedMethod:
-        """The method, without scikit-learn if it can do without."""
-        if (method := table.find_bare(self.method)) is not None:
-            return BareCalibrator(method(**self._own(own_parameters(method))), **common)
-        try:
-            taken = own_parameters(check_method(self.method, "--method"))
-            return nishimori.calibrator(self.method, **common, **self._own(taken))
-        except InputError as error:
-            raise typer.BadParameter(str(error), param_hint="--method") from None
 
-    def _own(self, taken: Sequence[str]) -> dict[str, Any]:
-        """The parameters of the method, of which only those in ``taken`` exist."""
-        own: dict[str, Any] = {} if self.top_n == 1 else {"top_n": self.top_n}
-        own |= {"by": "groups"} if self.groups is not None and table.unfinished(self.method) == "group" else {}
-        if self.preserve_accuracy:
-            if "preserve_accuracy" not in taken:
-                raise typer.BadParameter(f"the method {self.method} does not have it.", param_hint="--preserve-accuracy")
-            own["preserve_accuracy"] = True
-        for assignment in self.params:
-            name, sign, text = assignment.partition("=")
-            if not sign:
-                raise typer.BadParameter(f"must be NAME=VALUE, such as shrink=false, got {assignment!r}.", param_hint="--param")
-            if name not in taken:
-                has = f"only {', '.join(taken)}" if taken else "it has none"
-                raise typer.BadParameter(f"the method {self.method} has no parameter {name!r}, {has}.", param_hint="--param")
-            if name in own:
-                raise typer.BadParameter(f"{name} is given twice, or follows from another option.", param_hint="--param")
-            own[name] = _value(text)
-        return own
+def _accepted(method: str, typed: Sequence[tuple[str, Any, str]], taken: Sequence[str]) -> dict[str, Any]:
+    """The parameters by name; one that the method does not have, or that is typed twice, is wrong usage."""
+    own: dict[str, Any] = {}
+    for name, value, hint in typed:
+        if name not in taken:
+            has = f"only {', '.join(taken)}" if taken else "it has none"
+            raise typer.BadParameter(f"the method {method} has no parameter {name!r}, {has}.", param_hint=hint)
+        if name in own:
+            raise typer.BadParameter(f"{name} is given twice, or follows from another option.", param_hint=hint)
+        own[name] = value
+    return own
 
 
 def _value(text: str) -> Any:

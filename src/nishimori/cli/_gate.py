@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 import nishimori
-from nishimori._evaluation.calibrated import check_groups, warn_of_same_rows
+from nishimori._evaluation.calibrated import check_groups
 from nishimori._evaluation.checks import GROUP_GAP, Verdict
 from nishimori._evaluation.gate import (
     MIN_SAMPLES,
@@ -113,8 +113,6 @@ def gate(
         wanted = Wanted(typed_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
         outputs.check()
         sums = _files.open_sketch(files, data, by)
-        if sums is None:
-            _files.check_inputs(files)
         calibrator = None if calibration is None else calibrator_in(calibration)
         map_: Map = Temperature(1.0) if calibrator is None else calibrator.map_
         if sums is None:
@@ -135,12 +133,9 @@ def _judge_rows(
     """The checks of the rows of a file."""
     data = agree_with(calibrator, data)
     about_groups: By = by or ("groups" if data.groups else "prediction")
-    if about_groups == "groups" and data.roles(calibrator).groups is None:
-        raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
     with show_progress(None):
-        rows = _files.open_files(files, data, calibrator)
+        rows = _files.open_files(files, data, calibrator, by=about_groups)
         check_groups(rows, [map_])
-        warn_of_same_rows(rows, {} if calibrator is None else {"The calibration": calibrator})
         return judge(rows, map_, wanted, about_groups, data.classes)
 
 
@@ -166,10 +161,15 @@ def _number(text: str, option: str, *, is_share: bool) -> float:
     """A bound as it was typed: a number, or a share in percent."""
     digits = text.removesuffix("%") if is_share else text
     try:
-        return float(digits) / (1 if digits == text else 100)
+        bound = float(digits)
     except ValueError:
         wanted = "a number from 0 to 1, such as 0.02, or a percentage, such as 2%" if is_share else "a number"
         raise typer.BadParameter(f"{text!r} is not {wanted}.", param_hint=option) from None
+    if digits == text:
+        return bound
+    if not 0 <= bound <= 100:
+        raise InputError(option, "lie between 0% and 100%", got=text)
+    return bound / 100
 
 
 _ENDINGS = {".json": "json", ".md": "markdown", ".xml": "junit"}

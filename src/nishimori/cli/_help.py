@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from nishimori._support.formatting import enumeration
+
 DATA = "Scores and labels"
 TABLES = "Tables"
 MEASURES = "What is measured"
@@ -54,8 +56,7 @@ def form_of(**forms: bool) -> str:
     """The form of the result that was typed, such as json, or text if none was; two are wrong usage."""
     typed = [name for name, is_typed in forms.items() if is_typed]
     if len(typed) > 1:
-        *others, last = (f"--{name}" for name in forms)
-        raise typer.BadParameter(f"choose one of {', '.join(others)} and {last}.")
+        raise typer.BadParameter(f"choose one of {enumeration([f'--{name}' for name in forms])}.")
     return typed[0] if typed else "text"
 
 

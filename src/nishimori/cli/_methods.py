@@ -5,7 +5,7 @@ from nishimori._methods import table
 from nishimori._methods.table import METHODS
 from nishimori._support.tables import Tabular
 from nishimori.cli._help import JsonOption, MarkdownOption, epilog, form_of
-from nishimori.cli._terminal import print_json, print_lines, print_tabular, print_text
+from nishimori.cli._terminal import print_result, print_tabular, print_text
 
 EPILOG = epilog("nishimori methods", "nishimori methods --markdown")
 
@@ -19,10 +19,8 @@ def methods(as_json: JsonOption = False, markdown: MarkdownOption = False) -> No
     Methods of installed packages are listed too; if a package cannot be imported, the reason is shown.
     """
     form = form_of(json=as_json, markdown=markdown)
-    if form == "json":
-        print_json(nishimori.methods().to_dict() | {"library_version": nishimori.__version__})
-    elif form == "markdown":
-        print_lines(nishimori.methods().to_markdown())
+    if form != "text":
+        print_result(nishimori.methods(), form, {"library_version": nishimori.__version__})
     else:
         headers = ("method", "predictions", "classes", "what it fits")
         print_tabular(Tabular(headers, [_row(name) for name in table.names()]))

@@ -21,7 +21,6 @@ from nishimori.cli._gate import BoundOption, typed_bounds
 from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, MarkdownOption, epilog, form_of, option
 from nishimori.cli._options import BinsOption, Data, DataOptions, DataSets, LevelOption, MetricsOption, method_names
 from nishimori.cli._terminal import collect_warnings, note, print_result
-from nishimori.errors import InputError
 
 # Arguments of `nishimori.rows` whose names are not those of the options.
 _IN_PYTHON = {"weights": "sample_weight", "scores": "columns"}
@@ -88,7 +87,11 @@ def report(
     check_input(data.input, data.floor_to_fit, fits=True)
     target = Path("report.html") if output is None and form == "text" else output
     sets = data_sets(files)
-    _check_output(target, overwrite=force)
+    if target is not None:  # before the work is done
+        _files.check_output(target, _ENDINGS, "report.html", overwrite=force)
+        if target.suffix.lower() in (".html", ".htm"):
+            require("vl_convert", extra="report", for_="The page")
+            require("jinja2", extra="report", for_="The page")
     options: dict[str, Any] = {
         "title": title or sets[-1][0].name,
         "level": level,
@@ -114,9 +117,6 @@ def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[st
         # Mistakes are listed of the last data only, so that other data need no names of samples.
         opened = [data_set(paths, data, unused=("ids",)) for paths in sets[:-1]]
         opened.append(last := data_set(sets[-1], data))
-        if last.n_classes != opened[0].n_classes:
-            must = f"have {opened[0].n_classes} classes, as {sets[0][0]} has"
-            raise InputError(f"The file {sets[-1][0]}", must, got=last.n_classes)
         options["classes"] = last.class_names if data.classes is None else data.classes
         options["test_logits"] = last if len(opened) > 1 else None
         measured = nishimori.Report(opened[0], ids=last.ids, **options)
@@ -129,16 +129,6 @@ def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[st
     floor = ", floor=None" if data.floor == "none" and data.input == "probabilities" else ""
     code = code_of(about["recommended"], names[0], names[-1], *opening, options=floor)
     return nishimori.Report.from_dict(about | {"code": code, "warnings": warned})
-
-
-def _check_output(target: Path | None, *, overwrite: bool) -> None:
-    """Refuse a file that cannot be written, before the work is done; None is no file."""
-    if target is None:
-        return
-    _files.check_output(target, _ENDINGS, "report.html", overwrite=overwrite)
-    if target.suffix.lower() in (".html", ".htm"):
-        require("vl_convert", extra="report", for_="The page")
-        require("jinja2", extra="report", for_="The page")
 
 
 def _hashes(sets: Sequence[Sequence[Path]]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from nishimori._support.escape import PLAIN
 from nishimori._support.progress import print_line
 from nishimori.cli import NO_MEMORY, causes_of, is_out_of_memory
-from nishimori.cli._terminal import brief, print_version, show_warning, writing_results
+from nishimori.cli._terminal import brief, show_warning, writing_results
 from nishimori.errors import A_NAME, ABSENT, NAMES, InputError, NishimoriError, arguments_written, in_python
 
 _PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit")
@@ -52,19 +52,12 @@ _ELSEWHERE = {"--temperatures"}
 def run() -> None:
     """Run the command that was typed and end the program with its exit code."""
     with arguments_written(partial(option_text, cache(_options))), one_line_errors(), _cleaning_up_when_stopped():
-        code = _answer(sys.argv[1:])
+        _refuse_empty_paths(sys.argv[1:])
+        from nishimori.cli import _app  # noqa: PLC0415 - 0.1 s, in which an error is one line too
+
+        code = _app.invoke()
     if code:
         sys.exit(code)
-
-
-def _answer(words: list[str]) -> int:
-    if words == ["--version"]:
-        print_version()
-        return 0
-    _refuse_empty_paths(words)
-    from nishimori.cli import _app  # noqa: PLC0415 - typer, 0.1 s that the version need not take
-
-    return _app.invoke()
 
 
 def _refuse_empty_paths(words: list[str]) -> None:

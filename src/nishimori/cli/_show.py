@@ -13,12 +13,11 @@ from nishimori._methods.record import Record, content_of
 from nishimori._sketch.sketch import Sketch
 from nishimori._support.disk import existing_file
 from nishimori._support.formatting import value_with_error
-from nishimori._support.json import JsonError, read_json
 from nishimori.cli._calibration import calibrator_in, description
-from nishimori.cli._files import CALIBRATION, MULTILABEL, REPORT, SCORES, SKETCH, UNREADABLE, kind_of
+from nishimori.cli._files import CALIBRATION, MULTILABEL, REPORT, SCORES, SKETCH, UNREADABLE, json_in, kind_of
 from nishimori.cli._help import JsonOption, argument, epilog
 from nishimori.cli._terminal import print_json, print_text
-from nishimori.errors import FormatError, InputError
+from nishimori.errors import InputError
 
 FileArgument = Annotated[
     Path,
@@ -39,18 +38,18 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     existing_file(file)
     kind = kind_of(file)
     if kind is None:
-        raise InputError(f"{file} is not a file that nishimori reads or writes.")
+        raise InputError(f"{file} is not a file that nishimori reads.")
     readers: dict[str, Callable[[Path], dict[str, Any]]] = {
         CALIBRATION: _calibration,
         MULTILABEL: _multilabel,
         SKETCH: _sketch,
         REPORT: _report,
         SCORES: _scores,
-        UNREADABLE: _json,  # which says why
+        UNREADABLE: json_in,  # which says why
     }
     at = file.stat()
     about = {"file": str(file), "kind": kind.removeprefix("a ").removeprefix("the ")}
-    read = readers.get(kind, _result) if kind in readers or kind.startswith("the result of") else None
+    read = _result if kind.startswith("the result of") else readers.get(kind)
     holds = {} if read is None else read(file)
     dated = {"modified": datetime.fromtimestamp(at.st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC"), "bytes": at.st_size}
     content = about | holds | dated
@@ -148,7 +147,7 @@ def _sketch(path: Path) -> dict[str, Any]:
 
 
 def _report(path: Path) -> dict[str, Any]:
-    results = nishimori.Report.from_dict(_json(path)).to_dict()
+    results = nishimori.Report.from_dict(json_in(path)).to_dict()
     rows = {row["method"]: row for row in results["methods"]}
     after = rows.get(results["recommended"], {})
     about, provenance = results["data"], results["provenance"]
@@ -168,7 +167,7 @@ def _report(path: Path) -> dict[str, Any]:
 def _result(path: Path) -> dict[str, Any]:
     """What a command has printed with --json, without its tables."""
     shown: dict[str, Any] = {}
-    for name, value in _json(path).items():
+    for name, value in json_in(path).items():
         if isinstance(value, dict):
             shown[name] = {key: entry for key, entry in value.items() if not isinstance(entry, dict | list)}
         elif not (isinstance(value, list) and any(isinstance(entry, dict) for entry in value)):
@@ -187,10 +186,3 @@ def _scores(path: Path) -> dict[str, Any]:
 
 def _shape(array: Any) -> str:
     return f"{' × '.join(f'{size:,}' for size in array.shape)} {array.dtype}"
-
-
-def _json(path: Path) -> Any:
-    try:
-        return read_json(path)
-    except JsonError as error:
-        raise FormatError(f"{path} cannot be read: {error}.") from None

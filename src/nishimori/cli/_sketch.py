@@ -24,8 +24,21 @@ AllowRepeatedOption = Annotated[
     bool,
     flag("Add a part even if it is in already: different samples may have the same sums.", "--allow-repeated", panel=DATA),
 ]
+
+
+def _limits(text: str) -> tuple[float, ...] | str:
+    """Numbers with commas between them; anything else is refused by the sketch as it is."""
+    try:
+        return tuple(map(float, split(text)))
+    except ValueError:
+        return text
+
+
 TemperaturesOption = Annotated[
-    str | None, option("Lowest and highest temperature that a fit can find, such as 0.01,100.", "LOW,HIGH", shows="1/22,22")
+    Any,
+    option(
+        "Lowest and highest temperature that a fit can find, such as 0.01,100.", "LOW,HIGH", shows="1/22,22", parser=_limits
+    ),
 ]
 
 EPILOG = epilog(
@@ -57,7 +70,8 @@ def sketch(
             got="auto: sums are made once, for one floor",
             remedy="Choose it on some of the rows: nishimori fit --input probabilities shows the floor that it has chosen.",
         )
-    sums = _empty(temperatures, data)
+    limits = {} if temperatures is None else {"temperatures": temperatures}
+    sums = Sketch(input=data.input, classes=data.classes, floor=floor, **limits)
     files = _files.find_files(files)
     _files.check_inputs(files)
     _files.check_output(output, (".npz",), "sketch.npz", overwrite=force, read=files)
@@ -94,17 +108,6 @@ def merge(
     assert total is not None, "there is at least one file"
     total.save(output, overwrite=force)
     _show(total, output, [], as_json=as_json)
-
-
-def _empty(temperatures: str | None, data: DataOptions) -> Sketch:
-    options: dict[str, Any] = {"input": data.input, "classes": data.classes, "floor": data.floor_to_fit}
-    if temperatures is None:
-        return Sketch(**options)
-    try:
-        limits: Any = tuple(float(part) for part in split(temperatures))
-    except ValueError:
-        limits = temperatures
-    return Sketch(temperatures=limits, **options)
 
 
 def _groups(files: Sequence[Path]) -> list[list[Path]]:

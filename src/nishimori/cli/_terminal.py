@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import nishimori
 from nishimori._support.escape import encodable, printable
-from nishimori._support.formatting import decimals_of
+from nishimori._support.formatting import decimals_of, join_names
 from nishimori._support.json import to_plain
 from nishimori._support.progress import hide_progress, print_line
 from nishimori._support.tables import BREAKS, Tabular
@@ -26,9 +26,6 @@ if TYPE_CHECKING:  # the help needs no NumPy
 
 # Characters of a message; the longest of ours, a list of twelve names, has about a thousand.
 _LONGEST = 4000
-
-# So many names of columns are listed; of more, the first and the last are shown.
-_NAMES = 12
 
 # Of errors that are smaller still, as those of two calibrations that are nearly the same, nothing is left to see.
 _MOST_DECIMALS = 7
@@ -64,8 +61,7 @@ def output_options(*, quiet: bool, fail_on_warning: bool) -> Iterator[None]:
 def note_columns(columns: Sequence[str] | None) -> None:
     """Print a line about the columns that were taken as scores, where there is one per class."""
     if columns is not None:
-        names = ", ".join(columns) if len(columns) <= _NAMES else f"{columns[0]} to {columns[-1]}"
-        note(f"Scores are the {len(columns)} columns {names}")
+        note(f"Scores are the {len(columns)} columns {join_names(columns)}")
 
 
 def print_text(text: str) -> None:

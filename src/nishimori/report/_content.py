@@ -104,11 +104,9 @@ def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
         for method in results["methods"]
         if method.get("nll_difference") is not None
     ]
-    in_points = [metric["in_percent"] and not metric["is_signed"] for metric in shown]  # the title of a signed one says so
-    return {
-        "heads": [metric["title"] + " in points" * adds for metric, adds in zip(shown, in_points, strict=True)],
-        "rows": rows,
-    }
+    # The title of a signed metric says that it is in points.
+    heads = [metric["title"] + " in points" * (metric["in_percent"] and not metric["is_signed"]) for metric in shown]
+    return {"heads": heads, "rows": rows}
 
 
 def about_risk(results: Mapping[str, Any]) -> str:
@@ -155,12 +153,12 @@ def tags(results: Mapping[str, Any], method: str) -> list[str]:
 def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The places of the slider that have a name, and the methods to use that have none on it."""
     places = results["slider"]["places"]
-    named = []
-    for name in ("none", "ts", "ec", "adaptive"):
-        for i, place in enumerate(places):
-            if name in place["names"]:
-                text = SHORT_TITLES[name] if name == "none" else f"{SHORT_TITLES[name]}: {number_text(place['temperature'])}"
-                named.append({"place": i, "name": text})
+    named = [
+        {"place": i, "name": title if name == "none" else f"{title}: {number_text(place['temperature'])}"}
+        for name, title in SHORT_TITLES.items()
+        for i, place in enumerate(places)
+        if name in place["names"]
+    ]
     others = enumerate(all_places(results)[len(places) :], len(places))
     return named + [{"place": i, "name": place["names"][0]} for i, place in others]
 
@@ -221,12 +219,10 @@ def _gap_table(key: str, title: str, noun: str, table: Mapping[str, Any], after:
     return {
         "id": key,
         "title": title,
-        "noun": noun,
         "plural": "predicted classes" if noun == "class" else "groups",
         "heads": heads,
         "rows": rows,
         "n_rows": len(table["rows"]),
-        "sorted": 4,
         "more": more,
         "text": _about(table, noun, after),
     }
@@ -243,10 +239,8 @@ def _cells(row: Mapping[str, Any], *, several: bool, later: bool) -> list[dict[s
     ]
     if several:
         T = row["temperature"]
-        cells.append(
-            {"text": "" if T is None else format_measurement(T, row["temperature_se"]), "value": "" if T is None else T}
-        )
-        cells.append(_gap_cell(row["several"]))
+        own = {"text": "", "value": ""} if T is None else {"text": format_measurement(T, row["temperature_se"]), "value": T}
+        cells += [own, _gap_cell(row["several"])]
     return cells
 
 
@@ -274,10 +268,10 @@ def provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Where the numbers come from."""
     origin = results["provenance"]
     rows = [("Made on", origin["made_on"]), ("Library", f"nishimori {origin['library_version']}")]
-    for file in origin["files"]:
-        rows.append(
-            (f"{file['role'].capitalize()} file", f"{file['name']}, {count(file['bytes'])} bytes, SHA-256 {file['sha256']}")
-        )
+    rows += [
+        (f"{file['role'].capitalize()} file", f"{file['name']}, {count(file['bytes'])} bytes, SHA-256 {file['sha256']}")
+        for file in origin["files"]
+    ]
     rows.append(("Validation samples", count(results["data"]["n_validation"])))
     if results["data"]["measured_on"] == "test":
         rows.append(("Test samples", count(results["data"]["n_measured"])))

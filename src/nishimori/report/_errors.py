@@ -98,19 +98,12 @@ class Mistakes:
     def table(self, row_numbers: HostArray | None, names: Sequence[Any], ids: Sequence[Any] | None) -> list[dict[str, Any]]:
         """The mistakes as plain dictionaries; ``row_numbers`` are those of the rows among all rows of the data."""
         rows = []
-        for _, place, predicted, label, confidence, after, true in self.worst:
+        for _, place, predicted, label, *probabilities in self.worst:
             row = place if row_numbers is None else int(row_numbers[place])
-            rows.append(
-                {
-                    "row": row,
-                    "id": None if ids is None else str(ids[row]),
-                    "predicted": str(names[predicted]),
-                    "label": str(names[label]),
-                    "confidence": confidence,
-                    "confidence_after": after,
-                    "true_probability": true,
-                }
-            )
+            of_row = {"row": row, "id": None if ids is None else str(ids[row])}
+            classes = {"predicted": str(names[predicted]), "label": str(names[label])}
+            named = zip(("confidence", "confidence_after", "true_probability"), probabilities, strict=True)
+            rows.append({**of_row, **classes, **dict(named)})
         return rows
 
 
@@ -159,15 +152,9 @@ class PairSums:
         rows = []
         for place in np.argsort(-weight, kind="stable")[:_MOST_CONFUSIONS].tolist():
             label, predicted = divmod(int(self.pairs[place]), len(names))
-            rows.append(
-                {
-                    "label": str(names[label]),
-                    "predicted": str(names[predicted]),
-                    "n": round(float(counts[place])),
-                    "share": float(weight[place] / weight.sum()),
-                    "confidence": min(float(confidence[place] / weight[place]), 1.0),
-                }
-            )
+            classes = {"label": str(names[label]), "predicted": str(names[predicted])}
+            share, mean = float(weight[place] / weight.sum()), float(confidence[place] / weight[place])
+            rows.append({**classes, "n": round(float(counts[place])), "share": share, "confidence": min(mean, 1.0)})
         return rows
 
 

@@ -30,8 +30,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         "## Temperatures",
         _temperatures(results).markdown(),
         "## Before and after",
-        _methods(results).markdown(),
-        *_differences(results),
+        *_metrics("method", content.method_table(results)),
+        *_metrics("minus no calibration", content.difference_table(results)),
         "\n".join(f"- {markdown_text(sentence)}" for sentence in results["verdict"]["sentences"]),
         *(part for table in content.gap_tables(results) for part in _gaps(table)),
         *(["## Errors", risk] if risk else []),
@@ -59,20 +59,10 @@ def _temperatures(results: Mapping[str, Any]) -> Tabular:
     return Tabular(("method", "T", "interval"), rows)
 
 
-def _methods(results: Mapping[str, Any]) -> Tabular:
-    table = content.method_table(results)
-    rows = [(row["title"], *map(_join, row["cells"])) for row in table["rows"] if row["cells"] is not None]
-    return Tabular(("method", *table["heads"]), rows)
-
-
-def _differences(results: Mapping[str, Any]) -> list[str]:
-    table = content.difference_table(results)
-    rows = [(row["title"], *map(_join, row["cells"])) for row in table["rows"]]
-    return [Tabular(("minus no calibration", *table["heads"]), rows).markdown()] if rows else []
-
-
-def _join(cell: tuple[str, str]) -> str:
-    return " ".join(filter(None, cell))
+def _metrics(head: str, table: Mapping[str, Any]) -> list[str]:
+    """The table of methods or of their differences, if there are any."""
+    rows = [(row["title"], *(" ".join(filter(None, cell)) for cell in row["cells"])) for row in table["rows"] if row["cells"]]
+    return [Tabular((head, *table["heads"]), rows).markdown()] if rows else []
 
 
 def _gaps(table: Mapping[str, Any]) -> list[str]:

@@ -3,10 +3,8 @@
 import base64
 import hashlib
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -20,11 +18,8 @@ from nishimori.report._content import FILTERS
 VEGA_LITE = "6.1"
 """Which Vega-Lite draws the charts: the newest one that vl-convert 1.8 has."""
 
-_PROGRAM = f"""
-import json, sys, vl_convert
-pictures = [vl_convert.vegalite_to_svg(chart, vl_version={VEGA_LITE!r}) for chart in json.load(sys.stdin)]
-json.dump([vl_convert.javascript_bundle(vl_version={VEGA_LITE!r}), pictures], sys.stdout)
-"""
+# Bytes that the JavaScript engine reserves, and bytes of data that it needs; with less it ends the process with a trace.
+_LEAST = {"RLIMIT_AS": 72 * 2**30, "RLIMIT_DATA": 2 * 2**30}  # measured: 68 GB of addresses and 1.2 GB are enough
 
 _NO_MEMORY = (
     "There is not enough memory to draw the charts of the page: the JavaScript engine that draws them reserves tens of "
@@ -35,37 +30,15 @@ _NO_MEMORY = (
 
 def page(results: Mapping[str, Any]) -> str:
     """The whole file."""
-    template = _template()
     markup = require("markupsafe", extra="report", for_="The report").Markup
     specs = {"reliability": charts.reliability(results), "curves": charts.curves(results)}
     (vega, pictures), script = _draw_charts(results, specs), _asset("page.js")
     return str(
-        template.render(
+        _template().render(
             results=results,
-            heading=content.heading(results),
-            headlines=results["verdict"]["headlines"],
-            actions=top.actions(results),
-            wrong=top.stays_wrong(results),
-            shipping=top.shipping(results),
-            glance=top.before_and_after(results),
-            start=content.start_name(results),
-            slider_place=content.slider_place(results),
-            second=charts.second_class(results),
-            tags=partial(content.tags, results),
-            buttons=content.buttons(results),
-            scores=content.scores(results),
-            tables=content.gap_tables(results),
-            methods=content.method_table(results),
-            differences=content.difference_table(results),
-            provenance=content.provenance(results),
-            about_brier=content.about_brier(results),
-            about_risk=content.about_risk(results),
-            confusions=content.confusions(results),
-            confusion_heads=content.CONFUSION_HEADS,
-            after_name=content.after_name(results),
-            most_gaps=charts.MOST_GAPS,
-            few=charts.FEW,
-            mistakes=content.mistakes(results),
+            content=content,
+            top=top,
+            charts=charts,
             pictures={name: markup(picture) for name, picture in pictures.items()},
             scroll=lambda label: markup(' tabindex="0" role="region" aria-label="{}"').format(label),
             style=markup(_asset("page.css")),
@@ -102,12 +75,12 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
     A chart is an empty text if there is nothing to draw.
     """
     rows = charts.datasets(results, sorted({results["slider"]["start"], content.as_is(results)}))
-    after = content.after_name(results)
+    after, level = content.after_name(results), results["level"]
     others = {"risk_coverage": charts.risk_coverage(results, after)}
     for key in ("classes", "groups"):
-        table, level = results[key], results["level"]
-        others[key] = None if table is None else charts.gaps(table, after, level)
-        others[f"narrow_{key}"] = None if table is None else charts.gaps(table, after, level, narrow=True)
+        if (table := results[key]) is not None:
+            others[key] = charts.gaps(table, after, level)
+            others[f"narrow_{key}"] = charts.gaps(table, after, level, narrow=True)
     drawn_specs = dict(specs) | {name: spec for name, spec in others.items() if spec is not None}
     javascript, drawn = draw([{**spec, "datasets": rows} for spec in drawn_specs.values()])
     pictures = dict.fromkeys(others, "")
@@ -118,30 +91,22 @@ def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[
 
 
 def draw(specs: Sequence[dict[str, Any]]) -> tuple[str, list[str]]:
-    """The JavaScript of Vega, and a picture of each chart as SVG; to start Vega takes a second.
-
-    Without enough memory the JavaScript engine ends its process and prints a trace. So where memory is limited, as by
-    ``ulimit -v``, that is another process than the caller's.
-    """
+    """The JavaScript of Vega, and a picture of each chart as SVG; to start Vega takes a second."""
     vl_convert = require("vl_convert", extra="report", for_="The report")
-    if not _is_limited():
-        return _javascript(), [str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)) for spec in specs]
-    program, text = [sys.executable, "-c", _PROGRAM], json.dumps(specs).encode()
-    process = subprocess.run(program, input=text, capture_output=True, check=False)  # noqa: S603
-    if process.returncode:
-        raise MemoryError(_NO_MEMORY)
-    javascript, pictures = json.loads(process.stdout)
-    return javascript, pictures
+    _refuse_low_limit()
+    return _javascript(), [str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)) for spec in specs]
 
 
-def _is_limited() -> bool:
-    """Whether the memory of this process is limited."""
+def _refuse_low_limit() -> None:
+    """Refuse to start the JavaScript engine where memory is limited, as by ``ulimit -v``, to less than it needs."""
     try:
         import resource  # noqa: PLC0415 - Windows has none
     except ModuleNotFoundError:
-        return False
-    limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
-    return any(limit != resource.RLIM_INFINITY for limit in limits)
+        return
+    for name, least in _LEAST.items():
+        limit, _ = resource.getrlimit(getattr(resource, name))
+        if limit != resource.RLIM_INFINITY and limit < least:
+            raise MemoryError(_NO_MEMORY)
 
 
 @cache
@@ -170,11 +135,4 @@ def _inert(payload: Any) -> str:
 def _policy(*scripts: str) -> str:
     """What a browser may do with the page: run these scripts and no others, and load nothing."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)
-    allowed = (
-        "default-src 'none'",
-        f"script-src {hashes}",
-        "style-src 'unsafe-inline'",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
-    return "; ".join(allowed)
+    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -185,9 +185,7 @@ def _slider(data: Rows, comparison: Comparison, chosen: Sequence[float], one: Co
 
     The places of methods have names.
     """
-    cards: dict[float, Scorecard] = {}
-    for card in cards_around(data, chosen, n_bins=n_bins):
-        cards[float(card.temperature or 1.0)] = card
+    cards = {float(card.temperature or 1.0): card for card in cards_around(data, chosen, n_bins=n_bins)}
     names: dict[float, list[str]] = {}
     for row in comparison:
         if row.temperature is not None:
@@ -249,15 +247,9 @@ def _gap_table(comparison: Comparison, which: str, one: str, several: str, fitte
 
 
 def _mean_gap(gaps: GroupGaps) -> dict[str, Any]:
-    low, high = gaps.interval()
-    return {
-        "mean_abs_gap": gaps.mean_abs_gap,
-        "mean_abs_gap_corrected": gaps.mean_abs_gap_corrected,
-        "low": low,
-        "high": high,
-        "n_off": len(gaps.off),
-        "n": len(gaps),
-    }
+    names = ("mean_abs_gap", "mean_abs_gap_corrected", "low", "high", "n_off", "n")
+    numbers = (gaps.mean_abs_gap, gaps.mean_abs_gap_corrected, *gaps.interval(), len(gaps.off), len(gaps))
+    return dict(zip(names, numbers, strict=True))
 
 
 def _temperatures(fitted: Any) -> Mapping[Any, tuple[float, float | None]]:

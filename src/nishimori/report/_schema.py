@@ -48,7 +48,7 @@ _FITTED = {
     "why": _NAME,
     **same("temperature_se temperature_low temperature_high", _UNKNOWN),
 }
-_WORST = {"name": TEXT, "gap": NUMBER, **same("n_off n_all", _COUNT)}
+_WORST = {"name": TEXT, **same("confidence accuracy gap", NUMBER), "off": FLAG, **same("n_off n_all", _COUNT)}
 _METHOD = {
     **_FITTED,
     "confidence": _UNKNOWN,

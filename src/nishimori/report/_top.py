@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nishimori._support.formatting import percent as share_text
 from nishimori.report._content import four, percent, points, short_name
 
 _INCONCLUSIVE = ("inconclusive", "cannot be judged")
@@ -24,8 +25,31 @@ def actions(results: Mapping[str, Any]) -> list[str]:
 
 
 def stays_wrong(results: Mapping[str, Any]) -> list[str]:
-    """The predicted classes and groups that are off after the methods to use, as far as they are known."""
-    return list(filter(None, (results["verdict"]["classes"], results["verdict"]["groups"])))
+    """The predicted classes and groups that are off after the methods to use, a sentence each, as far as they are known."""
+    methods = {row["method"]: row for row in results["methods"]}
+    row, other = methods[results["recommended"] or "none"], methods.get(results["recommendation"]["other"])
+    about = (
+        (_about_worst(row, other, noun), results["verdict"][key]) for noun, key in (("class", "classes"), ("group", "groups"))
+    )
+    return [worst or of_all for worst, of_all in about if worst or of_all]
+
+
+def _about_worst(row: Mapping[str, Any], other: Mapping[str, Any] | None, noun: str) -> str:
+    """How often the worst class or group is right, and how many are off; empty if that is not known, or none is."""
+    worst = row[f"worst_{noun}"]
+    if worst is None or not worst["off"]:
+        return ""
+    decimals = 0 if abs(worst["gap"]) >= 0.02 else 2
+    right, claimed = (share_text(worst[name], decimals) for name in ("accuracy", "confidence"))
+    when = "As it is" if row["method"] == "none" else f"After {row['method']}"
+    several, are = "predicted classes" if noun == "class" else "groups", "are" if worst["n_off"] > 1 else "is"
+    later = "" if other is None else f", after {other['method']} {_number_off(other[f'worst_{noun}'])}"
+    off = f"{_number_off(worst)} {several} {are} off{later}"
+    return f"{when} {noun} {worst['name']} is {right} right at {claimed} mean confidence; {off}."
+
+
+def _number_off(worst: Mapping[str, Any]) -> str:
+    return f"{worst['n_off'] or 'none'} of {worst['n_all']}"
 
 
 # Before and after
