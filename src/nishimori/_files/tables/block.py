@@ -116,7 +116,8 @@ def check_names(names: Sequence[str], path: Path) -> None:
     if not names:
         raise FormatError(f"{path} is empty. It must start with the names of its columns.")
     if len(set(names)) != len(names):
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        first = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))  # the place where each name stands first
+        twice = next(name for place, name in enumerate(names) if first[name] < place)
         raise FormatError(f"{path} has more than one column called {twice!r}. Give each column a name of its own.")
     if "" in names[1:]:
         raise FormatError(f"{path} has no name for column {names.index('', 1) + 1} of {len(names)}. Give each column a name.")
