@@ -34,7 +34,7 @@ def test_temperature_scaling_of_probabilities_is_that_of_scikit_learn(problem, e
     model = KNeighborsClassifier(60)  # its probabilities are far from 0, where 2e-16 that scikit-learn adds would count
     ours = CalibratedClassifier(model, "ts", cv=CV, ensemble=ensemble, floor=None).fit(X[:300], y[:300])
     theirs = CalibratedClassifierCV(model, method="temperature", cv=CV, ensemble=ensemble).fit(X[:300], y[:300])
-    assert ours.response_ == "predict_proba"
+    assert ours.response_method_ == "predict_proba"
     np.testing.assert_allclose(ours.predict_proba(X[300:]), theirs.predict_proba(X[300:]), **CLOSE)
 
 

@@ -257,11 +257,11 @@ def test_logarithms_of_zero_are_raised_as_zeros_are():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the forest takes logarithms of zeros, and few zeros decide T
         logs, plain = (
-            CalibratedClassifier(forest, "ts", cv=3, response=response, floor=None).fit(X, Y)
+            CalibratedClassifier(forest, "ts", cv=3, response_method=response, floor=None).fit(X, Y)
             for response in ("predict_log_proba", "predict_proba")
         )
         assert logs.calibrator_.temperature_ == pytest.approx(plain.calibrator_.temperature_, rel=1e-8)
-        p = CalibratedClassifier(forest, "vector", cv=3, response="predict_log_proba").fit(X, Y).predict_proba(X)
+        p = CalibratedClassifier(forest, "vector", cv=3, response_method="predict_log_proba").fit(X, Y).predict_proba(X)
     assert np.isfinite(p).all()
 
 

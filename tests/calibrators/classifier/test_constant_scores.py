@@ -107,7 +107,7 @@ def _groups_of_equal_samples(informative):
 @pytest.mark.parametrize("response", ["decision_function", "predict_proba"])
 def test_a_model_of_features_that_belong_to_a_group_is_kept_where_each_group_is_a_fold(ensemble, response):
     X, y, cv = _groups_of_equal_samples(informative=True)
-    fitted = CalibratedClassifier(LogisticRegression(), cv=cv, ensemble=ensemble, response=response).fit(X, y)
+    fitted = CalibratedClassifier(LogisticRegression(), cv=cv, ensemble=ensemble, response_method=response).fit(X, y)
     assert roc_auc_score(y, fitted.predict_proba(X)[:, 1]) > 0.9
 
 

@@ -112,7 +112,7 @@ def test_columns_follow_the_labels_whatever_the_order_of_the_classifier(problem)
 
 def test_log_probabilities_are_logits():
     X, y = three_classes()
-    fitted = CalibratedClassifier(GaussianNB(), "ts", response="predict_log_proba").fit(X, y)
+    fitted = CalibratedClassifier(GaussianNB(), "ts", response_method="predict_log_proba").fit(X, y)
     scores = cross_val_predict(GaussianNB(), X, y, cv=StratifiedKFold(5), method="predict_log_proba")
     assert fitted.calibrator_.temperature_ == pytest.approx(reference.ts_temperature(scores, y), rel=1e-8)
     assert fitted.calibrator_.input == "logits"
@@ -174,7 +174,7 @@ def test_weights_count_when_a_floor_is_chosen():
 
 def test_the_floor_of_a_smooth_classifier_changes_nothing():
     X, y = two_classes()
-    fitted = CalibratedClassifier(LogisticRegression(C=1e-3), "ts", response="predict_proba").fit(X, y)
+    fitted = CalibratedClassifier(LogisticRegression(C=1e-3), "ts", response_method="predict_proba").fit(X, y)
     scores = cross_val_predict(LogisticRegression(C=1e-3), X, y, cv=StratifiedKFold(5), method="predict_log_proba")
     assert fitted.calibrator_.floor_ < np.exp(scores.min())
     assert fitted.calibrator_.temperature_ == pytest.approx(reference.ts_temperature(scores, y), rel=1e-8)

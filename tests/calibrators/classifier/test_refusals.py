@@ -81,7 +81,7 @@ SETS = {
     "a calibrator of probabilities behind logits": (
         {"calibrator": ExpectationConsistency(input="probabilities")},
         "`calibrator` must take logits, because the scores come from `decision_function`, got input='probabilities'. Leave "
-        "`input` out, or pass `response='predict_proba'`.",
+        "`input` out, or pass `response_method='predict_proba'`.",
     ),
     "a method for two classes": (
         {"calibrator": Binary()},
@@ -91,19 +91,19 @@ SETS = {
     "a floor without probabilities": (
         {"floor": 0.01},
         "`floor` must be left out, because the scores come from `decision_function` and have none, got 0.01. It raises "
-        "probabilities: pass `response='predict_proba'` if you want them.",
+        "probabilities: pass `response_method='predict_proba'` if you want them.",
     ),
     "two floors": (
-        {"floor": 0.01, "response": "predict_proba", "calibrator": ExpectationConsistency(floor=0.1)},
+        {"floor": 0.01, "response_method": "predict_proba", "calibrator": ExpectationConsistency(floor=0.1)},
         "`floor` must be passed once, got 0.01, and 0.1 of the `calibrator`.",
     ),
     "a floor that is a word": (
-        {"floor": "low", "response": "predict_proba"},
+        {"floor": "low", "response_method": "predict_proba"},
         "`floor` must lie between 0 and 0.5, got 'low'.",
     ),
     "an unknown response": (
-        {"response": "predict"},
-        "`response` must be 'auto', 'decision_function', 'predict_proba' or 'predict_log_proba', got 'predict'.",
+        {"response_method": "predict"},
+        "`response_method` must be 'auto', 'decision_function', 'predict_proba' or 'predict_log_proba', got 'predict'.",
     ),
     "an unknown ensemble": (
         {"ensemble": "yes"},
@@ -129,7 +129,7 @@ SETS = {
         "target.",
     ),
     "no probabilities where they are wanted": (
-        {"estimator": Scores(), "response": "predict_proba"},
+        {"estimator": Scores(), "response_method": "predict_proba"},
         "`estimator` must be a classifier with `predict_proba`, got Scores, which has none. Pass a classifier that gives "
         "scores or probabilities.",
     ),
@@ -151,7 +151,7 @@ SETS = {
     "too few scores": (
         {"estimator": Scores([1.0, 2.0])},
         "`estimator` must give one score per class from `decision_function`, shape (n_samples, 3), got shape (80, 2) from "
-        "Scores. Choose another `response`.",
+        "Scores. Choose another `response_method`.",
     ),
     "scores that are no numbers": (
         {"estimator": Scores([np.nan, 0.0, 1.0])},

@@ -28,7 +28,7 @@ from nishimori._calibrators.classifier.calibration import Calibration, prepare_c
 from nishimori._calibrators.classifier.response import (
     FoldScorer,
     HeldOutScores,
-    Response,
+    ResponseMethod,
     Scorer,
     gives_one_score,
     known_classes,
@@ -105,7 +105,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         False: the scores of all folds are pooled, one calibrator is fitted to them, and one classifier to all data. True: the
         classifier of each fold has its own calibrator, and probabilities are averaged. "auto" is False for a frozen classifier
         and True otherwise, as in scikit-learn.
-    response : {"auto", "decision_function", "predict_proba", "predict_log_proba"}
+    response_method : {"auto", "decision_function", "predict_proba", "predict_log_proba"}
         Where scores come from. "auto" is ``decision_function``, and ``predict_proba`` if there is none. Decision values and
         log-probabilities are taken as logits: one value z per sample means the logits (0, z).
     floor : float, "auto" or None
@@ -127,7 +127,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     estimator_, calibrator_
         The two of that one, with ``ensemble=False``. The calibrator has ``temperature_`` and its standard error, ``floor_``,
         and can be saved.
-    response_ : str
+    response_method_ : str
         The method that scores come from.
     out_of_fold_scores_, out_of_fold_rows_ : array
         With ``keep_scores``, the scores that calibrators were fitted to, and which row of ``X`` each belongs to.
@@ -169,7 +169,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     _: KW_ONLY
     cv: Any = 5
     ensemble: bool | str = False
-    response: Response = "auto"
+    response_method: ResponseMethod = "auto"
     floor: Floor = "auto"
     keep_scores: bool = False
     n_jobs: int | None = None
@@ -202,7 +202,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         estimator = self._estimator()
         is_frozen = isinstance(estimator, FrozenEstimator)
         is_ensemble = self._is_ensemble(is_frozen=is_frozen)
-        method = score_method(estimator, self.response)
+        method = score_method(estimator, self.response_method)
         scorer = Scorer(method, classes_of(y, sample_weight, known_classes(estimator) if is_frozen else None))
         calibrator = prepare_calibrator(self.calibrator, scorer, self.floor)
         arguments = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters}
@@ -251,7 +251,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             delattr(self, name)
         self.calibrated_classifiers_ = pairs
         self.classes_ = pairs[0].classes_
-        self.response_ = pairs[0].scorer.method
+        self.response_method_ = pairs[0].scorer.method
         if len(pairs) == 1:
             self.estimator_, self.calibrator_ = pairs[0].estimator, pairs[0].calibrator
         for name in ("n_features_in_", "feature_names_in_"):

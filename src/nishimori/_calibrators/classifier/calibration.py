@@ -31,7 +31,7 @@ def prepare_calibrator(method: Any, scorer: Scorer, floor: Floor) -> Calibrator:
             "calibrator",
             f"take logits, because the scores come from `{scorer.method}`",
             got="input='probabilities'",
-            remedy="Leave `input` out, or pass `response='predict_proba'`.",
+            remedy="Leave `input` out, or pass `response_method='predict_proba'`.",
         )
     refuse_two_classes(calibrator, "calibrator", len(scorer.classes))
     calibrator.set_params(input=scorer.input, classes=scorer.classes, **_floor(calibrator, params, scorer, floor))
@@ -51,7 +51,7 @@ def _floor(calibrator: Calibrator, params: Mapping[str, Any], scorer: Scorer, fl
             "floor",
             f"be left out, because the scores come from `{scorer.method}` and have none",
             got=repr(floor),
-            remedy="It raises probabilities: pass `response='predict_proba'` if you want them.",
+            remedy="It raises probabilities: pass `response_method='predict_proba'` if you want them.",
         )
     if not is_open and params.get("floor", floor) != floor:
         raise InputError("floor", "be passed once", got=f"{floor!r}, and {params['floor']!r} of the `calibrator`")

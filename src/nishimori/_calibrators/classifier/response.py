@@ -17,7 +17,7 @@ from nishimori._support.formatting import join_names
 from nishimori._support.numbers import one_of
 from nishimori.errors import InputError
 
-Response = Literal["auto", "decision_function", "predict_proba", "predict_log_proba"]
+ResponseMethod = Literal["auto", "decision_function", "predict_proba", "predict_log_proba"]
 
 _PREFERRED = ("decision_function", "predict_proba")
 
@@ -67,7 +67,7 @@ class Scorer:
                 "estimator",
                 f"give one score per class from `{self.method}`, shape (n_samples, {n_classes})",
                 got=f"shape {scores.shape} from {_name(estimator)}",
-                remedy="Choose another `response`.",
+                remedy="Choose another `response_method`.",
             )
         _refuse_not_finite(estimator, self.method, scores, place)
         if self.method == "predict_log_proba":  # zeros are raised as far as where they are probabilities
@@ -178,11 +178,11 @@ def _distances(scores: HostArray, one: HostArray, scorer: Scorer) -> HostArray:
     return np.abs(precise - centre).reshape(len(precise), -1).max(axis=1) / rounding
 
 
-def score_method(estimator: Any, response: Any) -> str:
+def score_method(estimator: Any, response_method: Any) -> str:
     """The name of the method that gives scores; refuses an estimator that has none."""
     if isinstance(estimator, type):
         raise InputError("estimator", "be a classifier", got="a class", remedy=f"Pass `{estimator.__name__}()`.")
-    tried = _PREFERRED if one_of("response", response, Response) == "auto" else (response,)
+    tried = _PREFERRED if one_of("response_method", response_method, ResponseMethod) == "auto" else (response_method,)
     method = next((name for name in tried if hasattr(estimator, name)), None)
     if method is None:
         raise InputError(
