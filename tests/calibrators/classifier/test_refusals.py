@@ -107,7 +107,7 @@ SETS = {
     ),
     "an unknown ensemble": (
         {"ensemble": "yes"},
-        "`ensemble` must be True, False or 'auto', got 'yes'.",
+        "`ensemble` must be True, False, 'pooled' or 'auto', got 'yes'.",
     ),
     "a regression": (
         {"estimator": LinearRegression()},

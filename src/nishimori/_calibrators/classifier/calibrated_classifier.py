@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import reduce
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -28,6 +28,7 @@ from nishimori._calibrators.classifier.calibration import Calibration, prepare_c
 from nishimori._calibrators.classifier.response import (
     FoldScorer,
     HeldOutScores,
+    MeanOfClassifiers,
     ResponseMethod,
     Scorer,
     gives_one_score,
@@ -101,10 +102,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         temperature, which does not.
     cv : int, splitter or iterable
         How many stratified folds, or something else that scikit-learn takes for ``cv``.
-    ensemble : bool or "auto"
-        False: the scores of all folds are pooled, one calibrator is fitted to them, and one classifier to all data. True: the
-        classifier of each fold has its own calibrator, and probabilities are averaged. "auto" is False for a frozen classifier
-        and True otherwise, as in scikit-learn.
+    ensemble : bool, "pooled" or "auto"
+        False: one calibrator is fitted to the scores of all folds, and one classifier to all data. "pooled": the same
+        calibrator, applied to the mean of the scores of the folds' classifiers, which is decision values or probabilities,
+        whichever the calibrator takes. True: the classifier of each fold has its own calibrator, and probabilities are
+        averaged. "auto" is False for a frozen classifier and True otherwise, as in scikit-learn.
     response_method : {"auto", "decision_function", "predict_proba", "predict_log_proba"}
         Where scores come from. "auto" is ``decision_function``, and ``predict_proba`` if there is none. Decision values and
         log-probabilities are taken as logits: one value z per sample means the logits (0, z).
@@ -123,10 +125,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     classes_ : array of shape (n_classes,)
         The labels, in the order of the columns of probabilities.
     calibrated_classifiers_ : list of CalibratedPair
-        The fitted classifiers with their calibrators, as ``estimator`` and ``calibrator``; only one with ``ensemble=False``.
+        The fitted classifiers with their calibrators, as ``estimator`` and ``calibrator``; only one unless ``ensemble=True``.
     estimator_, calibrator_
-        The two of that one, with ``ensemble=False``. The calibrator has ``temperature_`` and its standard error, ``floor_``,
-        and can be saved.
+        The two of that one. The calibrator has ``temperature_`` and its standard error, ``floor_``, and can be saved. With
+        ``ensemble="pooled"``, ``estimator_.estimators_`` are the classifiers of the folds.
     response_method_ : str
         The method that scores come from.
     out_of_fold_scores_, out_of_fold_rows_ : array
@@ -201,7 +203,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         X, y = indexable(X, flat_targets(y))
         estimator = self._estimator()
         is_frozen = isinstance(estimator, FrozenEstimator)
-        is_ensemble = self._is_ensemble(is_frozen=is_frozen)
+        ensemble = self._checked_ensemble(is_frozen=is_frozen)
         method = score_method(estimator, self.response_method)
         scorer = Scorer(method, classes_of(y, sample_weight, known_classes(estimator) if is_frozen else None))
         calibrator = prepare_calibrator(self.calibrator, scorer, self.floor)
@@ -212,20 +214,20 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             of_estimator, of_split, of_calibrator = metadata_by_name(estimator, calibrator, params=fit_params, **arguments)
         calibration = Calibration(calibrator, of_calibrator, y)
         models: list[Any] = []
-        if is_frozen and not is_ensemble:
+        if is_frozen and ensemble is not True:
             scores = scorer(estimator, X)
             scored = [HeldOutScores(np.arange(len(y)), scores, gives_one_score(scores, scorer))]
         else:
-            folds = self._folds(X, y, of_split, is_ensemble=is_ensemble)
+            folds = self._folds(X, y, of_split, is_ensemble=ensemble is True)
             steps = FoldScorer(estimator, scorer, X, y, of_estimator)
-            models, scored = out_of_fold(folds, steps.fit, steps.predict, keep_models=is_ensemble, n_jobs=self.n_jobs)
-        if is_ensemble:
+            models, scored = out_of_fold(folds, steps.fit, steps.predict, keep_models=bool(ensemble), n_jobs=self.n_jobs)
+        if ensemble is True:
             weighted = calibration.parts_with_weight(scored)
             models, scored = [models[part] for part in weighted], [scored[part] for part in weighted]
             fits = [calibration.fit_to(part) for part in scored]
         else:
             fits = [calibration.fit_to(HeldOutScores.pooled(scored))]
-            models = [clone(estimator).fit(X, y, **of_estimator)]
+            models = [MeanOfClassifiers(models) if models else clone(estimator).fit(X, y, **of_estimator)]
             scorer.refuse_one_vs_one(models[0])
         return self._keep([CalibratedPair(*pair, scorer) for pair in zip(models, fits, strict=True)], scored)
 
@@ -323,9 +325,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         default = LinearSVC(random_state=0)
         return default.set_fit_request(sample_weight=True) if routing_enabled() else default
 
-    def _is_ensemble(self, *, is_frozen: bool) -> bool:
-        if self.ensemble == "auto":
-            return not is_frozen
-        if not isinstance(self.ensemble, bool | np.bool_):
-            raise InputError("ensemble", "be True, False or 'auto'", got=repr(self.ensemble))
-        return bool(self.ensemble)
+    def _checked_ensemble(self, *, is_frozen: bool) -> bool | Literal["pooled"]:
+        """Which classifiers predict, without "auto"; all folds of a frozen classifier have the same one."""
+        if isinstance(self.ensemble, bool | np.bool_):
+            return bool(self.ensemble)
+        if self.ensemble not in ("auto", "pooled"):
+            raise InputError("ensemble", "be True, False, 'pooled' or 'auto'", got=repr(self.ensemble))
+        return False if is_frozen else self.ensemble == "auto" or "pooled"

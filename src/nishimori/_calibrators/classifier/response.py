@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -54,6 +55,9 @@ class Scorer:
 
         ``place`` says in an error which scores these are.
         """
+        if isinstance(estimator, MeanOfClassifiers):
+            total: HostArray = reduce(np.add, (self(one, X, place) for one in estimator.estimators_))
+            return total / len(estimator.estimators_)
         self.refuse_one_vs_one(estimator)
         output = getattr(estimator, self.method)(X)
         scores = np.asarray(output) if not isinstance(output, list) else np.empty((0, 0, 0))  # one table per output
@@ -81,13 +85,34 @@ class Scorer:
 
         A search may choose them, so only a fitted ``estimator`` tells.
         """
-        if self.method == "decision_function" and len(self.classes) > 2 and _is_one_vs_one(estimator):
+        if isinstance(estimator, MeanOfClassifiers):
+            for one in estimator.estimators_:
+                self.refuse_one_vs_one(one)
+        elif self.method == "decision_function" and len(self.classes) > 2 and _is_one_vs_one(estimator):
             raise InputError(
                 "estimator",
                 "give one decision value per class",
                 got=f"{_name(estimator)} with decision_function_shape='ovo', which gives one per pair of classes",
                 remedy="Set decision_function_shape='ovr'.",
             )
+
+
+class MeanOfClassifiers:
+    """Several fitted classifiers whose scores are averaged: decision values or probabilities, whichever is calibrated.
+
+    Attributes
+    ----------
+    estimators_ : list of classifier
+        One per fold.
+    n_features_in_, feature_names_in_
+        As these have them.
+    """
+
+    def __init__(self, estimators: Sequence[Any]) -> None:
+        self.estimators_ = list(estimators)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(estimators[0], name):
+                setattr(self, name, getattr(estimators[0], name))
 
 
 @dataclass(frozen=True)
