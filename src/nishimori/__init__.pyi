@@ -43,6 +43,7 @@ from nishimori._evaluation.registration import register as register
 from nishimori._evaluation.required_samples import required_samples as required_samples
 from nishimori._evaluation.scorecard import evaluate as evaluate
 from nishimori._fit.temperatures import temperatures as temperatures
+from nishimori._methods.prevalence import with_prevalence as with_prevalence
 from nishimori._rows.batch import Batch as Batch
 from nishimori._rows.entry import rows as rows
 from nishimori._rows.rows import Rows as Rows

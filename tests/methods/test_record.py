@@ -73,6 +73,7 @@ def test_the_file_is_json_that_says_everything(tmp_path):
     assert abs(reference.ec_gap(LOGITS, LABELS, temperature, top_n=2)) <= abs(residual) + 1e-15 < 1e-9
     assert 0 < content["provenance"].pop("temperature_se") < temperature
     assert len(content["provenance"].pop("data_digest")) == 32
+    assert content["provenance"].pop("class_prior") == pytest.approx((np.bincount(LABELS) / 300).tolist())
     assert content == {
         "format": "nishimori-calibration",
         "format_version": 2,
@@ -91,6 +92,7 @@ def test_the_file_is_json_that_says_everything(tmp_path):
             "n_samples": 300,
             "estimates": None,
             "is_flat": False,
+            "class_off": None,
             "library_version": nishimori.__version__,
         },
     }
@@ -323,13 +325,13 @@ def test_a_version_that_is_none_is_damage(version, tmp_path):
 
 
 def test_a_newer_version_is_refused_with_how_to_upgrade(tmp_path):
-    newer = json.loads(SECOND_VERSION) | {"format_version": 6}
+    newer = json.loads(SECOND_VERSION) | {"format_version": 7}
     newer["provenance"]["library_version"] = "9.0"
     (tmp_path / "c.json").write_text(json.dumps(newer))
     with pytest.raises(FormatError) as error:
         load(tmp_path / "c.json")
     assert str(error.value) == (
-        f"{tmp_path / 'c.json'} has format version 6, written by nishimori 9.0; this one reads up to 5. "
+        f"{tmp_path / 'c.json'} has format version 7, written by nishimori 9.0; this one reads up to 6. "
         "Run `pip install --upgrade nishimori`."
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.metrics import accuracy_score
@@ -36,8 +36,14 @@ from nishimori.errors import InputError
 from nishimori.maps.map import apply_checked, in_blocks
 from nishimori.maps.temperature import checked_groups, temperature_of
 
+if TYPE_CHECKING:
+    from nishimori._calibrators.fixed import FixedMap
+
 # What predicts for arrays of Dask, as lazily as these.
 _LAZY = "nishimori._dask.predictions:lazily"
+
+# What a calibrator for other frequencies is, which is a subclass.
+_FIXED = "nishimori._calibrators.fixed:FixedMap"
 
 C = TypeVar("C", bound="Calibrator")
 
@@ -76,6 +82,8 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         dictionary: ``{"keeps_predictions": False, "streams": True, "from_sketch": False, "error_bars": True}``.
     is_fixed : bool
         Whether `fit` learns nothing from the data, as a class attribute.
+    class_prior_ : array of shape (n_classes,) or None
+        After `fit`, the share of each class among the samples, by weight; None where it is not known, see `with_prevalence`.
     matches_confidence : bool
         Whether mean confidence equals accuracy on the samples that it was fitted to, whichever these are.
     """
@@ -318,6 +326,45 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
             return self.map_.apply((logits[:, 1] - logits[:, 0])[:, None])[:, 0]
         mapped = apply_checked(self.map_, logits, groups)
         return mapped[:, 1] - mapped[:, 0]
+
+    def with_prevalence(self, new: Any) -> "FixedMap":
+        """A calibrator for classes of other frequencies, ready to use: ln(new/old) is added to the calibrated logits.
+
+        The old frequencies are always ``class_prior_``, those of the calibration data, whatever the model was trained on:
+        calibrated probabilities are those for the calibration data. It is right where the classes become more or less
+        frequent and the samples of each class stay as they are.
+
+        Parameters
+        ----------
+        new : float, dict or array of shape (n_classes,)
+            The share of each class where probabilities will be used: a dictionary by label, an array in the order of the
+            columns, or one number for the second of two classes. They sum to 1, and none is zero.
+
+        Returns
+        -------
+        FixedMap
+            Its ``class_prior_`` is ``new``. It is saved, folded and exported as every calibrator.
+
+        Raises
+        ------
+        InputError
+            If ``new`` is not the frequencies of these classes, if the calibrator does not know those of its data (sketches,
+            top-k lists, Dask and more than 8,192 classes), or if the mean probability of a class was significantly off its
+            share of them, as one temperature may leave it.
+
+        Examples
+        --------
+        >>> import nishimori
+        >>> logits = [[0.0], [1.0], [2.0], [-1.0], [0.5], [-2.0], [0.1], [-0.3]]
+        >>> scores, labels = [row[0] for row in logits], [0, 1, 1, 0, 1, 0, 0, 1]
+        >>> calibrator = nishimori.calibrator("platt").fit(scores, labels)
+        >>> calibrator.class_prior_
+        array([0.5, 0.5])
+        >>> calibrator.with_prevalence(0.1).predict_proba([1.0]).round(3), calibrator.predict_proba([1.0]).round(3)
+        (array([[0.597, 0.403]]), array([[0.141, 0.859]]))
+        """
+        check_is_fitted(self, "map_")
+        return cast("FixedMap", import_object(_FIXED).with_other_prevalence(self, new))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted calibrator to a small JSON file; `nishimori.load` reads it back.

@@ -1,9 +1,10 @@
 """Calibrators that learn nothing: a temperature you know, a map kept as it is, or no calibration."""
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self, cast
 
 from nishimori._calibrators.calibrator import Calibrator, fit_rows
+from nishimori._methods.prevalence import bias, refuse_off
 from nishimori._methods.record import Provenance, Record
 from nishimori._methods.table import Traits
 from nishimori._rows.labels import Classes, class_labels
@@ -12,6 +13,7 @@ from nishimori._rows.scores import Floor, Input, check_input
 from nishimori._sums.census import census
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
+from nishimori.maps.around import shift
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
@@ -129,6 +131,29 @@ class FixedMap(Calibrator):
     def method_params(self) -> dict[str, Any]:
         """The parameters that the method of the map was fitted with."""
         return dict(self.params or {})
+
+    @classmethod
+    def with_other_prevalence(cls, fitted: Calibrator, new: Any) -> Self:
+        """What `Calibrator.with_prevalence` gives for ``fitted``."""
+        if fitted.class_prior_ is None:
+            raise InputError(
+                "The calibrator does not know the frequencies of the classes in its calibration data: it has a file of an earlier "
+                "version, was not fitted, or was fitted to a sketch, top-k lists, Dask or too many classes. If you know them, "
+                "pass calibrated probabilities to `nishimori.with_prevalence(probabilities, new, old)`."
+            )
+        refuse_off(fitted._class_off_, fitted.classes_, fitted.method_name)
+        added, prior = bias(new, fitted.class_prior_, fitted.classes_)
+        record = fitted._record()
+        origin = replace(
+            record.provenance,
+            method=FIXED,
+            params={"calibrated_by": fitted.method_name} | (fitted.params or {} if isinstance(fitted, FixedMap) else {}),
+            class_prior=prior.tolist(),
+            **dict.fromkeys(("residual", "temperature_se", "estimates")),
+        )
+        record = replace(record, map=shift(record.map, added), provenance=origin)
+        fixed = cls(record.map, params=origin.params, input=fitted.input, classes=fitted.classes, floor=fitted.floor_)
+        return fixed._restore(record)
 
 
 def from_temperature(

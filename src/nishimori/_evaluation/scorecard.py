@@ -17,6 +17,7 @@ from nishimori._evaluation.metrics.metric import Estimate, MeanOfRows, Metric
 from nishimori._evaluation.metrics.table import asked_metrics, checked_metrics
 from nishimori._kernels.kernel import score_totals, sums_blocks, sums_scores
 from nishimori._kernels.sums import SCORES, ScoreTotals
+from nishimori._methods.prevalence import is_off
 from nishimori._rows.batch import Batch
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
@@ -42,10 +43,6 @@ ONE_SAMPLE = "there is only one sample."
 
 BEYOND_ONE_TEMPERATURE = "Use the method best or platt."
 """What to do where one temperature leaves the second of two classes off."""
-
-# The gap of the second class is off if it exceeds this many standard errors, and a point or this part of the share of the rarer
-# class: of a million samples smaller ones are significant, too, and do not matter.
-_REACH, _POINT, _PART = 3.29, 0.01, 0.1
 
 # Quantiles need one number per row and map. More maps than this many numbers allow are measured in several passes: 64 MiB.
 _CLAIMS_AT_ONCE = 2**23
@@ -361,8 +358,7 @@ def is_second_off(card: Scorecard) -> bool:
     if gap is None or not gap.se:
         return False
     assert gap.gaps is not None, "which is made of bins"
-    share = gap.gaps.true_share
-    return abs(gap.value) > _REACH * gap.se and abs(gap.value) > min(_POINT, _PART * min(share, 1 - share))
+    return bool(is_off(gap.value, gap.se, gap.gaps.true_share))
 
 
 # What is summed, and the pass that sums it

@@ -19,7 +19,7 @@ import numpy as np
 import nishimori
 from nishimori._fit.floors import choose_floor
 from nishimori._fit.match import FitInfo
-from nishimori._methods import table
+from nishimori._methods import prevalence, table
 from nishimori._methods.one_temperature import TemperatureFit, TemperatureMethod
 from nishimori._methods.record import Provenance, Record
 from nishimori._rows.batch import Batch
@@ -64,6 +64,7 @@ class FittedMethod(ABC):
     n_samples_: int | None
     residual_: float | None
     data_digest_: str | None = None
+    class_prior_: HostArray | None = None
     temperature_se_: float | None
     fit_info_: FitInfo
     parameters_: dict[str, Any]
@@ -72,6 +73,7 @@ class FittedMethod(ABC):
     n_passes_: int | None
     _is_flat_: bool
     _estimates_: dict[str, float] | None = None
+    _class_off_: dict[str, float] | None = None
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -140,6 +142,8 @@ class FittedMethod(ABC):
         self.n_samples_ = n_samples
         self.residual_ = residual
         self.data_digest_ = None if self.is_fixed else data.digest
+        self.class_prior_ = prevalence.shares(data.class_weights)
+        self._class_off_ = None if self.class_prior_ is None else prevalence.class_off(data, map_)
         self.temperature_se_ = temperature_se
         self._estimates_ = estimates
         name_columns(self, column_names(X) if hasattr(X, "columns") else None)
@@ -184,6 +188,8 @@ class FittedMethod(ABC):
             n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
             estimates=self._estimates_,
             is_flat=getattr(self, "_is_flat_", False),
+            class_prior=None if self.class_prior_ is None else self.class_prior_.tolist(),
+            class_off=self._class_off_,
             **{name: getattr(self, f"{name}_") for name in (*_IN_RECORD, *_COLUMNS)},
             library_version=nishimori.__version__,
         )
@@ -199,6 +205,8 @@ class FittedMethod(ABC):
         if record.input == "probabilities" and record.floor is None:
             self.floor = None  # a new fit would choose one
         vars(self).update({f"{name}_": getattr(origin, name) for name in _IN_RECORD})
+        self.class_prior_ = None if origin.class_prior is None else np.array(origin.class_prior)
+        self._class_off_ = origin.class_off
         if origin.n_classes is not None:
             self.classes_ = class_labels(origin.classes, origin.n_classes)
             self.n_features_in_ = origin.n_classes

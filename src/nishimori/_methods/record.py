@@ -2,7 +2,7 @@
 
 Version 2 holds what is done to logits (``map``: its kind and parameters), what the input must be, and where the map comes from
 (``provenance``). Using the map needs nothing else, so a file of a method that this installation does not have still works.
-Versions 3 to 5 are the same with further kinds of maps. A file is written in the first version that has its map, so that
+Versions 3 to 6 are the same with further kinds of maps. A file is written in the first version that has its map, so that
 earlier releases read it if they can. Version 1 had one temperature at the top level; it is still read.
 """
 
@@ -23,12 +23,12 @@ from nishimori._support.disk import new_file
 from nishimori._support.escape import printable
 from nishimori._support.json import JsonError, Maybe, check_shape, read_json, shape_error
 from nishimori.errors import FormatError, InputError
-from nishimori.maps.around import Tempered
+from nishimori.maps.around import WRAPPERS, layers
 from nishimori.maps.kinds import described, find_kind, from_parameters
 from nishimori.maps.map import Map
 
 FORMAT = "nishimori-calibration"
-VERSION = 5
+VERSION = 6
 
 MULTILABEL_FORMAT = "nishimori-multilabel"
 """What files of `MultilabelCalibrator` have in its place."""
@@ -63,6 +63,8 @@ class Provenance:
     estimates: dict[str, float] | None = None  # further numbers of the fit, which the method itself understands
     is_flat: bool | None = None  # whether the scores were one number per sample; None in files that do not say
     data_digest: str | None = None  # which rows it was fitted to, see `_rows.fingerprint`; None in files that do not say
+    class_prior: list[float] | None = None  # the share of each class among these rows; None in files that do not say
+    class_off: dict[str, float] | None = None  # a class whose mean probability is off its share: place, mean and share
     library_version: str = ""
 
 
@@ -83,6 +85,10 @@ def different(what: str, *kinds: type, number: int | None) -> shapes.Kind:
     return shapes.Kind(f"a list of {number} different {what}", is_right)
 
 
+def _is_one(shares: list[float]) -> bool:
+    return abs(sum(shares) - 1) < 1e-6
+
+
 def _dictionary(what: str, is_right: Any) -> shapes.Kind:
     return shapes.Kind(f"a dictionary of {what}", lambda value: isinstance(value, dict) and all(map(is_right, value.values())))
 
@@ -91,6 +97,11 @@ METHOD = shapes.Kind("the name of a method", lambda value: isinstance(value, str
 
 DESCRIBED_MAP = shapes.same("kind parameters", shapes.ANYTHING)
 """The shape of a map as a file describes it, which `map_in` checks."""
+
+_SHARES = shapes.Kind(
+    "a list of numbers from 0 to 1 whose sum is 1",
+    lambda value: isinstance(value, list) and all(map(shapes.is_number, value)) and min(value, default=-1) >= 0 and _is_one(value),
+)
 
 # What may be missing is not in the first files of version 2.
 _PROVENANCE: shapes.Shape = {
@@ -104,6 +115,8 @@ _PROVENANCE: shapes.Shape = {
     "temperature_se": Maybe((shapes.POSITIVE, None), None),
     "estimates": Maybe((_dictionary("finite numbers", shapes.is_number), None), None),
     "is_flat": Maybe((shapes.FLAG, None), None),
+    "class_prior": Maybe((_SHARES, None), None),
+    "class_off": Maybe(({"place": shapes.whole(0), "mean": shapes.NUMBER, "share": shapes.NUMBER}, None), None),
     "library_version": shapes.TEXT,
 }
 _FIELDS: shapes.Shape = {
@@ -137,7 +150,7 @@ class Record:
             )
         content = {
             "format": FORMAT,
-            "format_version": self.map.format_version,
+            "format_version": max(map_.format_version for map_ in layers(self.map)),
             "map": described(self.map, self.provenance.n_classes),
             "input": self.input,
             "floor": self.floor,
@@ -178,9 +191,19 @@ class Record:
             used = map_in(checked["map"], path, "map")
             if used.n_classes not in (None, origin["n_classes"]):
                 raise shape_error("provenance.n_classes", f"{used.n_classes}, as that of the map", origin["n_classes"])
+            _check_shares(origin)
             origin["method"] = present_name(origin["method"])
             provenance = Provenance(**{field_.name: origin[field_.name] for field_ in fields(Provenance)})
             return cls(used, checked["input"], provenance, checked_floor(checked))
+
+
+def _check_shares(origin: dict[str, Any]) -> None:
+    """Refuse frequencies of another number of classes, or of a class that is not there."""
+    n_classes, prior, off = origin["n_classes"], origin["class_prior"], origin["class_off"]
+    if prior is not None and len(prior) != n_classes:
+        raise shape_error("provenance.class_prior", f"a list of {n_classes} numbers", prior)
+    if off is not None and off["place"] >= (n_classes or 0):
+        raise shape_error("provenance.class_off.place", f"below the number of classes, {n_classes}", off["place"])
 
 
 def _check_names(origin: dict[str, Any]) -> None:
@@ -240,9 +263,7 @@ def report_damage(path: Path) -> Iterator[None]:
 
 def map_in(described: dict[str, Any], path: Path, place: str) -> Map:
     """The map that a field of a file describes; one of a kind that is not known here is refused with what to do."""
-    parameters = described["parameters"]
-    inner = parameters.get("inner") if described["kind"] == Tempered.kind and isinstance(parameters, dict) else None
-    named_here = inner if isinstance(inner, dict) and "kind" in inner else described
+    named_here = _innermost(described)
     kind = named_here["kind"]
     if isinstance(kind, str) and find_kind(kind) is None:
         named = named_here.get("class")
@@ -256,6 +277,17 @@ def map_in(described: dict[str, Any], path: Path, place: str) -> Map:
         return from_parameters(described["kind"], described["parameters"])
     except InputError:
         raise shape_error(place, "a map with possible parameters", described) from None
+
+
+def _innermost(described: dict[str, Any]) -> dict[str, Any]:
+    """What a file says of the map inside all others."""
+    kinds = [wrapper.kind for wrapper in WRAPPERS]
+    while described["kind"] in kinds and isinstance(described["parameters"], dict):
+        inner = described["parameters"].get("inner")
+        if not isinstance(inner, dict) or not {"kind", "parameters"} <= set(inner):
+            break
+        described = inner
+    return described
 
 
 def as_text(content: dict[str, Any]) -> str:

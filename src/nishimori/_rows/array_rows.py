@@ -20,7 +20,7 @@ from nishimori._rows.labels import (
     class_indices,
     numeric_weights,
 )
-from nishimori._rows.rows import Rows, T, most_copied, reads_unchecked
+from nishimori._rows.rows import Rows, T, most_copied, reads_unchecked, sum_by_class
 from nishimori._rows.scores import Input, ScoreRange, Scores, scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -103,6 +103,10 @@ class ArrayRows(Rows):
     @property
     def digest(self) -> str | None:
         return digest_of(self.scores, self.labels, self.weights)
+
+    @property
+    def class_weights(self) -> HostArray | None:
+        return sum_by_class(self.labels, None if arrays.are_ones(self.weights) else self.weights, self.n_classes)
 
     def with_floor(self, floor: float | None) -> "ArrayRows":
         """A copy of these rows in which probabilities below ``floor`` are raised to it; None for as they were passed."""

@@ -8,7 +8,7 @@ from nishimori._rows.array_rows import ArrayRows, strided
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.fingerprint import digest_of
 from nishimori._rows.labels import Classes, class_indices
-from nishimori._rows.rows import Rows, T, reads_unchecked
+from nishimori._rows.rows import Rows, T, reads_unchecked, sum_by_class
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
@@ -60,6 +60,10 @@ class DeviceRows(Rows):
     @property
     def digest(self) -> str | None:
         return digest_of(self.scores, self.labels, self.weights)
+
+    @property
+    def class_weights(self) -> HostArray | None:
+        return sum_by_class(self.labels, self.weights, self.n_classes)
 
     @cached_property
     def _in_blocks(self) -> ArrayRows:

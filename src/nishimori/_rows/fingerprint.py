@@ -48,12 +48,16 @@ _FEW = 64
 
 
 class RowDigest:
-    """The digest of rows that come in batches, one after the other."""
+    """The digest of rows that come in batches, one after the other, and the rows that are kept for it.
 
-    def __init__(self) -> None:
+    ``n_numbers`` is how many scores may be kept; the digest is made of at most 1,024 rows.
+    """
+
+    def __init__(self, n_numbers: int | None = None) -> None:
         self._n_rows = self._n_classes = 0
         self._stride = 1
-        self._kept: list[HostArray] = []  # a number for each row that is kept
+        self._n_numbers = n_numbers
+        self._kept: list[KeptRows] = []
 
     def add(self, scores: Scores, labels: Any, weights: Any) -> None:
         """Take the next rows; ``labels`` are columns, and ``weights`` are None for ones."""
@@ -71,24 +75,76 @@ class RowDigest:
             rows = counted[rows]
         elif scores.is_scattered:
             rows = np.arange(first, n_rows, self._stride)
-        self._kept.append(_numbers_of(scores.sample(rows).array, labels[rows]))
+        kept = arrays.on_host(scores.sample(rows).array)
+        own = None if counted is None else arrays.on_host(weights[rows])
+        self._kept.append(KeptRows(kept, arrays.on_host(labels[rows]), own))
 
     def _widen_stride(self) -> None:
         """Double the stride until few enough rows are kept, and drop those that are between."""
-        most, factor = most_copied(_ROWS, self._n_classes, _NUMBERS), 1
-        while -(-self._n_rows // (self._stride * factor)) > most:
-            factor *= 2
+        factor = self._factor(self._stride, self._most_kept)
         if factor > 1:
             self._stride *= factor
-            self._kept = [np.concatenate(self._kept)[::factor]] if self._kept else []
+            self._kept = [part.every(factor) for part in self._joined()]
+
+    @property
+    def _most_kept(self) -> int:
+        if self._n_numbers is None:
+            return self._most_digested
+        return max(self._most_digested, self._n_numbers // self._n_classes)
+
+    @property
+    def _most_digested(self) -> int:
+        return most_copied(_ROWS, self._n_classes, _NUMBERS)
+
+    def _factor(self, stride: int, most: int) -> int:
+        factor = 1
+        while -(-self._n_rows // (stride * factor)) > most:
+            factor *= 2
+        return factor
+
+    def _joined(self) -> "list[KeptRows]":
+        return [KeptRows.joined(self._kept)] if self._kept else []
+
+    @property
+    def rows(self) -> "KeptRows | None":
+        """The rows that were kept, in order; None if there are none."""
+        return next(iter(self._joined()), None)
 
     @property
     def text(self) -> str | None:
         """The digest of all rows so far; None if there are none."""
         if not self._kept:
             return None
+        factor = self._factor(self._stride, self._most_digested)
         sizes = np.array([self._n_rows, self._n_classes], np.uint64)
-        return sha256(np.concatenate([sizes, *self._kept]).astype("<u8", copy=False).tobytes()).hexdigest()[:32]
+        hashes = [_numbers_of(part.scores, part.labels) for part in (rows.every(factor) for rows in self._joined())]
+        return sha256(np.concatenate([sizes, *hashes]).astype("<u8", copy=False).tobytes()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """Some rows on the host: scores as they were passed, columns of the true classes, and weights, None for ones."""
+
+    scores: HostArray
+    labels: HostArray
+    weights: HostArray | None
+
+    @classmethod
+    def joined(cls, parts: "list[KeptRows]") -> "KeptRows":
+        """The rows of several parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        weights = None
+        if any(part.weights is not None for part in parts):
+            weights = np.concatenate([np.ones(len(part.labels)) if part.weights is None else part.weights for part in parts])
+        return cls(np.concatenate([part.scores for part in parts]), np.concatenate([part.labels for part in parts]), weights)
+
+    def every(self, factor: int) -> "KeptRows":
+        """Those whose number is a multiple of ``factor``, in an array of their own."""
+        if factor == 1:
+            return self
+        weights = None if self.weights is None else self.weights[::factor].copy()
+        return KeptRows(self.scores[::factor].copy(), self.labels[::factor].copy(), weights)
 
 
 def digest_of(scores: Scores, labels: Any, weights: Any) -> str | None:
@@ -105,14 +161,13 @@ def _factors(number: int) -> HostArray:
     return factors
 
 
-def _numbers_of(scores: Any, labels: Any) -> HostArray:
+def _numbers_of(scores: HostArray, labels: HostArray) -> HostArray:
     """A number for each row: the sum of the bits of its values and its label, each times a number of its column's own."""
-    stored = arrays.on_host(scores)
-    stored = stored.reshape(len(stored), -1)
+    stored = scores.reshape(len(scores), -1)
     own, step = _factors(stored.shape[1] + 1), max(1, _IN_CACHE // stored.shape[1])
     parts = [_row_sums(stored[start : start + step], own[:-1]) for start in range(0, len(stored), step)]
     hashes: HostArray = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    hashes += arrays.on_host(labels).astype(np.uint64) * own[-1]
+    hashes += labels.astype(np.uint64) * own[-1]
     return hashes
 
 

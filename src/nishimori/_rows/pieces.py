@@ -18,10 +18,11 @@ import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.batch import Batch
-from nishimori._rows.fingerprint import Fingerprint, RowDigest
-from nishimori._rows.rows import Rows, Sum, combined_by, without_rows
-from nishimori._rows.scores import ScoreRange
+from nishimori._rows.fingerprint import Fingerprint, KeptRows, RowDigest
+from nishimori._rows.rows import Rows, Sum, combined_by, sum_by_class, without_rows
+from nishimori._rows.scores import ScoreRange, Scores
 from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, show_progress, silent
 from nishimori.errors import InputError
 
@@ -37,6 +38,9 @@ _SAME_ROWS = "Check that no iterator inside it is used up, and that rows are not
 # Numbers in a piece: 2**20 take 4 MB in single precision, which a disk reads in one go and which takes long enough to compute
 # that handing it from one thread to another does not matter.
 _NUMBERS = 2**20
+
+# Numbers of rows that are kept: 8 MiB of float64.
+_MOST_KEPT = 2**20
 
 _END: Any = object()  # in place of a piece after the last one
 
@@ -70,7 +74,7 @@ def ahead(items: Generator[P, None, None]) -> Iterator[P]:
 class ReadingTotals(Sum):
     """What a pass has found so far: all rows, those of positive weight, their weight, and the sum of their labels.
 
-    ``logits`` is their fingerprint where they are computed again in each pass.
+    ``logits`` is their fingerprint where they are computed again in each pass, and ``by_class`` their weight in each class.
     """
 
     n_rows: int = 0
@@ -79,6 +83,7 @@ class ReadingTotals(Sum):
     labels: int = 0
     has_masks: bool = field(default=False, metadata=combined_by(or_))
     logits: Fingerprint = field(default_factory=Fingerprint)
+    by_class: HostArray | None = None
 
     @classmethod
     def from_rows(cls, rows: ArrayRows, before: "ReadingTotals | None", *, are_computed: bool) -> "ReadingTotals":
@@ -89,7 +94,8 @@ class ReadingTotals(Sum):
         counted = rows.weights > 0
         weight, labels = float(rows.weights.sum()), int(rows.labels[counted].sum())
         logits = Fingerprint.from_rows(rows, is_first=before is None) if are_computed else Fingerprint()
-        return cls(rows.n_rows, int(counted.sum()), weight, labels, rows.has_masks, logits)
+        by_class = rows.class_weights if before is None else None
+        return cls(rows.n_rows, int(counted.sum()), weight, labels, rows.has_masks, logits, by_class)
 
     def refuse_change(self, later: "ReadingTotals", name: str, *, rows_remedy: str, logits_remedy: str) -> None:
         """Raise unless a later pass can have given the same rows, in whatever order; ``name`` is that of the data."""
@@ -126,6 +132,7 @@ class Pieces(Rows, Generic[P]):
         self._n_passes = 0
         self._digest: str | None = None  # of the rows of the first complete pass
         self._digest_callbacks: list[Callable[[str], None]] = []  # who waits for it
+        self._kept: tuple[Scores, KeptRows] | None = None  # some rows of that pass, and what their scores are
 
     @contextmanager
     def defer_probability_check(self) -> Iterator[None]:
@@ -167,6 +174,19 @@ class Pieces(Rows, Generic[P]):
     def digest(self) -> str | None:
         return self._digest
 
+    @property
+    def class_weights(self) -> HostArray | None:
+        return None if self._first_totals is None else self._first_totals.by_class
+
+    @property
+    def kept(self) -> ArrayRows | None:
+        """Rows at equal distances of the first pass."""
+        if self._kept is None:
+            return None
+        like, rows = self._kept
+        weights = arrays.ones(len(rows.labels)) if rows.weights is None else rows.weights
+        return ArrayRows(replace(like, array=rows.scores, leading=(), floor=self.floor), rows.labels, weights)
+
     def on_digest(self, callback: Callable[[str], None]) -> None:
         """Call ``callback`` with the digest of these rows, now or at the end of the first pass."""
         if self._digest is None:
@@ -198,8 +218,8 @@ class Pieces(Rows, Generic[P]):
 
     def _reading(self) -> Generator[tuple[P, ArrayRows], None, None]:
         """One pass; it ends with an error if it did not give the rows of the first one."""
-        before, now, digest = self._first_totals, ReadingTotals(), RowDigest()
-        score_range = ScoreRange()
+        before, now, digest = self._first_totals, None, RowDigest(_MOST_KEPT)
+        score_range, like = ScoreRange(), None
         pieces = ahead(self.read()) if self._read_ahead else self.read()
         with closing(pieces):  # type: ignore[type-var]
             for piece in pieces:
@@ -213,15 +233,17 @@ class Pieces(Rows, Generic[P]):
                     rows.trust(None if before.has_masks else False)
                 if not (self._judged or score_range.is_settled):
                     score_range += ScoreRange.from_scores(rows.scores, rows.weights)
-                if now.has_masks:  # of which there will be more
+                if now is not None and now.has_masks:  # of which there will be more
                     rows.at_once = False
                 yield piece, rows
                 if self._digest is None:
                     digest.add(rows.scores, rows.labels, rows.weights)
-                now += ReadingTotals.from_rows(rows, before, are_computed=self.remedy is not None)
+                    like = rows.scores
+                totals = ReadingTotals.from_rows(rows, before, are_computed=self.remedy is not None)
+                now = totals if now is None else now + totals
         if before is not None:
-            before.refuse_change(now, self.name, rows_remedy=_SAME_ROWS, logits_remedy=self.remedy or "")
-        if not now.n_rows:
+            before.refuse_change(now or ReadingTotals(), self.name, rows_remedy=_SAME_ROWS, logits_remedy=self.remedy or "")
+        if now is None or not now.n_rows:
             raise without_rows()
         if not self._judged:
             self.score_range = score_range
@@ -231,6 +253,8 @@ class Pieces(Rows, Generic[P]):
         self._first_totals = now if before is None else before
         if self._digest is None and (text := digest.text) is not None:
             self._digest = text
+            if like is not None and (kept := digest.rows) is not None:
+                self._kept = (like, kept)
             while self._digest_callbacks:
                 self._digest_callbacks.pop(0)(text)
 

@@ -11,9 +11,12 @@ from dataclasses import fields
 from operator import add
 from typing import Any, Protocol, Self, TypeVar
 
+import numpy as np
+
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.scores import Input, ScoreRange
-from nishimori._support.arrays import is_array
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray, is_array
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError, setting
 
@@ -43,6 +46,9 @@ R = TypeVar("R")
 # A sample that is copied has at least this many rows, however large they are, and otherwise at most this many numbers: 16 MiB
 # of float32.
 _FEWEST_COPIED, _MOST_COPIED = 16, 2**22
+
+# A calibrator keeps the share of each class in its file, which should stay small.
+_MOST_COUNTED = 2**13
 
 
 class Rows(Protocol):
@@ -87,6 +93,16 @@ class Rows(Protocol):
     @property
     def digest(self) -> str | None:
         """Which rows these are, see `fingerprint.RowDigest`; None where that is unknown, or before they have been read."""
+        return None
+
+    @property
+    def class_weights(self) -> HostArray | None:
+        """The weight of the rows of each class; None where that is unknown, before they are read, or for too many classes."""
+        return None
+
+    @property
+    def kept(self) -> "Rows | None":
+        """Rows at equal distances that were kept while all were read for the first time; None of those that `sample` gives."""
         return None
 
     @property
@@ -174,6 +190,15 @@ def most_copied(size: int, n_classes: int, n_numbers: int = _MOST_COPIED) -> int
     return min(size, max(_FEWEST_COPIED, n_numbers // n_classes))
 
 
+def sum_by_class(labels: Any, weights: Any, n_classes: int) -> HostArray | None:
+    """The weight of the rows of each class, by the library of ``labels``; None for too many classes to keep."""
+    if n_classes > _MOST_COUNTED:
+        return None
+    xp = np if isinstance(labels, np.ndarray) else arrays.namespace(labels)
+    sums: HostArray = arrays.on_host(xp.bincount(labels, weights, minlength=n_classes)).astype(np.float64)
+    return sums
+
+
 def without_rows() -> NoRowsError:
     """The error if there is nothing to sum."""
     return NoRowsError("The data", "have at least one row of positive weight", got="none")
@@ -232,7 +257,7 @@ class RowsInside(Rows):
 
 for _name in (
     *("gather", "clusters", "groups", "floor", "input", "score_range"),
-    *("kind", "class_names", "column_names", "ids", "digest"),
+    *("kind", "class_names", "column_names", "ids", "digest", "class_weights", "kept"),
 ):
     setattr(RowsInside, _name, _inside(_name))
 

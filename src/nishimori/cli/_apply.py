@@ -25,11 +25,12 @@ from nishimori._rows.pieces import ahead
 from nishimori._rows.scores import scores, warn_of_probabilities
 from nishimori._support.arrays import HostArray, like
 from nishimori._support.formatting import join_names
+from nishimori._support.json import as_python
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import calibrator_in
 from nishimori.cli._help import ForceOption, JsonOption, argument, epilog, option
-from nishimori.cli._options import DataToApply
+from nishimori.cli._options import DataToApply, PrevalenceOption
 from nishimori.cli._terminal import collect_warnings, note, print_json
 from nishimori.errors import FormatError, InputError
 
@@ -63,6 +64,7 @@ OutputOption = Annotated[
 EPILOG = epilog(
     "nishimori apply calibration.json test.npz -o probabilities.npz",
     "nishimori apply calibration.json new.csv -o new-calibrated.csv",
+    "nishimori apply calibration.json new.csv -o new-calibrated.csv --prevalence 0.01",
     "nishimori apply calibration.json part-*.parquet -o all.parquet",
     "nishimori apply calibration.json - -o - < new.csv > new-calibrated.csv",
 )
@@ -72,6 +74,7 @@ def apply(
     calibration: CalibrationArgument,
     files: FilesArgument,
     output: OutputOption,
+    prevalence: PrevalenceOption = None,
     *,
     data: DataToApply,
     as_json: JsonOption = False,
@@ -83,7 +86,7 @@ def apply(
     """
     files = [STANDARD_INPUT] if files == [_STANDARD] else _files.find_files(files)
     file = files[0]
-    calibrator = calibrator_in(calibration)
+    calibrator = calibrator_in(calibration, prevalence)
     if data.groups is not None and not calibrator.map_.needs_groups:
         raise InputError("groups", "be left out: the calibration treats all groups alike")
     _check_files(files, output)
@@ -112,6 +115,7 @@ def apply(
                 "n_samples": n_samples,
                 "n_classes": len(plan.classes),
                 "temperature": calibrator.temperature_,
+                "prevalence": None if prevalence is None else as_python(calibrator.class_prior_),
                 "columns_kept": plan.kept if is_table(output) else [],
                 "probability_columns": plan.classes if is_table(output) else None,
                 "warnings": warned,

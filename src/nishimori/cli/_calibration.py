@@ -24,16 +24,25 @@ from nishimori.maps.class_curves import ClassCurves
 _LISTED = 12
 
 
-def calibrator_in(path: Path) -> FittedMethod:
-    """The calibrator of a file; that of a multilabel model is refused, because files of scores have one label per row."""
+def calibrator_in(path: Path, prevalence: Any = None) -> FittedMethod:
+    """The calibrator of a file, for classes of these frequencies if they are given.
+
+    That of a multilabel model is refused, because files of scores have one label per row.
+    """
     refuse_other(path, CALIBRATION, CALIBRATION, MULTILABEL, UNREADABLE, UNKNOWN)
     record = Record.from_content(content_of(path), path)
     method = table.find_bare(record.provenance.method)
-    if method is not None:
+    if method is not None and prevalence is None:
         return BareCalibrator.from_record(method, record, path)
     from nishimori._calibrators.methods import restore_calibrator  # noqa: PLC0415 - scikit-learn
 
-    return restore_calibrator(record, path)
+    calibrator = restore_calibrator(record, path)
+    if prevalence is None:
+        return calibrator
+    try:
+        return calibrator.with_prevalence(prevalence)
+    except InputError as error:
+        raise error.changed(argument="prevalence") if error.argument == "new" else error from None
 
 
 def agree_with(calibrator: FittedMethod | None, data: DataOptions) -> DataOptions:

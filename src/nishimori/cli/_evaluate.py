@@ -21,6 +21,7 @@ from nishimori._sums.reliability import Reliability
 from nishimori._support.disk import new_file
 from nishimori._support.display import PRINTED_ROWS
 from nishimori._support.intervals import normal_quantile
+from nishimori._support.json import as_python
 from nishimori._support.optional import require
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
@@ -35,6 +36,7 @@ from nishimori.cli._options import (
     Files,
     LevelOption,
     MetricsOption,
+    PrevalenceOption,
     StrategyOption,
 )
 from nishimori.cli._terminal import (
@@ -46,6 +48,7 @@ from nishimori.cli._terminal import (
     print_tabular,
     print_text,
 )
+from nishimori.errors import InputError
 from nishimori.maps.around import Floored
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
@@ -79,6 +82,7 @@ def evaluate(
     metrics: MetricsOption = None,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
+    prevalence: PrevalenceOption = None,
     *,
     data: Data,
     plot: PlotOption = None,
@@ -94,7 +98,9 @@ def evaluate(
     shown_by: By | None = "groups" if by is None and data.groups else by
     measures: dict[str, Any] = {"metrics": asked_metrics(metrics), "n_bins": n_bins, "strategy": strategy}
     sums = _files.open_sketch(files, data, by)
-    calibrator = None if calibration is None else calibrator_in(calibration)
+    if prevalence is not None and calibration is None:
+        raise InputError("prevalence", "come with --calibration: only that knows the shares of the samples that it was fitted to")
+    calibrator = None if calibration is None else calibrator_in(calibration, prevalence)
     if plot is not None:  # before the work is done
         _files.check_output(plot, _PICTURES, "reliability.png", overwrite=force, argument="plot")
         require("matplotlib", extra="plot", for_="--plot")
@@ -115,6 +121,7 @@ def evaluate(
     if as_json:
         paths = {name: None if path is None else str(path) for name, path in (("calibration", calibration), ("plot", plot))}
         typed: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "level": level, "by": shown_by, **paths}
+        typed["prevalence"] = None if prevalence is None else as_python(calibrator.class_prior_)  # type: ignore[union-attr]
         typed["files"] = [str(path) for path in files]
         about = {"n_samples": results.cards["before"].n_samples, **typed, **about, "warnings": warned}
         print_json(results.content(level) | about | {"library_version": nishimori.__version__})

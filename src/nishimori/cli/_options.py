@@ -33,8 +33,31 @@ DataSets = Annotated[
 ]
 LevelOption = Annotated[float, option("Level of intervals and, as 1 - level, of tests; 0.95 by default.", "SHARE")]
 CalibrationOption = Annotated[Path | None, option("The calibration file that fit wrote.", "FILE")]
+PrevalenceOption = Annotated[
+    Any,
+    option(
+        "Shares of the classes where the probabilities are for, if not those of the samples that fit had: 0.01 for the second "
+        "of two, or cat=0.2,dog=0.8.",
+        "SHARES",
+        parser=lambda text: shares_in(text),
+    ),
+]
 BinsOption = Annotated[int, option("Bins of the ECE; 15 by default.", "NUMBER", panel=MEASURES)]
 StrategyOption = Annotated[Strategy, option("uniform (default) or quantile bins.", "KIND", panel=MEASURES)]
+
+
+def shares_in(text: str) -> float | dict[str, float]:
+    """One share, or that of each class by its label; who knows the classes checks them."""
+    names, shares = zip(*((name.strip(), share) for name, _, share in (part.rpartition("=") for part in split(text))), strict=True)
+    try:
+        numbers = [float(share) for share in shares]
+    except ValueError:
+        numbers = []
+    if numbers and names == ("",):
+        return numbers[0]
+    if not numbers or "" in names or len(set(names)) < len(names):
+        raise typer.BadParameter(f"{text!r} is not a number such as 0.01, nor one for each class such as cat=0.2,dog=0.8.")
+    return dict(zip(names, numbers, strict=True))
 
 
 def split(text: str) -> list[str]:

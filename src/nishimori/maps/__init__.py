@@ -1,7 +1,7 @@
 """Maps: what calibration does to logits. A fitted calibrator has one as `map_`, and a file holds its parameters."""
 
 from nishimori.maps.affine import Affine, LogAffine
-from nishimori.maps.around import Tempered
+from nishimori.maps.around import Shifted, Tempered
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
@@ -17,6 +17,7 @@ __all__ = [
     "LogOdds",
     "Map",
     "Mixture",
+    "Shifted",
     "Temperature",
     "Tempered",
 ]

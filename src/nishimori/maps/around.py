@@ -1,16 +1,18 @@
-"""Maps that wrap another one: a floor of probabilities before it, or one more temperature after it."""
+"""Maps that wrap another one: a floor of probabilities before it, one more temperature after it, or a number per class."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isclose, log
 from typing import Any, ClassVar
 
-from nishimori._support.arrays import Array, at_least, like
+import numpy as np
+
+from nishimori._support.arrays import Array, HostArray, at_least, in_double, like, on_device_of, row_max
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.log_odds import LogOdds
-from nishimori.maps.map import Map, apply_checked, divide
+from nishimori.maps.map import Map, apply_checked, divide, numbers
 from nishimori.maps.temperature import ClassTemperatures, GroupTemperatures, Temperature
 
 
@@ -73,8 +75,7 @@ class Tempered(_Around):
     format_version: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, Map):
-            raise InputError("inner", "be a Map", got=f"{self.inner!r:.60}")
+        _check_inner(self.inner)
         object.__setattr__(self, "temperature", checked_temperature(self.temperature))
 
     @property
@@ -83,8 +84,7 @@ class Tempered(_Around):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        inner = {"kind": self.inner.kind, "parameters": dict(self.inner.parameters)}
-        return {"inner": inner, "temperature": self.temperature}
+        return {"inner": _as_plain(self.inner), "temperature": self.temperature}
 
     def apply(self, logits: Array, groups: Any = None) -> Array:
         """The logits of the map inside, divided by the temperature."""
@@ -95,18 +95,99 @@ class Tempered(_Around):
         return divide(like(self.inner.exponents(logits, groups), logits), self.temperature)
 
 
+@dataclass(frozen=True, eq=False)
+class Shifted(_Around):
+    """The logits of another map plus a number per class; `shift` makes it where no simpler map does the same.
+
+    Attributes
+    ----------
+    inner : Map
+        What is done first.
+    bias : array of shape (n_classes,)
+        What is added to its logits. Masked classes (-inf) stay masked.
+    """
+
+    inner: Map
+    bias: HostArray
+    kind: ClassVar[str] = "shifted"
+    format_version: ClassVar[int] = 6
+    keeps_predictions = False
+
+    def __post_init__(self) -> None:
+        _check_inner(self.inner)
+        bias = numbers(self.bias, "bias")
+        n_classes = self.inner.n_classes or len(np.atleast_1d(bias))
+        if bias.shape != (n_classes,) or n_classes < 2:
+            raise InputError("bias", "have one number per class", got=f"shape {bias.shape}")
+        object.__setattr__(self, "bias", bias)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.bias)
+
+    @property
+    def in_words(self) -> str:
+        return f"{self.inner.in_words} and a number per class after it"
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"inner": _as_plain(self.inner), "bias": self.bias.tolist()}
+
+    def apply(self, logits: Array, groups: Any = None) -> Array:
+        """The logits of the map inside, less the largest of each row, plus the numbers."""
+        return like(self._sums(logits, groups), logits)
+
+    def exponents(self, logits: Array, groups: Any = None) -> Array:
+        """Subtracted in float64 before they are rounded."""
+        sums = self._sums(logits, groups)
+        return like(sums - row_max(sums), logits)
+
+    def _sums(self, logits: Array, groups: Any) -> Array:
+        if int(logits.shape[1]) != self.n_classes:
+            raise InputError("logits", f"have {self.n_classes} classes, as the map has", got=int(logits.shape[1]))
+        wide = in_double(self.inner.exponents(logits, groups))
+        return wide + on_device_of(self.bias, wide)
+
+
+def _check_inner(inner: Any) -> None:
+    if not isinstance(inner, Map):
+        raise InputError("inner", "be a Map", got=f"{inner!r:.60}")
+
+
+def _as_plain(inner: Map) -> dict[str, Any]:
+    return {"kind": inner.kind, "parameters": dict(inner.parameters)}
+
+
+WRAPPERS: tuple[type[Map], ...] = (Tempered, Shifted)
+"""The kinds of maps in files that have another one inside."""
+
+
+def layers(map_: Map) -> Iterator[Map]:
+    """A map and those inside it, from the outermost one."""
+    yield map_
+    while isinstance(map_, Tempered | Shifted):
+        map_ = map_.inner
+        yield map_
+
+
+def innermost(map_: Map) -> Map:
+    """The map inside all temperatures and numbers per class that were put around it later."""
+    *_, inner = layers(map_)
+    return inner
+
+
 def _temper_affine(map_: Affine | LogAffine, T: float) -> Map:
     fallback = None if map_.fallback is None else map_.fallback * T
     return type(map_)(getattr(map_, map_.factors) / T, map_.bias / T, fallback)
 
 
-# Maps that are of the same kind after a division by T. They can be folded into weights, exported and read by earlier versions.
 def _temper_again(map_: Tempered, temperature: float) -> Map:
     """A map with two temperatures after it, or the map inside if they cancel: T·(1/T) may be off from 1 by rounding."""
     both = map_.temperature * temperature
     return map_.inner if isclose(both, 1, rel_tol=1e-12) else temper(map_.inner, both)
 
 
+# Maps that are of the same kind after a division by T. They can be folded into weights, exported and read by earlier versions.
 _SAME_KIND: dict[type[Map], Callable[[Any, float], Map]] = {
     Temperature: lambda map_, T: Temperature(checked_temperature(map_.temperature * T)),
     ClassTemperatures: lambda map_, T: ClassTemperatures(map_.temperatures * T),
@@ -115,6 +196,7 @@ _SAME_KIND: dict[type[Map], Callable[[Any, float], Map]] = {
     LogAffine: _temper_affine,
     LogOdds: lambda map_, T: LogOdds(map_.a / T, map_.b / T, map_.c / T, map_.square / T),
     Tempered: _temper_again,
+    Shifted: lambda map_, T: shift(temper(map_.inner, T), map_.bias / T),
 }
 
 
@@ -124,3 +206,20 @@ def temper(map_: Map, temperature: float) -> Map:
         return map_
     same_kind = _SAME_KIND.get(type(map_))
     return Tempered(map_, temperature) if same_kind is None else same_kind(map_, temperature)
+
+
+# The same for a number per class. Not where a fallback divides some rows: the number is added to what it gives, too.
+_SHIFTED: dict[type[Map], Callable[[Any, HostArray], Map]] = {
+    Temperature: lambda map_, bias: Affine(1 / map_.temperature, bias),
+    Affine: lambda map_, bias: Affine(map_.scale, map_.bias + bias),
+    LogAffine: lambda map_, bias: LogAffine(map_.matrix, map_.bias + bias),
+    LogOdds: lambda map_, bias: LogOdds(map_.a, map_.b, map_.c + float(bias[1] - bias[0]), map_.square),
+    Shifted: lambda map_, bias: Shifted(map_.inner, map_.bias + bias),
+}
+
+
+def shift(map_: Map, bias: HostArray) -> Map:
+    """The map whose logits are those of ``map_`` plus a number per class; an affine one, if that does the same."""
+    can_add = getattr(map_, "fallback", None) is None
+    same = _SHIFTED.get(type(map_)) if can_add else None
+    return Shifted(map_, bias) if same is None else same(map_, bias)

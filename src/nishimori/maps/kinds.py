@@ -20,7 +20,7 @@ from nishimori._support.arrays import Array, HostArray, on_host
 from nishimori._support.optional import entry_points, load_entry_point
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
-from nishimori.maps.around import Tempered
+from nishimori.maps.around import WRAPPERS, innermost
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map, apply_checked, log_softmax
@@ -34,7 +34,7 @@ _BUILT_IN: dict[str, Any] = {
     class_.kind: class_
     for class_ in (
         *(Temperature, ClassTemperatures, GroupTemperatures, Affine, LogOdds, Mixture, LogAffine, ClassCurves),
-        Tempered,
+        *WRAPPERS,
     )
 }
 
@@ -89,8 +89,7 @@ def is_built_in(map_: Map) -> bool:
 
 def claims_to_check(map_: Map) -> bool:
     """Whether a user's own map claims to keep predictions; those of the library do so by construction."""
-    innermost = map_.inner if isinstance(map_, Tempered) else map_
-    return map_.keeps_predictions and not is_built_in(innermost)
+    return map_.keeps_predictions and not is_built_in(innermost(map_))
 
 
 def described(map_: Map, n_classes: int | None = None) -> dict[str, Any]:
@@ -98,7 +97,7 @@ def described(map_: Map, n_classes: int | None = None) -> dict[str, Any]:
 
     Refuses a map that no file can describe: one whose class is not registered, or that its parameters do not give again.
     """
-    if isinstance(map_, Tempered):
+    if isinstance(map_, WRAPPERS):
         inner = described(map_.inner, n_classes)
         return {"kind": map_.kind, "parameters": dict(map_.parameters) | {"inner": inner}}
     if is_built_in(map_):
@@ -123,8 +122,8 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
         wanted = {part.name for part in fields(cls) if part.init}  # type: ignore[arg-type]
         if not isinstance(parameters, dict) or set(parameters) != wanted:
             raise InputError("parameters", f"hold {', '.join(sorted(wanted))}", got=f"{parameters!r:.60}")
-        if cls is Tempered:
-            parameters = parameters | {"inner": _inner_map(parameters["inner"])}
+        if cls in WRAPPERS:
+            parameters = parameters | {"inner": _inner_map(parameters["inner"], kind)}
         return cls(**parameters)
     if not isinstance(parameters, dict):
         raise InputError("parameters", "be a dictionary", got=f"{parameters!r:.60}")
@@ -134,12 +133,12 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
         raise InputError("parameters", f"suit {cls.__name__}", got=f"{type(error).__name__}: {error}") from None
 
 
-def _inner_map(described: Any) -> Map:
-    """The map inside another one, as the parameters of that describe it."""
+def _inner_map(described: Any, outside: str) -> Map:
+    """The map inside another one of the kind ``outside``, as the parameters of that describe it."""
     if not isinstance(described, dict) or not {"kind", "parameters"} <= set(described):
         raise InputError("inner", "hold kind, parameters", got=f"{described!r:.60}")
-    if described["kind"] == Tempered.kind:  # `temper` never nests them, and a file could do so without end
-        raise InputError("inner", f"be a map of another kind than {Tempered.kind!r}", got=repr(Tempered.kind))
+    if described["kind"] == outside:  # `temper` and `shift` never nest them
+        raise InputError("inner", f"be a map of another kind than {outside!r}", got=repr(outside))
     return from_parameters(described["kind"], described["parameters"])
 
 

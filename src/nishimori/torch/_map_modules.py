@@ -21,7 +21,7 @@ from nishimori._rows.batch import Groups
 from nishimori._support import arrays
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
-from nishimori.maps.around import Tempered
+from nishimori.maps.around import innermost
 from nishimori.maps.kinds import described, find_kind, from_parameters, is_built_in
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
@@ -267,13 +267,13 @@ _MODULES: dict[type[Map], type[MapModule]] = {GroupTemperatures: GroupTemperatur
 
 def module_for(map_: Map, device: torch.device | None) -> MapModule:
     """A map as a module, with its parameters on ``device``."""
-    kind, innermost = type(map_), map_.inner if isinstance(map_, Tempered) else map_
+    kind, inside = type(map_), innermost(map_)
     if kind in _KINDS:
         values = {name: getattr(map_, name) for name in _names(kind)}
         return _MODULES.get(kind, MapModule)(
             kind, {name: _tensor(name, value, device) for name, value in values.items() if value is not None}
         )
-    if is_built_in(innermost) and type(innermost) not in _KINDS:
+    if is_built_in(inside) and type(inside) not in _KINDS:
         names = ", ".join(map_kind.__name__ for map_kind in _KINDS)
         raise InputError(
             "The map",

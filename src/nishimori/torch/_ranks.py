@@ -344,6 +344,20 @@ class RankRows(Rows):
             self._meaning = ReadOptions()  # once is enough
         return total
 
+    @property
+    def class_weights(self) -> HostArray | None:
+        """The sum over ranks; all of them must ask."""
+        mine, none = self._rows, np.zeros(1)
+        parts = list(self._ranks.values(lambda: none if mine is None or mine.n_rows == 0 else mine.class_weights))
+        return None if any(part is None for part in parts) else sum(parts, start=np.zeros(self.n_classes))
+
+    @property
+    def kept(self) -> "RankRows | None":
+        """Those of each rank; all of them must ask."""
+        mine = self._rows
+        part = self._ranks.own_value(lambda: None if mine is None else mine.kept)
+        return RankRows(self._ranks, part) if all(list(self._ranks.values(lambda: mine is None or part is not None))) else None
+
     def sample(self, size: int) -> "RankRows | None":
         """About ``size`` rows, from each rank as many as are its share; None if some rank cannot give any."""
         share, mine = size / (self.n_rows or 1), self._rows

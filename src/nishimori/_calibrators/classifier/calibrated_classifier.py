@@ -1,7 +1,8 @@
 """Any classifier of scikit-learn with calibrated probabilities, by cross-validation."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce
 from typing import Any, Literal, Self
 
@@ -129,6 +130,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     estimator_, calibrator_
         The two of that one. The calibrator has ``temperature_`` and its standard error, ``floor_``, and can be saved. With
         ``ensemble="pooled"``, ``estimator_.estimators_`` are the classifiers of the folds.
+    class_prior_ : array of shape (n_classes,)
+        The share of each class among the samples that it was calibrated with, by weight; with ``ensemble=True`` the mean over
+        folds. `with_prevalence` gives a classifier for other shares.
     response_method_ : str
         The method that scores come from.
     out_of_fold_scores_, out_of_fold_rows_ : array
@@ -254,6 +258,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.calibrated_classifiers_ = pairs
         self.classes_ = pairs[0].classes_
         self.response_method_ = pairs[0].scorer.method
+        priors = [pair.calibrator.class_prior_ for pair in pairs]
+        self.class_prior_ = None if any(prior is None for prior in priors) else np.mean(priors, axis=0)
         if len(pairs) == 1:
             self.estimator_, self.calibrator_ = pairs[0].estimator, pairs[0].calibrator
         for name in ("n_features_in_", "feature_names_in_"):
@@ -263,6 +269,20 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             kept = HeldOutScores.pooled(scored)
             self.out_of_fold_rows_, self.out_of_fold_scores_ = kept.rows, kept.scores
         return self
+
+    def with_prevalence(self, new: Any) -> Self:
+        """A copy of this fitted classifier for classes of other frequencies, see `Calibrator.with_prevalence`.
+
+        ``new`` has the share of each class: a dictionary by label, an array in the order of `classes_`, or one number for the
+        second of two classes. The calibrator of each pair is changed from its own ``class_prior_``.
+        """
+        check_is_fitted(self, "calibrated_classifiers_")
+        pairs = [replace(pair, calibrator=pair.calibrator.with_prevalence(new)) for pair in self.calibrated_classifiers_]
+        other = copy(self)
+        other.calibrated_classifiers_, other.class_prior_ = pairs, pairs[0].calibrator.class_prior_
+        if len(pairs) == 1:
+            other.calibrator_ = pairs[0].calibrator
+        return other
 
     def predict_proba(self, X: Any, **params: Any) -> HostArray:
         """Calibrated probabilities of shape (n_samples, n_classes).
