@@ -137,8 +137,8 @@ class FixedMap(Calibrator):
         """What `Calibrator.with_prevalence` gives for ``fitted``."""
         if fitted.class_prior_ is None:
             raise InputError(
-                "The calibrator does not know the frequencies of the classes in its calibration data: it has a file of an earlier "
-                "version, was not fitted, or was fitted to a sketch, top-k lists, Dask or too many classes. If you know them, "
+                "The calibrator does not know the frequencies of the classes in its calibration data: it has a file of an "
+                "earlier version, was not fitted, or was fitted to a sketch, top-k lists, Dask or too many classes. If you know them, "
                 "pass calibrated probabilities to `nishimori.with_prevalence(probabilities, new, old)`."
             )
         refuse_off(fitted._class_off_, fitted.classes_, fitted.method_name)
@@ -149,7 +149,9 @@ class FixedMap(Calibrator):
             method=FIXED,
             params={"calibrated_by": fitted.method_name} | (fitted.params or {} if isinstance(fitted, FixedMap) else {}),
             class_prior=prior.tolist(),
-            **dict.fromkeys(("residual", "temperature_se", "estimates")),
+            residual=None,
+            temperature_se=None,
+            estimates=None,
         )
         record = replace(record, map=shift(record.map, added), provenance=origin)
         fixed = cls(record.map, params=origin.params, input=fitted.input, classes=fitted.classes, floor=fitted.floor_)

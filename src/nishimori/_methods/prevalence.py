@@ -102,7 +102,9 @@ def with_prevalence(probabilities: Any, new: Any, old: Any, *, classes: Classes 
     >>> nishimori.with_prevalence([0.5, 0.9], new=0.01, old=0.5).round(4)
     array([0.01  , 0.0833])
     """
-    passed = scores(probabilities, input="probabilities", name="probabilities", remedy="If these are logits, take their softmax.")
+    passed = scores(
+        probabilities, input="probabilities", name="probabilities", remedy="If these are logits, take their softmax."
+    )
     labels = class_labels(classes, passed.n_classes)
     after, before = (checked_prevalence(value, labels, name) for value, name in ((new, "new"), (old, "old")))
     ratios = after / before
@@ -187,14 +189,14 @@ def checked_prevalence(value: Any, classes: Sequence[Any] | HostArray, name: str
 
 
 def _by_label(value: Mapping[Any, Any], labels: list[Any], name: str) -> HostArray:
-    known = {str(label): place for place, label in enumerate(labels)}
-    places = [known.get(str(label)) for label in value]
-    if unknown := [label for label, place in zip(value, places, strict=True) if place is None]:
+    place_of = {str(label): place for place, label in enumerate(labels)}
+    if unplace_of := [label for label in value if str(label) not in place_of]:
         raise InputError(
-            name, "name classes of the calibrator", got=join_names(unknown), remedy=f"They are {join_names(labels)}."
+            name, "name classes of the calibrator", got=join_names(unplace_of), remedy=f"They are {join_names(labels)}."
         )
+    places = [place_of[str(label)] for label in value]
     if missing := set(range(len(labels))) - set(places):
-        raise InputError(name, "have a share for each class", got=f"none for {_names(labels, sorted(missing))}")  # type: ignore[type-var]
+        raise InputError(name, "have a share for each class", got=f"none for {_names(labels, sorted(missing))}")
     numbers = np.empty(len(labels))
     numbers[places] = _plain(list(value.values()), name)
     return numbers

@@ -23,7 +23,7 @@ from nishimori._support.disk import new_file
 from nishimori._support.escape import printable
 from nishimori._support.json import JsonError, Maybe, check_shape, read_json, shape_error
 from nishimori.errors import FormatError, InputError
-from nishimori.maps.around import WRAPPERS, layers
+from nishimori.maps.around import Shifted, Tempered, layers
 from nishimori.maps.kinds import described, find_kind, from_parameters
 from nishimori.maps.map import Map
 
@@ -100,7 +100,9 @@ DESCRIBED_MAP = shapes.same("kind parameters", shapes.ANYTHING)
 
 _SHARES = shapes.Kind(
     "a list of numbers from 0 to 1 whose sum is 1",
-    lambda value: isinstance(value, list) and all(map(shapes.is_number, value)) and min(value, default=-1) >= 0 and _is_one(value),
+    lambda value: (
+        isinstance(value, list) and all(map(shapes.is_number, value)) and min(value, default=-1) >= 0 and _is_one(value)
+    ),
 )
 
 # What may be missing is not in the first files of version 2.
@@ -281,8 +283,7 @@ def map_in(described: dict[str, Any], path: Path, place: str) -> Map:
 
 def _innermost(described: dict[str, Any]) -> dict[str, Any]:
     """What a file says of the map inside all others."""
-    kinds = [wrapper.kind for wrapper in WRAPPERS]
-    while described["kind"] in kinds and isinstance(described["parameters"], dict):
+    while described["kind"] in (Tempered.kind, Shifted.kind) and isinstance(described["parameters"], dict):
         inner = described["parameters"].get("inner")
         if not isinstance(inner, dict) or not {"kind", "parameters"} <= set(inner):
             break

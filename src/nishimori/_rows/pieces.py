@@ -19,7 +19,7 @@ import numpy as np
 from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.batch import Batch
 from nishimori._rows.fingerprint import Fingerprint, KeptRows, RowDigest
-from nishimori._rows.rows import Rows, Sum, combined_by, sum_by_class, without_rows
+from nishimori._rows.rows import Rows, Sum, combined_by, without_rows
 from nishimori._rows.scores import ScoreRange, Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray

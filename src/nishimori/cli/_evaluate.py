@@ -99,7 +99,9 @@ def evaluate(
     measures: dict[str, Any] = {"metrics": asked_metrics(metrics), "n_bins": n_bins, "strategy": strategy}
     sums = _files.open_sketch(files, data, by)
     if prevalence is not None and calibration is None:
-        raise InputError("prevalence", "come with --calibration: only that knows the shares of the samples that it was fitted to")
+        raise InputError(
+            "prevalence", "come with --calibration: only that knows the shares of the samples that it was fitted to"
+        )
     calibrator = None if calibration is None else calibrator_in(calibration, prevalence)
     if plot is not None:  # before the work is done
         _files.check_output(plot, _PICTURES, "reliability.png", overwrite=force, argument="plot")

@@ -33,22 +33,15 @@ DataSets = Annotated[
 ]
 LevelOption = Annotated[float, option("Level of intervals and, as 1 - level, of tests; 0.95 by default.", "SHARE")]
 CalibrationOption = Annotated[Path | None, option("The calibration file that fit wrote.", "FILE")]
-PrevalenceOption = Annotated[
-    Any,
-    option(
-        "Shares of the classes where the probabilities are for, if not those of the samples that fit had: 0.01 for the second "
-        "of two, or cat=0.2,dog=0.8.",
-        "SHARES",
-        parser=lambda text: shares_in(text),
-    ),
-]
 BinsOption = Annotated[int, option("Bins of the ECE; 15 by default.", "NUMBER", panel=MEASURES)]
 StrategyOption = Annotated[Strategy, option("uniform (default) or quantile bins.", "KIND", panel=MEASURES)]
 
 
 def shares_in(text: str) -> float | dict[str, float]:
     """One share, or that of each class by its label; who knows the classes checks them."""
-    names, shares = zip(*((name.strip(), share) for name, _, share in (part.rpartition("=") for part in split(text))), strict=True)
+    names, shares = zip(
+        *((name.strip(), share) for name, _, share in (part.rpartition("=") for part in split(text))), strict=True
+    )
     try:
         numbers = [float(share) for share in shares]
     except ValueError:
@@ -63,6 +56,17 @@ def shares_in(text: str) -> float | dict[str, float]:
 def split(text: str) -> list[str]:
     """The parts of a list with commas."""
     return [part.strip() for part in text.split(",")]
+
+
+PrevalenceOption = Annotated[
+    Any,
+    option(
+        "Shares of the classes where the probabilities are for, if not those of the samples that fit had: 0.01 for the second "
+        "of two, or cat=0.2,dog=0.8.",
+        "SHARES",
+        parser=shares_in,
+    ),
+]
 
 
 def _as_floor(text: str) -> float | str:

@@ -158,10 +158,6 @@ def _as_plain(inner: Map) -> dict[str, Any]:
     return {"kind": inner.kind, "parameters": dict(inner.parameters)}
 
 
-WRAPPERS: tuple[type[Map], ...] = (Tempered, Shifted)
-"""The kinds of maps in files that have another one inside."""
-
-
 def layers(map_: Map) -> Iterator[Map]:
     """A map and those inside it, from the outermost one."""
     yield map_

@@ -20,7 +20,7 @@ from nishimori._support.arrays import Array, HostArray, on_host
 from nishimori._support.optional import entry_points, load_entry_point
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
-from nishimori.maps.around import WRAPPERS, innermost
+from nishimori.maps.around import Shifted, Tempered, innermost
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map, apply_checked, log_softmax
@@ -34,7 +34,7 @@ _BUILT_IN: dict[str, Any] = {
     class_.kind: class_
     for class_ in (
         *(Temperature, ClassTemperatures, GroupTemperatures, Affine, LogOdds, Mixture, LogAffine, ClassCurves),
-        *WRAPPERS,
+        *(Tempered, Shifted),
     )
 }
 
@@ -97,7 +97,7 @@ def described(map_: Map, n_classes: int | None = None) -> dict[str, Any]:
 
     Refuses a map that no file can describe: one whose class is not registered, or that its parameters do not give again.
     """
-    if isinstance(map_, WRAPPERS):
+    if isinstance(map_, Tempered | Shifted):
         inner = described(map_.inner, n_classes)
         return {"kind": map_.kind, "parameters": dict(map_.parameters) | {"inner": inner}}
     if is_built_in(map_):
@@ -122,7 +122,7 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
         wanted = {part.name for part in fields(cls) if part.init}  # type: ignore[arg-type]
         if not isinstance(parameters, dict) or set(parameters) != wanted:
             raise InputError("parameters", f"hold {', '.join(sorted(wanted))}", got=f"{parameters!r:.60}")
-        if cls in WRAPPERS:
+        if cls in (Tempered, Shifted):
             parameters = parameters | {"inner": _inner_map(parameters["inner"], kind)}
         return cls(**parameters)
     if not isinstance(parameters, dict):

@@ -259,7 +259,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.classes_ = pairs[0].classes_
         self.response_method_ = pairs[0].scorer.method
         priors = [pair.calibrator.class_prior_ for pair in pairs]
-        self.class_prior_ = None if any(prior is None for prior in priors) else np.mean(priors, axis=0)
+        shares = [prior for prior in priors if prior is not None]
+        self.class_prior_ = np.mean(shares, axis=0) if len(shares) == len(priors) else None
         if len(pairs) == 1:
             self.estimator_, self.calibrator_ = pairs[0].estimator, pairs[0].calibrator
         for name in ("n_features_in_", "feature_names_in_"):
