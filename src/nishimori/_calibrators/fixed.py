@@ -138,8 +138,8 @@ class FixedMap(Calibrator):
         if fitted.class_prior_ is None:
             raise InputError(
                 "The calibrator does not know the frequencies of the classes in its calibration data: it has a file of an "
-                "earlier version, was not fitted, or was fitted to a sketch, top-k lists, Dask or too many classes. If you know them, "
-                "pass calibrated probabilities to `nishimori.with_prevalence(probabilities, new, old)`."
+                "earlier version, was not fitted, or was fitted to a sketch, top-k lists, Dask or too many classes. If you "
+                "know them, pass calibrated probabilities to `nishimori.with_prevalence(probabilities, new, old)`."
             )
         refuse_off(fitted._class_off_, fitted.classes_, fitted.method_name)
         added, prior = bias(new, fitted.class_prior_, fitted.classes_)
