@@ -76,6 +76,7 @@ def fits(rank):
     one_by_one = nishimori.temperatures(across_ranks(*mine))
     _ranks._AT_ONCE = before
     weighted = across_ranks(*mine, sample_weight=own(rank, WEIGHTS)[0])
+    shifted = nishimori.calibrator("ts").fit(loader).with_prevalence(np.full(5, 0.2))
     return {
         "arrays": bits(nishimori.temperatures(rows)),
         "one_by_one": bits(one_by_one),
@@ -86,6 +87,8 @@ def fits(rank):
         "weights": bits(nishimori.temperatures(weighted)),
         "card": {name: getattr(card, name).hex() for name in ("accuracy", "confidence", "ece", "brier", "nll")},
         "quantiles": nishimori.metrics.ece(rows, temperature=TEMPERATURE, strategy="quantile").hex(),
+        "class_prior": [each.hex() for each in nishimori.calibrator("ts").fit(weighted).class_prior_.tolist()],
+        "shifted": [each.hex() for each in shifted.map_.bias.tolist()],
         "vector": [each.hex() for each in nishimori.calibrator("vector").fit(rows).map_.scale.tolist()],
     }
 

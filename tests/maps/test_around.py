@@ -1,4 +1,4 @@
-"""One more temperature after a map: of the same kind where that is possible, and a map of its own otherwise."""
+"""One more temperature, or a number per class, after a map: of the same kind where possible, and a map of its own otherwise."""
 
 import json
 
@@ -19,10 +19,11 @@ from nishimori.maps import (
     LogOdds,
     Map,
     Mixture,
+    Shifted,
     Temperature,
     Tempered,
 )
-from nishimori.maps.around import temper
+from nishimori.maps.around import innermost, shift, temper
 from nishimori.maps.kinds import claims_to_check, described, from_parameters
 
 K = 3
@@ -38,6 +39,7 @@ SAME_KIND = {
     "log": LogAffine(MATRIX, [0.1, -0.3, 0.2]),
 }
 OTHERS = {"mixture": Mixture(2.0, [0.5, 0.3, 0.2]), "curves": CURVES}
+BIAS = np.array([0.3, -1.0, 0.2])
 GROUPS = np.array(["a", "b", "c", "d"])[np.arange(200) % 4]
 
 
@@ -178,3 +180,113 @@ def test_a_network_computes_the_same_and_its_state_can_be_loaded():
     np.testing.assert_allclose(other(z), calibrated(z))
     with pytest.raises(InputError, match="which PyTorch modules cannot apply"):
         nishimori_torch.Calibrated(torch.nn.Identity(), Tempered(CURVES, 1.3))
+
+
+def log_softmax(logits):
+    return np.log(reference.softmax(logits))
+
+
+@pytest.mark.parametrize("map_", [*SAME_KIND.values(), *OTHERS.values()], ids=[*SAME_KIND, *OTHERS])
+def test_a_number_per_class_is_added_to_the_logits(map_):
+    made = shift(map_, BIAS)
+    expected = log_softmax(map_.apply(LOGITS, groups_for(map_)) + BIAS)
+    np.testing.assert_allclose(log_softmax(made.apply(LOGITS, groups_for(map_))), expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(made.log_probabilities(LOGITS, groups_for(map_)), expected, rtol=1e-10, atol=1e-12)
+    assert (made.keeps_predictions, made.needs_groups, made.n_classes) == (False, map_.needs_groups, K)
+    again = shift(shift(map_, 2 * BIAS), -BIAS)
+    assert innermost(again).kind == innermost(made).kind
+    np.testing.assert_allclose(again.log_probabilities(LOGITS, groups_for(map_)), expected, rtol=1e-10, atol=1e-12)
+    tempered = temper(made, 0.7).log_probabilities(LOGITS, groups_for(map_))
+    np.testing.assert_allclose(tempered, log_softmax(expected / 0.7), rtol=1e-10, atol=1e-12)
+    before = shift(temper(map_, 0.7), BIAS).log_probabilities(LOGITS, groups_for(map_))
+    np.testing.assert_allclose(before, log_softmax(map_.apply(LOGITS, groups_for(map_)) / 0.7 + BIAS), rtol=1e-10, atol=1e-12)
+
+
+def test_numbers_are_added_by_an_affine_map_where_one_does_the_same():
+    kinds = {name: type(shift(map_, BIAS)) for name, map_ in (SAME_KIND | OTHERS).items()}
+    assert kinds == {
+        "temperature": Affine,
+        "affine": Affine,
+        "log": LogAffine,
+        "class": Shifted,
+        "group": Shifted,
+        "fallback": Shifted,
+        "mixture": Shifted,
+        "curves": Shifted,
+    }
+
+
+def test_a_function_of_log_odds_has_the_difference_added():
+    map_ = LogOdds(0.8, 1.1, -0.2, 0.05)
+    made = shift(map_, np.array([-0.5, 0.4]))
+    assert made == LogOdds(0.8, 1.1, map_.c + 0.9, 0.05)
+    expected = log_softmax(map_.apply(LOGITS[:, :2]) + np.array([-0.5, 0.4]))
+    np.testing.assert_allclose(made.log_probabilities(LOGITS[:, :2]), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_shifted_probabilities_keep_their_digits_and_masks():
+    made = Shifted(OTHERS["mixture"], BIAS)
+    np.testing.assert_allclose(made.log_probabilities(LOGITS + 1e9), made.log_probabilities((LOGITS + 1e9) - 1e9), atol=1e-12)
+    masked = LOGITS.copy()
+    masked[:, 0] = -np.inf
+    assert (made.probabilities(masked)[:, 0] == 0).all()
+    single = made.probabilities(LOGITS.astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, made.probabilities(LOGITS), rtol=1e-5)
+
+
+@pytest.mark.parametrize("inner", [OTHERS["mixture"], SAME_KIND["fallback"], Tempered(CURVES, 1.3)])
+def test_a_file_describes_the_map_to_which_numbers_are_added(inner, tmp_path):
+    made = Shifted(inner, BIAS)
+    Record(made, "logits", Provenance("mine", n_classes=K)).write(tmp_path / "c.json", overwrite=False)
+    content = json.loads((tmp_path / "c.json").read_text())
+    assert content["format_version"] == 6
+    assert content["map"]["parameters"]["bias"] == BIAS.tolist()
+    again = nishimori.load(tmp_path / "c.json").map_
+    np.testing.assert_array_equal(again.apply(LOGITS), made.apply(LOGITS))
+
+
+INSIDE = {"kind": "mixture", "parameters": {"temperature": 2.0, "weights": [0.5, 0.3, 0.2]}}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"inner": INSIDE},
+        {"inner": INSIDE, "bias": [1.0]},
+        {"inner": INSIDE, "bias": 1.0},
+        {"inner": INSIDE, "bias": [1.0, float("nan")]},
+        {"inner": INSIDE, "bias": "ab"},
+        {
+            "inner": {"kind": "affine", "parameters": {"scale": 1.0, "bias": [0.0, 1.0, 2.0], "fallback": 1.0}},
+            "bias": [0.0, 1.0],
+        },
+        {"inner": {"kind": "shifted", "parameters": {"inner": INSIDE, "bias": [0.0, 1.0]}}, "bias": [0.0, 1.0]},
+        {"inner": {"kind": "tempered", "parameters": {"inner": {"kind": "shifted", "parameters": {}}}}, "bias": [0.0, 1.0]},
+    ],
+)
+def test_damaged_descriptions_of_added_numbers_are_refused(parameters):
+    with pytest.raises(InputError):
+        from_parameters("shifted", parameters)
+
+
+def test_maps_around_others_are_not_nested_in_a_way_that_no_file_has():
+    with pytest.raises(InputError, match="`inner` must be a map that is not shifted"):
+        Tempered(Shifted(CURVES, BIAS), 2.0)
+    with pytest.raises(InputError, match="`inner` must be a map that is not tempered"):
+        Tempered(Tempered(CURVES, 2.0), 2.0)
+    with pytest.raises(InputError, match="`inner` must be a map that is not shifted"):
+        Shifted(Shifted(CURVES, BIAS), BIAS)
+
+
+def test_logits_of_other_classes_are_refused():
+    with pytest.raises(InputError, match="`logits` must have 3 classes"):
+        Shifted(OTHERS["mixture"], BIAS).apply(LOGITS[:, :2])
+
+
+@pytest.mark.parametrize("inner", [OTHERS["mixture"], SAME_KIND["fallback"], SAME_KIND["class"]])
+def test_a_network_adds_the_same_numbers(inner):
+    made = Shifted(inner, BIAS)
+    calibrated = nishimori_torch.Calibrated(torch.nn.Identity(), made)
+    found = torch.softmax(calibrated(torch.tensor(LOGITS)), dim=1)
+    np.testing.assert_allclose(found, reference.softmax(inner.apply(LOGITS) + BIAS), atol=1e-5)

@@ -122,6 +122,14 @@ def test_a_fit_of_several_parameters_is_that_of_all_rows(ranks):
     assert numbers(ranks[0]["fits"]["vector"]) == pytest.approx(alone.tolist(), rel=1e-8)
 
 
+def test_frequencies_of_classes_are_those_of_all_rows(ranks):
+    labels = SMALL[1]
+    shares = np.bincount(labels, WEIGHTS) / WEIGHTS.sum()
+    assert numbers(ranks[0]["fits"]["class_prior"]) == pytest.approx(shares.tolist(), rel=1e-12)
+    added = np.log(0.2) - np.log(np.bincount(labels) / len(labels))
+    assert numbers(ranks[0]["fits"]["shifted"]) == pytest.approx(added.tolist(), rel=1e-12)
+
+
 def error_of_ec(temperature, clusters):
     """The standard error of T: sums of the gap over each cluster, squared, over the slope of the sum of all gaps in T."""
     logits, labels = SMALL

@@ -141,8 +141,8 @@ class FixedMap(Calibrator):
                 "earlier version, was not fitted, or was fitted to a sketch, top-k lists, Dask or too many classes. If you "
                 "know them, pass calibrated probabilities to `nishimori.with_prevalence(probabilities, new, old)`."
             )
-        refuse_off(fitted._class_off_, fitted.classes_, fitted.method_name)
         added, prior = bias(new, fitted.class_prior_, fitted.classes_)
+        refuse_off(fitted._class_off_, fitted.classes_, fitted.method_name)
         record = fitted._record()
         origin = replace(
             record.provenance,

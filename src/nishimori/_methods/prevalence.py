@@ -112,7 +112,7 @@ def with_prevalence(probabilities: Any, new: Any, old: Any, *, classes: Classes 
     weighted = table * arrays.on_device_of(ratios / ratios.max(), table)
     changed = weighted / arrays.row_sum(weighted)
     shown = changed[:, 1] if passed.is_binary_score else changed
-    return passed.restore_shape(arrays.to_dtype_of(shown, passed.array))
+    return passed.restore_shape(arrays.like(shown, passed.array))
 
 
 def class_off(data: Rows, map_: Map) -> dict[str, float] | None:
@@ -176,10 +176,10 @@ def checked_prevalence(value: Any, classes: Sequence[Any] | HostArray, name: str
         numbers = _plain(value, name)
         if numbers.shape != (len(labels),):
             raise InputError(name, f"have one number for each of {len(labels)} classes", got=f"shape {numbers.shape}")
-    if (bad := np.flatnonzero(~((numbers > 0) & (numbers < 1)))).size:
+    if (bad := np.flatnonzero(~(numbers > 0))).size:
         raise InputError(
             name,
-            "be between 0 and 1 for each class",
+            "be above 0 for each class",
             got=f"{numbers[bad[0]]:g} for {_names(labels, bad[:1])}",
             remedy=_SMALL_SHARE,
         )

@@ -75,7 +75,7 @@ class Tempered(_Around):
     format_version: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
-        _check_inner(self.inner)
+        _check_inner(self.inner, Tempered, Shifted)
         object.__setattr__(self, "temperature", checked_temperature(self.temperature))
 
     @property
@@ -114,7 +114,7 @@ class Shifted(_Around):
     keeps_predictions = False
 
     def __post_init__(self) -> None:
-        _check_inner(self.inner)
+        _check_inner(self.inner, Shifted)
         bias = numbers(self.bias, "bias")
         n_classes = self.inner.n_classes or len(np.atleast_1d(bias))
         if bias.shape != (n_classes,) or n_classes < 2:
@@ -149,9 +149,12 @@ class Shifted(_Around):
         return wide + on_device_of(self.bias, wide)
 
 
-def _check_inner(inner: Any) -> None:
+def _check_inner(inner: Any, *around: type[Map]) -> None:
+    """Refuse what is no map, and a map of these kinds, with which one map does the same."""
     if not isinstance(inner, Map):
         raise InputError("inner", "be a Map", got=f"{inner!r:.60}")
+    if isinstance(inner, around):
+        raise InputError("inner", f"be a map that is not {inner.kind}", got=f"{inner!r:.60}")
 
 
 def _as_plain(inner: Map) -> dict[str, Any]:

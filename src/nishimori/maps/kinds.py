@@ -137,7 +137,7 @@ def _inner_map(described: Any, outside: str) -> Map:
     """The map inside another one of the kind ``outside``, as the parameters of that describe it."""
     if not isinstance(described, dict) or not {"kind", "parameters"} <= set(described):
         raise InputError("inner", "hold kind, parameters", got=f"{described!r:.60}")
-    if described["kind"] == outside:  # `temper` and `shift` never nest them
+    if described["kind"] in (outside, Shifted.kind):  # `temper` and `shift` never nest them so, and a file could without end
         raise InputError("inner", f"be a map of another kind than {outside!r}", got=repr(outside))
     return from_parameters(described["kind"], described["parameters"])
 
