@@ -334,7 +334,7 @@ def test_a_loaded_calibrator_with_too_many_parameters_says_so(tmp_path):
     BiasCorrected(shrink=False).fit(logits, labels).save(path)
     content = json.loads(path.read_text())
     content["map"]["parameters"]["bias"] = [0.0] * 1000
-    content["provenance"] |= {"n_classes": 1000, "estimates": {"by_confidence": 1.0}}
+    content["provenance"] |= {"n_classes": 1000, "class_prior": None, "estimates": {"by_confidence": 1.0}}
     path.write_text(json.dumps(content))
     found = nishimori.load(path).why_no_se_
     assert found == "There are 1,001 parameters, and standard errors are computed for at most 1,000."

@@ -82,6 +82,7 @@ def test_apply_tells_machines_what_it_wrote(place):
         "n_samples": 60,
         "n_classes": 3,
         "temperature": temperature,
+        "prevalence": None,
         "columns_kept": ["id", "split", "target"],
         "probability_columns": NAMES,
         "warnings": [],

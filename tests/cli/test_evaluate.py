@@ -80,6 +80,7 @@ def test_machines_get_everything_that_people_see_and_the_bins(place):
         "by": None,
         "calibration": "c.json",
         "plot": "t.svg",
+        "prevalence": None,
         "files": ["t.npz"],
         "library_version": nishimori.__version__,
         "level": 0.95,

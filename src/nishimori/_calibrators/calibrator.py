@@ -361,7 +361,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         >>> calibrator.class_prior_
         array([0.5, 0.5])
         >>> calibrator.with_prevalence(0.1).predict_proba([1.0]).round(3), calibrator.predict_proba([1.0]).round(3)
-        (array([[0.597, 0.403]]), array([[0.141, 0.859]]))
+        (array([[0.78, 0.22]]), array([[0.283, 0.717]]))
         """
         check_is_fitted(self, "map_")
         return cast("FixedMap", import_object(_FIXED).with_other_prevalence(self, new))

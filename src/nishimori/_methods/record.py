@@ -200,11 +200,14 @@ class Record:
 
 
 def _check_shares(origin: dict[str, Any]) -> None:
-    """Refuse frequencies of another number of classes, or of a class that is not there."""
+    """Refuse frequencies of another number of classes, or of a class that is not there; without the number they say nothing."""
     n_classes, prior, off = origin["n_classes"], origin["class_prior"], origin["class_off"]
+    if n_classes is None:
+        origin |= {"class_prior": None, "class_off": None}
+        return
     if prior is not None and len(prior) != n_classes:
         raise shape_error("provenance.class_prior", f"a list of {n_classes} numbers", prior)
-    if off is not None and off["place"] >= (n_classes or 0):
+    if off is not None and off["place"] >= n_classes:
         raise shape_error("provenance.class_off.place", f"below the number of classes, {n_classes}", off["place"])
 
 

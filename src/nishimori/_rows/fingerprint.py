@@ -57,7 +57,7 @@ class RowDigest:
         self._n_rows = self._n_classes = 0
         self._stride = 1
         self._n_numbers = n_numbers
-        self._kept: list[KeptRows] = []
+        self._kept: list[SpacedRows] = []
 
     def add(self, scores: Scores, labels: Any, weights: Any) -> None:
         """Take the next rows; ``labels`` are columns, and ``weights`` are None for ones."""
@@ -75,9 +75,9 @@ class RowDigest:
             rows = counted[rows]
         elif scores.is_scattered:
             rows = np.arange(first, n_rows, self._stride)
-        kept = arrays.on_host(scores.sample(rows).array)
-        own = None if counted is None else arrays.on_host(weights[rows])
-        self._kept.append(KeptRows(kept, arrays.on_host(labels[rows]), own))
+        numbers = [scores.sample(rows).array, labels[rows], *([] if counted is None else [weights[rows]])]
+        # Copies: a view would keep its whole batch in memory.
+        self._kept.append(SpacedRows(*(arrays.on_host(each).copy() for each in numbers)))
 
     def _widen_stride(self) -> None:
         """Double the stride until few enough rows are kept, and drop those that are between."""
@@ -102,11 +102,11 @@ class RowDigest:
             factor *= 2
         return factor
 
-    def _joined(self) -> "list[KeptRows]":
-        return [KeptRows.joined(self._kept)] if self._kept else []
+    def _joined(self) -> "list[SpacedRows]":
+        return [SpacedRows.joined(self._kept)] if self._kept else []
 
     @property
-    def rows(self) -> "KeptRows | None":
+    def rows(self) -> "SpacedRows | None":
         """The rows that were kept, in order; None if there are none."""
         return next(iter(self._joined()), None)
 
@@ -122,15 +122,15 @@ class RowDigest:
 
 
 @dataclass(frozen=True, eq=False)
-class KeptRows:
+class SpacedRows:
     """Some rows on the host: scores as they were passed, columns of the true classes, and weights, None for ones."""
 
     scores: HostArray
     labels: HostArray
-    weights: HostArray | None
+    weights: HostArray | None = None
 
     @classmethod
-    def joined(cls, parts: "list[KeptRows]") -> "KeptRows":
+    def joined(cls, parts: "list[SpacedRows]") -> "SpacedRows":
         """The rows of several parts, one after the other."""
         if len(parts) == 1:
             return parts[0]
@@ -139,12 +139,12 @@ class KeptRows:
             weights = np.concatenate([np.ones(len(part.labels)) if part.weights is None else part.weights for part in parts])
         return cls(np.concatenate([part.scores for part in parts]), np.concatenate([part.labels for part in parts]), weights)
 
-    def every(self, factor: int) -> "KeptRows":
+    def every(self, factor: int) -> "SpacedRows":
         """Those whose number is a multiple of ``factor``, in an array of their own."""
         if factor == 1:
             return self
         weights = None if self.weights is None else self.weights[::factor].copy()
-        return KeptRows(self.scores[::factor].copy(), self.labels[::factor].copy(), weights)
+        return SpacedRows(self.scores[::factor].copy(), self.labels[::factor].copy(), weights)
 
 
 def digest_of(scores: Scores, labels: Any, weights: Any) -> str | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows, ReadOptions
 from nishimori._rows.batch import Batch
-from nishimori._rows.fingerprint import Fingerprint, KeptRows, RowDigest
+from nishimori._rows.fingerprint import Fingerprint, RowDigest, SpacedRows
 from nishimori._rows.rows import Rows, Sum, combined_by, without_rows
 from nishimori._rows.scores import ScoreRange, Scores
 from nishimori._support import arrays
@@ -132,7 +132,7 @@ class Pieces(Rows, Generic[P]):
         self._n_passes = 0
         self._digest: str | None = None  # of the rows of the first complete pass
         self._digest_callbacks: list[Callable[[str], None]] = []  # who waits for it
-        self._kept: tuple[Scores, KeptRows] | None = None  # some rows of that pass, and what their scores are
+        self._kept: tuple[Scores, SpacedRows] | None = None  # some rows of that pass, and what their scores are
 
     @contextmanager
     def defer_probability_check(self) -> Iterator[None]:
@@ -183,9 +183,9 @@ class Pieces(Rows, Generic[P]):
         """Rows at equal distances of the first pass."""
         if self._kept is None:
             return None
-        like, rows = self._kept
+        scores, rows = self._kept
         weights = arrays.ones(len(rows.labels)) if rows.weights is None else rows.weights
-        return ArrayRows(replace(like, array=rows.scores, leading=(), floor=self.floor), rows.labels, weights)
+        return ArrayRows(replace(scores, floor=self.floor), rows.labels, weights)
 
     def on_digest(self, callback: Callable[[str], None]) -> None:
         """Call ``callback`` with the digest of these rows, now or at the end of the first pass."""
@@ -254,7 +254,7 @@ class Pieces(Rows, Generic[P]):
         if self._digest is None and (text := digest.text) is not None:
             self._digest = text
             if like is not None and (kept := digest.rows) is not None:
-                self._kept = (like, kept)
+                self._kept = (replace(like, array=kept.scores, leading=()), kept)
             while self._digest_callbacks:
                 self._digest_callbacks.pop(0)(text)
 

@@ -64,7 +64,7 @@ OutputOption = Annotated[
 EPILOG = epilog(
     "nishimori apply calibration.json test.npz -o probabilities.npz",
     "nishimori apply calibration.json new.csv -o new-calibrated.csv",
-    "nishimori apply calibration.json new.csv -o new-calibrated.csv --prevalence 0.01",
+    "nishimori apply calibration.json new.csv -o rare.csv --prevalence 0.01",
     "nishimori apply calibration.json part-*.parquet -o all.parquet",
     "nishimori apply calibration.json - -o - < new.csv > new-calibrated.csv",
 )
