@@ -14,7 +14,7 @@ from nishimori.maps.map import BuiltInMap, numbers, softmax_of_drops
 Interpolation = Literal["linear", "constant"]
 
 # A probability that exceeds an edge by less than this part of it counts as on the edge: what float32 rounds off.
-_ROUNDING = 2.0**-22
+EDGE_ROUNDING = 2.0**-22
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ def _interpolate(claimed: HostArray, knots: HostArray, values: HostArray) -> Hos
 
 def bin_of(claimed: HostArray, edges: HostArray) -> HostArray:
     """The number of the bin of each probability; one on an edge, or above it by no more than rounding, is in the bin below."""
-    places: HostArray = np.searchsorted(edges[1:-1] * (1 + _ROUNDING), claimed)
+    places: HostArray = np.searchsorted(edges[1:-1] * (1 + EDGE_ROUNDING), claimed)
     return places
 
 
