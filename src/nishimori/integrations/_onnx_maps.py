@@ -35,9 +35,9 @@ class Graph:
     def __init__(self, scope: Any, container: Any) -> None:
         self._scope, self._container = scope, container
 
-    def __call__(self, operator: str, *inputs: str, to: str | None = None, **attributes: Any) -> str:
-        """Add an operator; the name of its result, which is ``to`` if that is passed."""
-        name = to or self._scope.get_unique_variable_name("calibrated")
+    def __call__(self, operator: str, *inputs: str, result: str | None = None, **attributes: Any) -> str:
+        """Add an operator; the name of its result, which is ``result`` if that is passed."""
+        name = result or self._scope.get_unique_variable_name("calibrated")
         named = self._scope.get_unique_operator_name(operator)
         self._container.add_node(operator, list(inputs), [name], name=named, op_domain="", op_version=None, **attributes)
         return name
@@ -58,7 +58,7 @@ class Graph:
 
     def in_double(self, name: str) -> str:
         """Numbers in float64."""
-        return self("Cast", name, to_type=TensorProto.DOUBLE)
+        return self("Cast", name, to=TensorProto.DOUBLE)
 
     def column(self, table: str, place: int) -> str:
         """One column, as a column."""
@@ -206,7 +206,7 @@ def _constant(graph: Graph, claimed: str, edges: HostArray, values: HostArray) -
 
 def _count(graph: Graph, is_so: str) -> str:
     """How many entries of each row are true, as a column of whole numbers."""
-    return graph.over_classes("ReduceSum", graph("Cast", is_so, to_type=TensorProto.INT64))
+    return graph.over_classes("ReduceSum", graph("Cast", is_so, to=TensorProto.INT64))
 
 
 def _tempered(graph: Graph, map_: Tempered, logits: str) -> str:

@@ -25,9 +25,8 @@ from nishimori.errors import InputError
 
 require("skl2onnx", extra="skl2onnx", for_="nishimori.integrations.skl2onnx")
 
-from onnx import TensorProto  # noqa: E402 - after the check that skl2onnx is installed
-from skl2onnx import update_registered_converter  # noqa: E402
-from skl2onnx._parse import _parse_sklearn, _parse_sklearn_classifier  # noqa: E402
+from skl2onnx import update_registered_converter  # noqa: E402 - after the check that it is installed
+from skl2onnx._parse import _parse_sklearn  # noqa: E402
 from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType, StringTensorType, guess_proto_type  # noqa: E402
 from skl2onnx.common.utils_classifier import get_label_classes  # noqa: E402
 
@@ -36,24 +35,12 @@ from nishimori.integrations._onnx_maps import Graph, exponents, refuse_unknown  
 _OPTIONS = {"zipmap": [True, False, "columns"], "nocl": [True, False], "output_class_labels": [False, True]}
 
 
-def _parse_calibrated(scope: Any, model: CalibratedClassifier, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
-    """Add the classifiers to the graph, then what calibrates their scores."""
-    scores = [
-        _scores(scope, one, list(inputs), pair.scorer)
-        for pair in model.calibrated_classifiers_
-        for one in _classifiers(pair.estimator)
-    ]
-    # The features come first: probabilities get their type.
-    outputs: list[Any] = _parse_sklearn_classifier(scope, model, [*inputs[:1], *scores], custom_parsers)
-    return outputs
-
-
 def _classifiers(estimator: Any) -> Sequence[Any]:
     return estimator.estimators_ if isinstance(estimator, MeanOfClassifiers) else [estimator]
 
 
-def _scores(scope: Any, estimator: Any, inputs: list[Any], scorer: Scorer) -> Any:
-    """Add a classifier to the graph; the variable that holds its scores."""
+def _add(scope: Any, container: Any, estimator: Any, inputs: list[Any], scorer: Scorer) -> str:
+    """Add a classifier to the graph; the name of what holds its scores."""
     while True:
         if isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
@@ -66,23 +53,17 @@ def _scores(scope: Any, estimator: Any, inputs: list[Any], scorer: Scorer) -> An
             estimator = estimator.steps[-1][1]
         else:
             break
-    _set_option(scope, estimator, "zipmap", value=False)
-    if scorer.method == "decision_function" and not _set_option(scope, estimator, "raw_scores", value=True):
+    options = {"zipmap": False, "raw_scores": scorer.method == "decision_function"}
+    if options["raw_scores"] and not container.has_options(estimator, "raw_scores"):
         raise InputError(
             f"{type(estimator).__name__} has no decision values in ONNX: skl2onnx converts its probabilities only. Fit "
             "`CalibratedClassifier` with `response_method='predict_proba'`."
         )
-    _, scores = _parse_sklearn(scope, estimator, inputs)
-    return scores
-
-
-def _set_option(scope: Any, estimator: Any, name: str, *, value: bool) -> bool:
-    """Set an option of the converter of a classifier, if it has it; whether it has."""
-    allowed = scope._get_allowed_options(estimator, fail=False)
-    if allowed is None or name not in allowed:
-        return False
-    scope.add_options(id(estimator), {name: value})
-    return True
+    usable = {name: value for name, value in options.items() if container.has_options(estimator, name)}
+    for where in (scope, container):
+        where.add_options(id(estimator), usable)
+    name: str = _parse_sklearn(scope, estimator, inputs)[1].full_name
+    return name
 
 
 def _set_shapes(operator: Any) -> None:
@@ -97,12 +78,12 @@ def _set_shapes(operator: Any) -> None:
 def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
     """The mean over classifiers of their calibrated probabilities."""
     model, graph = operator.raw_operator, Graph(scope, container)
-    names = iter([variable.full_name for variable in operator.inputs[1:]])
     calibrated = []
     for pair in model.calibrated_classifiers_:
         refuse_unknown(pair.calibrator.map_, _described(model, pair.calibrator))
         tables = [
-            _table(graph, next(names), one, pair.scorer) for one in _classifiers(pair.estimator)
+            _table(graph, _add(scope, container, one, list(operator.inputs), pair.scorer), one, pair.scorer)
+            for one in _classifiers(pair.estimator)
         ]
         scores = _mean(graph, tables)
         logits = _logits(graph, scores, pair.scorer.input, pair.calibrator.floor_)
@@ -177,9 +158,8 @@ def _put_out(graph: Graph, operator: Any, probabilities: str, ranked: str) -> No
     classes = np.asarray(get_label_classes(operator.scope_inst, operator.raw_operator))
     named = classes.astype(str) if classes.dtype.kind in "OUS" else classes.astype(np.int64)
     place = graph("ArgMax", ranked, axis=1, keepdims=0)
-    graph("Gather", graph.constant(named), place, axis=0, to=label.full_name)
-    to_type = guess_proto_type(probability.type)
-    graph("Cast", probabilities, to=probability.full_name, to_type=to_type)
+    graph("Gather", graph.constant(named), place, axis=0, result=label.full_name)
+    graph("Cast", probabilities, to=guess_proto_type(probability.type), result=probability.full_name)
 
 
 def _described(model: Any, calibrator: Calibrator) -> str:
@@ -193,7 +173,6 @@ def register() -> None:
         "NishimoriCalibratedClassifier",
         _set_shapes,
         _convert_classifier,
-        parser=_parse_calibrated,
         options=_OPTIONS,
     )
     places = [method.place for method in METHODS.values()]
