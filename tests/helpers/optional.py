@@ -39,6 +39,7 @@ REQUIRED = {
     "polars",
     "pyarrow",
     "safetensors",
+    "skl2onnx",
     "tokenizers",
     "torch",
     "torchmetrics",

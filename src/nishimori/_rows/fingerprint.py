@@ -77,7 +77,7 @@ class RowDigest:
             rows = np.arange(first, n_rows, self._stride)
         numbers = [scores.sample(rows).array, labels[rows], *([] if counted is None else [weights[rows]])]
         # Copies: a view would keep its whole batch in memory.
-        self._kept.append(SpacedRows(*(arrays.on_host(each).copy() for each in numbers)))
+        self._kept.append(SpacedRows(*(arrays.on_host(values).copy() for values in numbers)))
 
     def _widen_stride(self) -> None:
         """Double the stride until few enough rows are kept, and drop those that are between."""

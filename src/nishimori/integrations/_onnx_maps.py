@@ -1,7 +1,6 @@
 """Maps as operators of ONNX: the formula of each kind of map, in float64.
 
-A name stands for a table of shape (n, n_classes), as everywhere in ONNX, and `Graph` adds an operator and gives the name of what it
-returns.
+In ONNX a name stands for a table of shape (n, n_classes). `Graph` adds an operator and gives the name of its result.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine, WithBias
 from nishimori.maps.around import Shifted, Tempered, layers
 from nishimori.maps.class_curves import EDGE_ROUNDING, ClassCurves
-from nishimori.maps.kinds import find_kind
+from nishimori.maps.kinds import is_built_in
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture
@@ -91,8 +90,7 @@ def refuse_unknown(map_: Map, owner: str) -> None:
     """Refuse a map that has no formula here."""
     for layer in layers(map_):
         if type(layer) not in _FORMULAS:
-            own = find_kind(layer.kind) is None or not type(layer).__module__.startswith("nishimori.")
-            because = "it is one of your own" if own else "names of groups are looked up outside of the graph"
+            because = "names of groups are looked up outside of the graph" if is_built_in(layer) else "it is one of your own"
             raise InputError(
                 f"{owner} cannot be written to ONNX by skl2onnx: {layer.in_words} ({type(layer).__name__}) has no converter, "
                 f"because {because}. Maps with one: {', '.join(sorted(kind.__name__ for kind in _FORMULAS))}."
@@ -110,11 +108,8 @@ def _class_temperatures(graph: Graph, map_: ClassTemperatures, logits: str) -> s
 
 def _with_bias(graph: Graph, map_: WithBias, logits: str) -> str:
     drops, factors = graph.drops(logits), np.asarray(getattr(map_, map_.factors))
-    if map_.of_log:
-        centred = graph.log_softmax(drops)
-    else:
-        centred = graph("Sub", drops, graph.over_classes("ReduceMean", drops))
-    scaled = graph("MatMul" if factors.ndim == 2 else "Mul", centred, graph.constant(factors.T))
+    values = graph.log_softmax(drops) if map_.of_log else graph("Sub", drops, graph.over_classes("ReduceMean", drops))
+    scaled = graph("MatMul" if factors.ndim == 2 else "Mul", values, graph.constant(factors.T))
     mapped = graph("Add", scaled, graph.constant(map_.bias))
     if map_.fallback is None:
         return mapped
@@ -145,17 +140,19 @@ def _mixture(graph: Graph, map_: Mixture, logits: str) -> str:
     drops = graph.drops(logits)
     is_live = graph("Greater", logits, graph.constant(-inf))
     n_live = graph.over_classes("ReduceSum", graph.in_double(is_live))
-    log_probabilities = (
-        lambda: graph.log_softmax(graph("Div", drops, graph.constant(map_.temperature))),
-        lambda: graph.log_softmax(drops),
-        lambda: graph("Add", graph("Mul", graph.in_double(is_live), graph.constant(0.0)), graph("Neg", graph("Log", n_live))),
-    )
-    parts = [
-        graph("Add", graph("Where", is_live, part(), graph.constant(0.0)), graph.constant(log(weight)))
-        for part, weight in zip(log_probabilities, map_.weights.tolist(), strict=True)
-        if weight > 0
-    ]
-    return graph("Where", is_live, reduce(lambda one, other: _log_of_sum(graph, one, other), parts), graph.constant(-inf))
+    at_temperature, as_they_are, uniform = map_.weights.tolist()
+    parts = []
+    if at_temperature:
+        parts.append((at_temperature, graph.log_softmax(graph("Div", drops, graph.constant(map_.temperature)))))
+    if as_they_are:
+        parts.append((as_they_are, graph.log_softmax(drops)))
+    if uniform:
+        zeros = graph("Mul", graph.in_double(is_live), graph.constant(0.0))
+        parts.append((uniform, graph("Sub", zeros, graph("Log", n_live))))
+    # Masked classes would become NaN in the sum.
+    live = [graph("Where", is_live, part, graph.constant(0.0)) for _, part in parts]
+    weighted = [graph("Add", part, graph.constant(log(weight))) for part, (weight, _) in zip(live, parts, strict=True)]
+    return graph("Where", is_live, reduce(lambda one, other: _log_of_sum(graph, one, other), weighted), graph.constant(-inf))
 
 
 def _log_of_sum(graph: Graph, one: str, other: str) -> str:
@@ -173,7 +170,7 @@ def _class_curves(graph: Graph, map_: ClassCurves, logits: str) -> str:
         second = curve(graph, graph.column(claimed, 1), *curves[0])
         columns = [graph("Sub", graph.constant(1.0), second), second]
     else:
-        columns = [curve(graph, graph.column(claimed, place), *each) for place, each in enumerate(curves)]
+        columns = [curve(graph, graph.column(claimed, place), *of_class) for place, of_class in enumerate(curves)]
     live = graph.in_double(graph("Greater", logits, graph.constant(-inf)))
     calibrated = graph("Mul", graph("Concat", *columns, axis=1), live)
     total = graph.over_classes("ReduceSum", calibrated)

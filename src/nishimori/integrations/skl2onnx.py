@@ -3,8 +3,8 @@
     import nishimori.integrations.skl2onnx
     onnx_model = skl2onnx.to_onnx(calibrated, X[:1])
 
-They are for `CalibratedClassifier`, whichever way of ``ensemble`` it has, and for all calibrators alone. A calibrator computes in
-float64, and its probabilities have the type of the features. What has no converter is refused by name.
+They are for `CalibratedClassifier`, whichever its ``ensemble``, and for all calibrators alone. A calibrator computes in float64,
+and its probabilities have the type of the features. What has no converter is refused by name.
 """
 
 from collections.abc import Sequence
@@ -166,7 +166,7 @@ def _described(model: Any, calibrator: Calibrator) -> str:
     return f"{type(model).__name__} with {type(calibrator).__name__}"
 
 
-def register() -> None:
+def _register() -> None:
     """Add the converters to those of skl2onnx."""
     update_registered_converter(
         CalibratedClassifier,
@@ -177,9 +177,7 @@ def register() -> None:
     )
     places = [method.place for method in METHODS.values()]
     for class_ in {FixedMap, FixedTemperature, *(import_object(f"nishimori._calibrators.{place}") for place in places)}:
-        update_registered_converter(
-            class_, f"Nishimori{class_.__name__}", _set_shapes, _convert_calibrator, options=_OPTIONS
-        )
+        update_registered_converter(class_, f"Nishimori{class_.__name__}", _set_shapes, _convert_calibrator, options=_OPTIONS)
 
 
-register()
+_register()

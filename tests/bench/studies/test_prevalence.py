@@ -36,5 +36,7 @@ def test_shares_are_drawn_as_their_name_says(study):
 def test_most_of_what_the_oracle_gains_is_gained(run_study, tmp_path):
     run_study("prevalence", "--splits", "0", "--shifts", "1", "--networks", "cifar10/resnet20", "--out", tmp_path / "found.md")
     lines = (tmp_path / "found.md").read_text(encoding="utf-8").split("Share of the oracle's gain")[1].splitlines()
-    shares = {cells[1].strip(): cells[3] for cells in (line.split("|") for line in lines if line.startswith("| ")) if "%" in cells[3]}
+    shares = {
+        cells[1].strip(): cells[3] for cells in (line.split("|") for line in lines if line.startswith("| ")) if "%" in cells[3]
+    }
     assert float(shares["one class 90%"].removesuffix(" % ")) > 90
