@@ -3,7 +3,7 @@
     import nishimori.integrations.skl2onnx
     onnx_model = skl2onnx.to_onnx(calibrated, X[:1])
 
-They are for `CalibratedClassifier`, whichever its ``ensemble``, and for all calibrators alone. A calibrator computes in float64,
+They are for `CalibratedClassifier`, whichever its ``ensemble``, and for calibrators alone. A calibrator computes in float64,
 and its probabilities have the type of the features. What has no converter is refused by name.
 """
 
