@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from nishimori._calibrators.calibrator import PREDICTIONS, Calibrator, fit_grouped_rows
 from nishimori._calibrators.consistent import Consistent
-from nishimori._calibrators.folds import Fold, check_folds, deal_folds, linked_units, out_of_fold, refuse_repeated, split_folds
+from nishimori._calibrators.folds import Fold, check_folds, deal_folds, linked_units, out_of_fold, split_folds
 from nishimori._calibrators.methods import new_calibrator, refuse_common, refuse_two_classes, set_common
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, SampleUnits, Scoring, select
@@ -123,7 +123,7 @@ class Best(Calibrator):
         else:
             methods, left_out = self._named_candidates(data.n_classes), {}
         scores, n_unsolved = self._score_candidates(methods, left_out, samples, folds)
-        scored = units.subset(np.sort(np.concatenate([fold.test for fold in folds])))
+        scored = units.subset(np.unique(np.concatenate([fold.test for fold in folds])))
         choose = partial(select, scores, scored, self.scoring, n_unsolved=n_unsolved, left_out=left_out, n_folds=len(folds))
         selection = choose()
         while isinstance(chosen := self._fit_chosen(methods, selection, data), str):
@@ -344,7 +344,6 @@ def _splitter_folds(cv: Any, samples: CollectedSamples, units: HostArray | None,
         ) from None
     folds = [Fold(fold.train[fold.train >= 0], fold.test[fold.test >= 0], fold.name) for fold in folds]
     check_folds(folds, samples.labels, all_classes=False)
-    refuse_repeated(folds)
     for fold in folds:
         if np.isin(fold.test, fold.train).any():
             raise InputError("cv", "hold out samples that are not fitted to", got=f"a sample in both parts of {fold.name}")

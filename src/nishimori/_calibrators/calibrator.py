@@ -131,7 +131,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
             check_n_classes(self, X, name)
             return
         if hasattr(X, "columns") and not hasattr(self, "feature_names_in_"):
-            refuse_permuted(column_names(X, name), self.classes)
+            refuse_permuted(column_names(X, name), self._names)
         if hasattr(self, "n_features_in_"):
             self._check_names(X, numeric(X, name).shape, name)
 
@@ -205,7 +205,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         scores = self._scores(X)
         checked = None if groups is None and self.map_.keeps_predictions else self._groups(groups, scores)
         columns = scores.restore_shape(in_blocks(scores, lambda rows: self._columns(scores, rows, checked)))
-        if self.classes is not None:
+        if self._names is not None:
             return self.classes_[arrays.on_host(columns)]
         return columns
 
@@ -289,7 +289,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
         """The names of this many columns of calibrated logits, or of the one column of flat scores."""
         if hasattr(self, "feature_names_in_") and not one_column:
             return self.feature_names_in_
-        labels = [f"class{i}" for i in range(n_classes)] if self.classes is None else map(str, self.classes_.tolist())
+        labels = [f"class{i}" for i in range(n_classes)] if self._names is None else map(str, self.classes_.tolist())
         names = np.array(list(labels), dtype=object)
         return names[1:] if one_column else names
 

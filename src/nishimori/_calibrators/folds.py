@@ -16,7 +16,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from nishimori._support.arrays import HostArray
 from nishimori._support.formatting import join_names
 from nishimori._support.numbers import whole
-from nishimori.errors import DegenerateDataError, InputError
+from nishimori._support.warnings import notice
+from nishimori.errors import DegenerateDataError, InputError, InputWarning
 
 M = TypeVar("M")
 P = TypeVar("P")
@@ -131,11 +132,25 @@ def check_folds(folds: Sequence[Fold], y: HostArray, *, all_classes: bool) -> No
             )
 
 
-def refuse_repeated(folds: Sequence[Fold], remedy: str = "") -> None:
-    """Refuse folds that hold a sample out twice: it would count as two samples."""
-    rows = np.concatenate([fold.test for fold in folds])
-    if len(np.unique(rows)) < len(rows):
-        raise InputError("cv", "hold out each sample at most once", got="a sample in several folds", remedy=remedy)
+def never_hold_out(folds: Sequence[Fold], y: HostArray) -> list[Fold]:
+    """Folds that fit to the only sample of a class, with a warning: what held it out would not know the class."""
+    classes, first, counts = np.unique(y, return_index=True, return_counts=True)
+    single = counts == 1
+    rows = first[single]
+    held_out = rows[np.isin(rows, np.concatenate([fold.test for fold in folds]))] if folds else rows[:0]
+    if not len(held_out):
+        return list(folds)
+    names, has = join_names(classes[single].tolist()), "Class {} has" if single.sum() == 1 else "The classes {} have"
+    notice(
+        f"{has.format(names)} one sample, which every fold is fitted to and none holds out: how probable the class is cannot be "
+        "calibrated.",
+        InputWarning,
+    )
+    moved = [
+        Fold(np.union1d(fold.train, here), np.setdiff1d(fold.test, here, assume_unique=True), fold.name) if len(here) else fold
+        for fold, here in ((fold, np.intersect1d(fold.test, held_out)) for fold in folds)
+    ]
+    return [fold for fold, before in zip(moved, folds, strict=True) if len(fold.test) or not len(before.test)]
 
 
 def out_of_fold(
@@ -179,3 +194,13 @@ def _fit_and_predict(
 def in_row_order(rows: Sequence[HostArray], parts: Sequence[HostArray]) -> HostArray:
     """What was predicted for the ``rows`` of several test parts, in ascending order of the rows."""
     return np.concatenate(parts)[np.argsort(np.concatenate(rows), kind="stable")]
+
+
+def mean_by_row(rows: Sequence[HostArray], parts: Sequence[HostArray]) -> HostArray:
+    """The same for numbers, where a row that several folds hold out has the mean of its numbers."""
+    ordered, all_rows = in_row_order(rows, parts), np.sort(np.concatenate(rows))
+    _, first, counts = np.unique(all_rows, return_index=True, return_counts=True)
+    if len(first) == len(ordered):
+        return ordered
+    means: HostArray = np.add.reduceat(ordered, first) / counts
+    return means

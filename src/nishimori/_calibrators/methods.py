@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 # What restores a calibration of independent labels; it looks its methods up here, and is imported where it is needed.
 _MULTILABEL = "nishimori._calibrators.multilabel.estimator:MultilabelCalibrator"
 
-# What scikit-learn and probmetrics call them.
-_ELSEWHERE = {"auto": "adaptive", "sigmoid": "platt", "temperature": "ts", "ets": "mixture", "svs": "vector", "sms": "matrix"}
+# What scikit-learn, in other letters, and probmetrics call them.
+_ELSEWHERE = {"auto": "adaptive", "ets": "mixture", "svs": "vector", "sms": "matrix", **table.ALIASES}
 
 # The columns of the table that say yes or no, by the names of the traits.
 _HEADERS = {

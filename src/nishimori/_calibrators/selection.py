@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nishimori._calibrators.folds import in_row_order
+from nishimori._calibrators.folds import mean_by_row
 from nishimori._methods.table import CANDIDATES
 from nishimori._support.arrays import HostArray
 from nishimori._support.display import Display, Displayed, short_repr
@@ -54,8 +54,8 @@ class RowScores:
 
     @classmethod
     def in_order(cls, rows: Sequence[HostArray], parts: "Sequence[RowScores]") -> "RowScores":
-        """The scores of the ``rows`` of several folds, in ascending order of the rows."""
-        return cls(*(in_row_order(rows, [getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
+        """The scores of the ``rows`` of several folds, in ascending order of the rows, one for each row."""
+        return cls(*(mean_by_row(rows, [getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,8 @@ class FittedMethod(ABC):
     why_no_se_: str | None
     n_passes_: int | None
     _is_flat_: bool
+    _texts_: list[str] | None = None
+    _texts_seen: list[str] | None = None  # those of the fit that runs, which may fail
     _estimates_: dict[str, float] | None = None
     _class_off_: dict[str, float] | None = None
 
@@ -97,8 +99,18 @@ class FittedMethod(ABC):
         if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
             options["floor"] = self.floor if is_auto(self.floor) else None
         else:
-            options |= {"input": self.input, "classes": self.classes, "floor": self.floor}
+            self._texts_seen = None if self.classes is not None else self._texts(y)
+            options |= {"input": self.input, "classes": self._texts_seen or self.classes, "floor": self.floor}
         return open_rows(X, y, names=("X", "y"), choose_floor=choose_floor, **options)
+
+    def _texts(self, y: Any) -> list[str] | None:  # noqa: ARG002 - for methods of two classes
+        """The classes that labels themselves name, in order; None where ``classes`` has to say it."""
+        return None
+
+    @property
+    def _names(self) -> Classes:
+        """The label of each column, as passed or as the labels say; None if these are numbers of columns."""
+        return self._texts_ if self.classes is None else self.classes
 
     def learn(
         self,
@@ -131,7 +143,8 @@ class FittedMethod(ABC):
             How often all logits were read.
         """
         check_map(map_, data.n_classes, data)
-        classes = class_labels(self.classes, data.n_classes)
+        self._texts_ = self._texts_seen
+        classes = class_labels(self._names, data.n_classes)
         self.map_ = map_
         self.input_ = data.input if self.input is None else self.input
         self.floor_ = self.floor  # type: ignore[assignment]
@@ -183,7 +196,7 @@ class FittedMethod(ABC):
         origin = Provenance(
             method=self.method_name,
             params=self.method_params(),
-            classes=None if self.classes is None else self.classes_.tolist(),
+            classes=None if self._names is None else self.classes_.tolist(),
             columns=None if names is None else names.tolist(),
             n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
             estimates=self._estimates_,
@@ -246,7 +259,7 @@ def name_columns(
     scores.
     """
     if names is not None:
-        refuse_permuted(names, calibrator.classes)
+        refuse_permuted(names, calibrator._names)
         calibrator.feature_names_in_ = np.array(names, dtype=object)
     elif hasattr(calibrator, "feature_names_in_"):
         del calibrator.feature_names_in_

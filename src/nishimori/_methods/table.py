@@ -126,6 +126,9 @@ CANDIDATES = {
 BUILT_IN = {name: f"nishimori._calibrators.{method.place}" for name, method in METHODS.items()}
 """Where the class of each method can be imported from, by the name of the method."""
 
+ALIASES = {"sigmoid": "platt", "temperature": "ts"}
+"""What scikit-learn calls two of the methods; lists of methods have only our names."""
+
 FINISHED = "+ec"
 """The end of the name of a method that is finished by expectation consistency: NAME+ec, for every NAME."""
 
@@ -148,6 +151,8 @@ _registered: dict[str, Any] = {}
 
 def add(name: str, target: Any) -> None:
     """Put a checked ``target`` into the table."""
+    if name in ALIASES:
+        raise InputError("name", "be new", got=f"{name!r}, which is {ALIASES[name]!r}", remedy="Choose another name.")
     taken = import_object(BUILT_IN[name]) if name in BUILT_IN else _registered.get(name, target)
     if taken != target:
         other = taken.__name__ if isinstance(taken, type) else repr(taken)
@@ -163,7 +168,7 @@ def names() -> tuple[str, ...]:
 
 def is_built_in(name: str) -> bool:
     """Whether the library itself has a method of this name, or the one that NAME+ec finishes."""
-    return unfinished(name) in BUILT_IN
+    return _without_alias(unfinished(name)) in BUILT_IN
 
 
 def unfinished(name: str) -> str:
@@ -173,6 +178,7 @@ def unfinished(name: str) -> str:
 
 def find(name: Any) -> Any:
     """The observable or class called ``name``, or None."""
+    name = _without_alias(name)
     if name in BUILT_IN:
         return import_object(BUILT_IN[name])
     if name not in _registered:
@@ -184,7 +190,12 @@ def find(name: Any) -> Any:
 
 def find_bare(name: Any) -> Any:
     """The class of the method called ``name`` that needs no scikit-learn, or None if there is none."""
+    name = _without_alias(name)
     return import_object(BARE[name]) if name in BARE else None
+
+
+def _without_alias(name: Any) -> Any:
+    return ALIASES.get(name, name) if isinstance(name, str) else name
 
 
 def name_of(target: Any) -> str:

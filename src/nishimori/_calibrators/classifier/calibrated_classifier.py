@@ -36,7 +36,7 @@ from nishimori._calibrators.classifier.response import (
     known_classes,
     score_method,
 )
-from nishimori._calibrators.folds import Fold, check_folds, out_of_fold, refuse_repeated, split_folds
+from nishimori._calibrators.folds import Fold, check_folds, never_hold_out, out_of_fold, split_folds
 from nishimori._calibrators.methods import new_calibrator
 from nishimori._calibrators.private_sklearn import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from nishimori._rows.scores import Floor
@@ -222,7 +222,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             scores = scorer(estimator, X)
             scored = [HeldOutScores(np.arange(len(y)), scores, gives_one_score(scores, scorer))]
         else:
-            folds = self._folds(X, y, of_split, is_ensemble=ensemble is True)
+            folds = self._folds(X, y, of_split)
             steps = FoldScorer(estimator, scorer, X, y, of_estimator)
             models, scored = out_of_fold(folds, steps.fit, steps.predict, keep_models=bool(ensemble), n_jobs=self.n_jobs)
         if ensemble is True:
@@ -235,7 +235,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             scorer.refuse_one_vs_one(models[0])
         return self._keep([CalibratedPair(*pair, scorer) for pair in zip(models, fits, strict=True)], scored)
 
-    def _folds(self, X: Any, y: HostArray, split: Mapping[str, Any], *, is_ensemble: bool) -> list[Fold]:
+    def _folds(self, X: Any, y: HostArray, split: Mapping[str, Any]) -> list[Fold]:
         """The folds that ``cv`` makes, each with all classes in its training part."""
         cv = 5 if self.cv is None else self.cv
         if isinstance(cv, str) and cv == "prefit":
@@ -245,10 +245,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 got="'prefit'",
                 remedy="Leave it out, and wrap the fitted classifier in `sklearn.frozen.FrozenEstimator` instead.",
             )
-        folds = split_folds(cv, X, y, **split)
+        folds = never_hold_out(split_folds(cv, X, y, **split), y)
         check_folds(folds, y, all_classes=True)
-        if not is_ensemble:
-            refuse_repeated(folds, "With ensemble=False all scores are pooled. Use StratifiedKFold, or ensemble=True.")
         return folds
 
     def _keep(self, pairs: list[CalibratedPair], scored: list[HeldOutScores]) -> Self:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from numbers import Integral
 from typing import Any
 
@@ -97,11 +98,19 @@ class Calibration:
         return fitted
 
     def _params_of(self, part: HeldOutScores) -> dict[str, Any]:
-        """The arguments of `fit` for some rows. The test part of a fold that is a single cluster says nothing about errors."""
+        """The arguments of `fit` for some rows. The test part of a fold that is a single cluster says nothing about errors.
+
+        A row that several folds hold out is there as often, each time with its share of the weight, and these are a cluster.
+        """
         params: dict[str, Any] = method_params_of_rows(self.y, self.params, indices=part.rows)
         for name in ("clusters", "groups") if part.name else ():
             if name in params and len(set(np.asarray(params[name]).tolist())) == 1:
                 del params[name]
+        copies = np.bincount(part.rows)[part.rows]
+        if copies.max() > 1:
+            params["sample_weight"] = np.asarray(params.get("sample_weight", 1.0)) / copies
+            if "clusters" in signature(self.calibrator.fit).parameters:
+                params.setdefault("clusters", part.rows)
         return params
 
     def parts_with_weight(self, scored: Sequence[HeldOutScores]) -> list[int]:
