@@ -274,7 +274,7 @@ class Best(Calibrator):
                 return fit_checked(chosen, data)
         except NO_SOLUTION as error:
             if len(selection.candidates) == 2 or selection[selection.chosen].n_unsolved:  # "none" is the other
-                return rescue(chosen, error, data)
+                return rescue(chosen, error, data, chosen_by=self.method_name)
             return f"no solution for all samples: {error}".rstrip(".")
 
     def method_params(self) -> dict[str, Any]:

@@ -29,6 +29,10 @@ NO_SOLUTION = (NoTemperatureError, NotConvergedError, DegenerateDataError)
 """What methods raise where the data are valid, but do not determine what they fit."""
 
 
+NONE_FOUND = "has no solution"
+"""What the warning about a replaced method says, by which it can be recognised among others."""
+
+
 def fit_always(
     calibrator: Calibrator, *data: Any, where: str = "", may_be_frequencies: bool = True, **options: Any
 ) -> Calibrator:
@@ -69,22 +73,26 @@ def rescue(
     error: NishimoriError,
     *data: Any,
     where: str = "",
+    chosen_by: str = "",
     may_be_frequencies: bool = True,
     **options: Any,
 ) -> Calibrator:
     """A calibrator of smoothed labels or frequencies, with a warning, in place of one without a solution because of ``error``.
 
+    The warning names the method that was ``chosen_by`` another one, which is what the user typed, beside that.
     That error is raised if the data do not have all logits, as sketches and top-k lists have not. Where there may be no
     frequencies, scores that say nothing give all classes the same probability.
     """
     fitted, action = _fit_smoothed(calibrator, error, *data, **options)
     if may_be_frequencies and fitted.is_uniform_ and isinstance(error, NoTemperatureError) and error.end == "flat":
-        return with_frequencies(calibrator, error, *data, where=where, **options)
-    _warn_of_replacement(calibrator, error, where, action)
+        return with_frequencies(calibrator, error, *data, where=where, chosen_by=chosen_by, **options)
+    _warn_of_replacement(calibrator, error, where, chosen_by, action)
     return fitted
 
 
-def with_frequencies(calibrator: Calibrator, error: NishimoriError, *data: Any, where: str = "", **options: Any) -> Calibrator:
+def with_frequencies(
+    calibrator: Calibrator, error: NishimoriError, *data: Any, where: str = "", chosen_by: str = "", **options: Any
+) -> Calibrator:
     """A calibrator that gives each class its smoothed frequency, (n + 1)/(N + K), with a warning: the scores tell nothing."""
     frequencies = BiasCorrected(method="ts", shrink=False, **_common(calibrator))
     usual = _usual_options(options)
@@ -92,18 +100,19 @@ def with_frequencies(calibrator: Calibrator, error: NishimoriError, *data: Any, 
         rows = frequencies.rows_from(*data, **usual)
         fitted = frequencies._fit_frequencies(data[0], rows)
     action = "Each class gets its smoothed frequency instead: (n + 1)/(N + K) for n of N samples and K classes."
-    _warn_of_replacement(calibrator, error, where, action)
+    _warn_of_replacement(calibrator, error, where, chosen_by, action)
     return fitted
 
 
-def _warn_of_replacement(calibrator: Calibrator, error: NishimoriError, where: str, action: str) -> None:
+def _warn_of_replacement(calibrator: Calibrator, error: NishimoriError, where: str, chosen_by: str, action: str) -> None:
     """Warn that a method has no solution, why, and what is done instead."""
     if isinstance(error, NoTemperatureError):
         reason = error.why
     else:  # in sentences, without what the user could do about it
         reason = str(error.changed(remedy="")) if isinstance(error, InputError) else str(error)
     place = f" in {where}" if where else ""
-    notice(f"The method {calibrator.method_name!r} has no solution{place}. {reason} {action}", InputWarning)
+    which = f"{chosen_by!r} chose {calibrator.method_name!r}, which" if chosen_by else f"{calibrator.method_name!r}"
+    notice(f"The method {which} {NONE_FOUND}{place}. {reason} {action}", InputWarning)
 
 
 def _fit_smoothed(

@@ -36,7 +36,8 @@ class Gap(NamedTuple):
     snap: Array  # the fourth
 
 
-_CLASS_ORDER = "Check that the labels and the columns of the logits use the same class order."
+CHECK_CLASS_ORDER = "Check that the labels and the columns of the logits use the same class order."
+"""What may have gone wrong where the scores come from elsewhere."""
 _MORE_DATA = "Use a larger validation set"
 
 # No network's logits differ by this much; those of soft masks do.
@@ -127,7 +128,7 @@ class Observable(ABC):
         return (
             f"the mean of {type(self).__name__} under the model stays above its mean under the labels up to T → ∞, where it is "
             f"still {limit - observed:.4g} too large.",
-            _CLASS_ORDER,
+            CHECK_CLASS_ORDER,
         )
 
     def __repr__(self) -> str:
@@ -273,7 +274,7 @@ class TopN(_Exact):
         """Why no temperature fits as T → ∞: the accuracy is no better than chance."""
         confidence, accuracy = self._names
         why = f"is not above chance ({1 + limit:.4g}), and {confidence} stays above chance at every T."
-        return f"{accuracy} {1 + observed:.4g} {why}", _CLASS_ORDER
+        return f"{accuracy} {1 + observed:.4g} {why}", CHECK_CLASS_ORDER
 
     @property
     def _names(self) -> tuple[str, str]:
@@ -341,7 +342,7 @@ class Energy(_Exact):
         return (
             f"the logit of the true class is on average {limit - observed:.4g} below the mean logit of its row, "
             "so the loss falls all the way to T = ∞: the model does no better than chance.",
-            f"{_CLASS_ORDER}{masks}",
+            f"{CHECK_CLASS_ORDER}{masks}",
         )
 
 

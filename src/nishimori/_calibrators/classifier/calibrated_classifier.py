@@ -25,7 +25,7 @@ from nishimori._calibrators.classifier.arguments import (
     route_metadata,
     routing_enabled,
 )
-from nishimori._calibrators.classifier.calibration import Calibration, prepare_calibrator
+from nishimori._calibrators.classifier.calibration import Calibration, prepare_calibrator, warn_once
 from nishimori._calibrators.classifier.response import (
     FoldScorer,
     HeldOutScores,
@@ -41,6 +41,7 @@ from nishimori._calibrators.methods import new_calibrator
 from nishimori._calibrators.private_sklearn import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from nishimori._rows.scores import Floor
 from nishimori._support.arrays import HostArray
+from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
 
 
@@ -228,11 +229,14 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if ensemble is True:
             weighted = calibration.parts_with_weight(scored)
             models, scored = [models[part] for part in weighted], [scored[part] for part in weighted]
-            fits = [calibration.fit_to(part) for part in scored]
+            parts = scored
         else:
-            fits = [calibration.fit_to(HeldOutScores.pooled(scored))]
+            parts = [HeldOutScores.pooled(scored)]
             models = [MeanOfClassifiers(models) if models else clone(estimator).fit(X, y, **of_estimator)]
             scorer.refuse_one_vs_one(models[0])
+        with collect_notices() as notices:
+            fits = [calibration.fit_to(part) for part in parts]
+        warn_once(notices, per_fold=len(parts) > 1)
         return self._keep([CalibratedPair(*pair, scorer) for pair in zip(models, fits, strict=True)], scored)
 
     def _folds(self, X: Any, y: HostArray, split: Mapping[str, Any]) -> list[Fold]:

@@ -1,5 +1,6 @@
 """Calibrators for the scores of a classifier: made from what the user passed, and fitted to some rows."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -15,12 +16,13 @@ from nishimori._calibrators.classifier.response import HeldOutScores, Scorer
 from nishimori._calibrators.folds import linked_units
 from nishimori._calibrators.methods import new_calibrator, refuse_two_classes
 from nishimori._calibrators.private_sklearn import method_params_of_rows
-from nishimori._calibrators.rescue import fit_always, with_frequencies
+from nishimori._calibrators.rescue import NONE_FOUND, fit_always, with_frequencies
 from nishimori._rows.scores import Floor, is_auto
+from nishimori._sums.observables import CHECK_CLASS_ORDER
 from nishimori._support.arrays import HostArray
 from nishimori._support.formatting import join_names
-from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning, NoTemperatureError
+from nishimori._support.warnings import Notice, notice
+from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NoTemperatureError
 
 
 def prepare_calibrator(method: Any, scorer: Scorer, floor: Floor) -> Calibrator:
@@ -126,6 +128,29 @@ class Calibration:
                 InputWarning,
             )
         return kept
+
+
+def warn_once(notices: Sequence[Notice], *, per_fold: bool) -> None:
+    """One warning of each kind, where several fits have warned ``per_fold`` of an ensemble, with what helps there."""
+    if any(NONE_FOUND in message for message, _ in notices):  # which says as much as that the errors are few
+        notices = [(message, category) for message, category in notices if category is not FewErrorsWarning]
+    kinds: dict[Any, list[str]] = {}
+    for full, category in notices:
+        # The columns are in order, and there are no validation data to have more of.
+        message = full.replace(f" {CHECK_CLASS_ORDER}", "")
+        if category is FewErrorsWarning:
+            message = f"{message.partition('; ')[0]}.{'' if per_fold else ' Pass more samples.'}"
+        start = _NAMES_AND_NUMBERS.sub("", message.partition(". ")[0])
+        kinds.setdefault((category, None if category is FewErrorsWarning else start), []).append(message)
+    for (category, _), messages in kinds.items():
+        n_others = len(messages) - 1
+        others = f" So it is in {n_others} other fold{'s' if n_others > 1 else ''}." if n_others else ""
+        notice(f"{messages[0]}{others}{_POOLED if per_fold else ''}", category)
+
+
+_NAMES_AND_NUMBERS = re.compile(r"'[^']*'|\d[\d.,]*")
+
+_POOLED = ' With ensemble="pooled" one calibrator is fitted to the samples of all folds.'
 
 
 def _limit_folds(best: Best, n_samples: int, params: Mapping[str, Any]) -> None:
