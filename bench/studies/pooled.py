@@ -5,10 +5,10 @@
     python bench/studies/pooled.py --cache FOLDER --quick --out small.md
 
 In each split all contestants have the same classifiers and the same five folds. "Pooled" applies one calibrator of all
-out-of-fold scores to the mean of the scores of the folds' classifiers; "mean of p" applies it to each of them, and takes the mean
-of probabilities. The cells of the benchmark of "best" are in two halves: a rule for the default is chosen on one, and checked on
-the other and on data that were never used here. Changes are differences of the logarithms of mean test losses, in percent, with
-standard errors over data sets: classifiers of the same data are not independent.
+out-of-fold scores to the mean of the scores of the folds' classifiers; "mean of p" applies it to each of them and takes the
+mean of their probabilities. The cells of the benchmark of "best" are in two halves: a rule for the default is chosen on one and
+checked on the other, and on data that were never used here. Changes are differences of the logarithms of mean test losses, in
+percent, with standard errors over data sets: classifiers of the same data are not independent.
 """
 
 import argparse
@@ -248,8 +248,8 @@ def page(cells: Sequence[Found], further: Sequence[Found], n_splits: int) -> lis
         "",
         "Written by `python bench/studies/pooled.py --cache FOLDER`.",
         "",
-        f"{len(cells)} cells of the benchmark of `best` and {len(further)} of further data, {n_splits} splits each. Changes are "
-        'in percent, ± one standard error over data sets; negative numbers are in favour of `ensemble="pooled"`.',
+        f"{len(cells)} cells of the benchmark of `best` and {len(further)} of further data, {n_splits} splits each. Changes "
+        'are in percent, ± one standard error over data sets; negative numbers are in favour of `ensemble="pooled"`.',
     ]
     for name, found in parts.items():
         lines += ["", f"## {name}", *by_kind(found), counted(found)]

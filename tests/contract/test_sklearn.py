@@ -152,7 +152,6 @@ OF_BINARY = dict.fromkeys(
     TWO,
 ) | {
     "check_classifier_data_not_an_array": CLASSES,
-    "check_classifiers_classes": NAMES,
     "check_fit1d": FLAT,
     "check_sample_weights_not_an_array": CLASSES,
     "check_sample_weights_not_overwritten": CLASSES,

@@ -14,7 +14,7 @@ from nishimori._calibrators.parameters import Layout, flat_entries, read_errors
 from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, Regression, overview
 from nishimori._methods.fitted_method import label_name
 from nishimori._methods.table import Traits
-from nishimori._rows.labels import class_labels, two_texts
+from nishimori._rows.labels import class_labels, two_classes
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import count_zeros, warn_of_zeros
 from nishimori._sums.passes import together
@@ -52,9 +52,9 @@ class BinaryCalibrator(Calibrator):
 
     fit = fit_rows
 
-    def _texts(self, y: Any) -> list[str] | None:
-        """Two texts in the order of scikit-learn, where scores are those of the second; None for other labels."""
-        return two_texts(y)
+    def _classes_in(self, y: Any) -> list[Any] | None:
+        """Two texts, or -1 and 1, in the order of scikit-learn, where a score is that of the second; None for other labels."""
+        return two_classes(y)
 
     def _fit_rows(self, X: Any, data: Rows) -> Self:
         """Choose the parameters from ``data`` of two classes, which are the rows of ``X``."""
@@ -100,7 +100,7 @@ class BinaryCalibrator(Calibrator):
 
     def _refuse(self, seen: Overview, label_name: str) -> None:
         """Raise if the data cannot determine any parameter."""
-        names = class_labels(self._texts_seen or self.classes, 2).tolist()
+        names = class_labels(self._seen_classes_ or self.classes, 2).tolist()
         for weight, name in zip(seen.classes.weights, reversed(names), strict=True):
             if not weight:
                 raise DegenerateDataError(

@@ -140,10 +140,10 @@ def never_hold_out(folds: Sequence[Fold], y: HostArray) -> list[Fold]:
     held_out = rows[np.isin(rows, np.concatenate([fold.test for fold in folds]))] if folds else rows[:0]
     if not len(held_out):
         return list(folds)
-    names, has = join_names(classes[single].tolist()), "Class {} has" if single.sum() == 1 else "The classes {} have"
+    names = join_names(classes[single].tolist())
+    subject = f"Class {names} has one sample" if single.sum() == 1 else f"The classes {names} have one sample each"
     notice(
-        f"{has.format(names)} one sample, which every fold is fitted to and none holds out: how probable the class is cannot be "
-        "calibrated.",
+        f"{subject}, which every fold is fitted to and none holds out: nothing is known about how probable such a class is.",
         InputWarning,
     )
     moved = [

@@ -72,8 +72,8 @@ class FittedMethod(ABC):
     why_no_se_: str | None
     n_passes_: int | None
     _is_flat_: bool
-    _texts_: list[str] | None = None
-    _texts_seen: list[str] | None = None  # those of the fit that runs, which may fail
+    _own_classes_: list[Any] | None = None
+    _seen_classes_: list[Any] | None = None  # those of the fit that runs, which may fail
     _estimates_: dict[str, float] | None = None
     _class_off_: dict[str, float] | None = None
 
@@ -99,18 +99,19 @@ class FittedMethod(ABC):
         if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
             options["floor"] = self.floor if is_auto(self.floor) else None
         else:
-            self._texts_seen = None if self.classes is not None else self._texts(y)
-            options |= {"input": self.input, "classes": self._texts_seen or self.classes, "floor": self.floor}
+            is_open = self.classes is None and ignore_index is None
+            self._seen_classes_ = self._classes_in(y) if is_open else None
+            options |= {"input": self.input, "classes": self._seen_classes_ or self.classes, "floor": self.floor}
         return open_rows(X, y, names=("X", "y"), choose_floor=choose_floor, **options)
 
-    def _texts(self, y: Any) -> list[str] | None:  # noqa: ARG002 - for methods of two classes
+    def _classes_in(self, y: Any) -> list[Any] | None:  # noqa: ARG002 - for methods of two classes
         """The classes that labels themselves name, in order; None where ``classes`` has to say it."""
         return None
 
     @property
     def _names(self) -> Classes:
         """The label of each column, as passed or as the labels say; None if these are numbers of columns."""
-        return self._texts_ if self.classes is None else self.classes
+        return self._own_classes_ if self.classes is None else self.classes
 
     def learn(
         self,
@@ -143,7 +144,7 @@ class FittedMethod(ABC):
             How often all logits were read.
         """
         check_map(map_, data.n_classes, data)
-        self._texts_ = self._texts_seen
+        self._own_classes_ = self._seen_classes_
         classes = class_labels(self._names, data.n_classes)
         self.map_ = map_
         self.input_ = data.input if self.input is None else self.input

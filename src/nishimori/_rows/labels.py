@@ -76,18 +76,20 @@ def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
     return np.asarray(values) if one_type else np.array(values, dtype=object)
 
 
-def two_texts(y: Any) -> list[str] | None:
-    """The two different texts of an array or a list of labels, sorted; None for labels of another kind or number."""
+def two_classes(y: Any) -> list[Any] | None:
+    """The two different texts of an array or a list of labels, sorted, or -1 and 1; None for other labels."""
     if isinstance(y, str) or not hasattr(y, "__len__") or arrays.is_lazy(y):
         return None
     try:
         values = np.asarray(y)
     except (ValueError, TypeError):  # lists of different lengths, and what is on a device
         return None
-    texts = set(values.ravel().tolist()) if values.dtype.kind in "OUT" else set()
-    if len(texts) != 2 or not all(isinstance(text, str) for text in texts) or all(map(reads_as_number, texts)):
+    if values.dtype.kind in "if" and len(values) and values.min() == -1 and values.max() == 1:
+        return [-1, 1] if are_signs(values, 2) else None
+    labels = set(values.ravel().tolist()) if values.dtype.kind in "OUT" else set()
+    if len(labels) != 2 or not all(isinstance(label, str) for label in labels) or all(map(reads_as_number, labels)):
         return None
-    return sorted(texts)
+    return sorted(labels)
 
 
 def class_indices(y: Any, classes: Classes, scores: Scores, name: str, weights: HostArray, first_row: int = 0) -> HostArray:
