@@ -130,8 +130,8 @@ def test_groups_stay_apart():
 
 
 @pytest.mark.parametrize(
-    ("ensemble", "distance", "advice"),
-    [(False, 2.5, "Pass more samples."), (True, 1.0, 'With ensemble="pooled" one calibrator')],
+    ("ensemble", "n", "distance", "advice"),
+    [(False, 60, 2.5, "Pass more samples."), (True, 150, 1.5, 'With ensemble="pooled" one calibrator')],
 )
 def test_a_warning_of_few_errors_says_what_helps(ensemble, n, distance, advice):
     labels = np.arange(n) % 2
