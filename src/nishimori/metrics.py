@@ -25,13 +25,17 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
 from nishimori._sums.predictions import reliability_of
 from nishimori._sums.reliability import Of, Reliability, Strategy
+from nishimori._support.formatting import join_names
 from nishimori._support.numbers import temperature as checked_temperature
+from nishimori._support.optional import import_object
+from nishimori.errors import InputError
 
 __all__ = [  # noqa: PLE0604 - the table is the rest of the list
     "Decomposition",
     "Reliability",
     "decomposition",
     "reliability",
+    "scorer",
     *table.built_in(),
 ]
 
@@ -131,6 +135,43 @@ def _docstring(text: str) -> str:
     section = re.search(r"^\w[^\n]*\n-{3,}$", text, re.MULTILINE)
     place = section.start() if section else len(text)
     return f"{text[:place].rstrip()}\n\n{head}{_BEFORE}{_AFTER}\n{text[place:]}".rstrip()
+
+
+def scorer(metric: str | Metric | MetricFunction, **parameters: Any) -> Any:
+    """A metric as a scorer of scikit-learn, for ``scoring=`` of cross-validation and searches.
+
+    It is higher for better classifiers: what is better low gets a minus sign, and `gap` and `positive_gap` are minus their
+    size. A classifier needs ``predict_proba``; its ``classes_`` say which column is which class. Weights are passed as to other
+    scorers, with metadata routing.
+
+    Parameters
+    ----------
+    metric : str, function or Metric
+        The name of a metric, such as "ece" or "top_n_accuracy(top_n=3)", a function of this module, or a metric of your own.
+    **parameters
+        Parameters of the metric, such as ``n_bins``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_validate
+    >>> from nishimori import metrics
+    >>> scoring = {"ece": metrics.scorer("ece", n_bins=10), "nll": metrics.scorer("nll")}
+    >>> found = cross_validate(LogisticRegression(max_iter=500), *load_iris(return_X_y=True), scoring=scoring)
+    >>> print(f"ECE {-found['test_ece'].mean():.3f}, NLL {-found['test_nll'].mean():.3f}")
+    ECE 0.000, NLL 0.000
+    """
+    chosen: Any = table.find_metric(metric, "metric") if isinstance(metric, str) else table.as_metric(metric)
+    own = {field.name for field in fields(chosen)} if is_dataclass(chosen) else set()
+    if chosen is None or not set(parameters) <= own:
+        must = "be the name of a metric, its function or a Metric" if chosen is None else f"have {join_names(parameters)}"
+        raise InputError("metric", must, got=f"{metric!r:.60}")
+    return import_object(_SCORER)(replace(chosen, **parameters) if parameters else chosen)
+
+
+# scikit-learn takes longer to import than a metric takes.
+_SCORER = "nishimori._evaluation.metric_scorer:metric_scorer"
 
 
 @takes_rows(refuses=ONE_NUMBER)

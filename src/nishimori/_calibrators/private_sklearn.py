@@ -7,6 +7,7 @@ and editors know what ``get_params`` of a calibrator returns. The other names ar
 # ruff: noqa: F401 - imported from here
 
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
+from sklearn.metrics._scorer import _BaseScorer as BaseScorer
 from sklearn.utils._set_output import _get_container_adapter as container_adapter
 from sklearn.utils.metaestimators import _safe_split as safe_split
 from sklearn.utils.validation import _check_method_params as method_params_of_rows
