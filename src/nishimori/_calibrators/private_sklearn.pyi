@@ -1,5 +1,6 @@
 from typing import Any, Self
 
+BaseScorer: Any
 container_adapter: Any
 method_params_of_rows: Any
 safe_split: Any

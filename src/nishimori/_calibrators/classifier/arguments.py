@@ -17,7 +17,7 @@ from sklearn.utils.validation import column_or_1d, has_fit_parameter
 from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._rows.labels import checked_weights
-from nishimori._support.arrays import HostArray
+from nishimori._support.arrays import Array, HostArray, is_array, on_device_of
 from nishimori._support.formatting import join_names
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
@@ -161,3 +161,14 @@ def prediction_arguments(owner: Any, method: str, params: dict[str, Any]) -> dic
             "`set_predict_proba_request`."
         )
     return dict(process_routing(owner, method, **params)["calibrator"]["predict_proba"])
+
+
+def in_kind_of(values: HostArray, X: Any) -> Array:
+    """Numbers about ``X`` in its library and on its device where scikit-learn dispatches to array libraries.
+
+    Text stays as it is, for which only NumPy has arrays.
+    """
+    dispatches = bool(sklearn.get_config().get("array_api_dispatch", False))
+    if not dispatches or not is_array(X) or isinstance(X, np.ndarray) or values.dtype.kind not in "biuf":
+        return values
+    return on_device_of(values, X)

@@ -20,6 +20,7 @@ from nishimori._calibrators.classifier.arguments import (
     calibrator_request,
     classes_of,
     flat_targets,
+    in_kind_of,
     metadata_by_name,
     prediction_arguments,
     route_metadata,
@@ -40,7 +41,7 @@ from nishimori._calibrators.folds import Fold, check_folds, never_hold_out, out_
 from nishimori._calibrators.methods import new_calibrator
 from nishimori._calibrators.private_sklearn import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from nishimori._rows.scores import Floor
-from nishimori._support.arrays import HostArray
+from nishimori._support.arrays import Array, HostArray, is_array, on_host
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
 
@@ -134,6 +135,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     class_prior_ : array of shape (n_classes,)
         The share of each class among the samples that it was calibrated with, by weight; with ``ensemble=True`` the mean over
         folds. `with_prevalence` gives a classifier for other shares.
+    chosen_ : str or list of str
+        The method that "best" chose; with ``ensemble=True`` that of each fold. Other calibrators choose nothing, and the
+        attribute is not there.
     response_method_ : str
         The method that scores come from.
     out_of_fold_scores_, out_of_fold_rows_ : array
@@ -205,7 +209,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         **fit_params
             For the classifier.
         """
-        X, y = indexable(X, flat_targets(y))
+        X, passed = indexable(X, y)
+        y = flat_targets(on_host(y) if is_array(y) else y)
+        labels = in_kind_of(y, passed)  # those of the classifier
         estimator = self._estimator()
         is_frozen = isinstance(estimator, FrozenEstimator)
         ensemble = self._checked_ensemble(is_frozen=is_frozen)
@@ -224,7 +230,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             scored = [HeldOutScores(np.arange(len(y)), scores, gives_one_score(scores, scorer))]
         else:
             folds = self._folds(X, y, of_split)
-            steps = FoldScorer(estimator, scorer, X, y, of_estimator)
+            steps = FoldScorer(estimator, scorer, X, labels, of_estimator)
             models, scored = out_of_fold(folds, steps.fit, steps.predict, keep_models=bool(ensemble), n_jobs=self.n_jobs)
         if ensemble is True:
             weighted = calibration.parts_with_weight(scored)
@@ -232,7 +238,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             parts = scored
         else:
             parts = [HeldOutScores.pooled(scored)]
-            models = [MeanOfClassifiers(models) if models else clone(estimator).fit(X, y, **of_estimator)]
+            models = [MeanOfClassifiers(models) if models else clone(estimator).fit(X, labels, **of_estimator)]
             scorer.refuse_one_vs_one(models[0])
         with collect_notices() as notices:
             fits = [calibration.fit_to(part) for part in parts]
@@ -263,6 +269,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         priors = [pair.calibrator.class_prior_ for pair in pairs]
         shares = [prior for prior in priors if prior is not None]
         self.class_prior_ = np.mean(shares, axis=0) if len(shares) == len(priors) else None
+        chosen = [pair.calibrator.chosen_ for pair in pairs if hasattr(pair.calibrator, "chosen_")]
+        if chosen:
+            self.chosen_ = chosen if len(pairs) > 1 else chosen[0]
         if len(pairs) == 1:
             self.estimator_, self.calibrator_ = pairs[0].estimator, pairs[0].calibrator
         for name in ("n_features_in_", "feature_names_in_"):
@@ -287,16 +296,17 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             other.calibrator_ = pairs[0].calibrator
         return other
 
-    def predict_proba(self, X: Any, **params: Any) -> HostArray:
+    def predict_proba(self, X: Any, **params: Any) -> Array:
         """Calibrated probabilities of shape (n_samples, n_classes).
 
+        They are a NumPy array or, where scikit-learn dispatches to array libraries, one of the library and device of ``X``.
         ``params`` go to the calibrator, if it requests them by metadata routing: ``groups`` of `GroupConsistency`.
         """
-        return self._average(X, "predict_proba", params)
+        return in_kind_of(self._average(X, "predict_proba", params), X)
 
-    def predict_log_proba(self, X: Any, **params: Any) -> HostArray:
-        """Logarithms of the calibrated probabilities, exact also where those round to 0; ``params`` as there."""
-        return self._average(X, "predict_log_proba", params, logarithms=True)
+    def predict_log_proba(self, X: Any, **params: Any) -> Array:
+        """Logarithms of the calibrated probabilities, exact also where those round to 0; all else as there."""
+        return in_kind_of(self._average(X, "predict_log_proba", params, logarithms=True), X)
 
     def _average(self, X: Any, method: str, params: dict[str, Any], *, logarithms: bool = False) -> HostArray:
         """The mean over classifiers of their calibrated probabilities, or its logarithm, for this method of the classifier."""
@@ -308,10 +318,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             return total
         return total - np.log(len(pairs)) if logarithms else total / len(pairs)
 
-    def predict(self, X: Any, **params: Any) -> HostArray:
+    def predict(self, X: Any, **params: Any) -> Array:
         """The class of the largest calibrated probability of each sample; ``params`` as for `predict_proba`."""
         probabilities = self._average(X, "predict", params)  # first: unfitted, there are no classes
-        return self.classes_[probabilities.argmax(axis=1)]
+        return in_kind_of(self.classes_[probabilities.argmax(axis=1)], X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> float:
         """The accuracy of `predict`, as of every classifier; ``params`` as for `predict_proba`."""

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from nishimori._calibrators.folds import Fold, in_row_order
 from nishimori._calibrators.private_sklearn import method_params_of_rows, safe_split
 from nishimori._rows.scores import Input
-from nishimori._support.arrays import HostArray, smallest_normal
+from nishimori._support.arrays import Array, HostArray, is_array, on_host, smallest_normal
 from nishimori._support.formatting import join_names
 from nishimori._support.numbers import one_of
 from nishimori.errors import InputError
@@ -60,7 +60,10 @@ class Scorer:
             return total / len(estimator.estimators_)
         self.refuse_one_vs_one(estimator)
         output = getattr(estimator, self.method)(X)
-        scores = np.asarray(output) if not isinstance(output, list) else np.empty((0, 0, 0))  # one table per output
+        # A list has one table per output.
+        scores = (
+            on_host(output) if is_array(output) else np.asarray(output) if not isinstance(output, list) else np.empty((0, 0, 0))
+        )
         own = known_classes(estimator)
         n_classes = len(self.classes)
         if scores.ndim == 1 and n_classes == 2 and self.method == "decision_function":
@@ -155,7 +158,7 @@ class FoldScorer:
     estimator: Any
     scorer: Scorer
     X: Any
-    y: HostArray
+    y: Array
     params: Mapping[str, Any]
 
     def fit(self, fold: Fold) -> Any:
@@ -229,7 +232,7 @@ def known_classes(estimator: Any) -> HostArray:
             got=_name(estimator),
             remedy="Pass a classifier of one target.",
         )
-    return np.asarray(classes)
+    return on_host(classes) if is_array(classes) else np.asarray(classes)
 
 
 def _refuse_not_finite(estimator: Any, method: str, scores: HostArray, place: str) -> None:
