@@ -166,7 +166,9 @@ def scorer(metric: str | Metric | MetricFunction, **parameters: Any) -> Any:
     own = {field.name for field in fields(chosen)} if is_dataclass(chosen) else set()
     if chosen is None or not set(parameters) <= own:
         must = (
-            "be the name of a metric, its function or a Metric" if chosen is None else f"have {join_names(tuple(parameters))}"
+            "be the name of a metric, its function or a Metric"
+            if chosen is None
+            else f"have the parameters {join_names(tuple(parameters))}"
         )
         raise InputError("metric", must, got=f"{metric!r:.60}")
     return import_object(_SCORER)(replace(chosen, **parameters) if parameters else chosen)

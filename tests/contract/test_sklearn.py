@@ -322,7 +322,7 @@ def test_a_declared_failure_must_fail_and_for_its_reason():
 SMOOTHED = dict.fromkeys((f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")), COPIES)
 
 
-@pytest.mark.parametrize(("ensemble", "declared"), [(False, {}), (True, SMOOTHED)])
+@pytest.mark.parametrize(("ensemble", "declared"), [(False, {}), ("pooled", {}), (True, SMOOTHED)])
 @pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")
 def test_scikit_learn_finds_nothing_to_complain_about_in_a_calibrated_classifier(ensemble, declared):
     assert complaints(CalibratedClassifier(LogisticRegression(), "ts", cv=3, ensemble=ensemble), declared) == []

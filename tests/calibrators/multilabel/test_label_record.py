@@ -200,6 +200,11 @@ REFUSED = {
         "`X` must have shape (n_samples, n_labels), got (600,). Reshape your data: for one label pass `X.reshape(-1, 1)`, for "
         "one sample `[X]`.",
     ),
+    "a table per label, as of a forest": (
+        lambda: MultilabelCalibrator().fit([np.c_[1 - X[:, 0], X[:, 0]]] * 3, Y),
+        "`X` must have shape (n_samples, n_labels), got 3 tables. If these are a table per label whose second column is the "
+        "probability that a sample has it, as a forest gives them, pass `np.stack([table[:, 1] for table in X], axis=1)`.",
+    ),
     "no labels": (
         lambda: MultilabelCalibrator().fit(X),
         "`y` must say which labels each sample has, got None: this requires y to be passed, but the target y is None.",

@@ -206,6 +206,9 @@ def scores_in(X: Any, input: Input | None, floor: float | None, name: str = "X")
     check_input(input, floor)
     if arrays.is_lazy(X):
         raise InputError(name, "be in memory or in a file", got="a Dask array", remedy=f"Pass `{name}.compute()`.")
+    must = "have shape (n_samples, n_labels)"
+    if isinstance(X, list | tuple) and X and all(len(getattr(table, "shape", ())) == 2 for table in X):
+        raise InputError(name, must, got=f"{len(X)} tables", remedy=_second_columns(name))
     array: Any = stored_scores(X)
     if array is None and kind_of(X) != "array":
         raise InputError(
@@ -220,12 +223,8 @@ def scores_in(X: Any, input: Input | None, floor: float | None, name: str = "X")
         numeric(np.empty(0, array.dtype), name)
     shape = tuple(int(length) for length in array.shape)
     if len(shape) != 2:
-        raise InputError(
-            name,
-            "have shape (n_samples, n_labels)",
-            got=shape,
-            remedy=f"Reshape your data: for one label pass `{name}.reshape(-1, 1)`, for one sample `[{name}]`.",
-        )
+        remedy = f"Reshape your data: for one label pass `{name}.reshape(-1, 1)`, for one sample `[{name}]`."
+        raise InputError(name, must, got=shape, remedy=_second_columns(name) if shape[2:] == (2,) else remedy)
     if not all(shape):
         raise InputError(
             name,
@@ -267,3 +266,11 @@ def check_values(values: Array, scores: Scores, places: HostArray, n_labels: int
         row, column = divmod(cast("int", error.row), n_labels)
         remedy = error.remedy if scores.input == "probabilities" else _NOT_FINITE
         raise error.changed(row=row, column=column, remedy=remedy) from None
+
+
+def _second_columns(name: str) -> str:
+    """What to do with the probabilities that forests, trees and neighbours of scikit-learn give for several labels."""
+    return (
+        "If these are a table per label whose second column is the probability that a sample has it, as a forest gives them, "
+        f"pass `np.stack([table[:, 1] for table in {name}], axis=1)`."
+    )
