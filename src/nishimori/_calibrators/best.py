@@ -47,9 +47,10 @@ class Best(Calibrator):
     Parameters
     ----------
     candidates : list of names or calibrators, optional
-        What to choose from. By default "adaptive", "ts", "ec", "group", "platt" and "beta" (two classes) or "bias" (more),
-        "vector", "isotonic" (from 1,000 samples on) and "matrix" (more than two classes), without those that would take long:
-        `selection_` tells which. Of methods with the same score, the first is taken.
+        What to choose from. By default "adaptive", "ts", "ec", "platt" and "beta" (two classes) or "bias" (more), "vector",
+        "isotonic" (from 1,000 samples on) and "matrix" (more than two classes), without those that would take long; with
+        ``keep_predictions`` "adaptive", "ts", "ec" and "group". `selection_` tells which. Of methods with the same score, the
+        first is taken.
     scoring : {"nll", "brier"}
         What is compared.
     cv : int, splitter or iterable
@@ -176,7 +177,7 @@ class Best(Calibrator):
         chosen, left_out = {}, {}
         more = f"more than {_MOST_SECONDS:.0f} s; name it in `candidates` to try it"
         for name, entry in CANDIDATES.items():
-            if not entry.is_for(n_classes):
+            if not entry.is_for(n_classes) or (entry.is_second_best and not self.keep_predictions):
                 continue  # the other of the pair is there
             calibrator = new_calibrator(name, "candidates")
             seconds = n_fits * entry.seconds(n_samples, n_classes)

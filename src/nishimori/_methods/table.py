@@ -92,6 +92,8 @@ class Candidate:
         For how many classes it is.
     least_samples : int
         With fewer samples it does more harm than good.
+    is_second_best : bool
+        Whether another candidate that may change predictions does better wherever it helps.
     """
 
     mends: str
@@ -99,6 +101,7 @@ class Candidate:
     classes: float = inf
     suits: Literal["any", "two", "several"] = "any"
     least_samples: int = 0
+    is_second_best: bool = False
 
     def is_for(self, n_classes: int) -> bool:
         """Whether it is for this many classes."""
@@ -113,7 +116,9 @@ CANDIDATES = {
     "adaptive": Candidate("one factor for all logits: a network that is overconfident everywhere", 1e-8),
     "ts": Candidate("one factor for all logits, by the lowest log-loss", 1e-8),
     "ec": Candidate("one factor for all logits, by the mean confidence", 1e-8),
-    "group": Candidate("a temperature per predicted class, shrunk: some classes are more overconfident than others", 1e-7),
+    "group": Candidate(
+        "a temperature per predicted class, shrunk: some classes are more overconfident than others", 1e-7, is_second_best=True
+    ),
     "platt": Candidate("a factor and a shift: classes of other frequencies than in training", 1e-7, suits="two"),
     "bias": Candidate("a factor and a shift per class: classes of other frequencies than in training", 6e-7, 1000, "several"),
     "beta": Candidate("two factors and a shift: scores that are distorted at one end", 1e-7, suits="two"),

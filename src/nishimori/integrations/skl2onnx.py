@@ -15,8 +15,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.classifier.averaging import MeanOfClassifiers
 from nishimori._calibrators.classifier.calibrated_classifier import CalibratedClassifier
-from nishimori._calibrators.classifier.response import MeanOfClassifiers, Scorer, known_classes
+from nishimori._calibrators.classifier.response import Scorer, known_classes
 from nishimori._calibrators.fixed import FixedMap, FixedTemperature
 from nishimori._methods.table import METHODS
 from nishimori._rows.scores import Input

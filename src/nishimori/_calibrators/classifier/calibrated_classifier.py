@@ -26,11 +26,11 @@ from nishimori._calibrators.classifier.arguments import (
     route_metadata,
     routing_enabled,
 )
+from nishimori._calibrators.classifier.averaging import MeanOfClassifiers, gains_by_averaging
 from nishimori._calibrators.classifier.calibration import Calibration, prepare_calibrator, warn_once
 from nishimori._calibrators.classifier.response import (
     FoldScorer,
     HeldOutScores,
-    MeanOfClassifiers,
     ResponseMethod,
     Scorer,
     gives_one_score,
@@ -109,7 +109,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         False: one calibrator is fitted to the scores of all folds, and one classifier to all data. "pooled": the same
         calibrator, applied to the mean of the scores of the folds' classifiers, which is decision values or probabilities,
         whichever the calibrator takes. True: the classifier of each fold has its own calibrator, and probabilities are
-        averaged. "auto" is False for a frozen classifier and True otherwise, as in scikit-learn.
+        averaged. "auto" is "pooled" for gradient boosting (of scikit-learn, LightGBM, XGBoost and CatBoost, also in a pipeline
+        or a search), where the mean is better, and False for all others and for frozen classifiers.
     response_method : {"auto", "decision_function", "predict_proba", "predict_log_proba"}
         Where scores come from. "auto" is ``decision_function``, and ``predict_proba`` if there is none. Decision values and
         log-probabilities are taken as logits: one value z per sample means the logits (0, z).
@@ -130,8 +131,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     calibrated_classifiers_ : list of CalibratedPair
         The fitted classifiers with their calibrators, as ``estimator`` and ``calibrator``; only one unless ``ensemble=True``.
     estimator_, calibrator_
-        The two of that one. The calibrator has ``temperature_`` and its standard error, ``floor_``, and can be saved. With
-        ``ensemble="pooled"``, ``estimator_.estimators_`` are the classifiers of the folds.
+        The two of that one. The calibrator has ``temperature_`` and its standard error, ``floor_``, and can be saved. Where
+        classifiers are pooled, ``estimator_.estimators_`` are those of the folds.
     class_prior_ : array of shape (n_classes,)
         The share of each class among the samples that it was calibrated with, by weight; with ``ensemble=True`` the mean over
         folds. `with_prevalence` gives a classifier for other shares.
@@ -179,7 +180,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     calibrator: str | Calibrator = "best"
     _: KW_ONLY
     cv: Any = 5
-    ensemble: bool | str = False
+    ensemble: bool | str = "auto"
     response_method: ResponseMethod = "auto"
     floor: Floor = "auto"
     keep_scores: bool = False
@@ -214,7 +215,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         labels = in_kind_of(y, passed)  # those of the classifier
         estimator = self._estimator()
         is_frozen = isinstance(estimator, FrozenEstimator)
-        ensemble = self._checked_ensemble(is_frozen=is_frozen)
+        ensemble = self._checked_ensemble(estimator)
         method = score_method(estimator, self.response_method)
         scorer = Scorer(method, classes_of(y, sample_weight, known_classes(estimator) if is_frozen else None))
         calibrator = prepare_calibrator(self.calibrator, scorer, self.floor)
@@ -358,10 +359,12 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         default = LinearSVC(random_state=0)
         return default.set_fit_request(sample_weight=True) if routing_enabled() else default
 
-    def _checked_ensemble(self, *, is_frozen: bool) -> bool | Literal["pooled"]:
+    def _checked_ensemble(self, estimator: Any) -> bool | Literal["pooled"]:
         """Which classifiers predict, without "auto"; all folds of a frozen classifier have the same one."""
         if isinstance(self.ensemble, bool | np.bool_):
             return bool(self.ensemble)
         if self.ensemble not in ("auto", "pooled"):
             raise InputError("ensemble", "be True, False, 'pooled' or 'auto'", got=repr(self.ensemble))
-        return False if is_frozen else self.ensemble == "auto" or "pooled"
+        if isinstance(estimator, FrozenEstimator):
+            return False
+        return "pooled" if self.ensemble == "pooled" or gains_by_averaging(estimator) else False

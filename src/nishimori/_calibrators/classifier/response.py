@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
+from nishimori._calibrators.classifier.averaging import MeanOfClassifiers
 from nishimori._calibrators.folds import Fold, in_row_order
 from nishimori._calibrators.private_sklearn import method_params_of_rows, safe_split
 from nishimori._rows.scores import Input
@@ -98,24 +99,6 @@ class Scorer:
                 got=f"{_name(estimator)} with decision_function_shape='ovo', which gives one per pair of classes",
                 remedy="Set decision_function_shape='ovr'.",
             )
-
-
-class MeanOfClassifiers:
-    """Several fitted classifiers whose scores are averaged: decision values or probabilities, whichever is calibrated.
-
-    Attributes
-    ----------
-    estimators_ : list of classifier
-        One per fold.
-    n_features_in_, feature_names_in_
-        As these have them.
-    """
-
-    def __init__(self, estimators: Sequence[Any]) -> None:
-        self.estimators_ = list(estimators)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(estimators[0], name):
-                setattr(self, name, getattr(estimators[0], name))
 
 
 @dataclass(frozen=True)
