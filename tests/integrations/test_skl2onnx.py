@@ -9,6 +9,7 @@ import pytest
 import reference
 from method_cases import drawn_for, n_classes_of
 from optional import Absent, onnxruntime, skl2onnx
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import AdaBoostClassifier, GradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -183,7 +184,7 @@ def test_the_default_and_its_shift():
 def test_a_frozen_classifier_whose_classes_are_text():
     X, y = data(3)
     names = np.array(["cat", "dog", "eel"])[y]
-    model = CalibratedClassifier(FrozenEstimator(LINEAR.fit(X[:200], names[:200])), "ec").fit(X[200:], names[200:])
+    model = CalibratedClassifier(FrozenEstimator(clone(LINEAR).fit(X[:200], names[:200])), "ec").fit(X[200:], names[200:])
     agree(model, X)
     written = skl2onnx.to_onnx(model, X[:1])
     session = onnxruntime.InferenceSession(written.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -211,7 +212,7 @@ def test_a_sampler_of_the_pipeline_is_for_training_only():
             return X, y
 
     X, y = data(2)
-    model = CalibratedClassifier(FrozenEstimator(LINEAR.fit(X, y)), "platt").fit(X, y)
+    model = CalibratedClassifier(FrozenEstimator(clone(LINEAR).fit(X, y)), "platt").fit(X, y)
     pipeline = model.estimator_.estimator
     pipeline.steps.insert(1, ("sampler", Sampler()))
     expected = model.calibrator_.predict_proba(pipeline.steps[-1][1].decision_function(pipeline.steps[0][1].transform(X)))

@@ -17,7 +17,7 @@ CV = StratifiedKFold(4, shuffle=True, random_state=1)
 CLOSE = {"rtol": 0, "atol": 1e-7}
 
 
-@pytest.mark.parametrize("ensemble", [True, False, "auto"])
+@pytest.mark.parametrize("ensemble", [True, False])
 @pytest.mark.parametrize("problem", [two_classes, three_classes], ids=["binary", "multiclass"])
 def test_temperature_scaling_of_decision_values_is_that_of_scikit_learn(problem, ensemble):
     X, y = problem()
