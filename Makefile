@@ -24,7 +24,7 @@ define LINT
 	$(1)/python tests/helpers/names.py src paper/src
 endef
 
-.PHONY: help demo quick test lint full-lint types contracts docs byte-code native unit fuzz bench picture minimum public-types release clean
+.PHONY: help demo quick test lint full-lint types contracts docs byte-code native unit fuzz integrations bench picture minimum public-types release clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -69,6 +69,10 @@ unit: $(VENV)/installed native  ## Tests, doctests, README lines and examples
 
 fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
 	$(BIN)/python tests/helpers/fuzz/run.py --minutes 60
+
+integrations: $(VENV)/installed  ## Run the pages about LightGBM, XGBoost and SHAP, and the tests of converters
+	$(BIN)/pip install -q -r requirements/integrations.txt
+	$(call PYTEST,$(BIN)) -n 0 tests/integrations tests/contract/test_documentation.py -k 'boosting or skl2onnx'
 
 bench: $(VENV)/installed  ## Time fitting against SciPy and scikit-learn
 	$(BIN)/python bench/speed/fit.py

@@ -189,3 +189,29 @@ def test_torchmetrics_guesses_logits_from_values_where_we_are_told(torchmetrics)
     theirs = torchmetrics.MulticlassCalibrationError(2, n_bins=1)(torch.tensor(z), torch.tensor(labels)).item()
     assert theirs == pytest.approx(0.25, **SINGLE)
     assert metrics.ece(z, labels, n_bins=1) == pytest.approx(1 - 1 / (1 + np.exp(-0.5)), **EXACT)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_scikit_learn_raises_zeros_to_the_rounding_of_the_type(dtype):
+    p, labels = np.array([[0.0, 1.0], [0.4, 0.6], [1.0, 0.0]], dtype=dtype), [0, 1, 0]
+    theirs = log_loss(labels, p)
+    floor = float(np.finfo(dtype).eps)
+    assert metrics.nll(p, labels, input="probabilities", floor=floor) == pytest.approx(theirs, rel=1e-6)
+    assert theirs == pytest.approx(-(np.log(floor) + np.log(0.6)) / 3, rel=1e-5)
+    with pytest.warns(UserWarning, match="zero"):
+        ours = metrics.nll(p, labels, input="probabilities")
+    assert ours == pytest.approx(-(np.log(float(np.finfo(dtype).smallest_normal)) + np.log(0.6)) / 3, rel=1e-6)
+
+
+def test_errors_of_two_and_of_more_classes_are_those_that_netcal_1_4_printed():
+    rng = np.random.default_rng(0)
+    p = rng.random(1000)
+    labels = (rng.random(1000) < p**1.3).astype(int)
+    options = {"n_bins": 10, "of": "positive", "input": "probabilities"}
+    assert metrics.ece(p, labels, **options) == pytest.approx(0.05618431563837239, rel=1e-12)
+    assert abs(metrics.reliability(p, labels, **options).gap).mean() == pytest.approx(0.05648256541199729, rel=1e-12)
+    several = rng.dirichlet(np.ones(4), 1000)
+    labels = np.array([rng.choice(4, p=row) for row in several])
+    options["of"] = "top"
+    assert metrics.ece(several, labels, **options) == pytest.approx(0.012435315592593862, rel=1e-9)
+    assert abs(metrics.reliability(several, labels, **options).gap).mean() == pytest.approx(0.04171931118002212, rel=1e-9)

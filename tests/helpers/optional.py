@@ -49,7 +49,7 @@ REQUIRED = {
     "zarr",
 }
 # but not these.
-NOT_REQUIRED = {"mlflow", "pyspark", "ray", "tensorboard", "triton", "wandb"}
+NOT_REQUIRED = {"lightgbm", "mlflow", "pyspark", "ray", "shap", "tensorboard", "triton", "wandb", "xgboost"}
 
 # The usual short names, what nishimori itself offers with a package only, and the modules that `import pyarrow` leaves out.
 SHORT = {"da": "dask.array", "jnp": "jax.numpy", "nishimori_torch": "nishimori.torch", "pa": "pyarrow", "pd": "pandas"}
