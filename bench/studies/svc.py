@@ -99,8 +99,8 @@ def main() -> None:
         "",
         "Written by `python bench/studies/svc.py`.",
         "",
-        f"{len(options.data)} data sets, {options.splits} splits each, half of the rows for training. Means over data sets; the "
-        f"change of the log-loss is against `{FIRST}`, in percent, ± one standard error over data sets.",
+        f"{len(options.data)} data sets, {options.splits} splits each, half of the rows for training. Means over data sets; "
+        f"the change of the log-loss is against `{FIRST}`, in percent, ± one standard error over data sets.",
         *table(["", "log-loss", "ECE", "accuracy", "change of the log-loss", "seconds"], overall),
         "Log-loss on each data set:",
         *table(

@@ -135,21 +135,21 @@ def check_folds(folds: Sequence[Fold], y: HostArray, *, all_classes: bool) -> No
 def never_hold_out(folds: Sequence[Fold], y: HostArray) -> list[Fold]:
     """Folds that fit to the only sample of a class, with a warning: what held it out would not know the class."""
     classes, first, counts = np.unique(y, return_index=True, return_counts=True)
-    single = counts == 1
-    rows = first[single]
+    is_single = counts == 1
+    rows = first[is_single]
     held_out = rows[np.isin(rows, np.concatenate([fold.test for fold in folds]))] if folds else rows[:0]
     if not len(held_out):
         return list(folds)
-    names = join_names(classes[single].tolist())
-    subject = f"Class {names} has one sample" if single.sum() == 1 else f"The classes {names} have one sample each"
+    names = join_names(classes[is_single].tolist())
+    subject = f"Class {names} has one sample" if is_single.sum() == 1 else f"The classes {names} have one sample each"
     notice(
         f"{subject}, which every fold is fitted to and none holds out: nothing is known about how probable such a class is.",
         InputWarning,
     )
-    moved = [
-        Fold(np.union1d(fold.train, here), np.setdiff1d(fold.test, here, assume_unique=True), fold.name) if len(here) else fold
-        for fold, here in ((fold, np.intersect1d(fold.test, held_out)) for fold in folds)
-    ]
+    moved = []
+    for fold in folds:
+        single = np.intersect1d(fold.test, held_out)
+        moved.append(Fold(np.union1d(fold.train, single), np.setdiff1d(fold.test, single), fold.name) if len(single) else fold)
     return [fold for fold, before in zip(moved, folds, strict=True) if len(fold.test) or not len(before.test)]
 
 
