@@ -28,6 +28,8 @@ collect_ignore = ["tests/helpers", "tests/measured", "tests/contract/without_pap
 NEEDED = {
     "src/nishimori/_kernels/triton*.py": "torch",
     "src/nishimori/_dask/*.py": "dask",
+    "src/nishimori/integrations/_onnx_maps.py": "onnx",
+    "src/nishimori/integrations/skl2onnx.py": "skl2onnx",
     "paper/src/nishimori_paper/models/*.py": "torch",
     "paper/src/nishimori_paper/training/_[nt]*.py": "torch",
     "paper/src/nishimori_paper/training/_pixels.py": "torch",

@@ -160,7 +160,7 @@ def scorer(metric: str | Metric | MetricFunction, **parameters: Any) -> Any:
     >>> scoring = {"ece": metrics.scorer("ece", n_bins=10), "nll": metrics.scorer("nll")}
     >>> found = cross_validate(LogisticRegression(max_iter=500), *load_iris(return_X_y=True), scoring=scoring)
     >>> print(f"ECE {-found['test_ece'].mean():.3f}, NLL {-found['test_nll'].mean():.3f}")
-    ECE 0.000, NLL 0.000
+    ECE 0.099, NLL 0.140
     """
     chosen: Any = table.find_metric(metric, "metric") if isinstance(metric, str) else table.as_metric(metric)
     own = {field.name for field in fields(chosen)} if is_dataclass(chosen) else set()

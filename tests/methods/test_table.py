@@ -187,7 +187,7 @@ WRONG = {
     "fixed": (("fixed", {}), "^The method must be one of ec, ts"),
     "relative": ((".x:y", {}), r"^`\.x:y` must be importable as package\.module:Name, got TypeError"),
     "misspelled": (("EC", {}), r"got 'EC'\. Did you mean 'ec'\?$"),
-    "as scikit-learn calls it": (("sigmoid", {}), r"got 'sigmoid'\. Did you mean 'platt'\?$"),
+    "nearly as scikit-learn calls it": (("Sigmoid", {}), r"got 'Sigmoid'\. Did you mean 'platt'\?$"),
     "abstract": (
         ("nishimori:Observable", {}),
         "^`nishimori:Observable` must have all methods .* Observable without values",

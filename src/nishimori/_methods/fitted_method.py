@@ -221,6 +221,7 @@ class FittedMethod(ABC):
         vars(self).update({f"{name}_": getattr(origin, name) for name in _IN_RECORD})
         self.class_prior_ = None if origin.class_prior is None else np.array(origin.class_prior)
         self._class_off_ = origin.class_off
+        self._own_classes_ = None  # `classes` names them
         if origin.n_classes is not None:
             self.classes_ = class_labels(origin.classes, origin.n_classes)
             self.n_features_in_ = origin.n_classes

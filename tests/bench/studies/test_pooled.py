@@ -14,6 +14,7 @@ def study():
     return pooled
 
 
+@pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning", "ignore::nishimori.errors.FewErrorsWarning")
 def test_contestants_are_what_they_are_called(study, tmp_path):
     scores = study.load_scores(study.Cell("wine", "logistic"), 0, tmp_path)
     found = study.contest(scores)
