@@ -91,7 +91,7 @@ def test_a_metric_of_all_rows_is_the_weighted_mean_of_its_parts(logits, labels, 
     for metric in MEANS:
         whole = metric(logits, labels, sample_weight=weights, temperature=temperature)
         parts = [
-            metric(logits[r], labels[r], sample_weight=weights[r], temperature=temperature)
+            metric(logits[r], labels[r], sample_weight=weights[r], temperature=temperature, input="logits")
             for r in (slice(cut), slice(cut, None))
         ]
         merged = np.average(parts, weights=[weights[:cut].sum(), weights[cut:].sum()])
@@ -102,7 +102,8 @@ def test_a_metric_of_all_rows_is_the_weighted_mean_of_its_parts(logits, labels, 
 @given(logits=logits_, labels=labels_, weights=weights_, n_bins=bins_, of=claims_, cut=st.integers(1, N - 1))
 def test_bins_of_parts_merge_into_the_bins_of_the_whole(logits, labels, weights, n_bins, of, cut):
     def sums(rows):
-        return open_rows(logits[rows], labels[rows], weights[rows]).gather(partial(tally, uniform_edges(n_bins), 1.0, of))
+        data = open_rows(logits[rows], labels[rows], weights[rows], input="logits")  # a part may lie between 0 and 1
+        return data.gather(partial(tally, uniform_edges(n_bins), 1.0, of))
 
     whole, merged = sums(slice(None)), sums(slice(cut)) + sums(slice(cut, None))
     for name in ("weight", "confidence", "correct"):
