@@ -45,6 +45,7 @@ from nishimori._evaluation.scorecard import evaluate as evaluate
 from nishimori._fit.temperatures import temperatures as temperatures
 from nishimori._methods.prevalence import with_prevalence as with_prevalence
 from nishimori._rows.batch import Batch as Batch
+from nishimori._rows.claims import claims as claims
 from nishimori._rows.entry import rows as rows
 from nishimori._rows.rows import Rows as Rows
 from nishimori._sketch.sketch import Sketch as Sketch

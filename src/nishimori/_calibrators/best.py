@@ -18,7 +18,7 @@ from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, SampleUnits, Scoring, select
 from nishimori._fit.collected_samples import CollectedSamples, collect_samples
 from nishimori._methods.fitted_method import fit_checked
-from nishimori._methods.table import CANDIDATES, Traits
+from nishimori._methods.table import CANDIDATES, OF_CLAIMS, OF_PROBABILITIES, Traits
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.rows import Rows
 from nishimori._support.arrays import HostArray
@@ -102,6 +102,7 @@ class Best(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
+    takes_claims: ClassVar[bool] = True
     candidates: Any = None
     _: KW_ONLY
     scoring: Scoring = "nll"
@@ -120,9 +121,9 @@ class Best(Calibrator):
         codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
         units = SampleUnits(samples.weights, codes, data.counts)
         if self.candidates is None:
-            methods, left_out = self._default_candidates(units.n_samples, data.n_classes, len(folds) + 1)
+            methods, left_out = self._default_candidates(units.n_samples, data, len(folds) + 1)
         else:
-            methods, left_out = self._named_candidates(data.n_classes), {}
+            methods, left_out = self._named_candidates(data), {}
         scores, n_unsolved = self._score_candidates(methods, left_out, samples, folds)
         scored = units.subset(np.unique(np.concatenate([fold.test for fold in folds])))
         choose = partial(select, scores, scored, self.scoring, n_unsolved=n_unsolved, left_out=left_out, n_folds=len(folds))
@@ -172,12 +173,14 @@ class Best(Calibrator):
         n_folds = 5 if self.cv is None else whole("cv", self.cv, 2)
         return deal_folds(labels, n_folds, units, seed=seed, unit_name=unit_name)
 
-    def _default_candidates(self, n_samples: int, n_classes: int, n_fits: int) -> tuple[dict[str, Calibrator], dict[str, str]]:
+    def _default_candidates(self, n_samples: int, data: Rows, n_fits: int) -> tuple[dict[str, Calibrator], dict[str, str]]:
         """Calibrators of the table that suit the data and are fitted in time, by name, and why others were left out."""
-        chosen, left_out = {}, {}
+        chosen, left_out, n_classes = {}, {}, data.n_classes
         more = f"more than {_MOST_SECONDS:.0f} s; name it in `candidates` to try it"
         for name, entry in CANDIDATES.items():
-            if not entry.is_for(n_classes) or (entry.is_second_best and not self.keep_predictions):
+            if not (_suits_claims(name, data) if data.is_claims else entry.is_for(n_classes)):
+                continue
+            if entry.is_second_best and not self.keep_predictions:
                 continue  # the other of the pair is there
             calibrator = new_calibrator(name, "candidates")
             seconds = n_fits * entry.seconds(n_samples, n_classes)
@@ -191,7 +194,7 @@ class Best(Calibrator):
                 chosen[name] = calibrator
         return chosen, left_out
 
-    def _named_candidates(self, n_classes: int) -> dict[str, Calibrator]:
+    def _named_candidates(self, data: Rows) -> dict[str, Calibrator]:
         """The candidates that the user named, whatever they cost; refuses what cannot be one."""
         candidates = self.candidates
         if isinstance(candidates, str) or not isinstance(candidates, Sequence) or not candidates:
@@ -207,7 +210,8 @@ class Best(Calibrator):
                 )
             if calibrator.method_name == "best":
                 raise InputError("candidates", "be other methods than 'best' itself")
-            refuse_two_classes(calibrator, "candidates", n_classes)
+            refuse_two_classes(calibrator, "candidates", data.n_classes)
+            calibrator._check_claims(data)
             if self.keep_predictions and not _keeps_predictions(calibrator):
                 raise InputError(
                     "candidates",
@@ -361,6 +365,11 @@ def _variant_name(calibrator: Calibrator) -> str:
     name = calibrator.method_name
     usual = str(new_calibrator(name, "candidates")) if ":" not in name else f"{type(calibrator).__name__}()"
     return name if str(calibrator) == usual else f"{name}({str(calibrator).partition('(')[2]}"
+
+
+def _suits_claims(name: str, claims: Any) -> bool:
+    """Whether a method is for claims, and where these are scores for scores."""
+    return name in OF_CLAIMS and not (claims.are_scores and name in OF_PROBABILITIES)
 
 
 def _keeps_predictions(calibrator: Calibrator) -> bool:

@@ -34,6 +34,7 @@ class BinaryCalibrator(Calibrator):
     traits: ClassVar[Traits | None] = Traits(
         keeps_predictions=False, streams=True, from_sketch=False, error_bars=False, n_classes="two"
     )
+    takes_claims: ClassVar[bool] = True
 
     smooth_labels: bool = True
 
@@ -278,6 +279,8 @@ class Quadratic(BinaryCalibrator):
     slope 1.02 ± 0.03
     intercept -0.98 ± 0.05
     """
+
+    takes_claims: ClassVar[bool] = False  # it need not increase
 
     @property
     def _terms(self) -> dict[str, str]:

@@ -180,13 +180,23 @@ class Calibrator(ClassifierMixin, TransformerMixin, FittedMethod, BaseEstimator,
 
         ``X`` of more dimensions, such as (sequences, tokens, vocabulary), gives probabilities of the same shape. ``groups``
         name the group of each sample, or of each sequence of tokens, for calibrators that have a temperature per group; all
-        others refuse it.
+        others refuse it. Claims give one number each: how likely it is right.
         """
         if arrays.is_lazy(X):
             return import_object(_LAZY)(self, "predict_proba", X, groups)
+        if getattr(X, "is_claims", False):
+            return self.predict_proba(self._confidences(X))[:, 1]
         scores = self._scores(X)
         at_once = self.map_.probabilities_at_once(scores) if groups is None else None
         return self._from_logits(scores, self.map_.probabilities, groups) if at_once is None else scores.restore_shape(at_once)
+
+    def _confidences(self, claims: Any) -> Any:
+        """The numbers of claims, which mean what those meant that were fitted to."""
+        if claims.confidence is None or isinstance(claims.confidence, str | os.PathLike):
+            raise InputError("X", "be claims from an array", got="others", remedy="For a file, use `nishimori apply`.")
+        if claims.inside.input != self.input_:
+            raise InputError("X", f"be claims of the input {self.input_!r}, as the calibrator's", got=repr(claims.inside.input))
+        return claims.confidence
 
     def predict_log_proba(self, X: Any, groups: Any = None) -> Array:
         """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1; ``groups`` as there."""

@@ -135,6 +135,7 @@ class Isotonic(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
+    takes_claims: ClassVar[bool] = True
     prior: float = 1.0
 
     fit = fit_rows
@@ -253,6 +254,7 @@ class HistogramBinning(Calibrator):
     """
 
     traits: ClassVar[Traits | None] = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=True)
+    takes_claims: ClassVar[bool] = True
     n_bins: int = 15
     strategy: Strategy = "uniform"
     prior: float = 1.0

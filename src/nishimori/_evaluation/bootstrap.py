@@ -190,7 +190,7 @@ def bootstrap(
         which is why the default is "ec" and not "adaptive". A calibrator's own ``input``, ``classes`` and ``floor`` hold where
         they are not passed here.
     top_n : int
-        With "ec": how many of the largest classes count as right.
+        With "ec", which for claims means "intercept": how many of the largest classes count as right.
     n_draws : int
         How many resamples; at least 10, and 500 or more for intervals.
     seed : int
@@ -223,6 +223,8 @@ def bootstrap(
     if top_n != 1 and method != "ec":
         raise InputError("top_n", f"be 1 for the method {method!r}: only 'ec' has it")
     chosen: Observable | Calibrator
+    if method == "ec" and top_n == 1 and getattr(logits, "is_claims", False):
+        method = "intercept"
     if isinstance(method, Observable):
         chosen = method
     else:

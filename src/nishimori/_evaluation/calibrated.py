@@ -14,7 +14,7 @@ from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, SameRowsWarning, setting
 from nishimori.maps.map import Map
-from nishimori.maps.temperature import Temperature, checked_groups
+from nishimori.maps.temperature import Temperature, checked_groups, temperature_of
 
 CALIBRATORS_WORD = {
     "input": "What ``logits`` holds: by default what the calibrator was fitted to, else logits.",
@@ -37,6 +37,7 @@ def open_calibrated(logits: Any, labels: Any, options: RowOptions, *, temperatur
     is_map = isinstance(calibrator, Map)
     map_ = calibrator if is_map else _map_of(calibrator)
     data = open_rows(logits, labels, **options) if is_map else _open_for(calibrator, logits, labels, options)
+    refuse_scores(data, [map_])
     check_groups(data, [map_])
     return data, map_
 
@@ -55,6 +56,8 @@ def _open_for(used: Any, logits: Any, labels: Any, options: RowOptions) -> Rows:
         options = options | {"input": kind, "classes": used.classes, "floor": used.floor_}
     remedy = FIT_AGAIN if guard == "warn" else FITTED_TO_PROBABILITIES
     data = open_rows(logits, labels, guard=guard, probability_remedy=remedy, **options)
+    if is_rows(logits) and data.input == "probabilities" and data.floor is None and used.floor_ is not None:
+        data = data.with_floor(used.floor_) or data  # as `predict_proba` does
     warn_of_same_rows(data, {"`calibrator`": used})
     if not is_array:
         used._check_columns(data, "logits")
@@ -106,6 +109,13 @@ def check_groups(data: Rows, maps: Sequence[Map], argument: str = "groups") -> N
         if data.groups is None:
             raise InputError(argument, "name the group of each sample: the calibrator has a temperature for each group")
         checked_groups(map_, data.groups, len(data.groups.codes))
+
+
+def refuse_scores(data: Rows, maps: Sequence[Map]) -> None:
+    """Refuse to take claims that are scores for probabilities, where no calibrator makes them some."""
+    if data.are_scores and any(temperature_of(map_) is not None for map_ in maps):
+        remedy = "Fit 'platt', 'isotonic' or 'best' to other rows, and pass it as `calibrator`."
+        raise InputError("Claims", "be probabilities to be measured as they are", got="scores", remedy=remedy)
 
 
 def _map_of(calibrator: Any) -> Map:

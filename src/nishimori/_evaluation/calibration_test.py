@@ -314,7 +314,7 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic) -> CalibrationTes
         se_from=measured.se_from,
         z=z,
         p_value=two_sided(z),
-        temperature=temperature,
+        temperature=None if data.is_claims else temperature,
         n_samples=census.n_rows,
     )
 
@@ -340,8 +340,9 @@ def _brier_excess(predictions: Predictions) -> ScoredRows:
     if batch.live is not None:
         ratio = xp.where(batch.live, ratio, -xp.ones_like(ratio))
     p = predictions.class_probabilities
-    above = predictions.top_probability[:, None] * (ratio - predictions.over_classes(p * ratio)[:, None])  # p − Σp²
-    return -2 * batch.at(above, batch.labels), 4 * predictions.over_classes(p * above**2)
+    above = predictions.peak_probability[:, None] * (ratio - predictions.over_classes(p * ratio)[:, None])  # p − Σp²
+    scale = 1 if batch.is_claim else 2  # the Brier score of a claim is that of its one probability
+    return -scale * batch.at(above, batch.labels), scale**2 * predictions.over_classes(p * above**2)
 
 
 def _score_rows(statistic: Statistic, predictions: Predictions) -> ScoredRows:
@@ -419,7 +420,7 @@ def _by_redrawing(data: Rows, used: Map, n_bins: int, strategy: Strategy, n_draw
         se_from="model",
         z=_in_errors(ece - expected, se),
         p_value=(1 + reached) / (1 + number),
-        temperature=temperature_of(used),
+        temperature=None if data.is_claims else temperature_of(used),
         n_samples=len(answers.index),
         n_draws=number,
     )

@@ -8,15 +8,15 @@ from typing import Any, Unpack, cast
 from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import FixedTemperature, Uncalibrated
-from nishimori._evaluation.calibrated import check_groups, warn_of_equal_data, warn_of_same_rows
+from nishimori._evaluation.calibrated import check_groups, refuse_scores, warn_of_equal_data, warn_of_same_rows
 from nishimori._evaluation.calibration_test import CalibrationTest, calibration_test, is_rejected, temperatures_test
 from nishimori._evaluation.compared_methods import (
-    ONE_TEMPERATURE,
     Methods,
     calibrators_by_name,
     fit_methods,
     fit_usual,
     is_fitted,
+    methods_for,
     with_fitted_meaning,
 )
 from nishimori._evaluation.comparison import Compared, Comparison
@@ -34,7 +34,7 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, is_rows, raise_to_floor, without_chosen_floor
 from nishimori._rows.scores import is_auto
-from nishimori._sums.census import verdict_on_zeros
+from nishimori._sums.census import Census, census, verdict_on_zeros
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
 from nishimori._support.formatting import enumeration
@@ -101,8 +101,8 @@ def compare(
         pass a mapping. Calibrators that have been fitted and temperatures are measured as they are. Differences are those from
         the first one. By default the methods that the report tries too:
         "adaptive", "none", "ts" and "ec"; "group" for predicted classes ("class temperatures") and, where groups are named, for
-        these ("group temperatures"); "platt" and "beta" for two classes, "bias" for more; and "vector". Those that would take
-        long, or that the data do not determine, are in `Comparison.left_out`.
+        these ("group temperatures"); "platt" and "beta" for two classes, "bias" for more; and "vector". For claims "none",
+        "intercept", "platt", "beta", "isotonic" and "histogram". Those that would take long, or that the data do not determine, are in `Comparison.left_out`.
     metrics : sequence, optional
         What to measure besides: names such as "ks" or "top_n_accuracy(top_n=3)", functions of `nishimori.metrics`, or a
         `Metric` of your own.
@@ -146,13 +146,14 @@ def compare(
     validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, measured_on)
     kind = options.get("input") or validation.input
     meaning: dict[str, Any] = {"input": kind, "classes": options.get("classes"), "floor": used}
-    listed = (ONE_TEMPERATURE[-1], *ONE_TEMPERATURE[:-1]) if methods is None else methods
+    with_usual = None if methods is not None or validation.is_claims else meaning
+    listed = methods_for(validation) if methods is None else methods
     by_groups = validation.groups is not None
     chosen = calibrators_by_name(listed, meaning, by_groups=by_groups, of_rows=is_rows(logits))
     for fitted in filter(is_fitted, chosen.values()):
         fitted._check_columns(validation, "logits")
     bins: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy}
-    return _compare_methods(chosen, validation, test, wanted, level, None if methods is not None else meaning, **bins)
+    return _compare_methods(chosen, validation, test, wanted, level, with_usual, **bins)
 
 
 def _compare_methods(
@@ -171,8 +172,11 @@ def _compare_methods(
     level = between("level", level, 0, 1)
     equal = [] if test is None else warn_of_equal_data(validation, test)
     same = warn_of_same_rows(test or validation, {name: method for name, method in methods.items() if is_fitted(method)})
-    begin_step("Fitting ec and ts")
-    matched = match_both(validation)
+    matched = None
+    if not validation.is_claims:
+        begin_step("Fitting ec and ts")
+        matched = match_both(validation)
+    counted = census(validation) if matched is None else matched.census
     for data in (validation, test or validation):
         metrics = tuple(metric for metric in checked_metrics(metrics, data) if metric.suits(data.n_classes))
     left_out: dict[str, str] = {}
@@ -189,13 +193,14 @@ def _compare_methods(
         maps = {name: own if isinstance(fitted[name], as_is) else Floored(own, floor) for name, own in maps.items()}
     begin_step("Measuring")
     check_groups(data, list(maps.values()), "groups" if test is None else "test_groups")
-    kinds: tuple[By, ...] = ("prediction",) if data.groups is None else ("prediction", "groups")
+    refuse_scores(data, list(maps.values()))
+    kinds: tuple[By, ...] = (*(() if data.is_claims else ("prediction",)), *(() if data.groups is None else ("groups",)))
     groups = {by: names_of_groups(data, by, next(iter(methods.values())).classes) for by in kinds}
     measured = measure_maps(data, maps, groups=groups, level=level, metrics=metrics, zero=floor, **bins)
     card = next(iter(measured.cards.values()))
     tests = _tests(validation, matched)
     flatters = flatters or bool(equal)
-    caveat = _about_zeros(matched, None if test is None else card)
+    caveat = _about_zeros(counted, None if test is None else card, of_temperatures=matched is not None)
     off = warn_of_one_temperature({name: measured.cards[name] for name, method in fitted.items() if not method.is_fixed})
     rows = [
         _compared(name, fitted[name], maps[name], measured, metrics, level)
@@ -206,7 +211,7 @@ def _compare_methods(
     score_test = tests.get("score_test")
     comparison = Comparison(
         methods=tuple(rows),
-        n_validation=matched.census.n_rows,
+        n_validation=counted.n_rows,
         n_test=card.n_samples,
         is_test=test is not None,
         level=level,
@@ -237,7 +242,7 @@ def _compare_methods(
         off,
         *(f"The method {name} chose {chosen}, by its losses on folds of the validation data." for name, chosen in best.items()),
         *((comparison.about_classes, comparison.about_groups) if of_several else ()),
-        *(f"On the validation data, {result.sentence(level)}" for result in tests.values()),
+        *(f"On the validation data, {result.sentence(level).replace('Calibration', 'calibration', 1)}" for result in tests.values()),
         *(f"{name} could not be fitted. {text}" for name, text in why.items()),
         *(f"{name} was not compared: {text}." for name, text in left_out.items()),
         _CHOSEN_FLOOR.format(validation.floor) if validation.floor_is_chosen else "",
@@ -304,24 +309,25 @@ def _compared(
     )
 
 
-def _about_zeros(matched: Match, card: Scorecard | None) -> str:
+def _about_zeros(counted: Census, card: Scorecard | None, *, of_temperatures: bool) -> str:
     """That true classes of probability zero decide results, or nothing if there are none; ``card`` is of the test data."""
-    numbers = {"validation samples": (matched.census.n_at_zeros, matched.census.n_rows)}
+    numbers = {"validation samples": (counted.n_at_zeros, counted.n_rows)}
     if card is not None:
         numbers["test samples"] = (card.n_at_zeros, card.n_samples)
     counts = [f"{zeros} of {n} {name}" for name, (zeros, n) in numbers.items() if zeros]
     if not counts:
         return ""
-    fitted, measured = matched.census.n_at_zeros > 0, card is None or card.n_at_zeros > 0
+    fitted, measured = counted.n_at_zeros > 0 and of_temperatures, card is None or card.n_at_zeros > 0
     what = " and ".join(["the T of ts and adaptive"] * fitted + ["every NLL"] * measured)
     return verdict_on_zeros(enumeration(counts), what, fits=True)
 
 
-def _tests(data: Rows, matched: Match) -> dict[str, CalibrationTest]:
+def _tests(data: Rows, matched: Match | None) -> dict[str, CalibrationTest]:
     """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
     tests: dict[str, CalibrationTest] = {}
     with suppress(NishimoriError):
         tests["score_test"] = calibration_test(without_chosen_floor(data), statistic="confidence")
-    with suppress(NishimoriError):
-        tests["temperature_test"] = temperatures_test(data, matched)
+    if matched is not None:
+        with suppress(NishimoriError):
+            tests["temperature_test"] = temperatures_test(data, matched)
     return tests

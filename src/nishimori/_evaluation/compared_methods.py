@@ -19,7 +19,7 @@ from nishimori._calibrators.one_temperature import AdaptiveConsistency, Expectat
 from nishimori._fit.match import Match
 from nishimori._methods.fitted_method import check_constructor, fit_checked
 from nishimori._methods.one_temperature import solution_of
-from nishimori._methods.table import CANDIDATES
+from nishimori._methods.table import CANDIDATES, OF_CLAIMS, OF_PROBABILITIES
 from nishimori._rows.options import RowOptions
 from nishimori._rows.question import question
 from nishimori._rows.rows import Rows
@@ -91,6 +91,13 @@ def names_for(data: Rows) -> tuple[str, ...]:
     return (*by_group, *CHANGING)
 
 
+def methods_for(data: Rows) -> tuple[str, ...]:
+    """The methods that are compared where the user names none, besides those of `fit_usual`."""
+    if not data.is_claims:
+        return (ONE_TEMPERATURE[-1], *ONE_TEMPERATURE[:-1])
+    return tuple(name for name in OF_CLAIMS if name not in OF_PROBABILITIES) if data.are_scores else ("none", *OF_CLAIMS)
+
+
 # What a user names
 
 
@@ -159,10 +166,12 @@ def _refuse_other_scores(method: Calibrator, meaning: Mapping[str, Any]) -> None
             raise InputError("methods", f"hold calibrators with `{name}` as it is for the data, {value!r}", got=repr(own))
 
 
-def _fit(method: Calibrator, data: Rows, matched: Match) -> Calibrator:
+def _fit(method: Calibrator, data: Rows, matched: Match | None) -> Calibrator:
     """Fit one method, unless it is fitted; those that need no more than the temperatures of EC and TS share one search."""
     if is_fitted(method):
         return method
+    if matched is None:
+        return fit_checked(method, data)
     if type(method) is AdaptiveConsistency:
         return method._adopt(data, data, method._method().choose(matched))
     if type(method) is TemperatureScaling and not method.smooth_labels:
@@ -172,7 +181,7 @@ def _fit(method: Calibrator, data: Rows, matched: Match) -> Calibrator:
     return fit_checked(method, data)
 
 
-def fit_methods(methods: Mapping[str, Calibrator], data: Rows, matched: Match) -> tuple[dict[str, Calibrator], dict[str, str]]:
+def fit_methods(methods: Mapping[str, Calibrator], data: Rows, matched: Match | None) -> tuple[dict[str, Calibrator], dict[str, str]]:
     """The calibrators that could be fitted, and why the others could not, by name."""
     fitted: dict[str, Calibrator] = {}
     why: dict[str, NishimoriError] = {}

@@ -163,6 +163,8 @@ def _keep_claims(score: Score, beta: float, of: OneClaim, batch: Batch) -> Sums:
 
 def _top_nll(predictions: Predictions) -> Array:
     """Minus the logarithm of the confidence of right answers, and of one minus the confidence of wrong ones."""
+    if predictions.batch.is_claim:
+        return predictions.nll
     xp, rest = predictions.batch.xp, predictions.rest
     # Kernels raise smaller weights to the edge of float64's range. The weight of the true class then stands for all wrong ones.
     is_exact = rest > _LEAST_WEIGHT

@@ -176,7 +176,7 @@ def group_gaps(
         The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
         where ``logits`` brings them.
     by : {"prediction", "groups"}
-        What makes a group: the class that is predicted for a sample, or what ``groups`` says.
+        What makes a group: the class that is predicted for a sample, or what ``groups`` says. Of claims always the latter.
     temperature : float, optional
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
@@ -209,6 +209,10 @@ def group_gaps(
     if by == "prediction" and options.get("groups") is not None and not map_.needs_groups:
         must = "be left out with by='prediction', unless the calibrator has a temperature for each group"
         raise InputError("groups", must, got="some", remedy="Pass by='groups' to measure each of them.")
+    if data.is_claims and by == "prediction":
+        by = "groups"  # nothing is predicted
+        if data.groups is None:
+            raise InputError("groups", "name the group of each claim", got="None", remedy="Pass `nishimori.claims(..., groups=...)`.")
     classes = options.get("classes")
     names = names_of_groups(data, by, getattr(calibrator, "classes", None) if classes is None else classes)
     return gaps_after(data, [map_], by, names, level)[0]

@@ -18,8 +18,8 @@ from nishimori._support.intervals import normal_quantile
 if TYPE_CHECKING:
     from nishimori._evaluation.comparison import Compared
 
-SIMPLEST_FIRST = ("adaptive", "ec", "ts")
-"""The order in which methods of one temperature are recommended."""
+SIMPLEST_FIRST = ("adaptive", "ec", "ts", "intercept")
+"""The order in which methods of one temperature are recommended; the last one is for claims."""
 
 Action = Literal["calibrate", "nothing", "leave", "open"]
 """Whether to calibrate: "calibrate" if some method has a significantly lower NLL than no calibration; "nothing" if none has,
@@ -134,18 +134,18 @@ def recommend(
     ``in_sample`` if methods were measured on the data that they were fitted to.
     """
     # Many parameters lower the NLL of the data that they are fitted to, as if beyond chance; one lowers it by about 1/(2n).
-    comparable = [row for row in rows if not in_sample or row.temperature is not None]
+    comparable = [row for row in rows if not in_sample or _is_simple(row)]
     choices = _Choice({row.method: row for row in comparable}, difference, level, is_complete=len(comparable) == len(rows))
     as_is = next((row.method for row in rows if row.is_as_is), None)
     others = [row for row in comparable if not row.is_as_is]
     candidates = [row for row in others if as_is is None or not row.card.nll > choices.rows[as_is].card.nll]
-    simple = _simplest([row for row in candidates if row.temperature is not None])
+    simple = _simplest([row for row in candidates if _is_simple(row)])
     reference = next(iter(choices.rows), rows[0].method) if as_is is None else as_is
     simplest = None if simple is None else choices.advice(simple, reference)
     end = choices.best(simple or as_is, [*filter(None, [as_is]), *(row.method for row in candidates)]) if comparable else None
     action: Action | None = None
     if as_is is not None and choices.knows(as_is):
-        usual = _simplest([row for row in others if row.temperature is not None])
+        usual = _simplest([row for row in others if _is_simple(row)])
         if simple is None and usual is not None and end == as_is and as_is in choices.lower(usual, [as_is]):
             action = "leave"
         elif choices.lower(as_is, list(choices.rows)):
@@ -181,6 +181,11 @@ def what_is_off(row: "Compared", level: float) -> str:
     if row.by_class is not None and row.by_class.off:
         return "classes"
     return "groups" if row.by_group is not None and row.by_group.off else ""
+
+
+def _is_simple(row: "Compared") -> bool:
+    """Whether a method has one parameter: a temperature, or the shift of claims."""
+    return row.temperature is not None or (row.card.of_claims and row.method in SIMPLEST_FIRST)
 
 
 def _simplest(rows: "Sequence[Compared]") -> str | None:
@@ -318,7 +323,8 @@ def _about_methods(advice: Recommendation, choices: _Choice) -> list[str]:
             changes, compared = f": {changes}{compared}", ""
         share = 100 * its.changed_predictions
         changed = f"{share:{'.0f' if share >= 10 else '.2g'}} % of the predictions" if share else "no prediction"
-        sentences.append(f"{start} {name}{T}{among}{changes}; it changes {changed}.{_against_simplest(its, advice, choices)}")
+        keeps = "" if choices.rows[name].card.of_claims else f"; it changes {changed}"
+        sentences.append(f"{start} {name}{T}{among}{changes}{keeps}.{_against_simplest(its, advice, choices)}")
     return sentences
 
 
@@ -348,7 +354,7 @@ def _about_others(advice: Recommendation, choices: _Choice) -> str:
 
 def _of_one_temperature(advice: Recommendation, choices: _Choice) -> list[str]:
     """The methods of one temperature, the one that is recommended before others first."""
-    return [name for name in choices.names if choices.rows[name].temperature is not None and name != advice.as_is]
+    return [name for name in choices.names if _is_simple(choices.rows[name]) and name != advice.as_is]
 
 
 def _none_of(names: Sequence[str], *, start: bool = True) -> str:

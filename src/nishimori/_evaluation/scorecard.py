@@ -96,6 +96,8 @@ class Scorecard(Displayed):
         replaced by, and ``print`` says so first.
     n_clusters : int or None
         How many clusters the samples belong to; None if each sample is independent.
+    of_claims : bool
+        Whether the samples are claims: accuracy is then the share that is right, and the Brier score goes from 0 to 1.
     data_digest : str or None
         Which rows were measured, so that `diff` notices if two cards are about the same ones; None where that is not known.
     """
@@ -108,6 +110,7 @@ class Scorecard(Displayed):
     n_clusters: int | None = None
     data_digest: str | None = None
     positive_reliability: Reliability | None = None
+    of_claims: bool = False
 
     def __getattr__(self, name: str) -> Any:
         estimates = self.__dict__.get("estimates", {})  # which a copy does not have yet
@@ -134,7 +137,7 @@ class Scorecard(Displayed):
     def _display(self) -> Display:
         T = "" if self.temperature is None else f", T = {number_text(self.temperature)}"
         clusters = "" if self.n_clusters is None else f" in {plural(self.n_clusters, 'cluster')}"
-        title = f"{plural(self.n_samples, 'sample')}{clusters}{T}"
+        title = f"{plural(self.n_samples, 'claim')}{clusters}" if self.of_claims else f"{plural(self.n_samples, 'sample')}{clusters}{T}"
         return Display(title, (self.table,), self._notes, self.caveat)
 
     @property
@@ -153,6 +156,8 @@ class Scorecard(Displayed):
     @property
     def _notes(self) -> tuple[str, ...]:
         notes, bins = [], self.reliability
+        if self.of_claims:
+            notes.append("The accuracy is the share of claims that are right. The Brier score is the mean of (confidence − right)².")
         if "gap" in self.estimates:
             notes.append("The gap is confidence minus accuracy.")
         if "positive_gap" in self.estimates:
@@ -455,6 +460,8 @@ class ScoreSums(Sum):
             why = "" if error is not None else metric.why_infinite if metric.is_mean else f"{metric.label} has none."
             if self.n_rows == 1:
                 error, why = None, ONE_SAMPLE
+            if isnan(value) and metric.why_undefined:
+                error, why = None, metric.why_undefined
             gaps = sums.gaps if metric.of_bins is not None else None
             kept = sums if metric.keeps_sums else None
             estimates[metric.label] = Estimate(metric, metric.in_bounds(float(value)), error, why, squares, gaps, kept)
@@ -531,7 +538,7 @@ def scorecards(
         group = tuple(maps[start : start + at_once])
         sums = data.gather(MeasureScores(group, edges_for(data, group, n_bins, strategy), wanted, data.counts)).items
         warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
-        cards += cards_of(sums, group, suited(wanted, data.n_classes))
+        cards += cards_of(sums, group, suited(wanted, data.n_classes), of_claims=data.is_claims)
     return cards
 
 
@@ -548,7 +555,9 @@ def _collect_claims(maps: tuple[Map, ...], batch: Batch) -> Sums:
     return Sums(tuple(at_map.unbinned_claims("top") for at_map in predictions))
 
 
-def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], metrics: Sequence[Metric]) -> list[Scorecard]:
+def cards_of(
+    sums: Sequence[ScoreSums], maps: Sequence[Map], metrics: Sequence[Metric], *, of_claims: bool = False
+) -> list[Scorecard]:
     """Metrics and their errors after each map, from the sums after it."""
     return [
         Scorecard(
@@ -558,7 +567,8 @@ def cards_of(sums: Sequence[ScoreSums], maps: Sequence[Map], metrics: Sequence[M
             reliability=own.binned.curve,
             n_at_zeros=own.n_at_zeros,
             n_clusters=own.binned.n_clusters,
-            positive_reliability=None if own.positive is None else own.positive.curve,
+            positive_reliability=None if own.positive is None or of_claims else own.positive.curve,
+            of_claims=of_claims,
         )
         for own, map_ in zip(sums, maps, strict=True)
     ]

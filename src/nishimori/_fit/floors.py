@@ -3,17 +3,20 @@
 Forests and neighbours give exact zeros, and a zero at a true class is an infinite loss. Which floor replaces it is chosen by
 what it does to samples that were held out: the samples are divided into five folds, temperature scaling is fitted to four of
 them at each floor, and the log-loss of the fifth is summed over the folds. All methods take the floor that temperature scaling
-takes, so that they can be compared, and so that a method that is slow to fit is fitted once. The losses of expectation
+takes, so that they can be compared, and so that a method that is slow to fit is fitted once. Of claims, which have no temperature,
+Platt scaling is fitted in its place. The losses of expectation
 consistency and vector scaling have their minimum at the same floor, or at the next one, for neighbours of 3, 10 and 20 classes.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from math import exp
 from typing import Any
 
 import numpy as np
 
 from nishimori._fit.collected_samples import CollectedSamples, collect_samples
+from nishimori._fit.logistic import LogisticSearch, Regression, overview
 from nishimori._fit.roots import Root
 from nishimori._fit.search import match
 from nishimori._rows.array_rows import ArrayRows
@@ -60,7 +63,7 @@ def choose_floor(data: Rows, name: str = "logits") -> float | None:
     raise_to_floor(data, _FLOORS[0], name)  # refuses what cannot be read again
     samples = collect_samples(data, max(_NUMBERS, _LEAST_ROWS * data.n_classes), in_order=True)
     floors = _floors_for(samples.logits)
-    losses = out_of_fold_losses(samples, floors)
+    losses = out_of_fold_losses(samples, floors, of_claims=data.is_claims)
     largest = max(place for place, loss in enumerate(losses) if loss <= min(losses) + _AS_GOOD)
     return floors[min(largest, len(floors) - 2)]
 
@@ -73,8 +76,11 @@ def _floors_for(logits: HostArray) -> list[float]:
     return floors[min(max(below - 1, 0), len(floors) - 2) :]
 
 
-def out_of_fold_losses(samples: CollectedSamples, floors: Sequence[float]) -> list[float]:
-    """The summed log-loss of each fold, after temperature scaling of the others, at each floor; weights are 1 on average."""
+def out_of_fold_losses(samples: CollectedSamples, floors: Sequence[float], *, of_claims: bool = False) -> list[float]:
+    """The summed log-loss of each fold, after temperature scaling of the others, at each floor; weights are 1 on average.
+
+    Of claims, after Platt scaling.
+    """
     folds, n_folds = _folds(samples)
     starts = [0.0] * n_folds  # of log β; the answer at the floor below is a good start
     weights = samples.weights / samples.weights.mean()
@@ -85,8 +91,13 @@ def out_of_fold_losses(samples: CollectedSamples, floors: Sequence[float]) -> li
         for fold in range(n_folds):
             held = folds == fold
             fitted = ~held if n_folds > 1 else held  # a single cluster is all there is
-            starts[fold] = _log_beta(logits[fitted], samples.labels[fitted], weights[fitted], starts[fold])
-            logs = log_softmax(exp(starts[fold]) * logits[held])
+            others = logits[fitted], samples.labels[fitted], weights[fitted]
+            if of_claims:
+                slope, intercept = _platt(*others)
+                logs = log_softmax(slope * logits[held] + np.array([0.0, intercept]))
+            else:
+                starts[fold] = _log_beta(*others, starts[fold])
+                logs = log_softmax(exp(starts[fold]) * logits[held])
             total -= float(weights[held] @ logs[np.arange(len(logs)), samples.labels[held]])
         losses.append(total)
     return losses
@@ -114,3 +125,18 @@ def _log_beta(logits: HostArray, labels: HostArray, weights: HostArray, start: f
     except NishimoriError:
         return 0.0
     return root.x if isinstance(root, Root) else 0.0
+
+
+def _platt(logits: HostArray, labels: HostArray, weights: HostArray) -> tuple[float, float]:
+    """Slope and intercept of Platt scaling; 1 and 0, which leave probabilities as they are, where there are none."""
+    rows = ArrayRows(Scores(logits, "logits"), labels, weights)
+    seen = rows.gather(partial(overview, ("s",)))
+    negative, positive = seen.classes.numbers(counts=False).tolist()
+    smoothing = 1 / (negative + 2), 1 / (positive + 2)
+    try:
+        slope, intercept = LogisticSearch(rows, seen).least_loss(
+            Regression.from_overview(("s",), seen, has_constant=True, smoothing=smoothing)
+        ).values
+    except NishimoriError:
+        return 1.0, 0.0
+    return float(slope), float(intercept)

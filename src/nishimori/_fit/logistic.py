@@ -85,6 +85,8 @@ class Regression:
         What is subtracted from the probability 1 of the true class, for rows of the first and of the second class.
     middle : float
         What is subtracted from s before it is squared: far from zero, s² would be nearly a linear function of s.
+    has_offset : bool
+        Whether s itself is added, with the coefficient 1.
     """
 
     terms: tuple[str, ...]
@@ -93,10 +95,17 @@ class Regression:
     has_constant: bool = True
     smoothing: tuple[float, float] = (0.0, 0.0)
     middle: float = 0.0
+    has_offset: bool = False
 
     @classmethod
     def from_overview(
-        cls, terms: tuple[str, ...], seen: Overview, *, has_constant: bool, smoothing: tuple[float, float]
+        cls,
+        terms: tuple[str, ...],
+        seen: Overview,
+        *,
+        has_constant: bool,
+        smoothing: tuple[float, float],
+        has_offset: bool = False,
     ) -> "Regression":
         """The regression whose terms have the ranges that were seen."""
         if not has_constant:
@@ -104,7 +113,7 @@ class Regression:
             return cls(terms, np.zeros(len(terms)), sizes, has_constant, smoothing)
         shifts, sizes = (seen.highs + seen.lows) / 2, seen.highs - seen.lows
         if not {"s", "s²"} <= set(terms):
-            return cls(terms, shifts, sizes, has_constant, smoothing)
+            return cls(terms, shifts, sizes, has_constant, smoothing, has_offset=has_offset)
         linear, square = terms.index("s"), terms.index("s²")
         sizes[square] = (sizes[linear] / 2) ** 2
         middle, shifts[square] = float(shifts[linear]), sizes[square] / 2
@@ -181,6 +190,8 @@ def _row_losses(regression: Regression, x: HostArray, batch: Batch) -> tuple[Arr
     xp = batch.xp
     columns = regression.columns(batch)
     mapped = columns @ arrays.on_device_of(x, columns)
+    if regression.has_offset:
+        mapped = mapped + log_odds(batch.double)
     signs = xp.astype(2 * batch.labels - 1, mapped.dtype)
     before, after = regression.smoothing
     smoothing = before + (after - before) * (signs + 1) / 2

@@ -90,6 +90,8 @@ def match(
     Standard errors are those of independent rows, or of clusters if the data have any; where weights are counts, a weight of w
     stands for w independent rows.
     """
+    if getattr(data, "is_claims", False):
+        raise InputError("Claims have no temperature: it would move all of them towards 1/2, or all away from it.")
     options: dict[str, Any] = {"right": right, "starts": starts, "label_name": label_name}
     matched = find_roots(data, *observables, **options).without_uncertain()
     lowest = min((exp(-root.x) for root in matched.roots if isinstance(root, Root)), default=inf)

@@ -49,6 +49,7 @@ class FittedMethod(ABC):
     """A method and what it has learned."""
 
     is_fixed: ClassVar[bool] = False
+    takes_claims: ClassVar[bool] = False
     input: Input | None
     input_: Input
     classes: Classes
@@ -102,7 +103,21 @@ class FittedMethod(ABC):
             is_open = self.classes is None and ignore_index is None
             self._seen_classes_ = self._classes_in(y) if is_open else None
             options |= {"input": self.input, "classes": self._seen_classes_ or self.classes, "floor": self.floor}
+        if is_rows(X):
+            self._check_claims(X)
         return open_rows(X, y, names=("X", "y"), choose_floor=choose_floor, **options)
+
+    def _check_claims(self, data: Any) -> None:
+        """Refuse claims that the method is not for: those with a temperature, and scores for methods of probabilities."""
+        if not getattr(data, "is_claims", False) or self.is_fixed:
+            return
+        if not self.takes_claims:
+            names = ", ".join(map(repr, table.OF_CLAIMS))
+            got = f"claims: a temperature moves all of them towards 1/2, or all away from it. Use {names} or 'best'"
+            raise InputError("X", f"have a probability per class for the method {self.method_name!r}", got=got)
+        if data.are_scores and self.method_name in table.OF_PROBABILITIES:
+            names = " or ".join(repr(name) for name in table.OF_CLAIMS if name not in table.OF_PROBABILITIES)
+            raise InputError("X", f"be probabilities for the method {self.method_name!r}", got=f"scores. Use {names}")
 
     def _classes_in(self, y: Any) -> list[Any] | None:  # noqa: ARG002 - for methods of two classes
         """The classes that labels themselves name, in order; None where ``classes`` has to say it."""

@@ -65,6 +65,7 @@ METHODS = {
     "matrix": BuiltIn("scaling:MatrixScaling", "a matrix, and a bias per class"),
     "vector+ec": BuiltIn("consistent:Consistent", "vector, or any other method, and then ec"),
     "platt": BuiltIn("binary:Platt", "slope and intercept of the log-odds", is_for_two_classes=True),
+    "intercept": BuiltIn("intercept:Intercept", "a shift of the log-odds: ec for claims", is_for_two_classes=True),
     "beta": BuiltIn("binary:Beta", "weights of ln p and ln(1 − p), and an intercept", is_for_two_classes=True),
     "quadratic": BuiltIn("binary:Quadratic", "a parabola of the log-odds", is_for_two_classes=True),
     "classwise": BuiltIn("scaling:ClasswiseTemperature", "one T per class"),
@@ -88,8 +89,8 @@ class Candidate:
         always have the same candidates. No clock decides.
     classes : float
         With this many classes a fit takes twice as long per score as with few.
-    suits : {"any", "two", "several"}
-        For how many classes it is.
+    suits : {"any", "two", "several", "claims"}
+        For how many classes it is, or for claims alone.
     least_samples : int
         With fewer samples it does more harm than good.
     is_second_best : bool
@@ -99,13 +100,13 @@ class Candidate:
     mends: str
     per_score: float
     classes: float = inf
-    suits: Literal["any", "two", "several"] = "any"
+    suits: Literal["any", "two", "several", "claims"] = "any"
     least_samples: int = 0
     is_second_best: bool = False
 
     def is_for(self, n_classes: int) -> bool:
         """Whether it is for this many classes."""
-        return self.suits == "any" or (self.suits == "two") == (n_classes == 2)
+        return self.suits == "any" or (self.suits != "claims" and (self.suits == "two") == (n_classes == 2))
 
     def seconds(self, n_samples: int, n_classes: int) -> float:
         """About how long a fit takes, on one core of 2020."""
@@ -119,14 +120,22 @@ CANDIDATES = {
     "group": Candidate(
         "a temperature per predicted class, shrunk: some classes are more overconfident than others", 1e-7, is_second_best=True
     ),
+    "intercept": Candidate("a shift: claims that are all too high, or all too low", 1e-7, suits="claims"),
     "platt": Candidate("a factor and a shift: classes of other frequencies than in training", 1e-7, suits="two"),
     "bias": Candidate("a factor and a shift per class: classes of other frequencies than in training", 6e-7, 1000, "several"),
     "beta": Candidate("two factors and a shift: scores that are distorted at one end", 1e-7, suits="two"),
     "vector": Candidate("a factor and a shift per class, penalised: classes on different scales", 5e-7, 500),
     "isotonic": Candidate("any increasing curve: scores that are no logits", 1.2e-7, least_samples=1000),
+    "histogram": Candidate("a frequency per bin: a few levels that are out of order", 1e-7, suits="claims", least_samples=1000),
     "matrix": Candidate("all factors and shifts, penalised: classes that are taken for each other", 1e-6, 200, "several"),
 }
 """The candidates in the order of simplicity: a method comes before those that can do all that it does and more."""
+
+OF_CLAIMS = ("intercept", "platt", "beta", "isotonic", "histogram")
+"""The methods that can be fitted to claims, which `Best` chooses among."""
+
+OF_PROBABILITIES = ("intercept", "beta", "histogram")
+"""Those of them that need probabilities, and not only their order."""
 
 BUILT_IN = {name: f"nishimori._calibrators.{method.place}" for name, method in METHODS.items()}
 """Where the class of each method can be imported from, by the name of the method."""

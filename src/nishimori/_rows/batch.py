@@ -177,6 +177,11 @@ class Batch:
         return int(self.logits.shape[1])
 
     @property
+    def is_claim(self) -> bool:
+        """Whether each row is one claim, whose second column is what is claimed: see `claims`."""
+        return False
+
+    @property
     def has_all_classes(self) -> bool:
         """Whether each class has a column: those of top-k lists are places in the lists."""
         return True

@@ -110,6 +110,8 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
     """The column of each label; ``rows`` are the labels' row numbers."""
     if classes is not None:
         return _positions(labels, class_labels(classes, scores.n_classes), name, rows, scores)
+    if scores.n_classes == 2:
+        labels = _truths(labels)
     labels = _whole(labels, name, scores.n_classes, lambda place: scores.row(int(rows[place])))
     if len(labels) and (labels.min() < 0 or labels.max() >= scores.n_classes):
         first = int(np.argmax((labels < 0) | (labels >= scores.n_classes)))
@@ -135,6 +137,14 @@ def _remedy(labels: HostArray, label: Any, n_classes: int) -> str:
 def are_signs(labels: HostArray, n_classes: int) -> bool:
     """Whether numbers are the two classes -1 and 1."""
     return n_classes == 2 and bool((abs(labels) == 1).all()) and -1 in labels and 1 in labels
+
+
+def _truths(labels: HostArray) -> HostArray:
+    """Texts that all are true or false, as tables write them, as 1 and 0; other labels as they are."""
+    if arrays.kind(labels) != "other" or not len(labels):
+        return labels
+    texts = [str(label).strip().lower() for label in labels.tolist()]
+    return np.array([text == "true" for text in texts], dtype=np.int64) if {"true", "false"} >= set(texts) else labels
 
 
 def _whole(labels: HostArray, name: str, n_classes: int, row: RowIndex) -> HostArray:

@@ -90,6 +90,12 @@ class Rows(Protocol):
     counts: bool = False
     """Whether a weight of w stands for w independent samples, for standard errors."""
 
+    is_claims: bool = False
+    """Whether each row is one claim, in which nothing is predicted: see `claims`."""
+
+    are_scores: bool = False
+    """Whether claims are no probabilities until a calibrator makes them some."""
+
     @property
     def digest(self) -> str | None:
         """Which rows these are, see `fingerprint.RowDigest`; None where that is unknown, or before they have been read."""
@@ -256,7 +262,7 @@ class RowsInside(Rows):
 
 
 for _name in (
-    *("gather", "clusters", "groups", "floor", "input", "score_range"),
+    *("gather", "clusters", "groups", "floor", "input", "score_range", "is_claims", "are_scores"),
     *("kind", "class_names", "column_names", "ids", "digest", "class_weights", "kept"),
 ):
     setattr(RowsInside, _name, _inside(_name))

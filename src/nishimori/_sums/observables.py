@@ -327,7 +327,7 @@ class Energy(_Exact):
 
     def value(self, predictions: Predictions, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes, and these times the drops."""
-        return predictions.powers(1)[1, ...] * predictions.top_probability - observed
+        return predictions.powers(1)[1, ...] * predictions.peak_probability - observed
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """Why no temperature fits as T → 0: the true class has the largest logit in all samples."""

@@ -124,7 +124,9 @@ class Predictions:
     @property
     def _ranked(self) -> PowerSums | None:
         """What a kernel returned, if it was asked, and ranks classes as the batch does: by its logits."""
-        return self._sums[0] if self._sums and self.batch.probabilities is None and self.batch.predicted is None else None
+        batch = self.batch
+        by_logits = batch.probabilities is None and batch.predicted is None and not batch.is_claim
+        return self._sums[0] if self._sums and by_logits else None
 
     @cached_property
     def top_class(self) -> Array:
@@ -153,14 +155,26 @@ class Predictions:
         return self.powers(0)[0, ...]
 
     @cached_property
+    def peak_probability(self) -> Array:
+        """The probability of the largest logit, which is that of the predicted class, except in claims."""
+        return 1 / (1 + self.rest)
+
+    @cached_property
     def top_probability(self) -> Array:
         """The probability of the predicted class: the confidence."""
-        return 1 / (1 + self.rest)
+        return self._of_top(self.peak_probability, self.rest * self.peak_probability)
 
     @cached_property
     def doubt(self) -> Array:
         """One minus the confidence, with all its digits."""
-        return self.rest * self.top_probability
+        return self._of_top(self.rest * self.peak_probability, self.peak_probability)
+
+    def _of_top(self, if_largest: Array, if_not: Array) -> Array:
+        """A number of each row by whether what is claimed of it has the largest logit: only a claim may not have it."""
+        if not self.batch.is_claim:
+            return if_largest
+        logits = self.batch.logits
+        return self.batch.xp.where(logits[:, 1] >= logits[:, 0], if_largest, if_not)
 
     @property
     def nll(self) -> Array:
@@ -169,7 +183,9 @@ class Predictions:
 
     @property
     def brier(self) -> Array:
-        """The squared distance between probabilities and truth, summed over classes."""
+        """The squared distance between probabilities and truth, summed over classes; of a claim that of its one number."""
+        if self.batch.is_claim:
+            return self.batch.xp.where(self.right, self.doubt, self.top_probability) ** 2
         xp, squares = self.batch.xp, self.squares  # first: one call of the kernel gives all that is needed here
         true = xp.exp(self.beta * self.label_drops)
         wrong_classes = xp.where(self.right, squares, 1 + squares - true**2) * self.top_probability**2
@@ -179,7 +195,7 @@ class Predictions:
     def moments(self) -> tuple[Array, ...]:
         """⟨d⟩ to ⟨d⁵⟩."""
         powers = self.powers(5)
-        return tuple(powers[j, ...] * self.top_probability for j in range(1, 6))
+        return tuple(powers[j, ...] * self.peak_probability for j in range(1, 6))
 
     @cached_property
     def class_probabilities(self) -> Array:
@@ -188,8 +204,8 @@ class Predictions:
         weights = boltzmann(batch.drops, self.beta, xp)
         if batch.live is not None:
             weights = xp.where(batch.live, weights, xp.zeros_like(weights))
-        top = self.top_probability[:, None]
-        return arrays.with_entries(weights * top, self.top_class, top)
+        table = weights * self.peak_probability[:, None]
+        return arrays.with_entries(table, self.top_class, self.top_probability[:, None])
 
     def over_classes(self, table: Array) -> Array:
         """The sum of each row of ``table``."""

@@ -109,7 +109,7 @@ class Mistakes:
 
 def mistakes_of(before: Predictions, after: Predictions) -> Mistakes:
     """The most confident mistakes of a batch, with their confidence after calibration beside them."""
-    true = before.batch.xp.exp(before.label_drops) * before.top_probability
+    true = before.batch.xp.exp(before.label_drops) * before.peak_probability
     (wrong,) = np.nonzero(~arrays.on_host(before.right))
     doubt = arrays.on_host(before.doubt)
     worst = wrong[np.argsort(doubt[wrong], kind="stable")[:_MOST_MISTAKES]]

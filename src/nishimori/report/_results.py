@@ -18,6 +18,7 @@ from nishimori._evaluation.compared_methods import (
     Methods,
     calibrators_by_name,
     fit_usual,
+    methods_for,
 )
 from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.curve import cards_around
@@ -62,21 +63,24 @@ def results_of(
 
     ``meaning`` is what the scores are: input, classes and floor. The rest is as for `Report`.
     """
+    if validation.are_scores:
+        remedy = "Fit a calibrator, and report `claims(calibrator.predict_proba(claims(...)), right)`."
+        raise InputError("Claims", "be probabilities for a report", got="scores", remedy=remedy)
     wanted = None if bounds is None else Wanted(bounds, level, n_bins=n_bins)
     data = validation if test is None else test
     absent = absent_parts(validation) or absent_parts(data)
     further = _further_methods(methods, meaning, by_groups=validation.groups is not None)
-    usual, left_out = fit_usual(validation, test, meaning, without=further)
-    tried: dict[str, str | Calibrator] = {**{name: name for name in ONE_TEMPERATURE}, **usual, **further}
+    usual, left_out = ({}, {}) if validation.is_claims else fit_usual(validation, test, meaning, without=further)
+    tried: dict[str, str | Calibrator] = {**{name: name for name in methods_for(validation)}, **usual, **further}
     options: dict[str, Any] = {**meaning, "level": level, "n_bins": n_bins, "metrics": metrics}
     comparison = compare(validation, test_logits=test, methods=tried, **options)
     advised = comparison.recommendation
     one = comparison[advised.choice or "none"]
     chosen = [row.temperature for row in comparison if row.temperature is not None and row.method != "none"]
     rows = [_method_row(row, level) for row in comparison]
-    names = class_labels(meaning["classes"], data.n_classes).tolist()
+    names = ["wrong", "right"] if data.is_claims else class_labels(meaning["classes"], data.n_classes).tolist()
     classes = groups = None
-    if not absent:
+    if not absent and not data.is_claims:
         name = "class temperatures"
         classes = _gap_table(comparison, "by_class", one.method, name, usual.get(name))
     if not absent and data.groups is not None:
@@ -85,8 +89,9 @@ def results_of(
         groups["of_one_class"] = _groups_of_one_class(data)
     return {
         "format": FORMAT,
-        "verdict": verdict_of(comparison, str(names[-1])),
+        "verdict": verdict_of(comparison, str(names[-1]), of_claims=data.is_claims),
         "data": _about(comparison, data, str(names[-1])),
+        "of_claims": data.is_claims,
         "level": level,
         "recommended": None if one.method == "none" else one.method,
         "best": None if advised.best is None else advised.best.method,
@@ -185,7 +190,8 @@ def _slider(data: Rows, comparison: Comparison, chosen: Sequence[float], one: Co
 
     The places of methods have names.
     """
-    cards = {float(card.temperature or 1.0): card for card in cards_around(data, chosen, n_bins=n_bins)}
+    around = [] if data.is_claims else cards_around(data, chosen, n_bins=n_bins)
+    cards = {float(card.temperature or 1.0): card for card in around}
     names: dict[float, list[str]] = {}
     for row in comparison:
         if row.temperature is not None:

@@ -18,8 +18,11 @@ TITLES = {
     "adaptive": "Adaptive",
     "class temperatures": "Class temperatures (group)",
     "group temperatures": "Group temperatures (group)",
+    "intercept": "Intercept",
     "platt": "Platt scaling (platt)",
     "beta": "Beta calibration (beta)",
+    "isotonic": "Isotonic regression",
+    "histogram": "Histogram binning",
     "bias": "Bias correction (bias)",
     "vector": "Vector scaling (vector)",
 }
@@ -44,12 +47,12 @@ class Headline:
         return f"{self.now}; {self.after}" if self.after else self.now
 
 
-def verdict_of(comparison: Comparison, second: str) -> dict[str, Any]:
+def verdict_of(comparison: Comparison, second: str, *, of_claims: bool = False) -> dict[str, Any]:
     """A status, headlines, what to do, and further sentences; ``second`` is the name of the last class."""
     card, advised = comparison["none"].card, comparison.recommendation
     headlines = _headlines(comparison, second)
     advice = " ".join(advised.sentences)
-    if not any(row.temperature is not None for row in comparison if row.method != "none"):
+    if not of_claims and not any(row.temperature is not None for row in comparison if row.method != "none"):
         advice = " ".join(filter(None, (_NO_TEMPERATURE, advice)))
     # The page says these elsewhere.
     shown = {*advised.sentences, comparison.about_classes, comparison.about_groups, comparison.same_rows}

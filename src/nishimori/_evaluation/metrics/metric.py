@@ -257,6 +257,8 @@ class Metric:
     order: ClassVar[int] = 100  # its place in tables
     why_infinite: ClassVar[str] = "its mean is not finite."
     of_bins: ClassVar[OneClaim | None] = None  # of which claim `sums` are the sums per bin that every scorecard has
+    by_default_of_claims: ClassVar[bool] = False  # part of every scorecard of claims, which are kept for it
+    why_undefined: ClassVar[str] = ""  # why it may be NaN
     n_classes: ClassVar[int | None] = None  # the only number of classes that it is for; None for any
     keeps_sums: ClassVar[bool] = False  # whether its `Estimate` has what it is made of
     is_complement: ClassVar[bool] = False  # one minus the mean of `of_rows`: what is rare is summed with all digits
@@ -415,7 +417,7 @@ class Metric:
             number = float(value)
         except (TypeError, ValueError):
             number = nan
-        if isnan(number):
+        if isnan(number) and not self.why_undefined:
             got = f"{pair!r:.60}"
             raise InputError(f"{type(self).__name__}.of_sums", "return the value and its standard error or None", got=got)
         return number, error

@@ -166,6 +166,8 @@ def checked_metrics(metrics: Sequence[Metric] | None, data: Any) -> tuple[Metric
     """
     metrics = default_metrics() if metrics is None else metrics
     named = metrics.named if isinstance(metrics, AskedMetrics) else frozenset[str]()
+    if getattr(data, "is_claims", False):
+        metrics = _of_claims(metrics)
     for metric in metrics:
         if metric.n_classes is None or not metric.by_default or metric.label in named:
             metric.check(data)
@@ -174,6 +176,14 @@ def checked_metrics(metrics: Sequence[Metric] | None, data: Any) -> tuple[Metric
     if lost is not None:
         raise InputError("metrics", f"be what a {data.kind} keeps", got=repr(lost), remedy="Pass logits and labels.")
     return measurable
+
+
+def _of_claims(metrics: Sequence[Metric]) -> AskedMetrics:
+    """The metrics of claims: of their one probability, that of the second class says the same as the confidence."""
+    named = metrics.named if isinstance(metrics, AskedMetrics) else frozenset[str]()
+    kept = [metric for metric in metrics if metric.of_bins != "positive" or metric.label in named]
+    added = [metric for metric in built_in().values() if metric.by_default_of_claims and metric not in kept]
+    return AskedMetrics.from_metrics(sorted([*kept, *added], key=lambda metric: metric.order), named)
 
 
 def in_tables(metrics: Sequence[Metric]) -> list[Metric]:

@@ -1,0 +1,260 @@
+"""Claims: one number per answer that says how likely it is right, and whether it was.
+
+They are rows of two classes, wrong and right, in which nothing is predicted: what a row claims is always that it is right, and
+its confidence is the probability of that, also below 1/2. So everything that measures confidence against what came true takes
+claims as they are. What the rows are read from, the `Rows` inside know.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal, Self, Unpack
+
+from nishimori._rows.batch import Batch
+from nishimori._rows.entry import kind_of, open_rows
+from nishimori._rows.options import RowOptions, takes_rows
+from nishimori._rows.rows import Rows, RowsInside, T
+from nishimori._support.arrays import Array
+from nishimori._support.numbers import numeric, one_of
+from nishimori._support.progress import Report, silent
+from nishimori.errors import InputError
+
+ClaimInput = Literal["probabilities", "logits", "scores"]
+
+# Less than this is left for other classes than the predicted one only by rounding.
+_LEAST = 2.0**-52
+
+_FROM_CLASSES = (
+    "Of a classifier, pass `nishimori.rows(logits, labels)`: its claims are that its answers are right. Or pass the "
+    "probability of one class, and whether it is the true one."
+)
+
+_TRUTHS = "0 or 1, or False or True: whether the answer was right"
+
+_REMEDY = "Divide percentages by 100; for scores on another scale, such as 1 to 10, pass `input='scores'`."
+
+_TWO_CLASSES = "a claim is right or wrong"
+_NOT_OF_CLAIMS = {
+    "classes": f"{_TWO_CLASSES}: pass 1 or True for right",
+    "class_axis": _TWO_CLASSES,
+    "shift_labels": "each answer has its own confidence",
+}
+
+# The columns, or arrays, of a file.
+_COLUMNS = ("confidence", "right")
+
+
+@dataclass(frozen=True)
+class ClaimBatch(Batch):
+    """Rows whose second column is what is claimed."""
+
+    @classmethod
+    def from_batch(cls, batch: Batch) -> Self:
+        """The same rows as claims."""
+        return cls(*(getattr(batch, part.name) for part in fields(Batch)))
+
+    @property
+    def is_claim(self) -> bool:
+        return True
+
+    @cached_property
+    def top(self) -> Array:
+        """What is claimed of each row: that it is right."""
+        return self.xp.ones_like(self.labels)
+
+
+@dataclass(frozen=True)
+class OfClaims:
+    """A pass over claims, as a pass over the rows inside."""
+
+    pass_: Callable[[Batch], Any]
+
+    def __call__(self, batch: Batch) -> Any:
+        return self.pass_(ClaimBatch.from_batch(batch))
+
+
+class Claims(RowsInside):
+    """Rows of one claim each; ``input`` is "scores" where the numbers are no probabilities until a calibrator makes them some.
+
+    ``confidence`` are the numbers as they were passed. Without labels there is nothing to sum, only something to apply to.
+    """
+
+    is_claims, are_scores = True, False
+    kind = "Claims object"
+    arguments = _COLUMNS
+
+    def __init__(self, inside: Rows, confidence: Any = None, *, are_scores: bool = False, has_labels: bool = True) -> None:
+        super().__init__(inside)
+        self.confidence = confidence
+        self.are_scores = are_scores
+        self.has_labels = has_labels
+
+    def _of(self, inside: Rows) -> "Claims":
+        """Other rows as the same kind of claims."""
+        return Claims(inside, are_scores=self.are_scores, has_labels=self.has_labels)
+
+    def __iter__(self) -> Iterator[Batch]:
+        self._refuse_unlabelled()
+        return (ClaimBatch.from_batch(batch) for batch in self.inside)
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all claims."""
+        self._refuse_unlabelled()
+        return self.inside.gather(OfClaims(pass_), report)
+
+    def _refuse_unlabelled(self) -> None:
+        if not self.has_labels:
+            raise InputError("right", "say of each answer whether it was right", got="None", remedy="Pass 0 or 1 per answer.")
+
+    def sample(self, size: int) -> Rows | None:
+        """About ``size`` of the claims."""
+        part = self.inside.sample(size)
+        return part if part is None else self._of(part)
+
+    def with_floor(self, floor: float | None) -> Rows | None:
+        """Claims of at least ``floor``, and at most one minus it."""
+        part = self.inside.with_floor(floor)
+        return part if part is None else self._of(part)
+
+    @property
+    def kept(self) -> Rows | None:
+        part = self.inside.kept
+        return part if part is None else self._of(part)
+
+    def check_range(self, name: str) -> None:
+        """As for the rows inside."""
+        self.inside.check_range(name)
+
+    def on_digest(self, callback: Callable[[str], None]) -> None:
+        """As for the rows inside."""
+        self.inside.on_digest(callback)
+
+
+@takes_rows(refuses=_NOT_OF_CLAIMS)
+def claims(
+    confidence: Any,
+    right: Any = None,
+    *,
+    input: ClaimInput = "probabilities",
+    columns: str | None = None,
+    delimiter: str | None = None,
+    decimal: str = ".",
+    **options: Unpack[RowOptions],
+) -> Rows:
+    """Answers with one confidence each, and whether each was right: what a language model states, a judge or a detector says.
+
+    A claim says "this answer is right with probability p". Nothing is decided at p = 1/2, and no class is predicted. What it
+    returns goes wherever rows go: `evaluate`, `compare`, `gate`, `diff`, `threshold`, the `fit` of "intercept", "platt", "beta",
+    "isotonic", "histogram" and "best", reports and plots.
+
+    Parameters
+    ----------
+    confidence : array of shape (n_samples,), path, or batches
+        The confidence of each answer. Or the path of a file, or a loader of batches ``(confidence, right)``.
+    right : array of shape (n_samples,), optional
+        Whether each answer was right: 0 and 1, or False and True. For a file, the name of its column, "right" by default. An
+        array may be left out where a calibrator is applied, by its `predict_proba`.
+    input : {"probabilities", "logits", "scores"}
+        What ``confidence`` holds: probabilities from 0 to 1, their log-odds, or scores on any other scale, such as a judge's
+        from 1 to 10. Scores say nothing until a calibrator of an increasing curve has been fitted to them.
+    columns : str, optional
+        For a file: the column of the confidences, "confidence" by default.
+    delimiter, decimal : str
+        For .csv and .tsv files, as for `rows`.
+    **options
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``floor``,
+        ``ignore_index``.
+
+    Returns
+    -------
+    Rows
+        The claims, to pass in place of logits and labels.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> stated = [0.9, 0.8, 0.95, 0.9, 0.6]
+    >>> right = [1, 0, 1, 1, 0]
+    >>> card = nishimori.evaluate(nishimori.claims(stated, right))
+    >>> print(f"stated {card.confidence:.2f}, right {card.accuracy:.2f}")
+    stated 0.83, right 0.60
+    """
+    one_of("input", input, ClaimInput)
+    kind = kind_of(confidence, right)
+    if kind in ("rows", "TopK"):
+        return _of_answers(confidence, right, input, options)
+    of_file: dict[str, Any] = {}
+    if kind == "file":
+        of_file = {"columns": columns or _COLUMNS[0]} | ({"delimiter": delimiter} if delimiter else {})
+        of_file |= {"decimal": decimal} if decimal != "." else {}
+        right = _COLUMNS[1] if right is None else right
+    elif columns is not None or delimiter is not None or decimal != ".":
+        misplaced = "columns" if columns is not None else "delimiter" if delimiter is not None else "decimal"
+        raise InputError(misplaced, f"be left out where `confidence` is a {type(confidence).__name__}: it is for files")
+    has_labels = right is not None or kind == "batches"
+    if kind in ("array", "stored"):
+        shape = tuple(numeric(confidence, "confidence").shape)
+        if len(shape) != 1:
+            remedy = _FROM_CLASSES if len(shape) == 2 else "Pass `confidence.reshape(-1)`, and `right` in the same way."
+            raise InputError("confidence", "be one number per answer", got=f"shape {shape}", remedy=remedy)
+        right = [0] * shape[0] if right is None else right
+    meaning: Any = {"input": "logits" if input == "scores" else input, "names": _COLUMNS, "probability_remedy": _REMEDY}
+    try:
+        inside = open_rows(confidence, right, of_file=of_file, **meaning, **options)
+    except InputError as error:
+        if _COLUMNS[1] in error.argument and error.got is not None and not error.got.startswith("shape"):
+            raise error.changed(must=f"be {_TRUTHS}", remedy="") from None
+        raise
+    if inside.n_classes != 2:
+        raise InputError("confidence", "be one number per answer", got=f"{inside.n_classes} columns", remedy=_FROM_CLASSES)
+    return Claims(inside, confidence, are_scores=input == "scores", has_labels=has_labels)
+
+
+def _of_answers(data: Any, right: Any, input: str, options: RowOptions) -> Claims:
+    """The answers of a classifier as claims."""
+    others = {"right": right, "input": None if input == "probabilities" else input, **options}
+    for name, value in others.items():
+        if value not in (None, False):
+            raise InputError(name, "be left out where `confidence` is a Rows object, which brings its own")
+    if data.is_claims:
+        return data
+    return Claims(Answers(data))
+
+
+@dataclass(frozen=True)
+class _OfAnswers:
+    """A pass over answers, as a pass over the rows of a classifier."""
+
+    pass_: Callable[[Batch], Any]
+
+    def __call__(self, batch: Batch) -> Any:
+        return self.pass_(answers_of(batch))
+
+
+def answers_of(batch: Batch) -> Batch:
+    """The answers of a batch: rows of two classes, wrong and right, with the confidence of the predicted class."""
+    xp = batch.xp
+    weights = xp.exp(batch.drops) if batch.live is None else xp.where(batch.live, xp.exp(batch.drops), xp.zeros_like(batch.drops))
+    others = xp.sum(weights, axis=1) - 1  # loses digits of confidences near 1, which nobody can tell from 1
+    rest = xp.where(others > _LEAST, others, xp.full_like(others, _LEAST))
+    logits = xp.stack([xp.log(rest), xp.zeros_like(rest)], axis=1)
+    labels = xp.astype(batch.right, batch.labels.dtype)
+    return Batch(logits, labels, batch.weights, masked=False, clusters=batch.clusters, groups=batch.groups)
+
+
+class Answers(RowsInside):
+    """The answers of a classifier, each right or wrong, with the confidence of its predicted class."""
+
+    n_classes = 2
+
+    def __iter__(self) -> Iterator[Batch]:
+        return (answers_of(batch) for batch in self.inside)
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all answers."""
+        return self.inside.gather(_OfAnswers(pass_), report)
+
+    def sample(self, size: int) -> Rows | None:
+        """About ``size`` of the answers."""
+        part = self.inside.sample(size)
+        return part if part is None else Answers(part)
