@@ -73,6 +73,7 @@ class FittedMethod(ABC):
     why_no_se_: str | None
     n_passes_: int | None
     _is_flat_: bool
+    _of_claims_: bool = False
     _own_classes_: list[Any] | None = None
     _seen_classes_: list[Any] | None = None  # those of the fit that runs, which may fail
     _estimates_: dict[str, float] | None = None
@@ -177,6 +178,7 @@ class FittedMethod(ABC):
         self._estimates_ = estimates
         name_columns(self, column_names(X) if hasattr(X, "columns") else None)
         self._is_flat_ = is_flat(X)
+        self._of_claims_ = data.is_claims
         self._show()
         if n_passes is not None:
             self.n_passes_ = n_passes
@@ -217,6 +219,7 @@ class FittedMethod(ABC):
             n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
             estimates=self._estimates_,
             is_flat=getattr(self, "_is_flat_", False),
+            of_claims=self._of_claims_,
             class_prior=None if self.class_prior_ is None else self.class_prior_.tolist(),
             class_off=self._class_off_,
             **{name: getattr(self, f"{name}_") for name in (*_IN_RECORD, *_COLUMNS)},
@@ -241,7 +244,7 @@ class FittedMethod(ABC):
             self.classes_ = class_labels(origin.classes, origin.n_classes)
             self.n_features_in_ = origin.n_classes
         check_map(record.map, origin.n_classes)
-        self._is_flat_, self._estimates_ = bool(origin.is_flat), origin.estimates
+        self._is_flat_, self._of_claims_, self._estimates_ = bool(origin.is_flat), bool(origin.of_claims), origin.estimates
         name_columns(self, origin.columns, origin.label_column, origin.score_column, origin.group_column)
         self._show()
         return self

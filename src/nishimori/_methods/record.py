@@ -65,6 +65,7 @@ class Provenance:
     data_digest: str | None = None  # which rows it was fitted to, see `_rows.fingerprint`; None in files that do not say
     class_prior: list[float] | None = None  # the share of each class among these rows; None in files that do not say
     class_off: dict[str, float] | None = None  # a class whose mean probability is off its share: place, mean and share
+    of_claims: bool | None = None  # whether it was fitted to claims; None in files that do not say
     library_version: str = ""
 
 
@@ -117,6 +118,7 @@ _PROVENANCE: shapes.Shape = {
     "temperature_se": Maybe((shapes.POSITIVE, None), None),
     "estimates": Maybe((_dictionary("finite numbers", shapes.is_number), None), None),
     "is_flat": Maybe((shapes.FLAG, None), None),
+    "of_claims": Maybe((shapes.FLAG, None), None),
     "class_prior": Maybe((_SHARES, None), None),
     "class_off": Maybe(({"place": shapes.whole(0), "mean": shapes.NUMBER, "share": shapes.NUMBER}, None), None),
     "library_version": shapes.TEXT,

@@ -56,16 +56,17 @@ def agree_with(calibrator: FittedMethod | None, data: DataOptions) -> DataOption
             remedy="Pass it to nishimori fit and that file with --calibration, whose floor is then used, or pass a number.",
         )
     if calibrator is None:
-        check_input(data.input, floor)
+        check_input(data.meaning, floor)
         return replace(data, floor=floor)
     classes = data.classes if calibrator.classes is None else [str(label) for label in calibrator.classes_.tolist()]
     fitted = {"input": calibrator.input_, "floor": calibrator.floor_, "classes": classes}
-    for name, typed in (("input", data.input), ("floor", floor), ("classes", data.classes)):
+    for name, typed in (("input", None if data.input is None else data.meaning), ("floor", floor), ("classes", data.classes)):
         if typed is not None and typed != fitted[name]:
             own, other = (join_names(value) if isinstance(value, list) else value for value in (fitted[name], typed))
             raise InputError(name, f"be {own or 'none'}, as in the calibration", got=other, remedy="Leave it out.")
     kind = calibrator.input_ if data.input is not None or calibrator.input_ == "probabilities" else None
-    return replace(data, input=kind, floor=calibrator.floor_, classes=classes)
+    kind = data.input if data.input == "scores" else kind
+    return replace(data, input=kind, floor=calibrator.floor_, classes=None if data.confidence else classes)
 
 
 def agree_with_sketch(calibrator: FittedMethod | None, sums: Sketch) -> None:

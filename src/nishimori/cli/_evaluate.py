@@ -140,7 +140,7 @@ def _open_rows(
     # The floor of a calibration is a part of it: the model as it is has none.
     rows = _files.open_files(files, data if calibrator is None else replace(data, floor=None), calibrator, by=by)
     classes = rows.class_names if data.classes is None else data.classes
-    about = {"input": data.input or "logits", "floor": data.floor, "classes": classes, "columns": rows.contents.columns}
+    about = {"input": data.meaning or "logits", "floor": data.floor, "classes": classes, "columns": rows.contents.columns}
     return rows, about | {"label_column": rows.contents.label_column, "group_column": data.roles(calibrator).groups}
 
 

@@ -16,6 +16,7 @@ from nishimori._methods.fitted_method import FittedMethod
 from nishimori._methods.record import FORMAT, MULTILABEL_FORMAT
 from nishimori._rows.array_rows import Guard
 from nishimori._rows.batch import Groups
+from nishimori._rows.claims import Claims
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import NotAClassError, group_text
 from nishimori._sketch.archive import is_sketch_file
@@ -172,7 +173,8 @@ def open_files(
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
     labels = files[1] if in_pair else roles.labels
     options: dict[str, Any] = {name: getattr(roles, name) for name in ("clusters", "groups", "classes", "ignore_index")}
-    options |= {"input": data.input, "counts": data.counts, "names": ("scores", "labels"), "guard": guard}
+    of_claims = data.confidence is not None or (calibrator is not None and calibrator._of_claims_)
+    options |= {"input": data.meaning, "counts": data.counts, "names": ("scores", "labels"), "guard": guard}
     options["floor"] = None if data.floor in ("auto", "none") else data.floor
     options["of_file"] = {name: role for name, role in vars(roles).items() if name not in _OF_ROWS}
     if calibrator is not None:
@@ -192,7 +194,16 @@ def open_files(
         warn_of_same_rows(rows, {"The calibration": calibrator})
     if notes_columns:
         note_columns(rows.contents.columns)
-    return rows
+    return cast("FileRows", ClaimsInFile(rows, are_scores=data.input == "scores")) if of_claims else rows
+
+
+class ClaimsInFile(Claims):
+    """The rows of a file as claims."""
+
+    @property
+    def contents(self) -> Any:
+        """What is in the file."""
+        return cast("FileRows", self.inside).contents
 
 
 class GroupNames:

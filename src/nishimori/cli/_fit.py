@@ -36,7 +36,7 @@ def _methods(incomplete: str) -> list[str]:
 
 MethodOption = Annotated[
     str | None,
-    option("adaptive (default), another of nishimori methods, or package.module:Name.", "NAME", autocompletion=_methods),
+    option("adaptive (default; best for claims), another of nishimori methods, or package.module:Name.", "NAME", autocompletion=_methods),
 ]
 PreserveOption = Annotated[
     bool, flag("Change no prediction (bias, vector, matrix, classwise, dirichlet).", "--preserve-accuracy")
@@ -82,12 +82,12 @@ def fit(
     It is written to a file for apply, eval and gate.
     """
     files = _files.find_files(files)
-    method = method or ("adaptive" if top_n == 1 else "ec")
+    method = method or ("best" if data.confidence else "adaptive" if top_n == 1 else "ec")
     typed = _typed_parameters(method, top_n, preserve_accuracy, param or (), data.groups)
     sums = _files.open_sketch(files, replace(data, counts=False))
     if sums is None:
-        check_input(data.input, data.floor_to_fit, fits=True)
-        calibrator = _calibrator(method, typed, input=data.input, classes=data.classes, floor=data.floor_to_fit)
+        check_input(data.meaning, data.floor_to_fit, fits=True)
+        calibrator = _calibrator(method, typed, input=data.meaning, classes=data.classes, floor=data.floor_to_fit)
     else:
         calibrator = _calibrator(method, typed, input=sums.input, classes=sums.classes, floor=sums.floor)
     if data.groups is not None and "groups" not in signature(calibrator.fit).parameters:

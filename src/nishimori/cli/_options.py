@@ -2,7 +2,7 @@
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +11,7 @@ import typer
 
 from nishimori._files.tables.columns import Roles
 from nishimori._methods.fitted_method import FittedMethod
+from nishimori._rows.claims import ClaimInput
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.reliability import Strategy
 from nishimori.cli._help import DATA, MEASURES, TABLES, OptionGroup, argument, flag, option
@@ -154,9 +155,13 @@ class DataOptions:
     """
 
     input: Annotated[
-        Input | None,
-        option("logits or probabilities; logits, or as fitted, by default.", "KIND", panel=DATA),
+        ClaimInput | None,
+        option("logits or probabilities, or scores (claims only); logits, or as fitted, by default.", "KIND", panel=DATA),
     ] = None
+    confidence: Annotated[
+        str | None, _name("Array or column of one confidence per answer: rows are claims, of probabilities by default.")
+    ] = None
+    right: Annotated[str | None, _name("Array or column of whether each claim is right; right by default.")] = None
     floor: Annotated[
         Any,
         option("Least probability: a number, auto or none.", "P", panel=DATA, parser=_as_floor),
@@ -180,20 +185,40 @@ class DataOptions:
     max_rows: Annotated[int | None, option("Most rows that a table may have.", "NUMBER", panel=TABLES)] = None
 
     @property
+    def meaning(self) -> Input | None:
+        """What the scores are: confidences are probabilities unless another option says what they are."""
+        if self.input == "scores":
+            if self.confidence is None:
+                raise InputError("input", "be logits or probabilities, except for claims", got="scores")
+            return "logits"
+        return "probabilities" if self.input is None and self.confidence is not None else self.input
+
+    @property
     def floor_to_fit(self) -> Floor:
         """The floor of what is fitted: auto where the option is left out."""
         return "auto" if self.floor is None else None if self.floor == "none" else self.floor
+
+    def _of_claims(self) -> "DataOptions":
+        """The same as options about rows of two classes; refuses what claims do not have."""
+        if self.confidence is None:
+            raise InputError("right", "come with --confidence", got=repr(self.right), remedy="Name the column of confidences.")
+        for name in ("scores", "labels", "classes", "columns"):
+            if getattr(self, name) is not None:
+                raise InputError(name, "be left out of claims", remedy="Name their columns with --confidence and --right.")
+        return replace(self, scores=self.confidence, labels=self.right or "right", confidence=None, right=None)
 
     def roles(self, calibrator: FittedMethod | None = None) -> Roles:
         """Which array or column is what: as the options say, and as the calibration says where they do not."""
         if self.scores is not None and self.columns is not None:
             raise InputError("--scores names one column, and --columns several. Pass only one of them.")
+        if self.confidence is not None or self.right is not None:
+            return self._of_claims().roles(calibrator)
         fitted = getattr(calibrator, "feature_names_in_", None)
         remembered = None if calibrator is None else calibrator.label_column_
         one = None if calibrator is None or calibrator.score_column_ is None else (calibrator.score_column_,)
         needed = None if self.groups else _remembered_groups(calibrator)
         return Roles(
-            input=self.input or "logits",
+            input="logits" if self.input in (None, "scores") else self.input,
             labels=self.labels or remembered or "labels",
             weights=self.weights,
             clusters=self.clusters,
@@ -229,6 +254,6 @@ def _options(*without: str) -> OptionGroup:
 
 
 Data = Annotated[DataOptions, _options()]
-DataToApply = Annotated[DataOptions, _options("input", "floor", "classes", "ignore_index", "counts", "clusters", "max_rows")]
-DataToSketch = Annotated[DataOptions, _options("counts", "groups")]
+DataToApply = Annotated[DataOptions, _options("input", "right", "floor", "classes", "ignore_index", "counts", "clusters", "max_rows")]
+DataToSketch = Annotated[DataOptions, _options("counts", "groups", "confidence", "right")]
 """What commands take."""

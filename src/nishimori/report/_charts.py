@@ -101,7 +101,8 @@ def reliability(results: Mapping[str, Any]) -> Spec:
     second = second_class(results)
     names = ("confidence", "accuracy") if second is None else (f"P(class {second})", f"share of class {second}")
     # The largest of two probabilities is never below one half.
-    scale = {"domain": [0.5 if results["data"]["n_classes"] == 2 and second is None else 0, 1]}
+    of_two = results["data"]["n_classes"] == 2 and not results["data"]["of_claims"]
+    scale = {"domain": [0.5 if of_two and second is None else 0, 1]}
     x = _number("confidence", scale=scale, axis={"title": None, "format": "%"})
     low = scale["domain"][0]
     diagonal = {

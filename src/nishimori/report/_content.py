@@ -20,6 +20,20 @@ CONFUSION_HEADS = ("true class", "predicted", "n", "share of the errors", "mean 
 _COVERAGES = (0.9, 0.8, 0.5)
 
 
+def about_data(results: Mapping[str, Any]) -> str:
+    """How many samples, of what, and what was fitted to which."""
+    data = results["data"]
+    what = "claims" if data["of_claims"] else "samples"
+    fitted = f", fitted to {count(data['n_validation'])} validation {what}" if data["measured_on"] == "test" else ""
+    classes = "" if data["of_claims"] else f", {count(data['n_classes'])} classes"
+    return f"{count(data['n_measured'])} {data['measured_on']} {what}{fitted}{classes}"
+
+
+def as_is_name(results: Mapping[str, Any]) -> str:
+    """What the model as it is is called where a temperature of others would stand."""
+    return "as it is" if results["data"]["of_claims"] else "T = 1"
+
+
 def heading(results: Mapping[str, Any]) -> str:
     """What the page is about."""
     return f"Calibration report: {results['title']}" if results["title"] else "Calibration report"
@@ -33,7 +47,7 @@ def after_name(results: Mapping[str, Any]) -> str:
 def metrics_of(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """What the report shows of each method: name, title, direction, whether it is in percent, and a factor."""
     # scikit-learn's `brier_score_loss` sums over classes if there are more than two, and takes the positive class of two.
-    half = results["data"]["n_classes"] == 2
+    half = results["data"]["n_classes"] == 2 and not results["data"]["of_claims"]
     return [
         {
             **metric,
@@ -46,6 +60,8 @@ def metrics_of(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def about_brier(results: Mapping[str, Any]) -> str:
     """Which convention the Brier score has."""
+    if results["data"]["of_claims"]:
+        return "The Brier score is the mean of (confidence − right)², from 0 to 1, as in scikit-learn."
     if results["data"]["n_classes"] == 2:
         return "The Brier score is that of one of the two classes, from 0 to 1, as in scikit-learn: half the sum over both."
     return "The Brier score is summed over classes, from 0 to 2, as in scikit-learn."
@@ -58,16 +74,16 @@ def scores_of_slider(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def method_table(results: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics of each method, with errors; a method that could not be fitted has the reason in place of them."""
-    shown = metrics_of(results)
+    shown, has_T = metrics_of(results), not results["data"]["of_claims"]
     rows = []
     for method in results["methods"]:
         row: dict[str, Any] = {"method": method["method"], "title": method["title"], "why": method["why"], "cells": None}
         if method["confidence"] is not None:
             T = method["temperature"]
             own = ("several", "") if T is None else (format_measurement(T, method["temperature_se"]), "")
-            row["cells"] = [own, *(_number(method, metric) for metric in shown)]
+            row["cells"] = [*([own] if has_T else []), *(_number(method, metric) for metric in shown)]
         rows.append(row)
-    return {"heads": ["T", *(metric["title"] for metric in shown)], "rows": rows}
+    return {"heads": [*(["T"] if has_T else []), *(metric["title"] for metric in shown)], "rows": rows}
 
 
 def _number(row: Mapping[str, Any], metric: Mapping[str, Any], what: str = "") -> tuple[str, str]:
@@ -134,8 +150,10 @@ def mistakes(results: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     has_ids = any(mistake["id"] is not None for mistake in results["mistakes"])
     texts = {**({"id": "id"} if has_ids else {}), "predicted": "predicted", "label": "label"}
+    of_claims = {"predicted", "label", "true_probability"} if results["data"]["of_claims"] else set()  # the same in all rows
     numbers = {"confidence": "confidence", "confidence_after": after_name(results), "true_probability": "of the true class"}
     shown = {"row": "row", **texts, **{key: head for key, head in numbers.items() if head}}
+    shown = {key: head for key, head in shown.items() if key not in of_claims}
     rows = [
         [{"value": row[key], "text": percent(row[key]) if key in numbers else str(row[key])} for key in shown]
         for row in (mistake | {"id": mistake["id"] or ""} for mistake in results["mistakes"])
@@ -154,7 +172,7 @@ def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The places of the slider that have a name, and the methods to use that have none on it."""
     places = results["slider"]["places"]
     named = [
-        {"place": i, "name": title if name == "none" else f"{title}: {number_text(place['temperature'])}"}
+        {"place": i, "name": as_is_name(results) if name == "none" else f"{title}: {number_text(place['temperature'])}"}
         for name, title in SHORT_TITLES.items()
         for i, place in enumerate(places)
         if name in place["names"]
@@ -182,6 +200,8 @@ def as_is(results: Mapping[str, Any]) -> int:
 def start_name(results: Mapping[str, Any]) -> str:
     """What the page calls what it shows first."""
     place = all_places(results)[results["slider"]["start"]]
+    if results["data"]["of_claims"] and place["temperature"] is not None:
+        return as_is_name(results)
     return str(place["names"][0]) if place["temperature"] is None else f"T = {number_text(place['temperature'])}"
 
 

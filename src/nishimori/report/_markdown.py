@@ -6,7 +6,6 @@ from typing import Any
 import nishimori.report._content as content
 import nishimori.report._top as top
 from nishimori._support.escape import markdown_code, markdown_text
-from nishimori._support.formatting import count
 from nishimori._support.tables import Tabular
 from nishimori.report._content import format_measurement, interval, level
 
@@ -19,16 +18,14 @@ def markdown(results: Mapping[str, Any]) -> str:
     headline, *others = top.lines(results)
     about, glance = results["data"], top.before_and_after(results)
     risk, confusions = content.about_risk(results), content.confusions(results)
-    fitted = f", fitted to {count(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
     parts = [
         f"# {markdown_text(content.heading(results))}",
         f"**{markdown_text(headline)}** {markdown_text(results['verdict']['summary'])}",
         "\n".join(f"- {markdown_text(line)}" for line in others),
         Tabular(("", *glance["heads"]), [(name, *map(_with_small, cells)) for name, cells in glance["rows"]]).markdown(),
-        f"{count(about['n_measured'])} {about['measured_on']} samples{fitted}, {count(about['n_classes'])} classes. "
+        f"{content.about_data(results)}. "
         f"± is one standard error; intervals have a level of {level(results['level'])}. {content.about_brier(results)}",
-        "## Temperatures",
-        _temperatures(results).markdown(),
+        *([] if about["of_claims"] else ["## Temperatures", _temperatures(results).markdown()]),
         "## Before and after",
         *_metrics("method", content.method_table(results)),
         *_metrics("minus no calibration", content.difference_table(results)),

@@ -91,7 +91,6 @@ def results_of(
         "format": FORMAT,
         "verdict": verdict_of(comparison, str(names[-1]), of_claims=data.is_claims),
         "data": _about(comparison, data, str(names[-1])),
-        "of_claims": data.is_claims,
         "level": level,
         "recommended": None if one.method == "none" else one.method,
         "best": None if advised.best is None else advised.best.method,
@@ -109,7 +108,7 @@ def results_of(
         **(
             {"mistakes": None, "confusions": None, "risk_coverage": None}
             if absent
-            else errors_of(without_chosen_floor(data), _map_of(one), ids, names)
+            else errors_of(without_chosen_floor(data), _map_of(one), ids, names) | ({"confusions": None} if data.is_claims else {})
         ),
         "gate": None if wanted is None else _gate(comparison, without_chosen_floor(data), wanted, meaning["classes"]),
         "absent": [*absent, *({"what": f"The method {name}", "why": why} for name, why in left_out.items())],
@@ -177,6 +176,7 @@ def _about(comparison: Comparison, data: Rows, second: str) -> dict[str, Any]:
         "n_measured": comparison.n_test,
         "measured_on": "test" if comparison.is_test else "validation",
         "n_classes": data.n_classes,
+        "of_claims": data.is_claims,
         "is_sketch": bool(absent_parts(data)),
         "data_digest": data.digest,
         "accuracy": card.accuracy,

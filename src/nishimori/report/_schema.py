@@ -114,6 +114,7 @@ _REPORT = {
     "data": {
         **same("n_validation n_measured n_classes", _COUNT),
         "measured_on": one_of("test", "validation"),
+        "of_claims": Maybe(FLAG, False),
         "is_sketch": FLAG,
         "accuracy": NUMBER,
         "data_digest": Maybe(_NAME, None),

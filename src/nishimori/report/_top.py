@@ -67,7 +67,7 @@ def before_and_after(results: Mapping[str, Any]) -> dict[str, Any]:
     accuracies = (results["data"]["accuracy"] if row["error"] is None else 1 - row["error"] for row in shown)
     rows = [
         *_bounds(results, ["none", *names]),
-        ("Accuracy", _plain(*map(percent, accuracies))),
+        ("Share right" if results["data"]["of_claims"] else "Accuracy", _plain(*map(percent, accuracies))),
         ("Mean confidence", _plain(*(percent(row["confidence"]) for row in shown))),
         ("ECE", _plain(*(percent(row["ece"]) for row in shown))),
     ]

@@ -173,7 +173,8 @@ def _summary(card: Scorecard) -> str:
     gap, error = card.gap, card.gap_se
     size = value_with_error(100 * abs(gap), 100 * error) if error else f"{100 * abs(gap):.2f}"
     side = "above" if gap >= 0 else "below"
+    true = "the share right" if card.of_claims else "accuracy"
     return (
-        f"Mean confidence is {100 * card.confidence:.1f} %, accuracy is {100 * card.accuracy:.1f} %: confidence is {size} "
-        f"points {side} accuracy."
+        f"Mean confidence is {100 * card.confidence:.1f} %, {true} is {100 * card.accuracy:.1f} %: confidence is {size} "
+        f"points {side} {true}."
     )

@@ -12,7 +12,8 @@
   const written = (each) => (each.is_signed ? points : each.in_percent ? percent : plain(each.factor));
   const shown = Object.fromEntries(found.scores.map((each) => [each.name, written(each)]));
   shown.accuracy = percent;
-  const title = (each) => (each.temperature === null ? each.names[0] : `T = ${Number(each.temperature.toPrecision(4))}`);
+  const temperature = (each) => found.of_claims ? "as it is" : `T = ${Number(each.temperature.toPrecision(4))}`;
+  const title = (each) => (each.temperature === null ? each.names[0] : temperature(each));
   let current = found.start;
 
   // --- charts: the same specifications as the static pictures, with the bins of every place of the slider
@@ -40,7 +41,7 @@
   const buttons = [...document.querySelectorAll("[data-place]")];
   const show = (place) => {
     const now = { accuracy: found.accuracy, ...places[place] };
-    const names = now.temperature !== null && now.names.length ? ` (${now.names.join(", ")})` : "";
+    const names = now.temperature !== null && now.names.length && !found.of_claims ? ` (${now.names.join(", ")})` : "";
     const text = title(now) + names;
     current = place;
     if (now.temperature !== null) { // a method without a temperature has no place on the slider
