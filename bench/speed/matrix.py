@@ -89,7 +89,7 @@ def fitted(logits: Any, labels: Any) -> Any:
     """Matrix scaling."""
     import nishimori  # noqa: PLC0415
 
-    return nishimori.MatrixScaling().fit(logits, labels)
+    return nishimori.calibrators.MatrixScaling().fit(logits, labels)
 
 
 def compared(logits: Any, labels: Any) -> Any:
@@ -103,7 +103,7 @@ def numbers_of(found: Any, logits: Any, labels: Any) -> dict[str, float]:
     """The loss of matrix scaling on the rows of the fit, and the penalty that it chose."""
     import nishimori  # noqa: PLC0415
 
-    if isinstance(found, nishimori.MatrixScaling):
+    if isinstance(found, nishimori.calibrators.MatrixScaling):
         loss = nishimori.evaluate(logits, labels, calibrator=found).nll
         return {"nll": loss, "off_diagonal": (found.penalties_ or {})["off_diagonal"]}
     return {"nll": found["matrix"].scorecard.nll} if hasattr(found, "methods") else {}

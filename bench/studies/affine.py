@@ -29,8 +29,9 @@ from pathlib import Path
 import numpy as np
 
 import nishimori
-from nishimori import MatrixScaling, TemperatureScaling, VectorScaling, data
+from nishimori import TemperatureScaling, VectorScaling, data
 from nishimori._fit.affine import parameters as strengths_module
+from nishimori.calibrators import MatrixScaling
 
 ROOT = Path(__file__).parents[2]
 SIZES = (500, 1000, 5000)

@@ -162,7 +162,7 @@ CELLS = [
 METHODS = {
     "vector": nishimori.VectorScaling,
     "vector, no penalty": partial(nishimori.VectorScaling, penalty=None),
-    "matrix": nishimori.MatrixScaling,
+    "matrix": nishimori.calibrators.MatrixScaling,
     "bias": nishimori.BiasCorrected,
 }
 

@@ -82,10 +82,10 @@ def published_lines(folder: Path) -> list[str]:
         "nishimori: ClasswiseTemperature()": nishimori.calibrators.ClasswiseTemperature(),
         "nishimori: TemperatureMixture()": nishimori.calibrators.TemperatureMixture(),
         "the same mixture with least squared error": FixedMap(mixture_by_squares(fit, labels)),
-        "nishimori: Dirichlet()": nishimori.Dirichlet(),
-        "nishimori: Dirichlet(odir=(0.001, 0.001))": nishimori.Dirichlet(odir=(1e-3, 1e-3)),
-        "nishimori: Dirichlet(penalty=None)": nishimori.Dirichlet(penalty=None),
-        "nishimori: MatrixScaling()": nishimori.MatrixScaling(),
+        "nishimori: Dirichlet()": nishimori.calibrators.Dirichlet(),
+        "nishimori: Dirichlet(odir=(0.001, 0.001))": nishimori.calibrators.Dirichlet(odir=(1e-3, 1e-3)),
+        "nishimori: Dirichlet(penalty=None)": nishimori.calibrators.Dirichlet(penalty=None),
+        "nishimori: MatrixScaling()": nishimori.calibrators.MatrixScaling(),
     }
     rows = dict(PUBLISHED)
     for name, calibrator in ours.items():

@@ -28,8 +28,6 @@ from nishimori._calibrators.methods import methods as methods
 from nishimori._calibrators.one_temperature import AdaptiveConsistency as AdaptiveConsistency
 from nishimori._calibrators.one_temperature import ExpectationConsistency as ExpectationConsistency
 from nishimori._calibrators.one_temperature import TemperatureScaling as TemperatureScaling
-from nishimori._calibrators.scaling import Dirichlet as Dirichlet
-from nishimori._calibrators.scaling import MatrixScaling as MatrixScaling
 from nishimori._calibrators.scaling import VectorScaling as VectorScaling
 from nishimori._evaluation.bootstrap import bootstrap as bootstrap
 from nishimori._evaluation.calibration_test import calibration_test as calibration_test
@@ -42,6 +40,7 @@ from nishimori._evaluation.metrics.metric import Metric as Metric
 from nishimori._evaluation.registration import register as register
 from nishimori._evaluation.required_samples import required_samples as required_samples
 from nishimori._evaluation.scorecard import evaluate as evaluate
+from nishimori._evaluation.threshold import threshold as threshold
 from nishimori._fit.temperatures import temperatures as temperatures
 from nishimori._methods.prevalence import with_prevalence as with_prevalence
 from nishimori._rows.batch import Batch as Batch

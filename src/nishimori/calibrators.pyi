@@ -11,6 +11,7 @@ from nishimori._calibrators.consistent import Consistent as Consistent
 from nishimori._calibrators.fixed import FixedMap as FixedMap
 from nishimori._calibrators.fixed import FixedTemperature as FixedTemperature
 from nishimori._calibrators.groups import GroupConsistency as GroupConsistency
+from nishimori._calibrators.intercept import Intercept as Intercept
 from nishimori._calibrators.one_temperature import AdaptiveConsistency as AdaptiveConsistency
 from nishimori._calibrators.one_temperature import ExpectationConsistency as ExpectationConsistency
 from nishimori._calibrators.one_temperature import Matched as Matched

@@ -51,7 +51,10 @@ class MetricFunction(Protocol):
 
 # For type checkers and editors; `__getattr__` makes them, and those of metrics that are not listed here.
 accuracy: MetricFunction
+auc: MetricFunction
 brier: MetricFunction
+calibration_intercept: MetricFunction
+calibration_slope: MetricFunction
 confidence: MetricFunction
 ece: MetricFunction
 error: MetricFunction

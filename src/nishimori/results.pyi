@@ -24,6 +24,7 @@ from nishimori._evaluation.recommendation import Recommendation as Recommendatio
 from nishimori._evaluation.recommendation import RecommendedMethod as RecommendedMethod
 from nishimori._evaluation.required_samples import RequiredSamples as RequiredSamples
 from nishimori._evaluation.scorecard import Scorecard as Scorecard
+from nishimori._evaluation.threshold import Threshold as Threshold
 from nishimori._fit.match import FitInfo as FitInfo
 from nishimori._fit.temperatures import Temperatures as Temperatures
 from nishimori._sums.reliability import Reliability as Reliability

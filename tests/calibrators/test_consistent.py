@@ -13,11 +13,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 import nishimori
-from nishimori import CalibratedClassifier, GroupConsistency, MatrixScaling, VectorScaling
+from nishimori import CalibratedClassifier, GroupConsistency, VectorScaling
 from nishimori._calibrators.folds import deal_folds
 from nishimori._fit import collected_samples
 from nishimori._methods import table
-from nishimori.calibrators import Consistent
+from nishimori.calibrators import Consistent, MatrixScaling
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps import Affine, Tempered
 

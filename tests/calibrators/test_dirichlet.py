@@ -7,7 +7,7 @@ from optional import torch
 from scipy.optimize import minimize
 
 import nishimori
-from nishimori import Dirichlet
+from nishimori.calibrators import Dirichlet
 from nishimori.errors import InputError
 
 K = 3
@@ -87,10 +87,10 @@ def test_the_row_sums_find_what_a_matrix_of_logits_cannot():
     labels = (log_softmax(logits) @ matrix.T + rng.gumbel(size=logits.shape)).argmax(axis=1)
     fit, test = slice(0, 2000), slice(2000, None)
     losses = {}
-    for kind in (Dirichlet, nishimori.MatrixScaling):
+    for kind in (Dirichlet, nishimori.calibrators.MatrixScaling):
         fitted = kind(penalty=None).fit(logits[fit], labels[fit])
         losses[kind] = reference.nll(fitted.transform(logits[test]), labels[test])
-    assert losses[Dirichlet] < losses[nishimori.MatrixScaling] - 0.01
+    assert losses[Dirichlet] < losses[nishimori.calibrators.MatrixScaling] - 0.01
 
 
 def test_few_samples_leave_one_temperature_and_many_do_not():

@@ -17,7 +17,7 @@ SHAPES = {
 }
 """By the number of classes: shapes that must be refused."""
 
-BINARY = ("platt", "beta", "quadratic")
+BINARY = ("platt", "beta", "quadratic", "intercept")
 CASES = [(name, n_classes) for name in nishimori.methods() for n_classes in ((2,) if name in BINARY else (2, 4))]
 
 

@@ -10,7 +10,8 @@ from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
 import nishimori
-from nishimori import MatrixScaling, VectorScaling
+from nishimori import VectorScaling
+from nishimori.calibrators import MatrixScaling
 from nishimori.errors import InputError, NotConvergedError
 
 CLASSES = [VectorScaling, MatrixScaling]

@@ -59,7 +59,7 @@ def test_where_nishimori_paper_is_absent_its_command_says_what_to_install(run, w
 def test_a_package_adds_a_command_which_the_help_and_the_completion_show(run):
     greetings = {"greet": "greetings_of_a_test:app"}
     assert run("greet hello --name Ada", **greetings) == (0, "Hello, Ada\n", "")
-    assert "greet    Say hello." in run("--help", **greetings).out
+    assert "greet      Say hello." in run("--help", **greetings).out
     command = typer.main.get_command(_app.app)
     context = command.make_context("nishimori", [], resilient_parsing=True)
     assert [item.value for item in command.shell_complete(context, "gr")] == ["greet"]
@@ -68,7 +68,7 @@ def test_a_package_adds_a_command_which_the_help_and_the_completion_show(run):
 def test_the_name_of_the_only_command_of_an_app_is_not_typed(run):
     greetings = {"greet": "greetings_of_a_test:alone"}
     assert run("greet --name Ada", **greetings) == (0, "Hello, Ada\n", "")
-    assert "greet    Say hello." in run("--help", **greetings).out
+    assert "greet      Say hello." in run("--help", **greetings).out
 
 
 def test_messages_name_the_options_of_an_added_command(run):
@@ -105,5 +105,5 @@ def test_a_command_that_cannot_be_imported_is_one_line_and_leaves_the_others(run
     assert run("--version", broken=value).code == 0
     shown = run("--help", broken=value)
     assert (shown.code, shown.err) == (0, "")
-    assert "broken   Cannot be imported; run it to see why." in shown.out
+    assert "broken     Cannot be imported; run it to see why." in shown.out
     assert "fit      " in shown.out

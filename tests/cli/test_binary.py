@@ -7,6 +7,7 @@ import pytest
 import shell
 
 import nishimori
+from nishimori._support.formatting import value_with_error
 from nishimori.cli._calibration import description
 
 SCORES = 2 * np.random.default_rng(0).normal(size=400)
@@ -22,12 +23,13 @@ def place(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("method", ["platt", "beta", "quadratic"])
+@pytest.mark.parametrize("method", ["platt", "beta", "quadratic", "intercept"])
 def test_it_is_fitted_saved_applied_and_measured(place, method):
     fitted = nishimori.calibrator(method).fit(SCORES, LABELS)
     ended = shell.nishimori(f"fit t.npz -o c.json --method {method}", place=place)
     assert ended.code == 0, ended.err
-    shown = ", ".join(f"{name} {value:.6g}" for name, value in fitted.parameters_.items())
+    errors = fitted.parameters_se_ or {}
+    shown = ", ".join(f"{name} {value_with_error(value, errors.get(name))}" for name, value in fitted.parameters_.items())
     assert ended.out == f"{shown}  ({method}, 400 samples)\n"
     assert shell.nishimori("apply c.json t.npz -o p.npy", place=place).code == 0
     np.testing.assert_allclose(np.load(place / "p.npy"), fitted.predict_proba(SCORES), rtol=1e-9)

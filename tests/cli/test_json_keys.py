@@ -16,6 +16,7 @@ COMMANDS = {
     "apply": ["apply c.json val.npz -o p.npz --json"],
     "eval": ["eval val.npz --calibration c.json --by prediction --json"],
     "gate": ["gate val.npz --bound ece=1 --json", "gate val.npz --bound ece=7 --json"],
+    "threshold": ["threshold val.npz --groups site --max-risk 0.9 --json"],
     "compare": ["compare val.npz --methods none,ts,ec --groups site --json"],
     "diff": ["diff c.json c.json --json"],
     "methods": ["methods --json"],

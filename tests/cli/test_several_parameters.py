@@ -135,7 +135,7 @@ def test_shrinking_can_be_switched_off_and_there_are_errors_then(place, value):
     [
         ("bias", nishimori.BiasCorrected),
         ("vector", nishimori.VectorScaling),
-        ("matrix", nishimori.MatrixScaling),
+        ("matrix", nishimori.calibrators.MatrixScaling),
         ("classwise", nishimori.calibrators.ClasswiseTemperature),
     ],
 )
@@ -164,10 +164,10 @@ def test_affine_methods_are_fitted_saved_applied_and_measured(place, method, mad
         ),
         (
             "dirichlet",
-            nishimori.Dirichlet(),
+            nishimori.calibrators.Dirichlet(),
             r"^matrix from .* to .*, bias \(.*\)  \(dirichlet, ",
         ),
-        ("dirichlet --param odir=[0.01,0.02]", nishimori.Dirichlet(odir=(0.01, 0.02)), r"^matrix from "),
+        ("dirichlet --param odir=[0.01,0.02]", nishimori.calibrators.Dirichlet(odir=(0.01, 0.02)), r"^matrix from "),
         (
             "classwise",
             nishimori.calibrators.ClasswiseTemperature(),

@@ -358,10 +358,10 @@ def test_maps_do_the_same_on_the_device_and_stay_there(name, dtype):
         nishimori.BiasCorrected(),
         nishimori.BiasCorrected(method="ts", shrink=False, preserve_accuracy=True),
         nishimori.VectorScaling(),
-        nishimori.MatrixScaling(),
+        nishimori.calibrators.MatrixScaling(),
         nishimori.calibrators.ClasswiseTemperature(),
         nishimori.calibrators.TemperatureMixture(),
-        nishimori.Dirichlet(),
+        nishimori.calibrators.Dirichlet(),
     ],
     ids=str,
 )

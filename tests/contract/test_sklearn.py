@@ -26,19 +26,26 @@ from nishimori import (
     Beta,
     BiasCorrected,
     CalibratedClassifier,
-    Dirichlet,
     ExpectationConsistency,
     GroupConsistency,
     HistogramBinning,
     Isotonic,
-    MatrixScaling,
     Platt,
     TemperatureScaling,
     VectorScaling,
 )
 from nishimori._methods import table
 from nishimori._methods.table import BUILT_IN
-from nishimori.calibrators import ClasswiseTemperature, Consistent, FixedTemperature, Quadratic, TemperatureMixture
+from nishimori.calibrators import (
+    ClasswiseTemperature,
+    Consistent,
+    Dirichlet,
+    FixedTemperature,
+    Intercept,
+    MatrixScaling,
+    Quadratic,
+    TemperatureMixture,
+)
 from nishimori.errors import FewErrorsWarning, InputWarning
 from nishimori.multilabel import MultilabelCalibrator
 
@@ -248,6 +255,7 @@ EXPECTED_FAILURES = {
     | {"check_classifiers_train": TURNED, "check_estimators_fit_returns_self": TURNED}
     | {"check_estimators_overwrite_params": TURNED, "check_readonly_memmap_input": TURNED},
     Quadratic: OF_BINARY,
+    Intercept: OF_BINARY,
     Best: {name: reason for name, reason in OF_ALL.items() if name != "check_classifiers_one_label"}
     | {"check_sample_weight_equivalence_on_dense_data": COPIES},
     Isotonic: OF_CURVES,

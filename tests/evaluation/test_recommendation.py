@@ -349,7 +349,7 @@ def stub(method, nll, temperature=None, se=0.1, gap=0.0):
     """A row of a comparison of which only the NLL is known."""
     metric = SimpleNamespace(value=0.1)
     estimates = {"gap": SimpleNamespace(value=gap, se=0.01)}
-    numbers = {"nll": nll, "ece_se": None, "estimates": estimates, "__getitem__": lambda self, name: metric}
+    numbers = {"nll": nll, "ece_se": None, "of_claims": False, "estimates": estimates, "__getitem__": lambda self, name: metric}
     card = type("Card", (), numbers)()
     return Compared(method, temperature, se, interval=None, scorecard=card, differences={}, changed_predictions=0.0)
 

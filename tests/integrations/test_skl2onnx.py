@@ -123,7 +123,7 @@ def test_every_method_for_classes_of_other_frequencies(name):
     agree(calibrator.with_prevalence(new), z)
 
 
-@pytest.mark.parametrize("name", ["ec", "platt", "beta", "quadratic", "isotonic"])
+@pytest.mark.parametrize("name", ["ec", "platt", "beta", "quadratic", "intercept", "isotonic"])
 @pytest.mark.parametrize("shape", [[None, 1], [None]])
 def test_one_score_stands_for_two_classes(name, shape):
     z, y = reference.drawn(500, 2)

@@ -92,6 +92,7 @@ def test_the_file_is_json_that_says_everything(tmp_path):
             "n_samples": 300,
             "estimates": None,
             "is_flat": False,
+            "of_claims": False,
             "class_off": None,
             "library_version": nishimori.__version__,
         },

@@ -72,7 +72,7 @@ def shares(logits, others):
 
 @pytest.mark.parametrize("name", [name for name in nishimori.methods() if name not in {"none", "histogram"}])  # read once
 def test_every_method_refuses_logits_that_change_and_says_why(name):
-    logits, labels = (TWO, BINARY) if name in {"platt", "beta", "quadratic"} else (LOGITS, LABELS)
+    logits, labels = (TWO, BINARY) if name in {"platt", "beta", "quadratic", "intercept"} else (LOGITS, LABELS)
     with pytest.raises(InputError, match=REFUSAL.format("X", ONCE)):
         nishimori.calibrator(name).fit(changing(by_half_a_logit, logits, labels))
 

@@ -118,7 +118,7 @@ SCORES = 2 * np.random.default_rng(0).normal(size=400)
 LABELS = (SCORES + 1 + np.random.default_rng(1).logistic(size=400) > 0).astype(int)
 
 
-@pytest.mark.parametrize("method", ["platt", "beta", "quadratic"])
+@pytest.mark.parametrize("method", ["platt", "beta", "quadratic", "intercept"])
 def test_a_network_with_one_output_unit_is_calibrated_by_its_loader(method):
     rows = torch.utils.data.TensorDataset(torch.tensor(SCORES, dtype=torch.float32), torch.tensor(LABELS))
     calibrated = calibrate(nn.Identity(), torch.utils.data.DataLoader(rows, 100), method=method)

@@ -15,8 +15,7 @@ from nishimori._rows.labels import two_classes
 from nishimori._rows.rows import Rows
 from nishimori._support.arrays import HostArray
 from nishimori._support.formatting import number_text
-from nishimori._support.warnings import notice
-from nishimori.errors import DegenerateDataError, InputError, InputWarning, NishimoriError, setting
+from nishimori.errors import DegenerateDataError, InputError, NishimoriError, setting
 from nishimori.maps.affine import Affine
 
 
@@ -24,12 +23,12 @@ from nishimori.maps.affine import Affine
 class Intercept(Calibrator):
     """Add one number to all log-odds: expectation consistency for claims.
 
-    The shift b is the one at which the mean of σ(s + b), for log-odds s, equals the share of claims that came true. That is also the
-    intercept of greatest likelihood of a logistic regression with s as its offset, which medicine calls calibration in the large.
-    There is one such b, and order is kept. Of two classes, it shifts the log-odds of the second.
+    The shift b is the one at which the mean of σ(s + b), for log-odds s, equals the share of claims that came true. That is
+    also the intercept of greatest likelihood of a logistic regression with s as its offset, which medicine calls calibration in
+    the large. There is one such b, and order is kept. Of two classes, it shifts the log-odds of the second.
 
-    Claims of exactly 0 or 1 have no log-odds: they count as ``floor`` and one minus it. If there are any, a warning says what b would
-    be without them.
+    Claims of exactly 0 or 1 have no log-odds: they count as ``floor`` and one minus it. If there are any, ``about_floor_`` says
+    what b would be without a floor.
 
     Parameters
     ----------
@@ -42,6 +41,9 @@ class Intercept(Calibrator):
         "intercept".
     parameters_se_ : dict of float
         Its standard error, √Σ(y − p)² / Σp(1 − p); of clusters the same sums over clusters.
+    about_floor_ : str
+        How many claims are exactly 0 or 1, and what the intercept would be if they were left as they are; empty if there are
+        none.
     residual_ : float
         What is left of the mean gap.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
@@ -50,8 +52,8 @@ class Intercept(Calibrator):
     Raises
     ------
     DegenerateDataError
-        From `fit`, unless the share that came true lies between the share of claims that are exactly 1 and one minus the share of those
-        that are exactly 0. With the default floor there are none.
+        From `fit`, unless the share that came true lies between the share of claims that are exactly 1 and one minus the share
+        of those that are exactly 0. With the default floor there are none.
 
     See Also
     --------
@@ -65,9 +67,9 @@ class Intercept(Calibrator):
     >>> right = [1, 0, 1, 1, 0, 1, 0, 1]
     >>> fitted = nishimori.calibrator("intercept").fit(nishimori.claims(stated, right))
     >>> print(f"{fitted.parameters_['intercept']:.2f} ± {fitted.parameters_se_['intercept']:.2f}")
-    -0.96 ± 0.64
+    -1.12 ± 0.78
     >>> fitted.predict_proba(nishimori.claims([0.9, 0.6])).round(2)
-    array([0.77, 0.36])
+    array([0.75, 0.33])
     """
 
     traits: ClassVar[Traits | None] = Traits(
@@ -96,10 +98,10 @@ class Intercept(Calibrator):
         regression = Regression.from_overview((), seen, has_constant=True, smoothing=(0.0, 0.0), has_offset=True)
         coefficients = search.least_loss(regression)
         (b,), (error,) = coefficients.values.tolist(), search.standard_errors(coefficients).tolist()
-        if data.floor is not None and raw is not None and zeros + ones > 0:
-            self._show_effect(raw, b, data.floor, zeros + ones)
-        map_ = Affine(np.array(1.0), np.array([-b / 2, b / 2]))
         estimates = {"intercept_se": error}
+        if data.floor is not None and raw is not None and zeros + ones > 0:
+            estimates |= {"exact": zeros + ones} | self._without_floor(raw)
+        map_ = Affine(np.array(1.0), np.array([-b / 2, b / 2]))
         n_passes = 2 + search.n_passes
         return self.learn(X, data, map_, seen.classes.n_rows, coefficients.residual, estimates=estimates, n_passes=n_passes)
 
@@ -116,22 +118,26 @@ class Intercept(Calibrator):
             remedy=f"Pass {setting('floor', 'auto')}, which raises exact zeros and lowers exact ones.",
         )
 
-    def _show_effect(self, raw: Rows, b: float, floor: float, exact: float) -> None:
-        """Say what claims of exactly 0 or 1 do to the result, which the floor decides."""
+    def _without_floor(self, raw: Rows) -> dict[str, float]:
+        """The shift if claims of exactly 0 or 1 are left as they are, where there is one."""
         try:
-            without = f"it would be {number_text(Intercept(floor=None)._fit_rows(raw, raw).parameters_['intercept'], 3)}"
+            return {"without_floor": Intercept(floor=None)._fit_rows(raw, raw).parameters_["intercept"]}
         except NishimoriError:
-            without = "there would be none"
-        notice(
-            f"{100 * exact:.3g} % of the claims are exactly 0 or 1, and count as {floor:.3g} and 1 − {floor:.3g}: the intercept is "
-            f"{number_text(b, 3)}. If they were left as they are, {without}.",
-            InputWarning,
-        )
+            return {}
 
     def _show(self) -> None:
         assert isinstance(self.map_, Affine)
         self.parameters_ = {"intercept": float(self.map_.bias[1] - self.map_.bias[0])}
-        error = (self._estimates_ or {}).get("intercept_se")
+        estimates = self._estimates_ or {}
+        error = estimates.get("intercept_se")
+        self.about_floor_ = ""
+        if (exact := estimates.get("exact")) is not None and self.floor_ is not None:
+            without = estimates.get("without_floor")
+            other = "there would be none" if without is None else f"it would be {number_text(without, 3)}"
+            self.about_floor_ = (
+                f"{100 * exact:.3g} % of the claims are exactly 0 or 1, and count as {self.floor_:.3g} and "
+                f"1 − {self.floor_:.3g}. If they were left as they are, {other}."
+            )
         self.parameters_se_ = None if error is None else {"intercept": error}
         self.why_no_se_ = None
 

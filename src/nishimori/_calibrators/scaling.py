@@ -248,7 +248,8 @@ class MatrixScaling(AffineScaling):
     Examples
     --------
     >>> import nishimori
-    >>> from nishimori import MatrixScaling, TemperatureScaling
+    >>> from nishimori import TemperatureScaling
+    >>> from nishimori.calibrators import MatrixScaling
     >>> network = nishimori.data.load("cifar10/resnet20")
     >>> for calibrator in (TemperatureScaling(), MatrixScaling()):
     ...     fitted = calibrator.fit(network.validation.logits, network.validation.labels)
@@ -420,7 +421,7 @@ class Dirichlet(AffineScaling):
     --------
     >>> import nishimori
     >>> network = nishimori.data.load("cifar10/resnet20")
-    >>> fitted = nishimori.Dirichlet().fit(network.validation.logits, network.validation.labels)
+    >>> fitted = nishimori.calibrators.Dirichlet().fit(network.validation.logits, network.validation.labels)
     >>> found = nishimori.evaluate(network.test.logits, network.test.labels, calibrator=fitted)
     >>> print(f"error {found.error:.1%}, NLL {found.nll:.3f}")
     error 12.4%, NLL 0.370

@@ -98,14 +98,13 @@ def compare(
         What the methods are measured on; by default the validation data, which flatters every method a little.
     methods : sequence, or mapping of names to methods, optional
         Each is the name of a method, a calibrator, or a temperature. Two calibrators of one method need names of their own:
-        pass a mapping. Calibrators that have been fitted and temperatures are measured as they are. Differences are those from
-        the first one. By default the methods that the report tries too:
-        "adaptive", "none", "ts" and "ec"; "group" for predicted classes ("class temperatures") and, where groups are named, for
-        these ("group temperatures"); "platt" and "beta" for two classes, "bias" for more; and "vector". For claims "none",
-        "intercept", "platt", "beta", "isotonic" and "histogram". Those that would take long, or that the data do not determine, are in `Comparison.left_out`.
-    metrics : sequence, optional
-        What to measure besides: names such as "ks" or "top_n_accuracy(top_n=3)", functions of `nishimori.metrics`, or a
-        `Metric` of your own.
+        pass a mapping. Calibrators that have been fitted and temperatures are measured as they are. Differences are those
+        from the first one. By default the methods that the report tries too: "adaptive", "none", "ts" and "ec"; "group" for
+        predicted classes ("class temperatures") and, where groups are named, for these ("group temperatures"); "platt" and
+        "beta" for two classes, "bias" for more; and "vector". For claims "none", "intercept", "platt", "beta", "isotonic" and
+        "histogram". Those that would take long, or that the data do not determine, are in `Comparison.left_out`. metrics :
+        sequence, optional What to measure besides: names such as "ks" or "top_n_accuracy(top_n=3)", functions of
+        `nishimori.metrics`, or a `Metric` of your own.
     level : float
         The level of intervals; a test rejects if its p-value is below 1 - level.
     n_bins : int
@@ -242,7 +241,10 @@ def _compare_methods(
         off,
         *(f"The method {name} chose {chosen}, by its losses on folds of the validation data." for name, chosen in best.items()),
         *((comparison.about_classes, comparison.about_groups) if of_several else ()),
-        *(f"On the validation data, {result.sentence(level).replace('Calibration', 'calibration', 1)}" for result in tests.values()),
+        *(
+            f"On the validation data, {result.sentence(level).replace('Calibration', 'calibration', 1)}"
+            for result in tests.values()
+        ),
         *(f"{name} could not be fitted. {text}" for name, text in why.items()),
         *(f"{name} was not compared: {text}." for name, text in left_out.items()),
         _CHOSEN_FLOOR.format(validation.floor) if validation.floor_is_chosen else "",

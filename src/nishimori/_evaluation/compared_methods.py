@@ -181,7 +181,9 @@ def _fit(method: Calibrator, data: Rows, matched: Match | None) -> Calibrator:
     return fit_checked(method, data)
 
 
-def fit_methods(methods: Mapping[str, Calibrator], data: Rows, matched: Match | None) -> tuple[dict[str, Calibrator], dict[str, str]]:
+def fit_methods(
+    methods: Mapping[str, Calibrator], data: Rows, matched: Match | None
+) -> tuple[dict[str, Calibrator], dict[str, str]]:
     """The calibrators that could be fitted, and why the others could not, by name."""
     fitted: dict[str, Calibrator] = {}
     why: dict[str, NishimoriError] = {}

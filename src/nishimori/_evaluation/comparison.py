@@ -206,8 +206,8 @@ class Comparison(NamedEntries[Compared]):
         calibration, classes = {}, {}
         of_positive = self._metrics_about("classes")
         for row in self.methods:
-            no_T = row.temperature is None or (row.scorecard is not None and row.scorecard.of_claims)
-            temperature = "" if no_T else value_with_error(row.temperature, row.temperature_se)
+            own_T = None if row.scorecard is not None and row.scorecard.of_claims else row.temperature
+            temperature = "" if own_T is None else value_with_error(own_T, row.temperature_se)
             calibration[row.method] = ("-", "") if row.scorecard is None else (temperature, self._cell(row.card["gap"]))
             if (gaps := row.by_class) is not None:
                 off = () if of_positive else (f"{len(gaps.off)} of {len(gaps)}",)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import inf
-from typing import Any, Literal, NamedTuple, Unpack, get_args
+from math import inf, nan
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, get_args
 from xml.etree import ElementTree
 
 import numpy as np
@@ -43,6 +43,9 @@ from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, setting
 from nishimori.maps.class_curves import class_probabilities
 from nishimori.maps.map import Map
+
+if TYPE_CHECKING:
+    from nishimori._evaluation.threshold import Threshold
 
 SUITE = "nishimori gate"
 """The name of the checks among the tests of a pipeline."""
@@ -179,7 +182,9 @@ def gate(
     logits: Any,
     labels: Any = None,
     *,
-    bounds: Mapping[Any, float],
+    bounds: Mapping[Any, float] | None = None,
+    max_risk: float | None = None,
+    min_coverage: float | None = None,
     level: float = 0.95,
     allow_inconclusive: bool = False,
     min_samples: int = MIN_SAMPLES,
@@ -206,7 +211,11 @@ def gate(
         What each metric must not exceed or, where higher values are better, fall below, such as ``{"ece": 0.02}``. Metrics are
         names, functions of `nishimori.metrics`, or a `Metric` of your own. That of the gap is on its size, and "group_gap"
         is the size of confidence minus accuracy of each group, or of each predicted class. Bounds on shares are from 0 to 1:
-        2 % is 0.02.
+        2 % is 0.02. At least one bound, or ``max_risk``, must be there.
+    max_risk : float, optional
+        Pass only if a `threshold` of confidence is certified above which at most this share of the answers is wrong.
+    min_coverage : float, optional
+        Pass only if at least this share of samples is answered above that threshold, by the lower limit of the coverage.
     level : float
         A model that does not keep all bounds passes in at most a share 1 - ``level`` of data sets, and one that keeps them all
         fails as rarely. From 0.5 to 1 - 1e-9.
@@ -253,32 +262,41 @@ def gate(
              bound 6.22 %
     pass     error is at most 20 %: 16.29 %; 95 % upper bound 16.91 %
     """
-    wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
+    wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap, max_risk, min_coverage)
     data, map_ = open_calibrated(logits, labels, options, temperature=temperature, calibrator=calibrator)
     classes = options.get("classes")
     if by is None:  # the groups may take a pass, so they are asked for only where a bound is on them
         has_group_gap = any(limit.metric is None for limit in wanted.limits)
         by = "groups" if has_group_gap and data.groups is not None else "prediction"
-    return judge(data, map_, wanted, by, getattr(calibrator, "classes", None) if classes is None else classes)
+    own = getattr(calibrator, "classes", None) if classes is None else classes
+    return judge(data, map_, wanted, by, own, calibrator=calibrator)
 
 
 @dataclass(frozen=True)
 class Wanted:
     """What to check, and how; it is checked itself, before any data are read."""
 
-    bounds: Mapping[Any, float]
+    bounds: Mapping[Any, float] | None
     level: float
     allow_inconclusive: bool = False
     n_bins: int = 15
     strategy: Strategy = "uniform"
     min_samples: int = MIN_SAMPLES
     nll_cap: float = NLL_CAP
+    max_risk: float | None = None
+    min_coverage: float | None = None
 
     def __post_init__(self) -> None:
         whole("min_samples", self.min_samples, 1)
         if between("level", self.level, 0.5, 1) > MOST_LEVEL:
             raise InputError("level", "be at most 1 - 1e-9", got=f"{self.level!r}, at which no data prove anything")
         positive("nll_cap", self.nll_cap)
+        if self.min_coverage is not None:
+            between("min_coverage", self.min_coverage, 0, 1)
+            if self.max_risk is None:
+                raise InputError("min_coverage", "come with `max_risk`, the share of wrong answers that it is about")
+        if self.max_risk is not None and not 0 < between("max_risk", self.max_risk, 0, 1) < 1:
+            raise InputError("max_risk", "be a share between 0 and 1, such as 0.05", got=repr(self.max_risk))
         for limit in self.limits:
             if isinstance(limit.metric, Nll) and limit.value >= self.nll_cap:
                 must = f"be below {setting('nll_cap')}, {self.nll_cap:g}"
@@ -287,10 +305,10 @@ class Wanted:
     @cached_property
     def limits(self) -> tuple[MetricBound, ...]:
         """The bounds as numbers."""
-        return checked_bounds(self.bounds)
+        return () if self.max_risk is not None and not self.bounds else checked_bounds(self.bounds)
 
 
-def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None) -> Gate:
+def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, calibrator: Any = None) -> Gate:
     """The checks of rows after a map: one pass for all samples, and one more for groups."""
     level = wanted.level
     one_of("by", by, By)
@@ -319,7 +337,41 @@ def judge(data: Rows, map_: Map, wanted: Wanted, by: By, classes: Classes = None
             return check_of_losses(limit, card, card[LossOfSamples.name].sums, wanted.nll_cap, level, fail_level)
         return check_of_card(limit, card, level, fail_level)
 
-    return Gate(_all_checks(wanted.limits, check, level), card.n_samples, level, wanted.allow_inconclusive, wanted.min_samples)
+    checks = _all_checks(wanted.limits, check, level)
+    if wanted.max_risk is not None:
+        from nishimori._evaluation.threshold import threshold_of  # noqa: PLC0415 - SciPy
+
+        checks += (_check_of_threshold(threshold_of(data, map_, calibrator, wanted.max_risk, level, classes), wanted),)
+    return Gate(checks, card.n_samples, level, wanted.allow_inconclusive, wanted.min_samples)
+
+
+class CertifiedCoverage(Metric):
+    """The share of samples that are answered above a certified threshold."""
+
+    name = "certified_coverage"
+    title = "certified coverage"
+    direction = "higher"
+    bounds = (0.0, 1.0)
+    in_percent = True
+
+    def of_rows(self, predictions: Predictions) -> Any:
+        """It is no mean of rows: `threshold` measures it."""
+        raise NotImplementedError
+
+
+def _check_of_threshold(found: "Threshold", wanted: Wanted) -> Check:
+    """Whether a threshold is certified, and answers enough."""
+    assert wanted.max_risk is not None, "which asks for it"
+    limit = MetricBound(CertifiedCoverage(), wanted.min_coverage or 0.0)
+    of_risk = f"at most {100 * wanted.max_risk:g} % wrong"
+    if found.confidence is None:
+        why = f"no threshold is certified at {100 * wanted.max_risk:g} %: {found.why.rstrip('.')}"
+        return Check(limit, 0.0, nan, nan, wanted.level, wanted.level, found.n_samples, reason=why)
+    if found.coverage_low is None and wanted.min_coverage:
+        why = "the coverage of clusters has no limit here; leave out the least coverage"
+        return Check(limit, found.coverage, nan, nan, wanted.level, wanted.level, found.n_samples, reason=why)
+    low, about = found.coverage_low or 0.0, f"confidence of at least {found.confidence:.4g}, {of_risk}"
+    return Check(limit, found.coverage, low, 1.0, wanted.level, wanted.level, found.n_samples, about)
 
 
 def _all_checks(limits: Sequence[MetricBound], check: Callable[[MetricBound, float], Check], level: float) -> tuple[Check, ...]:

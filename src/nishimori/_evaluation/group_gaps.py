@@ -212,7 +212,9 @@ def group_gaps(
     if data.is_claims and by == "prediction":
         by = "groups"  # nothing is predicted
         if data.groups is None:
-            raise InputError("groups", "name the group of each claim", got="None", remedy="Pass `nishimori.claims(..., groups=...)`.")
+            raise InputError(
+                "groups", "name the group of each claim", got="None", remedy="Pass `nishimori.claims(..., groups=...)`."
+            )
     classes = options.get("classes")
     names = names_of_groups(data, by, getattr(calibrator, "classes", None) if classes is None else classes)
     return gaps_after(data, [map_], by, names, level)[0]
@@ -233,6 +235,10 @@ def tally_of(data: Rows, by: By, names: Sequence[Any]) -> TallyGroups:
 def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:
     """The label of each class, or the name of each group."""
     if by == "prediction":
+        if data.is_claims:
+            raise InputError(
+                "by", "be 'groups' for claims, in which nothing is predicted", remedy="Name the group of each claim."
+            )
         return class_labels(classes, data.n_classes).tolist()
     return list(group_names(data))
 

@@ -137,7 +137,11 @@ class Scorecard(Displayed):
     def _display(self) -> Display:
         T = "" if self.temperature is None else f", T = {number_text(self.temperature)}"
         clusters = "" if self.n_clusters is None else f" in {plural(self.n_clusters, 'cluster')}"
-        title = f"{plural(self.n_samples, 'claim')}{clusters}" if self.of_claims else f"{plural(self.n_samples, 'sample')}{clusters}{T}"
+        title = (
+            f"{plural(self.n_samples, 'claim')}{clusters}"
+            if self.of_claims
+            else f"{plural(self.n_samples, 'sample')}{clusters}{T}"
+        )
         return Display(title, (self.table,), self._notes, self.caveat)
 
     @property
@@ -157,7 +161,9 @@ class Scorecard(Displayed):
     def _notes(self) -> tuple[str, ...]:
         notes, bins = [], self.reliability
         if self.of_claims:
-            notes.append("The accuracy is the share of claims that are right. The Brier score is the mean of (confidence − right)².")
+            notes.append(
+                "The accuracy is the share of claims that are right. The Brier score is the mean of (confidence − right)²."
+            )
         if "gap" in self.estimates:
             notes.append("The gap is confidence minus accuracy.")
         if "positive_gap" in self.estimates:

@@ -3,9 +3,9 @@
 Forests and neighbours give exact zeros, and a zero at a true class is an infinite loss. Which floor replaces it is chosen by
 what it does to samples that were held out: the samples are divided into five folds, temperature scaling is fitted to four of
 them at each floor, and the log-loss of the fifth is summed over the folds. All methods take the floor that temperature scaling
-takes, so that they can be compared, and so that a method that is slow to fit is fitted once. Of claims, which have no temperature,
-Platt scaling is fitted in its place. The losses of expectation
-consistency and vector scaling have their minimum at the same floor, or at the next one, for neighbours of 3, 10 and 20 classes.
+takes, so that they can be compared, and so that a method that is slow to fit is fitted once. Of claims, which have no
+temperature, Platt scaling is fitted in its place. The losses of expectation consistency and vector scaling have their minimum
+at the same floor, or at the next one, for neighbours of 3, 10 and 20 classes.
 """
 
 from collections.abc import Sequence
@@ -38,6 +38,9 @@ _FOLDS = 5
 # Where none of n zeros is at a true class, a floor of 1/(2n) costs as much.
 _AS_GOOD = 0.5
 
+# A smaller logarithm is that of what exact zeros were raised to: one minus a probability is at least 1e-16 otherwise.
+_ZERO = np.log(1e-30)
+
 # This many probabilities tell the floor, of at least this many samples: 55 fits to them take about half a second.
 _NUMBERS, _LEAST_ROWS = 2**18, 2**10
 
@@ -62,10 +65,26 @@ def choose_floor(data: Rows, name: str = "logits") -> float | None:
     """
     raise_to_floor(data, _FLOORS[0], name)  # refuses what cannot be read again
     samples = collect_samples(data, max(_NUMBERS, _LEAST_ROWS * data.n_classes), in_order=True)
+    if data.is_claims:
+        return _floor_of_claims(samples)
     floors = _floors_for(samples.logits)
-    losses = out_of_fold_losses(samples, floors, of_claims=data.is_claims)
+    losses = out_of_fold_losses(samples, floors)
     largest = max(place for place, loss in enumerate(losses) if loss <= min(losses) + _AS_GOOD)
     return floors[min(largest, len(floors) - 2)]
+
+
+def _floor_of_claims(samples: CollectedSamples) -> float:
+    """The floor for claims of exactly 0 or 1, which are few levels: no higher than keeps them the most extreme ones.
+
+    If there are none, it changes nothing, and is for those to come.
+    """
+    is_zero = samples.logits <= _ZERO
+    least = float(np.exp(samples.logits[~is_zero].min()))
+    floors = [floor for floor in _FLOORS if floor <= least] or [least]
+    if not is_zero.any():
+        return floors[-1]
+    losses = out_of_fold_losses(samples, floors, of_claims=True)
+    return floors[max(place for place, loss in enumerate(losses) if loss <= min(losses) + _AS_GOOD)]
 
 
 def _floors_for(logits: HostArray) -> list[float]:
@@ -134,9 +153,11 @@ def _platt(logits: HostArray, labels: HostArray, weights: HostArray) -> tuple[fl
     negative, positive = seen.classes.numbers(counts=False).tolist()
     smoothing = 1 / (negative + 2), 1 / (positive + 2)
     try:
-        slope, intercept = LogisticSearch(rows, seen).least_loss(
-            Regression.from_overview(("s",), seen, has_constant=True, smoothing=smoothing)
-        ).values
+        slope, intercept = (
+            LogisticSearch(rows, seen)
+            .least_loss(Regression.from_overview(("s",), seen, has_constant=True, smoothing=smoothing))
+            .values
+        )
     except NishimoriError:
         return 1.0, 0.0
     return float(slope), float(intercept)

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Literal, Self, Unpack
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.entry import kind_of, open_rows
+from nishimori._rows.entry import ANNEXES, kind_of, open_rows
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, RowsInside, T
 from nishimori._support.arrays import Array
@@ -38,6 +38,12 @@ _NOT_OF_CLAIMS = {
     "classes": f"{_TWO_CLASSES}: pass 1 or True for right",
     "class_axis": _TWO_CLASSES,
     "shift_labels": "each answer has its own confidence",
+}
+
+_WORDS = {
+    "input": 'What ``confidence`` holds: "probabilities" from 0 to 1, their log-odds ("logits"), or "scores" on any other '
+    "scale, such as a judge's from 1 to 10, which say nothing until a calibrator has been fitted to them.",
+    "floor": "Smaller probabilities are raised to this, and those above one minus it lowered; by default only exact ones.",
 }
 
 # The columns, or arrays, of a file.
@@ -130,12 +136,11 @@ class Claims(RowsInside):
         self.inside.on_digest(callback)
 
 
-@takes_rows(refuses=_NOT_OF_CLAIMS)
+@takes_rows(refuses=_NOT_OF_CLAIMS, words=_WORDS, defaults={"input": "probabilities"})
 def claims(
     confidence: Any,
     right: Any = None,
     *,
-    input: ClaimInput = "probabilities",
     columns: str | None = None,
     delimiter: str | None = None,
     decimal: str = ".",
@@ -143,9 +148,9 @@ def claims(
 ) -> Rows:
     """Answers with one confidence each, and whether each was right: what a language model states, a judge or a detector says.
 
-    A claim says "this answer is right with probability p". Nothing is decided at p = 1/2, and no class is predicted. What it
-    returns goes wherever rows go: `evaluate`, `compare`, `gate`, `diff`, `threshold`, the `fit` of "intercept", "platt", "beta",
-    "isotonic", "histogram" and "best", reports and plots.
+    A claim says "this answer is right with probability p". Nothing is decided at p = 1/2, and no class is predicted. What this
+    returns goes wherever rows go: `evaluate`, `compare`, `gate`, `diff`, `threshold`, the `fit` of "intercept", "platt",
+    "beta", "isotonic", "histogram" and "best", reports and plots.
 
     Parameters
     ----------
@@ -154,16 +159,13 @@ def claims(
     right : array of shape (n_samples,), optional
         Whether each answer was right: 0 and 1, or False and True. For a file, the name of its column, "right" by default. An
         array may be left out where a calibrator is applied, by its `predict_proba`.
-    input : {"probabilities", "logits", "scores"}
-        What ``confidence`` holds: probabilities from 0 to 1, their log-odds, or scores on any other scale, such as a judge's
-        from 1 to 10. Scores say nothing until a calibrator of an increasing curve has been fitted to them.
     columns : str, optional
         For a file: the column of the confidences, "confidence" by default.
     delimiter, decimal : str
         For .csv and .tsv files, as for `rows`.
     **options
-        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``floor``,
-        ``ignore_index``.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``floor``, ``ignore_index``.
 
     Returns
     -------
@@ -179,10 +181,11 @@ def claims(
     >>> print(f"stated {card.confidence:.2f}, right {card.accuracy:.2f}")
     stated 0.83, right 0.60
     """
-    one_of("input", input, ClaimInput)
+    holds: Any = one_of("input", options.pop("input", "probabilities"), ClaimInput)
     kind = kind_of(confidence, right)
-    if kind in ("rows", "TopK"):
-        return _of_answers(confidence, right, input, options)
+    is_flat = len(getattr(confidence, "shape", ())) == 1
+    if kind == "rows" or (kind in ANNEXES and kind != "file" and not is_flat):  # of a classifier
+        return _of_answers(confidence, right, holds, options)
     of_file: dict[str, Any] = {}
     if kind == "file":
         of_file = {"columns": columns or _COLUMNS[0]} | ({"delimiter": delimiter} if delimiter else {})
@@ -198,7 +201,7 @@ def claims(
             remedy = _FROM_CLASSES if len(shape) == 2 else "Pass `confidence.reshape(-1)`, and `right` in the same way."
             raise InputError("confidence", "be one number per answer", got=f"shape {shape}", remedy=remedy)
         right = [0] * shape[0] if right is None else right
-    meaning: Any = {"input": "logits" if input == "scores" else input, "names": _COLUMNS, "probability_remedy": _REMEDY}
+    meaning: Any = {"input": "logits" if holds == "scores" else holds, "names": _COLUMNS, "probability_remedy": _REMEDY}
     try:
         inside = open_rows(confidence, right, of_file=of_file, **meaning, **options)
     except InputError as error:
@@ -207,7 +210,7 @@ def claims(
         raise
     if inside.n_classes != 2:
         raise InputError("confidence", "be one number per answer", got=f"{inside.n_classes} columns", remedy=_FROM_CLASSES)
-    return Claims(inside, confidence, are_scores=input == "scores", has_labels=has_labels)
+    return Claims(inside, confidence, are_scores=holds == "scores", has_labels=has_labels)
 
 
 def _of_answers(data: Any, right: Any, input: str, options: RowOptions) -> Claims:
@@ -216,9 +219,9 @@ def _of_answers(data: Any, right: Any, input: str, options: RowOptions) -> Claim
     for name, value in others.items():
         if value not in (None, False):
             raise InputError(name, "be left out where `confidence` is a Rows object, which brings its own")
-    if data.is_claims:
+    if getattr(data, "is_claims", False):
         return data
-    return Claims(Answers(data))
+    return Claims(AnswersOfClasses(open_rows(data)))
 
 
 @dataclass(frozen=True)
@@ -234,7 +237,9 @@ class _OfAnswers:
 def answers_of(batch: Batch) -> Batch:
     """The answers of a batch: rows of two classes, wrong and right, with the confidence of the predicted class."""
     xp = batch.xp
-    weights = xp.exp(batch.drops) if batch.live is None else xp.where(batch.live, xp.exp(batch.drops), xp.zeros_like(batch.drops))
+    weights = (
+        xp.exp(batch.drops) if batch.live is None else xp.where(batch.live, xp.exp(batch.drops), xp.zeros_like(batch.drops))
+    )
     others = xp.sum(weights, axis=1) - 1  # loses digits of confidences near 1, which nobody can tell from 1
     rest = xp.where(others > _LEAST, others, xp.full_like(others, _LEAST))
     logits = xp.stack([xp.log(rest), xp.zeros_like(rest)], axis=1)
@@ -242,7 +247,7 @@ def answers_of(batch: Batch) -> Batch:
     return Batch(logits, labels, batch.weights, masked=False, clusters=batch.clusters, groups=batch.groups)
 
 
-class Answers(RowsInside):
+class AnswersOfClasses(RowsInside):
     """The answers of a classifier, each right or wrong, with the confidence of its predicted class."""
 
     n_classes = 2
@@ -257,4 +262,4 @@ class Answers(RowsInside):
     def sample(self, size: int) -> Rows | None:
         """About ``size`` of the answers."""
         part = self.inside.sample(size)
-        return part if part is None else Answers(part)
+        return part if part is None else AnswersOfClasses(part)

@@ -106,14 +106,12 @@ def takes_rows(
         Defaults that the function has in place of the usual ones.
     """
     refused = dict(refuses or {})
-    usual = {name: default for name, default in (DEFAULTS | dict(defaults or {})).items() if name not in refused}
+    honoured = {name: default for name, default in (DEFAULTS | dict(defaults or {})).items() if name not in refused}
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         own_signature = signature(function)
         own = [parameter for parameter in own_signature.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
-        its_own = {parameter.name for parameter in own}
-        honoured = {name: default for name, default in usual.items() if name not in its_own}
-        names = its_own | set(honoured)
+        names = {parameter.name for parameter in own} | set(honoured)
 
         @wraps(function)
         def wrapper(*arguments: P.args, **options: P.kwargs) -> R:

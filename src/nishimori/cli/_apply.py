@@ -266,7 +266,9 @@ def _plan(calibrator: FittedMethod, data: _Data, roles: Roles) -> _ApplyPlan:
     if calibrator._of_claims_ and data.table is not None:  # the calibrated confidence takes the place of the other
         (place,) = data.columns
         names = data.table.names
-        return _ApplyPlan([names[place]], [(name, None, 1) if index == place else (name, index, 0) for index, name in enumerate(names)])
+        return _ApplyPlan(
+            [names[place]], [(name, None, 1) if index == place else (name, index, 0) for index, name in enumerate(names)]
+        )
     if data.table is None:
         return _ApplyPlan(classes, [(name, None, k) for k, name in enumerate(classes)])
     order = {index: k for k, index in enumerate(data.columns)}

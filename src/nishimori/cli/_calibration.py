@@ -65,8 +65,8 @@ def agree_with(calibrator: FittedMethod | None, data: DataOptions) -> DataOption
             own, other = (join_names(value) if isinstance(value, list) else value for value in (fitted[name], typed))
             raise InputError(name, f"be {own or 'none'}, as in the calibration", got=other, remedy="Leave it out.")
     kind = calibrator.input_ if data.input is not None or calibrator.input_ == "probabilities" else None
-    kind = data.input if data.input == "scores" else kind
-    return replace(data, input=kind, floor=calibrator.floor_, classes=None if data.confidence else classes)
+    holds = data.input if data.input == "scores" else kind
+    return replace(data, input=holds, floor=calibrator.floor_, classes=None if data.confidence else classes)
 
 
 def agree_with_sketch(calibrator: FittedMethod | None, sums: Sketch) -> None:
@@ -105,7 +105,7 @@ def _of_map(calibrator: FittedMethod) -> list[str]:
     errors = getattr(calibrator, "parameters_se_", None) or {}
     parameters = getattr(calibrator, "parameters_", None) or calibrator.map_.parameters
     shown = (f"{name} {_value_text(value, errors.get(name))}" for name, value in parameters.items() if value is not None)
-    return [f"{', '.join(shown)}  ({about})"]
+    return [f"{', '.join(shown)}  ({about})", *filter(None, [getattr(calibrator, "about_floor_", "")])]
 
 
 def verdict(calibrator: FittedMethod) -> str | None:

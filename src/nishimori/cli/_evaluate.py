@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import nishimori
-from nishimori._evaluation.calibrated import check_groups
+from nishimori._evaluation.calibrated import check_groups, refuse_scores
 from nishimori._evaluation.differences import MOST_BINS, measure_maps
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, names_of_groups
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
@@ -128,7 +128,7 @@ def evaluate(
         about = {"n_samples": results.cards["before"].n_samples, **typed, **about, "warnings": warned}
         print_json(results.content(level) | about | {"library_version": nishimori.__version__})
     else:
-        _print(results, measures["metrics"], level)
+        _print(results, [estimate.metric for estimate in results.cards["before"].estimates.values()], level)
     if plot is not None:
         note(f"Wrote {plot}")
 
@@ -195,6 +195,7 @@ def _measure(
     floor = getattr(calibrator, "floor_", None)
     maps = _maps(calibrator, floor)
     chosen = list(maps.values())
+    refuse_scores(data, chosen)
     check_groups(data, chosen)
     differences = None
     if len(chosen) == 1 or measures["n_bins"] > MOST_BINS:

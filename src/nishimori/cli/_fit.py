@@ -36,7 +36,11 @@ def _methods(incomplete: str) -> list[str]:
 
 MethodOption = Annotated[
     str | None,
-    option("adaptive (default; best for claims), another of nishimori methods, or package.module:Name.", "NAME", autocompletion=_methods),
+    option(
+        "adaptive (default; best for claims), another of nishimori methods, or package.module:Name.",
+        "NAME",
+        autocompletion=_methods,
+    ),
 ]
 PreserveOption = Annotated[
     bool, flag("Change no prediction (bias, vector, matrix, classwise, dirichlet).", "--preserve-accuracy")

@@ -45,10 +45,10 @@ from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
-LevelOption = Annotated[float, option("Least share of data sets without a wrong verdict; 0.95 by default.", "SHARE")]
+LevelOption = Annotated[float, option("Least share of right verdicts: 0.95.", "SHARE")]
 AllowInconclusiveOption = Annotated[bool, flag("Pass even if a check is inconclusive.", "--allow-inconclusive")]
-NllCapOption = Annotated[float, option(f"Largest loss that counts in the NLL; {NLL_CAP:g} by default.", "NUMBER")]
-MinSamplesOption = Annotated[int, option(f"Samples, or clusters, needed to judge; {MIN_SAMPLES} by default.", "NUMBER")]
+NllCapOption = Annotated[float, option(f"Largest loss in the NLL: {NLL_CAP:g}.", "NUMBER")]
+MinSamplesOption = Annotated[int, option(f"Least samples to judge: {MIN_SAMPLES}.", "NUMBER")]
 BoundOption = Annotated[
     list[str] | None,
     option(
@@ -58,7 +58,12 @@ BoundOption = Annotated[
         panel=MEASURES,
     ),
 ]
-ByOption = Annotated[By | None, option("What group_gap is about: prediction or groups.", "KIND", panel=MEASURES)]
+RiskOption = Annotated[
+    float | None,
+    option("Certify: at most so many answers wrong.", "SHARE", "--max-risk", panel=MEASURES),
+]
+CoverageOption = Annotated[float | None, option("Least share answered above it.", "SHARE", "--min-coverage", panel=MEASURES)]
+ByOption = Annotated[By | None, option("Of group_gap: prediction or groups.", "KIND", panel=MEASURES)]
 JunitOption = Annotated[Path | None, option("Write the checks to this JUnit file.", "FILE", panel=OUTPUT)]
 OutputsOption = Annotated[
     list[Path] | None,
@@ -86,6 +91,8 @@ def gate(
     allow_inconclusive: AllowInconclusiveOption = False,
     min_samples: MinSamplesOption = MIN_SAMPLES,
     nll_cap: NllCapOption = NLL_CAP,
+    max_risk: RiskOption = None,
+    min_coverage: CoverageOption = None,
     by: ByOption = None,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
@@ -110,7 +117,8 @@ def gate(
     about: dict[str, Any] = {name: None if path is None else str(path) for name, path in paths.items()}
     about |= {"files": [str(path) for path in files], "library_version": nishimori.__version__}
     with collect_warnings() as warned, _errors_in(outputs, about | {"warnings": warned}):
-        wanted = Wanted(typed_bounds(bound or []), level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap)
+        bounds = None if max_risk is not None and not bound else typed_bounds(bound or [])
+        wanted = Wanted(bounds, level, allow_inconclusive, n_bins, strategy, min_samples, nll_cap, max_risk, min_coverage)
         outputs.check()
         sums = _files.open_sketch(files, data, by)
         calibrator = None if calibration is None else calibrator_in(calibration)
@@ -136,7 +144,7 @@ def _judge_rows(
     with show_progress(None):
         rows = _files.open_files(files, data, calibrator, by=about_groups)
         check_groups(rows, [map_])
-        return judge(rows, map_, wanted, about_groups, data.classes)
+        return judge(rows, map_, wanted, about_groups, data.classes, calibrator=calibrator)
 
 
 def typed_bounds(typed: Sequence[str]) -> dict[Any, float]:

@@ -156,12 +156,10 @@ class DataOptions:
 
     input: Annotated[
         ClaimInput | None,
-        option("logits or probabilities, or scores (claims only); logits, or as fitted, by default.", "KIND", panel=DATA),
+        option("logits (default), probabilities or scores.", "KIND", panel=DATA),
     ] = None
-    confidence: Annotated[
-        str | None, _name("Array or column of one confidence per answer: rows are claims, of probabilities by default.")
-    ] = None
-    right: Annotated[str | None, _name("Array or column of whether each claim is right; right by default.")] = None
+    confidence: Annotated[str | None, _name("One confidence per answer: rows are claims.")] = None
+    right: Annotated[str | None, _name("Whether each is right; right by default.")] = None
     floor: Annotated[
         Any,
         option("Least probability: a number, auto or none.", "P", panel=DATA, parser=_as_floor),
@@ -174,13 +172,13 @@ class DataOptions:
     counts: Annotated[bool, flag("Weights are numbers of independent samples.", "--counts", panel=DATA)] = False
     clusters: Annotated[
         str | None,
-        _name("Array or column of what samples share, such as a document."),
+        _name("Array or column of what samples share."),
     ] = None
     groups: Annotated[str | None, _name("Array or column of groups, such as sites.")] = None
     ids: str | None = None
     columns: Annotated[Any, option("Columns of scores, such as a,b or 'z_*'.", "NAMES", panel=TABLES, parser=split)] = None
     ignore: Annotated[Any, option("Columns that are not scores.", "NAMES", panel=TABLES, parser=split)] = None
-    delimiter: Annotated[str | None, option("Field separator of .csv files, such as ';' or tab.", "TEXT", panel=TABLES)] = None
+    delimiter: Annotated[str | None, option("Field separator of .csv files, as ; or tab.", "TEXT", panel=TABLES)] = None
     decimal: Annotated[Literal[".", ","], option("Decimal mark of .csv files: . (default) or ,", "MARK", panel=TABLES)] = "."
     max_rows: Annotated[int | None, option("Most rows that a table may have.", "NUMBER", panel=TABLES)] = None
 
@@ -218,7 +216,7 @@ class DataOptions:
         one = None if calibrator is None or calibrator.score_column_ is None else (calibrator.score_column_,)
         needed = None if self.groups else _remembered_groups(calibrator)
         return Roles(
-            input="logits" if self.input in (None, "scores") else self.input,
+            input="probabilities" if self.input == "probabilities" else "logits",
             labels=self.labels or remembered or "labels",
             weights=self.weights,
             clusters=self.clusters,
@@ -254,6 +252,9 @@ def _options(*without: str) -> OptionGroup:
 
 
 Data = Annotated[DataOptions, _options()]
-DataToApply = Annotated[DataOptions, _options("input", "right", "floor", "classes", "ignore_index", "counts", "clusters", "max_rows")]
+DataToApply = Annotated[
+    DataOptions, _options("input", "right", "floor", "classes", "ignore_index", "counts", "clusters", "max_rows")
+]
+DataToThreshold = Annotated[DataOptions, _options("weights", "counts")]
 DataToSketch = Annotated[DataOptions, _options("counts", "groups", "confidence", "right")]
 """What commands take."""

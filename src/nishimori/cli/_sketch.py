@@ -60,7 +60,7 @@ def sketch(
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Sum up rows in a small file, which fit, eval, gate and merge read."""
+    """Sum up rows in a small file, which fit, eval and gate read."""
     floor = data.floor_to_fit
     check_input(data.input, floor, fits=True)
     if is_auto(floor) and data.input == "probabilities":
@@ -71,7 +71,7 @@ def sketch(
             remedy="Choose it on some of the rows: nishimori fit --input probabilities shows the floor that it has chosen.",
         )
     limits = {} if temperatures is None else {"temperatures": temperatures}
-    sums = Sketch(input=data.input, classes=data.classes, floor=floor, **limits)
+    sums = Sketch(input=data.meaning, classes=data.classes, floor=floor, **limits)
     files = _files.find_files(files)
     _files.check_inputs(files)
     _files.check_output(output, (".npz",), "sketch.npz", overwrite=force, read=files)

@@ -71,7 +71,8 @@ def results_of(
     absent = absent_parts(validation) or absent_parts(data)
     further = _further_methods(methods, meaning, by_groups=validation.groups is not None)
     usual, left_out = ({}, {}) if validation.is_claims else fit_usual(validation, test, meaning, without=further)
-    tried: dict[str, str | Calibrator] = {**{name: name for name in methods_for(validation)}, **usual, **further}
+    first = methods_for(validation) if validation.is_claims else ONE_TEMPERATURE
+    tried: dict[str, str | Calibrator] = {**{name: name for name in first}, **usual, **further}
     options: dict[str, Any] = {**meaning, "level": level, "n_bins": n_bins, "metrics": metrics}
     comparison = compare(validation, test_logits=test, methods=tried, **options)
     advised = comparison.recommendation
@@ -108,7 +109,8 @@ def results_of(
         **(
             {"mistakes": None, "confusions": None, "risk_coverage": None}
             if absent
-            else errors_of(without_chosen_floor(data), _map_of(one), ids, names) | ({"confusions": None} if data.is_claims else {})
+            else errors_of(without_chosen_floor(data), _map_of(one), ids, names)
+            | ({"confusions": None} if data.is_claims else {})
         ),
         "gate": None if wanted is None else _gate(comparison, without_chosen_floor(data), wanted, meaning["classes"]),
         "absent": [*absent, *({"what": f"The method {name}", "why": why} for name, why in left_out.items())],

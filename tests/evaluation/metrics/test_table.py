@@ -80,8 +80,8 @@ def test_every_metric_is_a_function_with_its_parameters_in_its_help():
             assert "sample_weight : array" in found.__doc__
             assert found.__doc__.count("Parameters\n---") == 1
     assert "top_n : int" in metrics.top_n_accuracy.__doc__
-    with pytest.raises(AttributeError, match="has no attribute 'auc'"):
-        metrics.auc  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'roc'"):
+        metrics.roc  # noqa: B018
 
 
 REFUSED = {

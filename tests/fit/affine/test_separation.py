@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import linprog, minimize
 from sklearn.svm import SVC
 
-from nishimori import BiasCorrected, Dirichlet, MatrixScaling, Platt, VectorScaling
-from nishimori.calibrators import ClasswiseTemperature
+from nishimori import BiasCorrected, Platt, VectorScaling
+from nishimori.calibrators import ClasswiseTemperature, Dirichlet, MatrixScaling
 from nishimori.errors import InputWarning, NotConvergedError, NoTemperatureError
 
 KINDS = {

@@ -25,9 +25,9 @@ METHODS: Mapping[str, tuple[str, Callable[[], Any]]] = {
     "least-ece": ("T of least validation ECE", LeastECE),
     "class-based": ("class-based TS", ClassBasedTemperature),
     "vector": ("vector scaling, no penalty", partial(nishimori.VectorScaling, penalty=None)),
-    "matrix": ("matrix scaling, no penalty", partial(nishimori.MatrixScaling, penalty=None)),
+    "matrix": ("matrix scaling, no penalty", partial(nishimori.calibrators.MatrixScaling, penalty=None)),
     "vector-penalty": ("vector scaling, penalised", nishimori.VectorScaling),
-    "matrix-penalty": ("matrix scaling, penalised", nishimori.MatrixScaling),
+    "matrix-penalty": ("matrix scaling, penalised", nishimori.calibrators.MatrixScaling),
 }
 _LOOKS = {
     "ec": (COLORS["ec"], MARKERS["ec"]),

@@ -27,8 +27,8 @@ Influence = tuple[float, HostArray]
 class OfLogOdds:
     """What metrics have in common that are a function of the log-odds of all rows and of whether they came true."""
 
-    n_classes: ClassVar = 2
-    by_default_of_claims: ClassVar = True
+    n_classes: ClassVar[int | None] = 2
+    by_default_of_claims: ClassVar[bool] = True
 
     def sums(self, predictions: Predictions) -> KeptRows:
         """The log-odds of each row, infinite where a probability is exactly 0 or 1, and whether it came true."""
@@ -67,8 +67,8 @@ def _error(kept: KeptRows, influence: HostArray) -> float:
 class AreaUnderCurve(OfLogOdds, Metric):
     """Area under the ROC curve: how often a sample of the positive class, the second of two, scores above one of the other.
 
-    Of claims, how often a right answer has a higher confidence than a wrong one. Ties count one half. Calibration by an increasing
-    map does not change it; isotonic regression and binning make ties.
+    Of claims, how often a right answer has a higher confidence than a wrong one. Ties count one half. Calibration by an
+    increasing map does not change it; isotonic regression and binning make ties.
 
     Notes
     -----
@@ -94,7 +94,10 @@ class AreaUnderCurve(OfLogOdds, Metric):
         if not totals.all():
             return None
         levels, place = np.unique(s, return_inverse=True)
-        by_level = [np.bincount(place, weights * of_class, len(levels)) / total for of_class, total in ((~true, totals[0]), (true, totals[1]))]
+        by_level = [
+            np.bincount(place, weights * of_class, len(levels)) / total
+            for of_class, total in ((~true, totals[0]), (true, totals[1]))
+        ]
         others_below, true_below = (np.cumsum(share) - share / 2 for share in by_level)
         wins = np.where(true, others_below[place], 1 - true_below[place])
         value = float(by_level[1] @ others_below)
@@ -102,21 +105,22 @@ class AreaUnderCurve(OfLogOdds, Metric):
 
 
 class CalibrationIntercept(OfLogOdds, Metric):
-    """Calibration in the large of the positive class, or of claims: the shift b of all log-odds that makes them right on average.
+    """Calibration in the large of the positive class, or of claims: the shift of all log-odds that makes them right on average.
 
-    It is the intercept of a logistic regression in which the log-odds have the slope 1: 0 if the mean probability is the share of
-    samples that came true, negative where probabilities are too high.
+    It is the intercept of a logistic regression in which the log-odds have the slope 1: 0 if the mean probability is the share
+    of samples that came true, negative where probabilities are too high.
 
     Notes
     -----
-    D. R. Cox (1958); E. W. Steyerberg, Clinical Prediction Models (2019). Samples of probability exactly 0 or 1 have no log-odds and
-    are left out, as in ``val.prob`` of the R package rms. The standard error is that of the sandwich, √Σ(y − p)² / Σp(1 − p).
+    D. R. Cox (1958); E. W. Steyerberg, Clinical Prediction Models (2019). Samples of probability exactly 0 or 1 have no
+    log-odds and are left out, as in ``val.prob`` of the R package rms. The standard error is that of the sandwich, √Σ(y − p)² /
+    Σp(1 − p).
 
     Examples
     --------
     >>> from nishimori import metrics
     >>> round(metrics.calibration_intercept([0.9, 0.8, 0.7, 0.9], [1, 0, 1, 0], input="probabilities"), 3)
-    -1.665
+    -1.662
     """
 
     name = "calibration_intercept"
@@ -137,7 +141,9 @@ class CalibrationIntercept(OfLogOdds, Metric):
         rows = ArrayRows(Scores(x, "logits"), y.astype(np.int64), w)
         terms = ("s",) if self.has_slope else ()
         seen = rows.gather(partial(overview, terms))
-        regression = Regression.from_overview(terms, seen, has_constant=True, smoothing=(0.0, 0.0), has_offset=not self.has_slope)
+        regression = Regression.from_overview(
+            terms, seen, has_constant=True, smoothing=(0.0, 0.0), has_offset=not self.has_slope
+        )
         *slope, b = LogisticSearch(rows, seen).least_loss(regression).values.tolist()
         p = 1 / (1 + np.exp(-np.clip((slope[0] if slope else 1.0) * x + b, -700, 700)))
         columns = np.stack([x, np.ones_like(x)] if slope else [np.ones_like(x)], axis=1)
@@ -158,14 +164,14 @@ class CalibrationSlope(CalibrationIntercept):
 
     Notes
     -----
-    D. R. Cox (1958); E. W. Steyerberg, Clinical Prediction Models (2019). Samples of probability exactly 0 or 1 have no log-odds and
-    are left out, as in ``val.prob`` of the R package rms. The standard error is that of the sandwich.
+    D. R. Cox (1958); E. W. Steyerberg, Clinical Prediction Models (2019). Samples of probability exactly 0 or 1 have no
+    log-odds and are left out, as in ``val.prob`` of the R package rms. The standard error is that of the sandwich.
 
     Examples
     --------
     >>> from nishimori import metrics
     >>> round(metrics.calibration_slope([0.9, 0.8, 0.7, 0.4, 0.2], [1, 0, 1, 1, 0], input="probabilities"), 3)
-    0.698
+    0.569
     """
 
     name = "calibration_slope"
