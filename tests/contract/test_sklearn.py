@@ -255,7 +255,7 @@ EXPECTED_FAILURES = {
     | {"check_classifiers_train": TURNED, "check_estimators_fit_returns_self": TURNED}
     | {"check_estimators_overwrite_params": TURNED, "check_readonly_memmap_input": TURNED},
     Quadratic: OF_BINARY,
-    Intercept: OF_BINARY,
+    Intercept: OF_BINARY | {"check_classifiers_train": LEARNS},
     Best: {name: reason for name, reason in OF_ALL.items() if name != "check_classifiers_one_label"}
     | {"check_sample_weight_equivalence_on_dense_data": COPIES},
     Isotonic: OF_CURVES,

@@ -11,7 +11,9 @@ have a flat error rate, as with label noise: the first tests have the fewest ans
 With clusters, or more rows than the convolution is worth, ℓ shares δ among the tests (Bonferroni).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, e, log
 
 import numpy as np
@@ -56,14 +58,23 @@ class RankedAnswers:
 
     @classmethod
     def from_rows(
-        cls, confidence: HostArray, wrong: HostArray, max_risk: float, delta: float, clusters: HostArray | None = None
+        cls,
+        confidence: HostArray,
+        wrong: HostArray,
+        max_risk: float,
+        delta: float,
+        clusters: HostArray | None = None,
+        just_below: Callable[[HostArray], HostArray] = np.asarray,
     ) -> "RankedAnswers":
-        """At ranks in equal ratios; answers of equal confidence are answered together."""
+        """At ranks in equal ratios; answers of equal confidence are answered together.
+
+        ``just_below`` lowers thresholds by what the last digits of confidences may differ when they are computed again.
+        """
         order = np.argsort(-confidence, kind="stable")
         falling, errors = confidence[order], np.cumsum(wrong[order])
         n, least = len(falling), least_answers(max_risk, delta)
         ranks = np.unique(np.rint(np.geomspace(least, n, _RANKS)).astype(np.int64)) if least <= n else np.zeros(0, np.int64)
-        thresholds = np.unique(falling[ranks - 1])[::-1]
+        thresholds = np.unique(just_below(falling[ranks - 1]))[::-1]
         answered = np.searchsorted(-falling, -thresholds, side="right")
         by_cluster = None if clusters is None else _of_clusters(clusters[order], wrong[order], answered)
         return cls(thresholds, answered, errors[answered - 1], by_cluster)
@@ -85,15 +96,14 @@ def certified(answers: RankedAnswers, max_risk: float, delta: float) -> int:
     """How many of the thresholds are certified: all up to the last one whose number this is; 0 if none is."""
     if not len(answers.thresholds):
         return 0
-    weights = np.ones(len(answers.thresholds))
-    weights[0] = _FIRST_WEIGHT
+    weights = _weights(len(answers.thresholds))
     if answers.clusters is not None:
         numbers, losses = answers.clusters
         passed = np.flatnonzero(_cluster_p_values(numbers, losses, max_risk) <= delta * weights / weights.sum())
         return int(passed[-1]) + 1 if len(passed) else 0
     tested = answers.answered - 1  # the row whose confidence is the threshold is not tested, but its error counts
     p_values = bdtr(np.minimum(answers.wrong, tested), tested, max_risk)
-    levels = _levels(tested, weights, max_risk, delta)
+    levels = np.array(_levels(tuple(tested.tolist()), max_risk, delta))
     done = 0
     while done < len(tested):
         passed = np.flatnonzero(p_values <= np.minimum(delta, weights * levels[done]))
@@ -103,18 +113,26 @@ def certified(answers: RankedAnswers, max_risk: float, delta: float) -> int:
     return done
 
 
-def _levels(tested: HostArray, weights: HostArray, risk: float, delta: float) -> HostArray:
+def _weights(number: int) -> HostArray:
+    """What the level of each test is multiplied by."""
+    weights = np.ones(number)
+    weights[0] = _FIRST_WEIGHT
+    return weights
+
+
+@lru_cache(maxsize=16)
+def _levels(ranks: tuple[int, ...], risk: float, delta: float) -> tuple[float, ...]:
     """For each rank the largest level at which a walk from there passes some test with probability ``delta`` at most."""
+    tested, weights = np.array(ranks), _weights(len(ranks))
     tried = np.geomspace(delta / weights.sum(), delta, _LEVELS)
     levels = np.full(len(tested), tried[0])
-    if tested[-1] > _MOST_CONVOLVED:
-        return levels
-    for level in tried[1:]:
-        passes = pass_probabilities(tested, np.minimum(delta, weights * level), risk) <= delta
-        if not passes.any():
-            break
-        levels[passes] = level
-    return np.maximum.accumulate(levels)
+    if tested[-1] <= _MOST_CONVOLVED:
+        for level in tried[1:]:
+            passes = pass_probabilities(tested, np.minimum(delta, weights * level), risk) <= delta
+            if not passes.any():
+                break
+            levels[passes] = level
+    return tuple(np.maximum.accumulate(levels).tolist())
 
 
 def pass_probabilities(tested: HostArray, levels: HostArray, risk: float) -> HostArray:
@@ -161,15 +179,19 @@ def _cluster_p_values(numbers: HostArray, losses: HostArray, risk: float) -> Hos
     return np.where(numbers > 1, np.minimum(np.exp(-n * entropy), bentkus), 1.0)
 
 
+# More answers than this are not proposed.
+_MOST_NEEDED = 2**27
+
+
 def needed_answers(share: float, rate: float, max_risk: float, delta: float) -> int | None:
     """About how many samples would certify a rank that has this share of them and this error rate; None if none would."""
     if rate >= max_risk:
         return None
-    low, high = least_answers(max_risk, delta), 2**40
+    low, high = least_answers(max_risk, delta), _MOST_NEEDED
     level = delta / (_RANKS + _FIRST_WEIGHT - 1)
     while high - low > low // 100:
         middle = (low + high) // 2
         low, high = (
             (low, middle) if bdtr(min(ceil(rate * middle), middle - 1), middle - 1, max_risk) <= level else (middle, high)
         )
-    return ceil(high / share)
+    return None if high == _MOST_NEEDED else ceil(high / share)

@@ -14,7 +14,7 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.labels import class_labels
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.question import question
-from nishimori._rows.rows import Rows, Sum
+from nishimori._rows.rows import Rows, Sum, combined_by
 from nishimori._sums.predictions import Predictions, apply_map
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -25,11 +25,15 @@ from nishimori._support.tables import Tabular
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
+from nishimori.maps.temperature import temperature_of
 
 _SAME_ROWS = "the calibrator was fitted to these rows, so that its confidences know their labels. Pass other rows."
 
 # A table of more classes or groups than this is no help.
 _MOST_ROWS = 1000
+
+# By so much the confidences of two computations in float64 may differ.
+_LAST_DIGITS = 1e-12
 
 _UNWEIGHTED = "each answer counts once in a certificate"
 
@@ -220,6 +224,7 @@ class AnswersAbove(Sum):
     predicted: tuple[HostArray, ...]
     clusters: tuple[HostArray, ...]
     groups: tuple[HostArray, ...]
+    rounding: float = field(metadata=combined_by(max))  # of the precision of confidences
 
 
 def keep_ranked(map_: Map, batch: Batch) -> AnswersAbove:
@@ -227,26 +232,30 @@ def keep_ranked(map_: Map, batch: Batch) -> AnswersAbove:
     predictions = Predictions(*apply_map(map_, batch))
     if ((batch.weights if isinstance(batch.weights, np.ndarray) else arrays.on_host(batch.weights)) != 1).any():
         raise InputError("sample_weight", f"be left out of `threshold`: {_UNWEIGHTED}")
-    confidence = predictions.claimed("top")[:, 0].astype(_precision(batch)).astype(np.float64)
+    precision = _precision(batch)
+    confidence = predictions.claimed("top")[:, 0].astype(precision).astype(np.float64)
     codes = () if batch.clusters is None else (batch.clusters.codes,)
     groups = () if batch.groups is None else (batch.groups.codes,)
     predicted = arrays.on_host(predictions.top_class) if batch.has_all_classes else np.zeros(batch.n_rows, np.int64)
-    return AnswersAbove((confidence,), (~arrays.on_host(predictions.right),), (predicted,), codes, groups)
+    return AnswersAbove(
+        (confidence,), (~arrays.on_host(predictions.right),), (predicted,), codes, groups, float(np.finfo(precision).eps)
+    )
 
 
 def _precision(batch: Batch) -> Any:
-    """The precision of the scores as they were passed."""
+    """The precision of the scores as they were passed, in which `predict_proba` gives confidences."""
     if batch.probabilities is None:
         stored = batch.logits if batch.stored is None else batch.stored
         return {2: np.float16, 4: np.float32}.get(np.dtype(arrays.on_host(stored[:1]).dtype).itemsize, np.float64)
-    rounding = batch.stored_rounding
-    return (
-        np.float16
-        if rounding >= np.finfo(np.float16).eps / 2
-        else np.float32
-        if rounding > 0 and rounding > 1e-10
-        else np.float64
-    )
+    kinds = (np.float16, np.float32)
+    return next((kind for kind in kinds if batch.stored_rounding >= np.finfo(kind).eps / 2), np.float64)
+
+
+def just_below(precision: Any, values: HostArray) -> HostArray:
+    """The next lower numbers that a confidence can have, and of float64 some further: their last digits may vary."""
+    if precision == np.float64:
+        return values - _LAST_DIGITS
+    return np.nextafter(values.astype(precision), precision(0)).astype(np.float64)
 
 
 @question("has no rows to rank")
@@ -258,7 +267,10 @@ def threshold_of(data: Rows, map_: Map, calibrator: Any, max_risk: float, level:
     clusters = np.concatenate(kept.clusters) if data.has_clusters and kept.clusters else None
     n_clusters = None if clusters is None else len(np.unique(clusters))
     n = len(confidence)
-    answers = RankedAnswers.from_rows(confidence, wrong, max_risk, delta, clusters)
+    precision = next(kind for kind in (np.float64, np.float32, np.float16) if np.finfo(kind).eps >= kept.rounding)
+    # Claims that are not calibrated are compared as they are.
+    below = np.asarray if data.is_claims and temperature_of(map_) == 1 else partial(just_below, precision)
+    answers = RankedAnswers.from_rows(confidence, wrong, max_risk, delta, clusters, below)
     curve = np.stack([answers.thresholds, answers.answered / n, answers.wrong / answers.answered], axis=1)
     same = getattr(calibrator, "data_digest_", None) is not None and calibrator.data_digest_ == data.digest
     number = 0 if same else certified(answers, max_risk, delta)
