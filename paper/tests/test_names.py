@@ -23,7 +23,7 @@ def test_a_name_is_written_and_parsed(text):
     assert str(NAMES[text]) == text
 
 
-@pytest.mark.parametrize("text", [*data.names(), *paper.artefact("claims").networks()])
+@pytest.mark.parametrize("text", [*data.names(), *paper.artefact("statements").networks()])
 def test_every_name_in_use_is_one_that_is_written_back(text):
     assert str(NetworkName.parse(text)) == text
 

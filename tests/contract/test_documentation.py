@@ -17,7 +17,7 @@ IMPORTS += ("sklearn.datasets", "sklearn.linear_model", "pandas", "pydantic", "m
 IN_PAPER = names_in(Path(__file__).parents[2] / "paper" / "src" / "nishimori_paper" / "networks")
 
 # Pages about the paper, whose blocks may use nishimori-paper. On other pages a block that does so says what to install.
-PAPER = {"paper", "claims", "errata", "why_ec_and_ts_agree", "shipped_models", "theory"}
+PAPER = {"paper", "statements", "errata", "why_ec_and_ts_agree", "shipped_models", "theory"}
 
 
 def runner_with(folder, *first):

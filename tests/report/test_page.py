@@ -149,7 +149,7 @@ def test_markdown_shows_names_as_they_are_where_html_is_allowed(report, render):
     assert {tag for tag, _ in found.tags} == tags
     titles = re.findall(r"^## (.*)$", text, re.MULTILINE)
     assert titles[:4] == ["Temperatures", "Before and after", "Predicted classes", "Groups"]
-    assert titles[4:] == ["Errors", "Most confident errors", "How this was made"]
+    assert titles[4:] == ["What you can do with it", "Errors", "Most confident errors", "How this was made"]
 
 
 def test_a_report_of_its_dictionary_is_the_same(report, page):

@@ -634,3 +634,28 @@ def test_names_with_control_characters_do_not_reach_pictures():
     rows = [{"name": f"a\x1b[3{i}m\nb", "n": 9, "accuracy": 0.5, "before": found, "one": found} for i in range(2)]
     values = _charts.gaps({"rows": rows}, "after ec", 0.95)["vconcat"][0]["data"]["values"]
     assert [each["name"] for each in values[::2]] == [rf"a\x1b[3{i}m\nb  (n = 9)" for i in range(2)]
+
+
+def test_the_page_says_from_which_confidence_on_answers_are_certified():
+    network = nishimori.data.load("cifar10/resnet20")
+    validation, test = network.validation, network.test
+    report = nishimori.Report(validation.logits, validation.labels, test.logits, test.labels)
+    found, used = report.to_dict()["threshold"], report.to_dict()["recommended"]
+    fitted = nishimori.calibrator(used).fit(validation.logits, validation.labels)
+    alone = nishimori.threshold(test.logits, test.labels, calibrator=fitted)
+    assert (found["method"], found["confidence"], found["coverage"]) == (used, alone.confidence, alone.coverage)
+    assert f"After {used}: a{alone.verdict[1:]}" in report.to_markdown()
+    on_the_same_rows = nishimori.Report(validation.logits, validation.labels)
+    assert on_the_same_rows.to_dict()["threshold"] is None
+    assert "What you can do with it" not in on_the_same_rows.to_markdown()
+
+
+def test_a_report_of_two_classes_has_the_area_under_the_curve_intercept_and_slope():
+    rng = np.random.default_rng(0)
+    z = 2 * rng.normal(size=2000)
+    labels = (rng.random(2000) < 1 / (1 + np.exp(1 - z))).astype(int)
+    results = nishimori.Report(z[:1000], labels[:1000], z[1000:], labels[1000:]).to_dict()
+    as_it_is = next(row for row in results["methods"] if row["method"] == "none")
+    card = nishimori.evaluate(z[1000:], labels[1000:], metrics=["auc", "calibration_intercept", "calibration_slope"])
+    for name in ("auc", "calibration_intercept", "calibration_slope"):
+        assert as_it_is[name] == pytest.approx(card[name].value)

@@ -5,7 +5,7 @@ from nishimori_paper import theory as theory
 from nishimori_paper._artefact import Artefact as Artefact
 from nishimori_paper._artefact import Finding as Finding
 from nishimori_paper._artefact import Scale as Scale
-from nishimori_paper._claim import Claim as Claim
+from nishimori_paper._judged_statement import JudgedStatement as JudgedStatement
 from nishimori_paper._reproduction import artefact as artefact
 from nishimori_paper._reproduction import check as check
 from nishimori_paper._reproduction import names as names

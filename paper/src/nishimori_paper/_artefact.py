@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from scipy.special import stdtrit
 
-from nishimori_paper._claim import Claim, Judgement
+from nishimori_paper._judged_statement import JudgedStatement, Judgement
 
 Row = Mapping[str, Any]
 Pieces = Mapping[str, Any]
@@ -41,8 +41,8 @@ class Finding:
         The number that the paper's own method gives, where that method is known to differ from ours.
     explanation : str or None
         What the paper's method does differently.
-    claim : Claim or None
-        The statement that the finding is about, for findings of the artefact ``claims``; its verdict is the finding's.
+    statement : JudgedStatement or None
+        The statement that the finding is about, for findings of the artefact ``statements``; its verdict is the finding's.
     too_few_seeds : bool
         Whether the tolerance is so wide, because our number is a mean over few seeds, that agreement would say nothing.
     """
@@ -54,7 +54,7 @@ class Finding:
     tolerance: float | None = None
     paper_method: float | None = None
     explanation: str | None = None
-    claim: Claim | None = None
+    statement: JudgedStatement | None = None
     too_few_seeds: bool = False
 
     @property
@@ -67,8 +67,8 @@ class Finding:
     @property
     def verdict(self) -> Verdict:
         """Whether the two agree; a difference is explained if the paper's method gives the paper's number."""
-        if self.claim is not None:
-            return self.claim.verdict
+        if self.statement is not None:
+            return self.statement.verdict
         if self.agrees:
             return "too few seeds" if self.too_few_seeds else "agrees"
         return "explained" if _near(self.paper_method, self.paper, self.tolerance) else "differs"

@@ -87,7 +87,7 @@ def check(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Sequence[Finding]:
-    """Compare an artefact with the numbers that the paper prints; for ``claims``, judge its statements.
+    """Compare an artefact with the numbers that the paper prints; for ``statements``, judge its statements.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def check(
     Returns
     -------
     sequence of Finding
-        One per number or, for ``claims``, one per statement, with the `Claim` as its attribute ``claim``.
+        One per number or, for ``statements``, one per statement, with the `JudgedStatement` as its attribute ``statement``.
 
     Examples
     --------

@@ -233,7 +233,7 @@ def _row(finding: Finding) -> dict[str, Any]:
     """A finding as JSON; the last two keys are the former names of `paper_method` and `explanation`, kept until 0.3."""
     old = {"in_their_way": finding.paper_method, "because": finding.explanation}
     row = asdict(finding) | {"verdict": finding.verdict} | old
-    return {key: value for key, value in row.items() if key != "claim" or value is not None}
+    return {key: value for key, value in row.items() if key != "statement" or value is not None}
 
 
 def _brief(header: dict[str, Any]) -> str:

@@ -153,7 +153,7 @@ def test_networks_of_another_recipe_are_not_taken_for_the_papers(trained, images
 def test_every_network_that_an_artefact_asks_for_is_trained_under_its_name(tmp_path, monkeypatch):
     asked = {}
     monkeypatch.setattr(_train, "_train", lambda recipe, folder, **rest: asked.setdefault(recipe.name, rest))
-    needed = paper.artefact("claims").networks()
+    needed = paper.artefact("statements").networks()
     _train.train_missing(needed, tmp_path, data=None, seed=7, device="cpu", report=silent)
     assert list(asked) == list(needed)
     assert len(needed) == 16

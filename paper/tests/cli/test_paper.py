@@ -51,8 +51,8 @@ def test_an_artefact_that_is_not_there_is_one_line_with_those_that_are(run):
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        ("paper run claims --output=", "--output"),
-        ("paper check claims --output=", "--output"),
+        ("paper run statements --output=", "--output"),
+        ("paper check statements --output=", "--output"),
         ("paper train --dataset svhn --model resnet20 --data=", "--data"),
     ],
 )

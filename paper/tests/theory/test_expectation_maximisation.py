@@ -74,7 +74,7 @@ def test_the_temperature_found_has_the_least_free_energy(teacher):
     energies = [gamp(x, y, teacher, temperature=T).free_energy for T in grid]
     assert found.posterior.free_energy <= min(energies) + 1e-9
     assert grid[np.argmin(energies)] == pytest.approx(found.temperature, rel=1e-6)
-    # A parabola in log T through the three lowest energies has the curvature that the standard error claims.
+    # A parabola in log T through the three lowest energies has the curvature that the standard error statements.
     curvature = len(y) * (energies[21] - 2 * energies[20] + energies[19]) / log(grid[21] / grid[20]) ** 2
     assert found.standard_error == pytest.approx(found.temperature / sqrt(curvature), rel=0.01)
 

@@ -251,8 +251,8 @@ def test_there_is_no_density_outside_the_range_of_the_teacher():
     found = state_evolution(Noisy(), 2.0, 1.0)
     assert found.density(0.05, 0.5) == 0
     levels = 0.1 + 0.8 * (np.arange(400) + 0.5) / 400
-    claims = (np.arange(400) + 0.5) / 400
-    total = found.density(levels[:, None], claims[None, :]).sum() * (0.8 / 400) / 400
+    statements = (np.arange(400) + 0.5) / 400
+    total = found.density(levels[:, None], statements[None, :]).sum() * (0.8 / 400) / 400
     np.testing.assert_allclose(total, 1.0, rtol=2e-3)
 
 

@@ -241,18 +241,25 @@ def risk_coverage(results: Mapping[str, Any], after: str) -> Spec | None:
         for coverage, error in curves_by_time[key]
     ]
     axis = {"title": "coverage: share of samples answered", "format": "%"}
-    spec = {
-        "width": WIDTH,
-        "height": 200,
+    place = {
+        "x": _number("coverage", scale={"domain": [0, 1]}, axis=axis),
+        "y": _number("error", axis={"title": "share of wrong answers", "format": "~%", "tickCount": 5}),
+    }
+    lines = {
         "data": {"values": values},
         "mark": {"type": "line", "strokeWidth": 2.5},
         "encoding": {
-            "x": _number("coverage", scale={"domain": [0, 1]}, axis=axis),
-            "y": _number("error", axis={"title": "share of wrong answers", "format": "~%", "tickCount": 5}),
+            **place,
             "color": _name("when", {"before": COLORS["before"], after: COLORS["after"]}),
             "strokeDash": _name("when", {"before": [5, 4], after: [1, 0]}),
         },
     }
+    layers = [lines]
+    if (found := results["threshold"]) is not None and found["confidence"] is not None:
+        point = {"type": "point", "filled": True, "size": 90, "color": COLORS["after"], "opacity": 1}
+        at = {"coverage": found["coverage"], "error": found["risk"]}
+        layers.append({"data": {"values": [at]}, "mark": point, "encoding": place})
+    spec = {"width": WIDTH, "height": 200, "layer": layers}
     return _chart("Error of the most confident answers against their share of all samples.", 0, [spec])
 
 

@@ -136,6 +136,14 @@ def about_risk(results: Mapping[str, Any]) -> str:
     return f"Of all answers {percent(curve[-1][1])} are wrong; {', '.join(parts)}."
 
 
+def about_threshold(results: Mapping[str, Any]) -> str:
+    """From which confidence on answers can be trusted, as sentences; empty if that is not known."""
+    if (found := results["threshold"]) is None:
+        return ""
+    when = "As it is" if found["method"] == "none" else f"After {found['method']}"
+    return f"{when}: {found['verdict'][0].lower()}{found['verdict'][1:]}"
+
+
 def confusions(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The rows of the table of classes that are taken for each other; empty if they are not known."""
     return [

@@ -31,6 +31,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         *_metrics("minus no calibration", content.difference_table(results)),
         "\n".join(f"- {markdown_text(sentence)}" for sentence in results["verdict"]["sentences"]),
         *(part for table in content.gap_tables(results) for part in _gaps(table)),
+        *(["## What you can do with it", trust] if (trust := content.about_threshold(results)) else []),
         *(["## Errors", risk] if risk else []),
         *([Tabular(content.CONFUSION_HEADS, confusions).markdown()] if confusions else []),
         *_mistakes(results),

@@ -28,6 +28,7 @@ from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
+from nishimori._evaluation.threshold import threshold_of
 from nishimori._rows.batch import Batch
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows, without_chosen_floor
@@ -43,6 +44,12 @@ from nishimori.report._verdict import TITLES, second_share, verdict_of
 
 FORMAT = 1
 """The version of the dictionary."""
+
+# What medicine and credit scoring expect, beside what every scorecard has.
+_OF_TWO_CLASSES = ("auc", "calibration_intercept", "calibration_slope")
+
+# The share of answers that may be wrong, in what the page says about them.
+_MAX_RISK = 0.05
 
 _OF_TEMPERATURE = ("method", "title", "temperature", "temperature_se", "temperature_low", "temperature_high", "why")
 
@@ -73,7 +80,9 @@ def results_of(
     usual, left_out = ({}, {}) if validation.is_claims else fit_usual(validation, test, meaning, without=further)
     first = methods_for(validation) if validation.is_claims else ONE_TEMPERATURE
     tried: dict[str, str | Calibrator] = {**{name: name for name in first}, **usual, **further}
-    options: dict[str, Any] = {**meaning, "level": level, "n_bins": n_bins, "metrics": metrics}
+    of_two = () if absent or data.is_claims or data.n_classes != 2 else _OF_TWO_CLASSES
+    named = metrics if not of_two or isinstance(metrics, str) else list(dict.fromkeys([*(metrics or ()), *of_two]))
+    options: dict[str, Any] = {**meaning, "level": level, "n_bins": n_bins, "metrics": named}
     comparison = compare(validation, test_logits=test, methods=tried, **options)
     advised = comparison.recommendation
     one = comparison[advised.choice or "none"]
@@ -112,6 +121,7 @@ def results_of(
             else errors_of(without_chosen_floor(data), _map_of(one), ids, names)
             | ({"confusions": None} if data.is_claims else {})
         ),
+        "threshold": None if absent or test is None else _threshold(without_chosen_floor(data), one, level),
         "gate": None if wanted is None else _gate(comparison, without_chosen_floor(data), wanted, meaning["classes"]),
         "absent": [*absent, *({"what": f"The method {name}", "why": why} for name, why in left_out.items())],
         "tests": comparison.to_dict()["tests"],
@@ -164,6 +174,16 @@ def _gate(comparison: Comparison, data: Rows, wanted: Wanted, classes: Any) -> d
         ]
         judged.append({"method": name, "verdict": gate.verdict, "checks": checks})
     return {"methods": judged, "unjudged": used if comparison.flatters else []}
+
+
+def _threshold(data: Rows, one: Compared, level: float) -> dict[str, Any] | None:
+    """Above which confidence answers are certified after the method to use; None where each sample does not count once."""
+    try:
+        found = threshold_of(data, _map_of(one), None, _MAX_RISK, level)
+    except InputError:
+        return None
+    names = ("confidence", "coverage", "coverage_low", "risk", "max_risk", "level", "verdict")
+    return {"method": one.method, **{name: getattr(found, name) for name in names}}
 
 
 def _map_of(method: Compared) -> Map:

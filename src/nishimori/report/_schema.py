@@ -103,6 +103,11 @@ _METRIC = {
     "is_signed": Maybe(FLAG, False),
 }
 _CURVE = list_of(list_of(_SHARE, 2, 2))
+_THRESHOLD = {
+    **same("method verdict", TEXT),
+    **same("coverage max_risk level", _SHARE),
+    **same("confidence coverage_low risk", _UNKNOWN),
+}
 _REPORT = {
     **same("title code", TEXT),
     "verdict": {
@@ -150,6 +155,7 @@ _REPORT = {
         (list_of({**same("predicted label", TEXT), "n": _COUNT, **same("share confidence", _SHARE)}), None), None
     ),
     "risk_coverage": Maybe((same("before one", _CURVE), None), None),
+    "threshold": Maybe((_THRESHOLD, None), None),
     "metrics": Maybe(list_of(_METRIC), _FIRST_METRICS),
     "recommendation": Maybe(_RECOMMENDATION, _NO_RECOMMENDATION),
     "gate": Maybe(({"methods": list_of(_JUDGED, 1), "unjudged": list_of(TEXT)}, None), None),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from nishimori_paper._artefact import Artefact
 from nishimori_paper.artefacts._bayes import Bayes
-from nishimori_paper.artefacts._claims import Claims
+from nishimori_paper.artefacts._statements import Statements
 from nishimori_paper.artefacts._expectation_maximisation import ExpectationMaximisationArtefact
 from nishimori_paper.artefacts._figure_coincidence import FigureCoincidence
 from nishimori_paper.artefacts._figure_curves import FigureCurves
@@ -29,6 +29,6 @@ ARTEFACTS: Mapping[str, Artefact] = {
         *(TableReal(), FigureCurves(), FigureTrainSize(), TableCorrupted(), FigureReliability(), FigureValidationSize()),
         *(FigureTemperatures(), FigureEce(), FigureDensity()),
         *(TableBaselines(), TableShipped(), FigureShipped()),
-        *(Bayes(), ExpectationMaximisationArtefact(), FigureCoincidence(), Claims()),
+        *(Bayes(), ExpectationMaximisationArtefact(), FigureCoincidence(), Statements()),
     )
 }

@@ -126,7 +126,7 @@ def gaps_of_network(name: str, scale: Scale) -> dict[str, Any]:
 
 @cache
 def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
-    """The gaps of a bundled network. Cached, because the claims use the same numbers."""
+    """The gaps of a bundled network. Cached, because the statements use the same numbers."""
     return _gaps(network(name, scale))
 
 

@@ -82,7 +82,7 @@ def _draw_lead(ax: Any, curve: Sequence[Row], kind: str, *, first: int) -> None:
 
 @cache
 def _curve(teacher: str, kind: str, alphas: tuple[float, ...]) -> list[dict[str, Any]]:
-    """One row per α. Cached, because the claims use the same curves."""
+    """One row per α. Cached, because the statements use the same curves."""
     rows, last = [], None
     for alpha in alphas:
         penalty = 1e-4

@@ -103,7 +103,7 @@ def baseline_scores(name: str, scale: Scale) -> dict[str, Any]:
 
 @cache
 def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
-    """The scores of a bundled network. Cached, because the claims use the same numbers."""
+    """The scores of a bundled network. Cached, because the statements use the same numbers."""
     return _scores(network(name, scale), quick=scale.quick)
 
 

@@ -73,7 +73,7 @@ def noisy_scores(name: str, scale: Scale) -> dict[str, Any]:
 
 @cache
 def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
-    """The scores of a bundled network. Cached, because the claims use the same numbers."""
+    """The scores of a bundled network. Cached, because the statements use the same numbers."""
     return _noisy(network(name, scale), scale)
 
 

@@ -15,9 +15,9 @@ from nishimori_paper.cli._rows import print_rows
 from nishimori_paper.cli._training import DataOption, DeviceOption, ForceOption, SeedOption
 
 if TYPE_CHECKING:
-    from nishimori_paper import Claim, Finding
+    from nishimori_paper import JudgedStatement, Finding
 
-_CHECKED = {3: "check: a number differs unexplained, or a claim is contradicted"}
+_CHECKED = {3: "check: a number differs unexplained, or a statement is contradicted"}
 
 app = typer.Typer(
     help="Make the tables and figures of arXiv:2303.02644 and compare.",
@@ -102,7 +102,7 @@ def run(
         print_json(written)
 
 
-@app.command(epilog=epilog("nishimori paper check all --quick", "nishimori paper check claims", codes=_CHECKED))
+@app.command(epilog=epilog("nishimori paper check all --quick", "nishimori paper check statements", codes=_CHECKED))
 def check(
     names: Names,
     output: Annotated[
@@ -115,7 +115,7 @@ def check(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare numbers and claims with the paper."""
+    """Compare numbers and statements with the paper."""
     findings_by_name: dict[str, Sequence[Finding]] = {}
     for name in _check_names(names):
         findings_by_name[name] = paper.check(name, output, quick=quick, seed=seed)
@@ -161,17 +161,17 @@ def _counts(findings: "Sequence[Finding]") -> str:
 
 
 def _row(finding: "Finding") -> dict[str, Any]:
-    return _number_row(finding) if finding.claim is None else _claim_row(finding.claim)
+    return _number_row(finding) if finding.statement is None else _statement_row(finding.statement)
 
 
-def _claim_row(claim: "Claim") -> dict[str, Any]:
+def _statement_row(statement: "JudgedStatement") -> dict[str, Any]:
     """The statement, what was found and the verdict, each with what belongs to it."""
-    parts = [claim.ours, f"paper's data: {claim.paper_data}" if claim.paper_data else ""]
-    verdict = [claim.verdict, claim.condition, f"true only of {claim.true_only_of}" if claim.true_only_of else ""]
+    parts = [statement.ours, f"paper's data: {statement.paper_data}" if statement.paper_data else ""]
+    verdict = [statement.verdict, statement.condition, f"true only of {statement.true_only_of}" if statement.true_only_of else ""]
     return {
-        "section": claim.section,
-        "the_paper": f"“{claim.quotation}”",
-        "taken_to_mean": claim.criterion,
+        "section": statement.section,
+        "the_paper": f"“{statement.quotation}”",
+        "taken_to_mean": statement.criterion,
         "found_here": "; ".join(filter(None, parts)),
         "verdict": ": ".join(filter(None, verdict)),
     }
@@ -188,6 +188,6 @@ def _number_row(finding: "Finding") -> dict[str, Any]:
 def _json_row(finding: "Finding") -> dict[str, Any]:
     """A finding as JSON, with the former name of ``paper_method`` beside it, until 0.3."""
     row = _number_row(finding)
-    if finding.claim is not None:
-        return row | asdict(finding.claim)
+    if finding.statement is not None:
+        return row | asdict(finding.statement)
     return row | {"in_their_way": row["paper_method"]} if "paper_method" in row else row

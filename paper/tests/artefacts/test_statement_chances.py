@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, spearmanr
 
-from nishimori_paper.artefacts._claims import _chance, _resamples
+from nishimori_paper.artefacts._statements import _chance, _resamples
 
 DRAWS = np.random.default_rng(0).normal(size=(200_000, 3))
 

@@ -1,13 +1,13 @@
-"""The numbers behind the verdicts on the paper's claims: worked out by hand for pieces made by hand."""
+"""The numbers behind the verdicts on the paper's statements: worked out by hand for pieces made by hand."""
 
 from math import log, sqrt
 
-import claim_pieces
+import statement_pieces
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from nishimori_paper.artefacts._claims import (
+from nishimori_paper.artefacts._statements import (
     _bayes,
     _figures,
     _maximisation,
@@ -312,16 +312,16 @@ REGRESSION = {
 @pytest.mark.parametrize(
     ("group", "pieces", "expected"),
     [
-        (_method, claim_pieces.METHOD, METHOD),
-        (_validation, claim_pieces.VALIDATION, VALIDATION),
-        (_networks, claim_pieces.NETWORKS, NETWORKS),
-        (_figures, claim_pieces.FIGURES, FIGURES),
-        (_noise, claim_pieces.NOISE, NOISE),
-        (_bayes, claim_pieces.BAYES, BAYES),
-        (_maximisation, claim_pieces.MAXIMISATION, MAXIMISATION),
-        (_similarity, claim_pieces.SIMILARITY, SIMILARITY),
-        (_regression, claim_pieces.REGRESSION, REGRESSION),
-        (_related_work, claim_pieces.RELATED_WORK, RELATED_WORK),
+        (_method, statement_pieces.METHOD, METHOD),
+        (_validation, statement_pieces.VALIDATION, VALIDATION),
+        (_networks, statement_pieces.NETWORKS, NETWORKS),
+        (_figures, statement_pieces.FIGURES, FIGURES),
+        (_noise, statement_pieces.NOISE, NOISE),
+        (_bayes, statement_pieces.BAYES, BAYES),
+        (_maximisation, statement_pieces.MAXIMISATION, MAXIMISATION),
+        (_similarity, statement_pieces.SIMILARITY, SIMILARITY),
+        (_regression, statement_pieces.REGRESSION, REGRESSION),
+        (_related_work, statement_pieces.RELATED_WORK, RELATED_WORK),
     ],
     ids=[
         *("method", "validation", "networks", "figures", "noise", "bayes", "maximisation", "similarity", "regression"),
@@ -359,8 +359,8 @@ def test_eces_are_compared_in_tenths_of_a_percent(ts, ec, expected):
 
 
 def test_the_largest_differences_have_no_sign():
-    higher = claim_pieces.row((1.0, 1.5), (0.1, 0.02, 0.03), (0.2, 0.1, 0.12))
-    lower = claim_pieces.row((1.0, 0.5), (0.1, 0.03, 0.02), (0.2, 0.12, 0.1))
+    higher = statement_pieces.row((1.0, 1.5), (0.1, 0.02, 0.03), (0.2, 0.1, 0.12))
+    lower = statement_pieces.row((1.0, 0.5), (0.1, 0.03, 0.02), (0.2, 0.12, 0.1))
     for rows in ([higher], [lower], [higher, lower]):
         assert _networks.apart(rows) == pytest.approx({"temperature": 0.5, "ece": 1.0, "brier": 2.0})
 
@@ -369,4 +369,4 @@ def test_the_largest_differences_have_no_sign():
 def test_scores_are_similar_within_a_tenth_of_what_ts_takes_from_them_in_either_direction(ec, expected):
     for metric in ("ece", "brier"):
         scores = {"ece": (0.02, 0.01, 0.01), "brier": (0.02, 0.01, 0.01)} | {metric: (0.02, 0.01, ec)}
-        assert _networks.is_similar(claim_pieces.row((1.0, 1.0), **scores)) is expected
+        assert _networks.is_similar(statement_pieces.row((1.0, 1.0), **scores)) is expected

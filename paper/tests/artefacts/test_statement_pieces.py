@@ -1,4 +1,4 @@
-"""The work behind the claims, against second computations and against values worked out independently."""
+"""The work behind the statements, against second computations and against values worked out independently."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from nishimori import data, metrics
 from nishimori.data import Labelled
 from nishimori_paper import theory
 from nishimori_paper._artefact import Scale
-from nishimori_paper.artefacts._claims import (
+from nishimori_paper.artefacts._statements import (
     _bayes,
     _maximisation,
     _method,

@@ -16,7 +16,7 @@ from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._measured import SANDWICH, Row, network, scores_by_kind, temperature_errors, validations
 from nishimori_paper._names import NetworkName
 from nishimori_paper._printed import printed
-from nishimori_paper.artefacts._claims._chance import (
+from nishimori_paper.artefacts._statements._chance import (
     ONE_SIDED,
     any_beyond,
     any_wrong_sign,
@@ -26,8 +26,8 @@ from nishimori_paper.artefacts._claims._chance import (
     in_words,
     not_inferior_fails,
 )
-from nishimori_paper.artefacts._claims._precision import precision_pieces, precisions
-from nishimori_paper.artefacts._claims._resamples import (
+from nishimori_paper.artefacts._statements._precision import precision_pieces, precisions
+from nishimori_paper.artefacts._statements._resamples import (
     column,
     differences,
     error,
@@ -35,8 +35,8 @@ from nishimori_paper.artefacts._claims._resamples import (
     pooled,
     resampled_differences,
 )
-from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
-from nishimori_paper.artefacts._claims._subsets import SIZES, excess, subset_pieces
+from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
+from nishimori_paper.artefacts._statements._subsets import SIZES, excess, subset_pieces
 from nishimori_paper.artefacts._rows import COLUMNS, networks_of_tables
 
 _METHODS = ("ts", "ec")

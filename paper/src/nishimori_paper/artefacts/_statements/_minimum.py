@@ -13,7 +13,7 @@ from nishimori.data import Labelled
 from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._measured import SANDWICH, network, scores_by_kind, temperature_errors, validations
 from nishimori_paper._names import NetworkName
-from nishimori_paper.artefacts._claims._precision import measured_networks
+from nishimori_paper.artefacts._statements._precision import measured_networks
 
 _METHODS = ("ts", "ec")
 _PREFIX = "minimum "

@@ -1,7 +1,7 @@
-"""Flip every verdict and comparison behind the claims, one at a time, and see whether the tests notice.
+"""Flip every verdict and comparison behind the statements, one at a time, and see whether the tests notice.
 
-    python paper/tests/flip_claims.py              # all flips; a survivor is a defect of the tests
-    python paper/tests/flip_claims.py --only _noise --list
+    python paper/tests/flip_statements.py              # all flips; a survivor is a defect of the tests
+    python paper/tests/flip_statements.py --only _noise --list
 
 A flip inverts a comparison, exchanges minimum and maximum, `and` and `or`, `all` and `any`, True and False, or two verdicts;
 removes a minus, a `not` or an `abs`; or moves a threshold (a number in a comparison, or a constant that is compared with) up
@@ -24,22 +24,22 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "paper" / "src" / "nishimori_paper"
-FILES = (SOURCE / "_claim.py", *sorted((SOURCE / "artefacts" / "_claims").glob("*.py")))
+FILES = (SOURCE / "_judged_statement.py", *sorted((SOURCE / "artefacts" / "_statements").glob("*.py")))
 ARTEFACTS = ROOT / "paper" / "tests" / "artefacts"
 # Tests of pieces made by hand, which need no fixtures; and those that draw or compute, for flips that the former do not see.
-QUICK = ("test_claim_numbers", "test_claim_verdicts", "test_claim_chances")
+QUICK = ("test_statement_numbers", "test_statement_verdicts", "test_statement_chances")
 # By module: file, and words in the names of the tests that run its work.
 SLOW = {
-    "_bayes": ("test_claim_pieces", "bayesian"),
-    "_minimum": ("test_claim_pieces", "minimum or curves_of"),
-    "_maximisation": ("test_claim_pieces", "evidence or maximisation"),
-    "_method": ("test_claim_pieces", "facts or right or frequencies"),
-    "_networks": ("test_claim_pieces", "resnet20 or sizes"),
-    "_precision": ("test_claim_pieces", "variances or difference or precision or bundled"),
-    "_regression": ("test_claim_pieces", "density or best_loss"),
-    "_related_work": ("test_claim_pieces", "posterior or bayesian_methods"),
-    "_resamples": ("test_claim_pieces", "resamples"),
-    "_subsets": ("test_claim_pieces", "subsets"),
+    "_bayes": ("test_statement_pieces", "bayesian"),
+    "_minimum": ("test_statement_pieces", "minimum or curves_of"),
+    "_maximisation": ("test_statement_pieces", "evidence or maximisation"),
+    "_method": ("test_statement_pieces", "facts or right or frequencies"),
+    "_networks": ("test_statement_pieces", "resnet20 or sizes"),
+    "_precision": ("test_statement_pieces", "variances or difference or precision or bundled"),
+    "_regression": ("test_statement_pieces", "density or best_loss"),
+    "_related_work": ("test_statement_pieces", "posterior or bayesian_methods"),
+    "_resamples": ("test_statement_pieces", "resamples"),
+    "_subsets": ("test_statement_pieces", "subsets"),
 }
 # What every child needs, except nishimori_paper, which may be changed.
 IMPORTS = (

@@ -1,4 +1,4 @@
-"""The paper's claims: the verdict on each, written down by hand, and the numbers of some against the tables."""
+"""The paper's statements: the verdict on each, written down by hand, and the numbers of some against the tables."""
 
 import csv
 import json
@@ -10,7 +10,7 @@ import shell
 
 import nishimori_paper as paper
 from nishimori_paper import cli
-from nishimori_paper.artefacts._claims import GROUPS
+from nishimori_paper.artefacts._statements import GROUPS
 from nishimori_paper.artefacts._rows import COLUMNS
 
 HOLDS, CONDITION, NO, OPEN = "holds", "holds with a condition", "contradicted", "cannot be judged here"
@@ -73,13 +73,13 @@ VERDICTS = {
 
 @pytest.fixture(scope="module")
 def folder(computed):
-    return computed("claims", "table-real", "table-corrupted")
+    return computed("statements", "table-real", "table-corrupted")
 
 
 @pytest.fixture(scope="module")
-def claims(folder):
+def statements(folder):
     """Findings by section and name."""
-    return {each.what: each for each in paper.check("claims", folder)}
+    return {each.what: each for each in paper.check("statements", folder)}
 
 
 def read(path):
@@ -87,36 +87,36 @@ def read(path):
         return list(csv.DictReader(stream))
 
 
-def test_every_statement_has_the_verdict_that_was_written_down(claims):
-    assert {what: each.verdict for what, each in claims.items()} == VERDICTS
-    assert {each.claim.true_only_of for each in claims.values()} == {None}
+def test_every_statement_has_the_verdict_that_was_written_down(statements):
+    assert {what: each.verdict for what, each in statements.items()} == VERDICTS
+    assert {each.statement.true_only_of for each in statements.values()} == {None}
 
 
-def test_claims_are_listed_in_the_order_of_the_paper(claims):
-    sections = [each.claim.section[:1] for each in claims.values()]
+def test_statements_are_listed_in_the_order_of_the_paper(statements):
+    sections = [each.statement.section[:1] for each in statements.values()]
     assert sections == sorted(sections, key="a1234T5AC".index)  # the caption of Table 1 (T) ends Section 4
 
 
-def test_a_finding_agrees_if_its_statement_holds_with_or_without_a_condition(claims):
-    for what, each in claims.items():
+def test_a_finding_agrees_if_its_statement_holds_with_or_without_a_condition(statements):
+    for what, each in statements.items():
         assert each.agrees == (VERDICTS[what] in (HOLDS, CONDITION)), what
-        assert (each.ours, each.paper) == (each.claim.ours, each.claim.quotation)
+        assert (each.ours, each.paper) == (each.statement.ours, each.statement.quotation)
         assert each.tolerance is None
 
 
 def test_the_table_of_claims_has_quotation_criterion_evidence_and_verdict(folder):
-    rows = read(folder / "claims.csv")
+    rows = read(folder / "statements.csv")
     assert {f"{row['section']}: {row['name']}": row["verdict"] for row in rows} == VERDICTS
     assert all(row["quotation"] and row["criterion"] and row["ours"] for row in rows)
 
 
 def test_the_file_of_a_run_holds_the_whole_claim_and_other_artefacts_have_none(folder):
-    found, other = (json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in ("claims", "table-real"))
+    found, other = (json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in ("statements", "table-real"))
     first = found["findings"][0]
-    assert first["verdict"] == first["claim"]["verdict"] == CONDITION
-    assert first["claim"]["quotation"] == first["paper"]
+    assert first["verdict"] == first["statement"]["verdict"] == CONDITION
+    assert first["statement"]["quotation"] == first["paper"]
     assert first["paper"].endswith("requiring similar validation samples")
-    assert all("claim" not in each for each in other["findings"])
+    assert all("statement" not in each for each in other["findings"])
 
 
 def test_pieces_that_two_groups_share_are_the_same_work():
@@ -125,59 +125,59 @@ def test_pieces_that_two_groups_share_are_the_same_work():
         for key, work in group.pieces(paper.Scale(quick=True)).items():
             ours = (getattr(work, "func", work), getattr(work, "args", ()))
             assert works.setdefault(key, ours) == ours, key
-    assert list(works) == list(paper.artefact("claims").pieces(paper.Scale(quick=True)))
+    assert list(works) == list(paper.artefact("statements").pieces(paper.Scale(quick=True)))
 
 
-def test_statements_on_table_1_count_its_rows(claims, folder):
+def test_statements_on_table_1_count_its_rows(statements, folder):
     rows = [{key: float(row[key]) for key in COLUMNS} for row in read(folder / "table-real.csv")]
     for metric, what in (("ece", "4: calibration improves"), ("brier", "4: Brier score improves")):
         better = sum(max(row[f"{metric}_ts"], row[f"{metric}_ec"]) < row[metric] for row in rows)
-        assert claims[what].ours == f"on {better} of 11 networks"
+        assert statements[what].ours == f"on {better} of 11 networks"
     lower = sum(row["ece_ec"] < row["ece_ts"] for row in rows)
     rounded = sum(round(row["ece_ec"], 1) <= round(row["ece_ts"], 1) for row in rows)
     assert (lower, rounded) == (8, 10)
     mean = np.mean([row["ece_ts"] - row["ece_ec"] for row in rows])
-    found = claims["Table 1: EC at least as good as TS"].ours
+    found = statements["Table 1: EC at least as good as TS"].ours
     assert found.startswith(f"with all of them {mean:+.2f} ± ")
     assert found.endswith(f"lower on {lower} of 11 networks and not higher in the digits of Table 1 on {rounded}")
     apart = max(abs(1 - row["temperature_ec"] / row["temperature_ts"]) for row in rows)
-    assert claims["4: similar temperatures"].ours == f"at most {100 * apart:.1f} % on 11 networks"
+    assert statements["4: similar temperatures"].ours == f"at most {100 * apart:.1f} % on 11 networks"
 
 
-def test_statements_on_noise_average_its_table(claims, folder):
+def test_statements_on_noise_average_its_table(statements, folder):
     rows = read(folder / "table-corrupted.csv")
     ours = [row for row in rows if row["weights"] == "ours"]
     clean = [1 - float(row["ece_ec"]) / float(row["ece_ts"]) for row in ours]
     kinds = ["_augmented" if row["ece_ts_augmented"] else "" for row in ours]
     augmented = [1 - float(row[f"ece_ec{kind}"]) / float(row[f"ece_ts{kind}"]) for row, kind in zip(ours, kinds, strict=True)]
     assert (len(ours), kinds.count("_augmented")) == (8, 3)
-    found = claims["4: size of the reduction"]
+    found = statements["4: size of the reduction"]
     assert found.ours.startswith(f"{100 * np.mean(clean):.0f} % ± ")
     spread = np.std(augmented, ddof=1) / 8**0.5
     shown = f"; {100 * np.mean(augmented):.0f} % ± {100 * spread:.0f} % with augmented ones on 3 of the eight"
     assert found.ours.endswith(shown)
-    assert found.claim.paper_data.startswith("6.6 % ± 8.2 %")
+    assert found.statement.paper_data.startswith("6.6 % ± 8.2 %")
     lower = sum(float(row["ece_ec"]) < float(row["ece_ts"]) for row in rows)
-    assert claims["C: EC better than TS under noise"].ours.startswith(f"lower on {lower} of 11 networks, ")
+    assert statements["C: EC better than TS under noise"].ours.startswith(f"lower on {lower} of 11 networks, ")
 
 
-def test_the_number_of_validation_samples_is_the_one_found_before(claims):
+def test_the_number_of_validation_samples_is_the_one_found_before(statements):
     """Worked out independently from the gaps of single samples: from 1.40 to 2.05, in the median 1.76."""
-    found = claims["abstract: validation samples"].ours
+    found = statements["abstract: validation samples"].ours
     assert found.startswith("T: 1.8 times as many in the median of 19 networks, from 1.4 to 2.0. ")
 
 
 def test_the_shell_shows_quotation_and_verdict_and_ends_with_three(folder):
-    code, out, err = shell.nishimori("paper", "check", "claims", "-o", folder)
+    code, out, err = shell.nishimori("paper", "check", "statements", "-o", folder)
     assert code == 3
     assert "“EC is as efficient to run as TS”" in " ".join(out.split())
-    only = replace(paper.check("claims", folder)[0].claim, true_only_of="our data")
-    assert cli._claim_row(only)["verdict"].endswith(": true only of our data")
+    only = replace(paper.check("statements", folder)[0].statement, true_only_of="our data")
+    assert cli._statement_row(only)["verdict"].endswith(": true only of our data")
     assert "true only of" not in out
     assert f"{list(VERDICTS.values()).count(NO)} contradicted" in err
     assert f"{list(VERDICTS.values()).count(SLIP)} slips of the pen" in err
-    code, out, _ = shell.nishimori("paper", "check", "claims", "-o", folder, "--json")
-    rows = json.loads(out)["claims"]
+    code, out, _ = shell.nishimori("paper", "check", "statements", "-o", folder, "--json")
+    rows = json.loads(out)["statements"]
     assert code == 3
     assert {row["what"]: row["verdict"] for row in rows} == VERDICTS
     assert {"what", "ours", "paper", "verdict", "quotation", "criterion", "condition", "true_only_of"} <= set(rows[0])

@@ -5,8 +5,8 @@ from itertools import chain
 from typing import Any
 
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale
-from nishimori_paper._claim import Claim
-from nishimori_paper.artefacts._claims import (
+from nishimori_paper._judged_statement import JudgedStatement
+from nishimori_paper.artefacts._statements import (
     _bayes,
     _figures,
     _maximisation,
@@ -18,11 +18,11 @@ from nishimori_paper.artefacts._claims import (
     _similarity,
     _validation,
 )
-from nishimori_paper.artefacts._claims._statement import Group
+from nishimori_paper.artefacts._statements._statement import Group
 from nishimori_paper.artefacts._figure_train_size import FigureTrainSize
 from nishimori_paper.artefacts._rows import trained_networks
 
-__all__ = ["GROUPS", "Claims"]
+__all__ = ["GROUPS", "Statements"]
 
 # A new group of statements is a module with a `GROUP`, named here.
 GROUPS: Sequence[Group] = tuple(
@@ -41,14 +41,14 @@ GROUPS: Sequence[Group] = tuple(
     )
 )
 
-# The order in which claims are listed; a statement that names several places is listed at the first.
+# The order in which statements are listed; a statement that names several places is listed at the first.
 _PLACES = ("abstract", "1", "2", "3", "4", "Table 1", "5", "5.1", "5.2", "5.3", "6", "A", "B", "C")
 
 
-class Claims(Artefact):
+class Statements(Artefact):
     """The paper's statements, one by one: the quotation, what is found here, and a verdict."""
 
-    name = "claims"
+    name = "statements"
     where = "All sections, appendices A and C"
     has_picture = False  # a list of texts
 
@@ -58,23 +58,23 @@ class Claims(Artefact):
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
         return dict(chain.from_iterable(group.pieces(scale).items() for group in GROUPS))
 
-    def claims(self, done: Pieces) -> Sequence[Claim]:
+    def judged_statements(self, done: Pieces) -> Sequence[JudgedStatement]:
         """Every statement with its verdict, in the order of the paper."""
-        return sorted((claim for group in GROUPS for claim in group.claims(done)), key=_place)
+        return sorted((statement for group in GROUPS for statement in group.judged_statements(done)), key=_place)
 
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
         columns = (
             *("section", "name", "quotation", "criterion", "ours"),
             *("paper_data", "verdict", "condition", "chance", "judgement", "true_only_of"),
         )
-        return {"claims": [{name: getattr(claim, name) for name in columns} for claim in self.claims(done)]}
+        return {"statements": [{name: getattr(statement, name) for name in columns} for statement in self.judged_statements(done)]}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         return [
-            Finding(f"{claim.section}: {claim.name}", claim.ours, claim.quotation, claim.stands, claim=claim)
-            for claim in self.claims(done)
+            Finding(f"{statement.section}: {statement.name}", statement.ours, statement.quotation, statement.stands, statement=statement)
+            for statement in self.judged_statements(done)
         ]
 
 
-def _place(claim: Claim) -> int:
-    return _PLACES.index(claim.section.partition(",")[0].partition(" and ")[0])
+def _place(statement: JudgedStatement) -> int:
+    return _PLACES.index(statement.section.partition(",")[0].partition(" and ")[0])

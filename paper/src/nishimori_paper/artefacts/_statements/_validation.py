@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from nishimori_paper._artefact import Pieces, Scale
-from nishimori_paper.artefacts._claims._chance import beyond, either, equivalence_fails, in_words
-from nishimori_paper.artefacts._claims._networks import SIMILAR
-from nishimori_paper.artefacts._claims._precision import precision_pieces, precisions
-from nishimori_paper.artefacts._claims._resamples import farther_limit
-from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
-from nishimori_paper.artefacts._claims._subsets import SIZES, excess, gain, subset_pieces
+from nishimori_paper.artefacts._statements._chance import beyond, either, equivalence_fails, in_words
+from nishimori_paper.artefacts._statements._networks import SIMILAR
+from nishimori_paper.artefacts._statements._precision import precision_pieces, precisions
+from nishimori_paper.artefacts._statements._resamples import farther_limit
+from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
+from nishimori_paper.artefacts._statements._subsets import SIZES, excess, gain, subset_pieces
 
 # A quarter more samples counts as a similar number of samples.
 _SIMILAR = 1.25

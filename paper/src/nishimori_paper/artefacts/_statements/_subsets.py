@@ -14,7 +14,7 @@ from nishimori._support.arrays import HostArray
 from nishimori.maps.temperature import Temperature
 from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._measured import network
-from nishimori_paper.artefacts._claims._resamples import error
+from nishimori_paper.artefacts._statements._resamples import error
 from nishimori_paper.artefacts._rows import networks_of_tables
 
 SIZES = (100, 1000)

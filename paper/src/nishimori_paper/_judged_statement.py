@@ -8,7 +8,7 @@ Origin = Literal["the paper's data", "our data"]
 
 
 @dataclass(frozen=True)
-class Claim:
+class JudgedStatement:
     """A statement of the paper, quoted, and what was found about it.
 
     Attributes

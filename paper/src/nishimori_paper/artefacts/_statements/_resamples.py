@@ -14,7 +14,7 @@ from nishimori.data import Network
 from nishimori_paper._artefact import Scale
 from nishimori_paper._measured import Row, resampled, scores_by_kind
 from nishimori_paper._names import NetworkName
-from nishimori_paper.artefacts._claims._chance import TWO_SIDED
+from nishimori_paper.artefacts._statements._chance import TWO_SIDED
 
 COLUMNS = ("lead", "brier_lead", "ece_gain_ts", "ece_gain_ec", "brier_gain_ts", "brier_gain_ec")
 

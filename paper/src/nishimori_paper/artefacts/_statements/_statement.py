@@ -1,7 +1,7 @@
 """How a statement of the paper is judged: its words, the numbers that decide, and the tests that they must pass.
 
 A *group* has statements that are judged from the same pieces of work. To add statements, write a module with a group of its own
-and name it in `nishimori_paper.artefacts._claims.GROUPS`.
+and name it in `nishimori_paper.artefacts._statements.GROUPS`.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nishimori_paper._artefact import Pieces, Scale
-from nishimori_paper._claim import Claim, Judgement, Origin
+from nishimori_paper._judged_statement import JudgedStatement, Judgement, Origin
 
 Numbers = Mapping[str, Any]
 Test = Callable[[Numbers], bool]
@@ -23,9 +23,9 @@ class Statement:
     Attributes
     ----------
     name, section, quotation
-        As for `Claim`.
+        As for `JudgedStatement`.
     criterion, ours, paper_data : str
-        Templates for the texts of the claim, filled in with numbers of the group.
+        Templates for the texts of the statement, filled in with numbers of the group.
     holds : callable or None
         Whether the criterion is met; None if nothing here can decide it.
     condition : str
@@ -57,11 +57,11 @@ class Statement:
     chance: str = ""
     judgement: str = ""
 
-    def judged(self, numbers: Numbers) -> Claim:
-        """The claim with its verdict."""
+    def judged(self, numbers: Numbers) -> JudgedStatement:
+        """The statement with its verdict."""
         verdict = self._verdict(numbers)
         explained = verdict not in ("holds", "contradicted")
-        return Claim(
+        return JudgedStatement(
             self.name,
             self.section,
             self.quotation,
@@ -115,7 +115,7 @@ class Group:
     numbers: Callable[[Pieces], Numbers]
     statements: Sequence[Statement]
 
-    def claims(self, done: Pieces) -> list[Claim]:
+    def judged_statements(self, done: Pieces) -> list[JudgedStatement]:
         """The statements with their verdicts."""
         numbers = self.numbers(done)
         return [statement.judged(numbers) for statement in self.statements]

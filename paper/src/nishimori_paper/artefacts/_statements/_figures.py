@@ -10,7 +10,7 @@ from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._measured import network, scores
 from nishimori_paper._names import resnet20_on
 from nishimori_paper._printed import printed
-from nishimori_paper.artefacts._claims._chance import (
+from nishimori_paper.artefacts._statements._chance import (
     TWO_SIDED,
     any_beyond,
     any_equivalence_fails,
@@ -20,11 +20,11 @@ from nishimori_paper.artefacts._claims._chance import (
     in_words,
     rank_correlation_above,
 )
-from nishimori_paper.artefacts._claims._minimum import distance, minima, minimum_pieces, titles
-from nishimori_paper.artefacts._claims._networks import SIMILAR, allowed, difference, lead
-from nishimori_paper.artefacts._claims._precision import precision_pieces, precisions
-from nishimori_paper.artefacts._claims._resamples import column, farther_limit, pooled, resampled_differences
-from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
+from nishimori_paper.artefacts._statements._minimum import distance, minima, minimum_pieces, titles
+from nishimori_paper.artefacts._statements._networks import SIMILAR, allowed, difference, lead
+from nishimori_paper.artefacts._statements._precision import precision_pieces, precisions
+from nishimori_paper.artefacts._statements._resamples import column, farther_limit, pooled, resampled_differences
+from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._figure_curves import FigureCurves
 
 # Further from the T of the least ECE is not close to it.
@@ -66,7 +66,7 @@ def numbers(done: Pieces) -> Numbers:
         "validation_accuracy": dense["accuracy"],
         "test_accuracy": 1 - dense["clean"]["error"],
         "validation_accuracy_paper": paper["accuracy"],
-        "test_accuracy_paper": 1 - printed()["claims"]["figure_curves_error"],
+        "test_accuracy_paper": 1 - printed()["statements"]["figure_curves_error"],
         "n_steps": len(rows) - 1,
         "n_grows": _n_grows([1 - row["error"] for row in rows]),
         "rank_correlation": _rank_correlation([1 - row["error"] for row in rows]),

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from nishimori_paper._artefact import Pieces, Scale
-from nishimori_paper.artefacts._claims._chance import in_words
-from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
+from nishimori_paper.artefacts._statements._chance import in_words
+from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._figure_coincidence import gaps_of_network
 from nishimori_paper.artefacts._rows import networks_of_tables
 

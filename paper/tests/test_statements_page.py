@@ -1,4 +1,4 @@
-"""What README and docs say about the paper's claims is what the artefact `claims` finds."""
+"""What README and docs say about the paper's statements is what the artefact `statements` finds."""
 
 import re
 from pathlib import Path
@@ -7,11 +7,11 @@ import pytest
 
 import nishimori
 import nishimori_paper as paper
-from claims_page import page
+from statements_page import page
 from nishimori import data
 from nishimori_paper import _runs
-from nishimori_paper.artefacts._claims import _figures, _networks, _noise, _regression, _validation
-from nishimori_paper.artefacts._claims._statement import _filled
+from nishimori_paper.artefacts._statements import _figures, _networks, _noise, _regression, _validation
+from nishimori_paper.artefacts._statements._statement import _filled
 
 ROOT = Path(__file__).parents[2]
 NUMBER = r"-?\d+(?:\.\d+)?"
@@ -21,7 +21,7 @@ UNCERTAIN = re.compile(r"^- Chance:.*$|[+-]?\d+(?:\.\d+)?(?: %)? ± \d+(?:\.\d+)
 
 @pytest.fixture(scope="module")
 def folder(computed):
-    return computed("claims")
+    return computed("statements")
 
 
 def text_of(name):
@@ -45,13 +45,13 @@ def assert_alike(found, written):
 
 
 def test_the_page_of_claims_is_the_output_of_the_artefact(folder):
-    claims = [finding.claim for finding in paper.check("claims", folder)]
-    assert_alike(page(claims), (ROOT / "docs" / "claims.md").read_text(encoding="utf-8"))
+    statements = [finding.statement for finding in paper.check("statements", folder)]
+    assert_alike(page(statements), (ROOT / "docs" / "statements.md").read_text(encoding="utf-8"))
 
 
 def test_the_page_says_of_what_a_statement_is_true():
-    claim = paper.Claim("n", "4", "q", "c", "o", "contradicted", true_only_of="the paper's data")
-    assert "- **contradicted**. True only of the paper's data.\n" in page([claim])
+    statement = paper.JudgedStatement("n", "4", "q", "c", "o", "contradicted", true_only_of="the paper's data")
+    assert "- **contradicted**. True only of the paper's data.\n" in page([statement])
 
 
 def test_pages_that_differ_in_a_word_or_a_number_are_not_alike():
@@ -98,7 +98,7 @@ SENTENCES = {
 
 @pytest.mark.parametrize(("file", "module"), SENTENCES)
 def test_numbers_in_readme_and_docs_are_those_of_the_artefact(folder, file, module):
-    done = _runs.read(folder / "claims.json")["pieces"]
+    done = _runs.read(folder / "statements.json")["pieces"]
     numbers = dict(module.numbers(done))
     for sentence in SENTENCES[file, module]:
         shown = _filled(sentence, numbers).replace(" % to ", " to ").replace("e-0", "e-")
@@ -106,19 +106,19 @@ def test_numbers_in_readme_and_docs_are_those_of_the_artefact(folder, file, modu
 
 
 def test_no_page_counts_claims():
-    for file in ("README.md", "docs/paper.md", "docs/index.md", "docs/claims.md"):
-        assert not re.search(r"\d+ (?:of \d+ )?(?:statements|claims)|Of \d+ statements", text_of(file)), file
+    for file in ("README.md", "docs/paper.md", "docs/index.md", "docs/statements.md"):
+        assert not re.search(r"\d+ (?:of \d+ )?(?:statements|statements)|Of \d+ statements", text_of(file)), file
 
 
 def test_one_number_for_the_samples_that_ec_needs():
     """The ratio of the variances of the two temperatures is rounded in the same way wherever it is named."""
-    for file in ("docs/index.md", "docs/paper.md", "docs/claims.md"):
+    for file in ("docs/index.md", "docs/paper.md", "docs/statements.md"):
         assert re.search(r"\b1\.8 times", text_of(file)), file
         assert not re.search(r"1\.(?:65|7|76) times", text_of(file)), file
 
 
 def test_no_page_of_the_paper_counts_subjects_that_others_cannot_get():
-    for file in ("docs/affine.md", "docs/claims.md", "docs/paper.md", "docs/errata.md", "docs/why_ec_and_ts_agree.md"):
+    for file in ("docs/affine.md", "docs/statements.md", "docs/paper.md", "docs/errata.md", "docs/why_ec_and_ts_agree.md"):
         assert not re.search(r"humanexp|37 subjects|of 37\b|four other CIFAR-10 networks", text_of(file)), file
 
 

@@ -10,7 +10,7 @@ from scipy.special import expit
 from nishimori._support.arrays import HostArray
 from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._printed import printed
-from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
+from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._figure_density import solution, solved
 from nishimori_paper.artefacts._figure_ece import PENALTIES, FigureEce
 from nishimori_paper.artefacts._figure_temperatures import TEACHERS
@@ -103,7 +103,7 @@ def _temperatures(done: Pieces, curves: _Curves) -> dict[str, Any]:
         "least_step": float(np.diff(constant).min()),
         "difference_first": float(constant[0]),
         "difference_last": float(constant[-1]),
-        "difference_claimed": printed()["claims"]["temperature_difference_constant"],
+        "difference_claimed": printed()["statements"]["temperature_difference_constant"],
         **{
             f"n_same_{teacher}": sum(
                 a == b for a, b in zip(figure["simulation"][teacher]["value"], figure["theory"][teacher]["value"], strict=True)
@@ -122,7 +122,7 @@ def _ece(curves: _Curves) -> dict[str, Any]:
         "least_lead": 100 * min(float(curves.lead(*setting).min()) for setting in settings),
         "logit_lead": 100 * float(logit.mean()),
         "logit_lead_most": 100 * float(logit.max()),
-        "logit_lead_claimed": printed()["claims"]["ece_difference_logit"],
+        "logit_lead_claimed": printed()["statements"]["ece_difference_logit"],
         "lead_ratio": min(
             float((curves.lead(teacher, kind) / curves.lead("logit", kind)).min())
             for teacher in _MISSPECIFIED

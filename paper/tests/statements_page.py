@@ -1,7 +1,7 @@
-"""The page docs/claims.md, written from the results of the artefact `claims`.
+"""The page docs/statements.md, written from the results of the artefact `statements`.
 
-nishimori paper run claims -o results
-python paper/tests/claims_page.py results > docs/claims.md
+nishimori paper run statements -o results
+python paper/tests/statements_page.py results > docs/statements.md
 """
 
 import re
@@ -23,10 +23,10 @@ TITLES = {
 }
 ORDER = ("Abstract and Section 1", "Section 2", "Section 3", "Section 4", "Section 5", "Appendix A", "Appendix C")
 OPENING = """\
-# The paper's claims
+# The paper's statements
 
 Statements of [arXiv:2303.02644](https://arxiv.org/abs/2303.02644) that can be true or false, each once, with the words of the
-paper, what these words are taken to mean, what is found here, and a verdict. `nishimori paper check claims` computes them; this
+paper, what these words are taken to mean, what is found here, and a verdict. `nishimori paper check statements` computes them; this
 page is its output.
 
 - **holds**: the statement is true as it stands.
@@ -48,46 +48,46 @@ theory, equations, printed numbers, counts.
 """
 
 
-def page(claims: Sequence[paper.Claim]) -> str:
+def page(statements: Sequence[paper.JudgedStatement]) -> str:
     """The page in Markdown."""
-    by_title = {title: [claim for claim in claims if title_of(claim) == title] for title in ORDER}
-    rows = [row(claim) for chosen in by_title.values() for claim in chosen]
+    by_title = {title: [statement for statement in statements if title_of(statement) == title] for title in ORDER}
+    rows = [row(statement) for chosen in by_title.values() for statement in chosen]
     parts = [OPENING + "\n".join(rows) + "\n"]
     for title, chosen in by_title.items():
-        parts += [f"## {title}\n", *(entry(claim) for claim in chosen)]
+        parts += [f"## {title}\n", *(entry(statement) for statement in chosen)]
     return "\n".join(parts)
 
 
-def row(claim: paper.Claim) -> str:
-    """The line of a claim in the table, which leads to its entry."""
-    anchor = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", claim.name.lower()))
-    return f"| [{plain(heading(claim))}](#{anchor}) | {plain(claim.section)} | {claim.verdict} |"
+def row(statement: paper.JudgedStatement) -> str:
+    """The line of a statement in the table, which leads to its entry."""
+    anchor = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", statement.name.lower()))
+    return f"| [{plain(heading(statement))}](#{anchor}) | {plain(statement.section)} | {statement.verdict} |"
 
 
-def heading(claim: paper.Claim) -> str:
-    """The name of a claim with a capital letter."""
-    return claim.name[:1].upper() + claim.name[1:]
+def heading(statement: paper.JudgedStatement) -> str:
+    """The name of a statement with a capital letter."""
+    return statement.name[:1].upper() + statement.name[1:]
 
 
-def title_of(claim: paper.Claim) -> str:
-    """The heading under which a claim appears: that of the first section that it names."""
-    first = claim.section.partition(",")[0].partition(" and ")[0]
+def title_of(statement: paper.JudgedStatement) -> str:
+    """The heading under which a statement appears: that of the first section that it names."""
+    first = statement.section.partition(",")[0].partition(" and ")[0]
     return TITLES[first] if first in TITLES else TITLES[first.partition(".")[0]]
 
 
-def entry(claim: paper.Claim) -> str:
-    """One claim: a title with its verdict, the quotation, and a list of what belongs to it."""
-    condition = f": {claim.condition}" if claim.condition else ""
-    only = f" True only of {claim.true_only_of}." if claim.true_only_of else ""
+def entry(statement: paper.JudgedStatement) -> str:
+    """One statement: a title with its verdict, the quotation, and a list of what belongs to it."""
+    condition = f": {statement.condition}" if statement.condition else ""
+    only = f" True only of {statement.true_only_of}." if statement.true_only_of else ""
     lines = [
-        f"### {plain(heading(claim))}\n",
-        f"“{plain(claim.quotation)}” ({plain(claim.section)})\n",
-        f"- **{claim.verdict}**{plain(condition)}.{only}",
-        f"- True if: {plain(claim.criterion)}.",
-        f"- Found: {plain(claim.ours)}.",
-        *([f"- Paper's data: {plain(claim.paper_data)}."] if claim.paper_data else []),
-        *([f"- Judgement: {plain(claim.judgement)}."] if claim.judgement else []),
-        *([f"- Chance: {plain(claim.chance)}."] if claim.chance else []),
+        f"### {plain(heading(statement))}\n",
+        f"“{plain(statement.quotation)}” ({plain(statement.section)})\n",
+        f"- **{statement.verdict}**{plain(condition)}.{only}",
+        f"- True if: {plain(statement.criterion)}.",
+        f"- Found: {plain(statement.ours)}.",
+        *([f"- Paper's data: {plain(statement.paper_data)}."] if statement.paper_data else []),
+        *([f"- Judgement: {plain(statement.judgement)}."] if statement.judgement else []),
+        *([f"- Chance: {plain(statement.chance)}."] if statement.chance else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -100,4 +100,4 @@ def plain(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page([finding.claim for finding in paper.check("claims", sys.argv[1]) if finding.claim]))
+    sys.stdout.write(page([finding.statement for finding in paper.check("statements", sys.argv[1]) if finding.statement]))

@@ -1,10 +1,10 @@
-"""The verdict on each of the paper's claims, on either side of each limit that its criterion names."""
+"""The verdict on each of the paper's statements, on either side of each limit that its criterion names."""
 
-import claim_pieces
+import statement_pieces
 import pytest
 
-from nishimori_paper import Claim
-from nishimori_paper.artefacts._claims import (
+from nishimori_paper import JudgedStatement
+from nishimori_paper.artefacts._statements import (
     GROUPS,
     _bayes,
     _figures,
@@ -17,22 +17,22 @@ from nishimori_paper.artefacts._claims import (
     _similarity,
     _validation,
 )
-from nishimori_paper.artefacts._claims._statement import Statement
+from nishimori_paper.artefacts._statements._statement import Statement
 
 HOLDS, CONDITION, NO, OPEN = "holds", "holds with a condition", "contradicted", "cannot be judged here"
 SLIP = "slip of the pen"
 PAPER, OURS = "the paper's data", "our data"
 PIECES = {
-    _method: claim_pieces.METHOD,
-    _validation: claim_pieces.VALIDATION,
-    _related_work: claim_pieces.RELATED_WORK,
-    _networks: claim_pieces.NETWORKS,
-    _figures: claim_pieces.FIGURES,
-    _noise: claim_pieces.NOISE,
-    _bayes: claim_pieces.BAYES,
-    _maximisation: claim_pieces.MAXIMISATION,
-    _similarity: claim_pieces.SIMILARITY,
-    _regression: claim_pieces.REGRESSION,
+    _method: statement_pieces.METHOD,
+    _validation: statement_pieces.VALIDATION,
+    _related_work: statement_pieces.RELATED_WORK,
+    _networks: statement_pieces.NETWORKS,
+    _figures: statement_pieces.FIGURES,
+    _noise: statement_pieces.NOISE,
+    _bayes: statement_pieces.BAYES,
+    _maximisation: statement_pieces.MAXIMISATION,
+    _similarity: statement_pieces.SIMILARITY,
+    _regression: statement_pieces.REGRESSION,
 }
 
 
@@ -356,18 +356,18 @@ FLAT = [
 
 
 def judged(module, name, numbers):
-    """The claim with that name, with some of the numbers replaced."""
+    """The statement with that name, with some of the numbers replaced."""
     found = {each.name: each for each in module.STATEMENTS}[name]
     return found.judged({**module.numbers(PIECES[module]), **numbers})
 
 
 @pytest.mark.parametrize(("module", "name", "numbers", "verdict", "only"), FLAT)
 def test_a_verdict_changes_where_the_criterion_says(module, name, numbers, verdict, only):
-    claim = judged(module, name, numbers)
-    assert claim.verdict == verdict
-    assert claim.true_only_of == only
-    assert bool(claim.condition) == (verdict in (CONDITION, OPEN, SLIP))
-    assert claim.stands == (verdict in (HOLDS, CONDITION))
+    statement = judged(module, name, numbers)
+    assert statement.verdict == verdict
+    assert statement.true_only_of == only
+    assert bool(statement.condition) == (verdict in (CONDITION, OPEN, SLIP))
+    assert statement.stands == (verdict in (HOLDS, CONDITION))
 
 
 @pytest.mark.parametrize("module", list(CASES))
@@ -383,8 +383,8 @@ def test_no_two_statements_have_the_same_name_or_the_same_words():
 
 def test_a_statement_without_a_condition_is_true_or_false():
     statement = Statement("n", "s", "q", "c", "{x}", lambda n: n["x"] > 0)
-    assert statement.judged({"x": 1}) == Claim("n", "s", "q", "c", "1", "holds")
-    assert statement.judged({"x": -1}) == Claim("n", "s", "q", "c", "-1", "contradicted")
+    assert statement.judged({"x": 1}) == JudgedStatement("n", "s", "q", "c", "1", "holds")
+    assert statement.judged({"x": -1}) == JudgedStatement("n", "s", "q", "c", "-1", "contradicted")
 
 
 def test_a_slip_of_the_pen_is_wrong_as_printed_and_right_as_meant():
@@ -422,16 +422,16 @@ def test_every_statement_about_images_says_how_probable_it_is_to_fail_by_chance(
         *("EC at least as good as TS", "expectation maximisation", "which images were augmented"),
         "EC better than TS under noise",
     }
-    claims = [claim for module, pieces in PIECES.items() for claim in module.GROUP.claims(pieces)]
-    assert {claim.name for claim in claims if claim.chance} == random
-    assert all("probability" in claim.chance or "expected" in claim.chance for claim in claims if claim.chance)
-    assert {claim.name for claim in claims if claim.judgement} == {"origin of the similarity"}
+    statements = [statement for module, pieces in PIECES.items() for statement in module.GROUP.judged_statements(pieces)]
+    assert {statement.name for statement in statements if statement.chance} == random
+    assert all("probability" in statement.chance or "expected" in statement.chance for statement in statements if statement.chance)
+    assert {statement.name for statement in statements if statement.judgement} == {"origin of the similarity"}
 
 
 def test_texts_are_filled_in_with_numbers():
     tests = {"holds": lambda n: n["x"] > 2, "holds_if": lambda n: n["x"] > 0, "paper_holds": lambda n: n["x"] > 4}
     texts = {"condition": "if {x}", "paper_data": "paper {x}", "chance": "chance {x}"}
-    claim = Statement("n", "s", "q", "c {x}", "{x:.1f}, {x:.0%}", **texts, **tests).judged({"x": 1})
-    assert (claim.ours, claim.condition, claim.paper_data) == ("1.0, 100 %", "if 1", "paper 1")
-    assert (claim.criterion, claim.chance) == ("c 1", "chance 1")
-    assert claim.true_only_of == OURS
+    statement = Statement("n", "s", "q", "c {x}", "{x:.1f}, {x:.0%}", **texts, **tests).judged({"x": 1})
+    assert (statement.ours, statement.condition, statement.paper_data) == ("1.0, 100 %", "if 1", "paper 1")
+    assert (statement.criterion, statement.chance) == ("c 1", "chance 1")
+    assert statement.true_only_of == OURS

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from own_process import Children
 
-import flip_claims
+import flip_statements
 
-SCRIPT = Path(__file__).parent / "flip_claims.py"
+SCRIPT = Path(__file__).parent / "flip_statements.py"
 SOURCE = """\
 LIMIT = 0.5
 Kind = Literal["holds", "contradicted"]
@@ -38,7 +38,7 @@ FLIPS = {
 @pytest.fixture(scope="module")
 def run():
     """Runs the script in children of a process that has made the imports which take most of its time."""
-    with Children([sys.executable], flip_claims.IMPORTS) as children:
+    with Children([sys.executable], flip_statements.IMPORTS) as children:
 
         def in_child(*options):
             code, out, err = children.run([sys.executable, str(SCRIPT), *options], Path.cwd())
@@ -51,7 +51,7 @@ def test_every_verdict_and_comparison_of_a_file_is_flipped_once(tmp_path):
     file = tmp_path / "_some.py"
     file.write_text(SOURCE, encoding="utf-8")
     found = [
-        (flip.line, flip.before, flip.after[:4] if flip.before == "0.5" else flip.after) for flip in flip_claims.flips(file)
+        (flip.line, flip.before, flip.after[:4] if flip.before == "0.5" else flip.after) for flip in flip_statements.flips(file)
     ]
     assert sorted(found) == sorted(FLIPS)
 
@@ -59,7 +59,7 @@ def test_every_verdict_and_comparison_of_a_file_is_flipped_once(tmp_path):
 def test_a_flip_changes_nothing_else(tmp_path):
     file = tmp_path / "_some.py"
     file.write_text("a = x < 1\nb = y < 1\n", encoding="utf-8")
-    changed = [flip_claims.ast.unparse(flip.tree) for flip in flip_claims.flips(file)]
+    changed = [flip_statements.ast.unparse(flip.tree) for flip in flip_statements.flips(file)]
     assert "a = x >= 1\nb = y < 1" in changed
     assert "a = x < 1\nb = y >= 1" in changed
 
@@ -77,10 +77,10 @@ def test_flips_of_verdicts_are_caught_and_a_flip_that_no_test_sees_is_reported(r
 
 
 def test_every_module_of_the_claims_is_flipped():
-    modules = {file.stem for file in flip_claims.FILES}
-    assert {"_claim", "_statement", "_method", "_networks", "_regression"} <= modules
+    modules = {file.stem for file in flip_statements.FILES}
+    assert {"_judged_statement", "_statement", "_method", "_networks", "_regression"} <= modules
 
 
-@pytest.mark.parametrize("name", [*flip_claims.QUICK, *(file for file, _ in flip_claims.SLOW.values())])
+@pytest.mark.parametrize("name", [*flip_statements.QUICK, *(file for file, _ in flip_statements.SLOW.values())])
 def test_the_tests_that_must_notice_exist(name):
-    assert (flip_claims.ARTEFACTS / f"{name}.py").is_file()
+    assert (flip_statements.ARTEFACTS / f"{name}.py").is_file()

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from nishimori_paper._artefact import Pieces, Scale
-from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
+from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
 from nishimori_paper.theory import bayes_optimal, bayes_temperatures
 
 # Teachers with a log-concave likelihood; only for these the equations are proven at temperatures other than T*.
