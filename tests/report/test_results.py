@@ -650,6 +650,7 @@ def test_the_page_says_from_which_confidence_on_answers_are_certified():
     assert "What you can do with it" not in on_the_same_rows.to_markdown()
 
 
+@pytest.mark.filterwarnings("ignore:After ts, ec, adaptive the mean probability:nishimori.errors.InputWarning")
 def test_a_report_of_two_classes_has_the_area_under_the_curve_intercept_and_slope():
     rng = np.random.default_rng(0)
     z = 2 * rng.normal(size=2000)
