@@ -4,9 +4,9 @@
     python bench/studies/thresholds.py --draws 20 --sizes 300 --out small.md
 
 A population is an order of confidence and the error rate at each; bundled networks are populations of their test images, after
-EC on the validation images. The oracle answers the largest share whose error rate in the population is at most the risk.
-Beside the rule of `nishimori.threshold` stand a single sequence of tests from the top (it stops at the first one that is not passed, so
-that each may use the whole level) and five sequences from different ranks, each at a fifth of the level.
+EC on the validation images. The oracle answers the largest share whose error rate in the population is at most the risk. Beside
+the rule of `nishimori.threshold` stand a single sequence of tests from the top (it stops at the first one that is not passed,
+so that each may use the whole level) and five sequences from different ranks, each at a fifth of the level.
 """
 
 import argparse
@@ -210,8 +210,8 @@ def main() -> None:
     sizes = [n for n in arguments.sizes if n >= SIZES[1]] or arguments.sizes
     parts = [
         "# Certified thresholds",
-        f"Coverage over that of the oracle, and refusals, in {arguments.draws} data sets per cell; the last column is how often the "
-        "risk of the population was exceeded, by the way that exceeds it most (5 % are promised).",
+        f"Coverage over that of the oracle, and refusals, in {arguments.draws} data sets per cell; the last column is how often "
+        "the risk of the population was exceeded, by the way that exceeds it most (5 % are promised).",
         "## The populations of the trial",
         table(tried, arguments.sizes, RISKS, arguments.draws).markdown(),
         "## Bundled networks",

@@ -18,7 +18,8 @@ QUICK = paper.Scale(quick=True)
 def done_once(work, folder):
     """What ``work`` gives, which is JSON; read from the folder if this or another process has done the same before.
 
-    The statements rest on pieces of tables and figures: the same function with the same arguments, which their repr shows in full.
+    The statements rest on pieces of tables and figures: the same function with the same arguments, which their repr shows in
+    full.
     """
     call = work if isinstance(work, partial) else partial(work)
     if "<" in call.func.__qualname__:  # the name of a closure does not say which numbers it holds

@@ -26,8 +26,8 @@ OPENING = """\
 # The paper's statements
 
 Statements of [arXiv:2303.02644](https://arxiv.org/abs/2303.02644) that can be true or false, each once, with the words of the
-paper, what these words are taken to mean, what is found here, and a verdict. `nishimori paper check statements` computes them; this
-page is its output.
+paper, what these words are taken to mean, what is found here, and a verdict. `nishimori paper check statements` computes them;
+this page is its output.
 
 - **holds**: the statement is true as it stands.
 - **holds with a condition**: it is true once the condition is added; the paper does not state the condition.

@@ -7,11 +7,11 @@ import pytest
 
 import nishimori
 import nishimori_paper as paper
-from statements_page import page
 from nishimori import data
 from nishimori_paper import _runs
 from nishimori_paper.artefacts._statements import _figures, _networks, _noise, _regression, _validation
 from nishimori_paper.artefacts._statements._statement import _filled
+from statements_page import page
 
 ROOT = Path(__file__).parents[2]
 NUMBER = r"-?\d+(?:\.\d+)?"

@@ -18,6 +18,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from inspect import Parameter, Signature, cleandoc
 from typing import Any, Protocol, Unpack
 
+from nishimori._evaluation.cost import Cost
 from nishimori._evaluation.decomposition import Decomposition, decomposition
 from nishimori._evaluation.metrics import table
 from nishimori._evaluation.metrics.metric import Metric
@@ -31,6 +32,7 @@ from nishimori._support.optional import import_object
 from nishimori.errors import InputError
 
 __all__ = [  # noqa: PLE0604 - the table is the rest of the list
+    "Cost",
     "Decomposition",
     "Reliability",
     "decomposition",
@@ -52,6 +54,8 @@ class MetricFunction(Protocol):
 # For type checkers and editors; `__getattr__` makes them, and those of metrics that are not listed here.
 accuracy: MetricFunction
 auc: MetricFunction
+augrc: MetricFunction
+aurc: MetricFunction
 brier: MetricFunction
 calibration_intercept: MetricFunction
 calibration_slope: MetricFunction

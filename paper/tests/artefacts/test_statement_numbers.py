@@ -2,9 +2,9 @@
 
 from math import log, sqrt
 
-import statement_pieces
 import numpy as np
 import pytest
+import statement_pieces
 from scipy.stats import norm
 
 from nishimori_paper.artefacts._statements import (

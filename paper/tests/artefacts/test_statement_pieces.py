@@ -12,6 +12,7 @@ from nishimori import data, metrics
 from nishimori.data import Labelled
 from nishimori_paper import theory
 from nishimori_paper._artefact import Scale
+from nishimori_paper.artefacts._figure_density import solved
 from nishimori_paper.artefacts._statements import (
     _bayes,
     _maximisation,
@@ -24,7 +25,6 @@ from nishimori_paper.artefacts._statements import (
     _resamples,
     _subsets,
 )
-from nishimori_paper.artefacts._figure_density import solved
 
 AUTHORS = "cifar10/resnet20-authors"
 ROOT = Path(__file__).parents[3]

@@ -1,7 +1,7 @@
 """The verdict on each of the paper's statements, on either side of each limit that its criterion names."""
 
-import statement_pieces
 import pytest
+import statement_pieces
 
 from nishimori_paper import JudgedStatement
 from nishimori_paper.artefacts._statements import (
@@ -424,7 +424,9 @@ def test_every_statement_about_images_says_how_probable_it_is_to_fail_by_chance(
     }
     statements = [statement for module, pieces in PIECES.items() for statement in module.GROUP.judged_statements(pieces)]
     assert {statement.name for statement in statements if statement.chance} == random
-    assert all("probability" in statement.chance or "expected" in statement.chance for statement in statements if statement.chance)
+    assert all(
+        "probability" in statement.chance or "expected" in statement.chance for statement in statements if statement.chance
+    )
     assert {statement.name for statement in statements if statement.judgement} == {"origin of the similarity"}
 
 

@@ -10,8 +10,8 @@ import shell
 
 import nishimori_paper as paper
 from nishimori_paper import cli
-from nishimori_paper.artefacts._statements import GROUPS
 from nishimori_paper.artefacts._rows import COLUMNS
+from nishimori_paper.artefacts._statements import GROUPS
 
 HOLDS, CONDITION, NO, OPEN = "holds", "holds with a condition", "contradicted", "cannot be judged here"
 SLIP = "slip of the pen"

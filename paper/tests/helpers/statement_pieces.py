@@ -1,4 +1,5 @@
-"""Pieces of the artefact `statements` made by hand: few rows with short numbers, so that every result can be worked out on paper.
+"""Pieces of the artefact `statements` made by hand: few rows with short numbers, so that every result can be worked out on
+paper.
 
 `NUMBERS` are those results, by group. Values that come from the paper itself were worked out from its tables and coordinates.
 """

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from nishimori_paper._artefact import Artefact
 from nishimori_paper.artefacts._bayes import Bayes
-from nishimori_paper.artefacts._statements import Statements
 from nishimori_paper.artefacts._expectation_maximisation import ExpectationMaximisationArtefact
 from nishimori_paper.artefacts._figure_coincidence import FigureCoincidence
 from nishimori_paper.artefacts._figure_curves import FigureCurves
@@ -15,6 +14,7 @@ from nishimori_paper.artefacts._figure_shipped import FigureShipped
 from nishimori_paper.artefacts._figure_temperatures import FigureTemperatures
 from nishimori_paper.artefacts._figure_train_size import FigureTrainSize
 from nishimori_paper.artefacts._figure_validation_size import FigureValidationSize
+from nishimori_paper.artefacts._statements import Statements
 from nishimori_paper.artefacts._table_baselines import TableBaselines
 from nishimori_paper.artefacts._table_corrupted import TableCorrupted
 from nishimori_paper.artefacts._table_real import TableReal

@@ -15,7 +15,7 @@ from nishimori_paper.cli._rows import print_rows
 from nishimori_paper.cli._training import DataOption, DeviceOption, ForceOption, SeedOption
 
 if TYPE_CHECKING:
-    from nishimori_paper import JudgedStatement, Finding
+    from nishimori_paper import Finding, JudgedStatement
 
 _CHECKED = {3: "check: a number differs unexplained, or a statement is contradicted"}
 
@@ -167,7 +167,11 @@ def _row(finding: "Finding") -> dict[str, Any]:
 def _statement_row(statement: "JudgedStatement") -> dict[str, Any]:
     """The statement, what was found and the verdict, each with what belongs to it."""
     parts = [statement.ours, f"paper's data: {statement.paper_data}" if statement.paper_data else ""]
-    verdict = [statement.verdict, statement.condition, f"true only of {statement.true_only_of}" if statement.true_only_of else ""]
+    verdict = [
+        statement.verdict,
+        statement.condition,
+        f"true only of {statement.true_only_of}" if statement.true_only_of else "",
+    ]
     return {
         "section": statement.section,
         "the_paper": f"“{statement.quotation}”",

@@ -6,6 +6,8 @@ from typing import Any
 
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale
 from nishimori_paper._judged_statement import JudgedStatement
+from nishimori_paper.artefacts._figure_train_size import FigureTrainSize
+from nishimori_paper.artefacts._rows import trained_networks
 from nishimori_paper.artefacts._statements import (
     _bayes,
     _figures,
@@ -19,8 +21,6 @@ from nishimori_paper.artefacts._statements import (
     _validation,
 )
 from nishimori_paper.artefacts._statements._statement import Group
-from nishimori_paper.artefacts._figure_train_size import FigureTrainSize
-from nishimori_paper.artefacts._rows import trained_networks
 
 __all__ = ["GROUPS", "Statements"]
 
@@ -67,11 +67,19 @@ class Statements(Artefact):
             *("section", "name", "quotation", "criterion", "ours"),
             *("paper_data", "verdict", "condition", "chance", "judgement", "true_only_of"),
         )
-        return {"statements": [{name: getattr(statement, name) for name in columns} for statement in self.judged_statements(done)]}
+        return {
+            "statements": [{name: getattr(statement, name) for name in columns} for statement in self.judged_statements(done)]
+        }
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         return [
-            Finding(f"{statement.section}: {statement.name}", statement.ours, statement.quotation, statement.stands, statement=statement)
+            Finding(
+                f"{statement.section}: {statement.name}",
+                statement.ours,
+                statement.quotation,
+                statement.stands,
+                statement=statement,
+            )
             for statement in self.judged_statements(done)
         ]
 

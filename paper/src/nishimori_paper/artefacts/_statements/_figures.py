@@ -10,6 +10,7 @@ from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._measured import network, scores
 from nishimori_paper._names import resnet20_on
 from nishimori_paper._printed import printed
+from nishimori_paper.artefacts._figure_curves import FigureCurves
 from nishimori_paper.artefacts._statements._chance import (
     TWO_SIDED,
     any_beyond,
@@ -25,7 +26,6 @@ from nishimori_paper.artefacts._statements._networks import SIMILAR, allowed, di
 from nishimori_paper.artefacts._statements._precision import precision_pieces, precisions
 from nishimori_paper.artefacts._statements._resamples import column, farther_limit, pooled, resampled_differences
 from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
-from nishimori_paper.artefacts._figure_curves import FigureCurves
 
 # Further from the T of the least ECE is not close to it.
 _CLOSE = 0.1

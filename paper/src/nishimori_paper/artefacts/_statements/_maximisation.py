@@ -8,9 +8,9 @@ from typing import Any
 from scipy.optimize import brentq
 
 from nishimori_paper._artefact import Pieces, Scale
+from nishimori_paper.artefacts._expectation_maximisation import RIGHT, recovered
 from nishimori_paper.artefacts._statements._chance import any_beyond, in_words
 from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
-from nishimori_paper.artefacts._expectation_maximisation import RIGHT, recovered
 from nishimori_paper.theory import bayes_optimal
 
 _TEACHERS = ("logit", "probit", "affine")

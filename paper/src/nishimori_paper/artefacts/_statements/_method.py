@@ -17,10 +17,10 @@ from nishimori.errors import FewErrorsWarning, NoTemperatureError
 from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._measured import network
 from nishimori_paper._printed import printed
+from nishimori_paper.artefacts._rows import COLUMNS
 from nishimori_paper.artefacts._statements._chance import in_words
 from nishimori_paper.artefacts._statements._precision import precision_pieces, precisions
 from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
-from nishimori_paper.artefacts._rows import COLUMNS
 from nishimori_paper.methods import LiteralTopN
 
 _RESNET20 = "cifar10/resnet20-authors"

@@ -16,6 +16,7 @@ from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._measured import SANDWICH, Row, network, scores_by_kind, temperature_errors, validations
 from nishimori_paper._names import NetworkName
 from nishimori_paper._printed import printed
+from nishimori_paper.artefacts._rows import COLUMNS, networks_of_tables
 from nishimori_paper.artefacts._statements._chance import (
     ONE_SIDED,
     any_beyond,
@@ -37,7 +38,6 @@ from nishimori_paper.artefacts._statements._resamples import (
 )
 from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._statements._subsets import SIZES, excess, subset_pieces
-from nishimori_paper.artefacts._rows import COLUMNS, networks_of_tables
 
 _METHODS = ("ts", "ec")
 # Temperatures are similar if they differ by less than this share of T, and scores if by less than this share of what TS takes

@@ -10,12 +10,12 @@ import numpy as np
 from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._measured import Row
 from nishimori_paper._printed import printed
+from nishimori_paper.artefacts._rows import networks_of_tables, trained_networks
 from nishimori_paper.artefacts._statements._chance import TWO_SIDED, at_least, beyond, in_words
 from nishimori_paper.artefacts._statements._networks import difference, lead, printed_rows
 from nishimori_paper.artefacts._statements._precision import precision_pieces, precisions
 from nishimori_paper.artefacts._statements._resamples import error
 from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
-from nishimori_paper.artefacts._rows import networks_of_tables, trained_networks
 from nishimori_paper.artefacts._table_corrupted import noisy_scores
 
 # A lower ECE by this share counts as a significant margin.

@@ -10,10 +10,10 @@ from scipy.special import expit
 from nishimori._support.arrays import HostArray
 from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._printed import printed
-from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._figure_density import solution, solved
 from nishimori_paper.artefacts._figure_ece import PENALTIES, FigureEce
 from nishimori_paper.artefacts._figure_temperatures import TEACHERS
+from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
 from nishimori_paper.theory import optimal_penalty, state_evolution
 
 _MISSPECIFIED = ("affine", "constant")

@@ -11,9 +11,9 @@ from importlib.resources import files
 from typing import Any
 
 from nishimori_paper._artefact import Pieces, Scale
+from nishimori_paper.artefacts._rows import networks_of_tables
 from nishimori_paper.artefacts._statements._chance import any_wrong_sign, in_words
 from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
-from nishimori_paper.artefacts._rows import networks_of_tables
 from nishimori_paper.artefacts._table_baselines import baseline_scores, worse
 from nishimori_paper.theory import bayes_optimal, optimal_penalty, state_evolution
 

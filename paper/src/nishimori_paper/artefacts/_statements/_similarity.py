@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from nishimori_paper._artefact import Pieces, Scale
-from nishimori_paper.artefacts._statements._chance import in_words
-from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._figure_coincidence import gaps_of_network
 from nishimori_paper.artefacts._rows import networks_of_tables
+from nishimori_paper.artefacts._statements._chance import in_words
+from nishimori_paper.artefacts._statements._statement import Group, Numbers, Statement
 
 
 def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:

@@ -14,8 +14,8 @@ from nishimori._support.arrays import HostArray
 from nishimori.maps.temperature import Temperature
 from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._measured import network
-from nishimori_paper.artefacts._statements._resamples import error
 from nishimori_paper.artefacts._rows import networks_of_tables
+from nishimori_paper.artefacts._statements._resamples import error
 
 SIZES = (100, 1000)
 _PREFIX = "subsets "
