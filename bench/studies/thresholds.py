@@ -210,8 +210,8 @@ def main() -> None:
     sizes = [n for n in arguments.sizes if n >= SIZES[1]] or arguments.sizes
     parts = [
         "# Certified thresholds",
-        f"Coverage over that of the oracle, and refusals, in {arguments.draws} data sets per cell; the last column is how often "
-        "the risk of the population was exceeded, by the way that exceeds it most (5 % are promised).",
+        f"Coverage over that of the oracle, and refusals, in {arguments.draws} data sets per cell; the last column is how "
+        "often the risk of the population was exceeded, by the way that exceeds it most (5 % are promised).",
         "## The populations of the trial",
         table(tried, arguments.sizes, RISKS, arguments.draws).markdown(),
         "## Bundled networks",

@@ -23,7 +23,9 @@ def assert_calibrated(
     *,
     calibrator: Any = None,
     temperature: float | None = None,
-    bounds: Mapping[Any, float],
+    bounds: Mapping[Any, float] | None = None,
+    max_risk: float | None = None,
+    min_coverage: float | None = None,
     level: float = 0.95,
     allow_inconclusive: bool = False,
     min_samples: int = MIN_SAMPLES,
@@ -42,6 +44,8 @@ def assert_calibrated(
     bounds, level
         Bounds by metric, such as ``{"ece": 0.02}``, and the level of their limits. They and all others are as for
         `nishimori.gate`.
+    max_risk, min_coverage : float, optional
+        Raise unless a `threshold` is certified, as for `nishimori.gate`.
     allow_inconclusive : bool
         Whether to raise only if the data show that a bound is not kept, or if a check cannot be judged.
     min_samples : int
@@ -70,6 +74,8 @@ def assert_calibrated(
         logits,
         labels,
         bounds=bounds,
+        max_risk=max_risk,
+        min_coverage=min_coverage,
         level=level,
         allow_inconclusive=allow_inconclusive,
         min_samples=min_samples,

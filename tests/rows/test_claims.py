@@ -161,6 +161,16 @@ def test_candidates_with_a_temperature_are_refused():
         nishimori.temperatures(claims(*stated(300)))
 
 
+def test_what_needs_a_temperature_refuses_claims():
+    data = claims(*stated(300))
+    with pytest.raises(InputError, match="A Sketch is for temperatures, which claims have not"):
+        nishimori.Sketch().update(data)
+    with pytest.raises(InputError, match="`of` must be left out for claims"):
+        nishimori.metrics.decomposition(data, of="all")
+    with pytest.raises(InputError, match="`by` must be 'groups' for claims"):
+        nishimori.gate(data, bounds={"group_gap": 0.1})
+
+
 def test_functions_of_rows_take_claims():
     validation, test = claims(*stated(300)), claims(*stated(3000, seed=1), groups=np.arange(3000) % 3)
     compared = nishimori.compare(validation, test_logits=test)

@@ -102,9 +102,10 @@ def compare(
         from the first one. By default the methods that the report tries too: "adaptive", "none", "ts" and "ec"; "group" for
         predicted classes ("class temperatures") and, where groups are named, for these ("group temperatures"); "platt" and
         "beta" for two classes, "bias" for more; and "vector". For claims "none", "intercept", "platt", "beta", "isotonic" and
-        "histogram". Those that would take long, or that the data do not determine, are in `Comparison.left_out`. metrics :
-        sequence, optional What to measure besides: names such as "ks" or "top_n_accuracy(top_n=3)", functions of
-        `nishimori.metrics`, or a `Metric` of your own.
+        "histogram". Those that would take long, or that the data do not determine, are in `Comparison.left_out`.
+    metrics : sequence, optional
+        What to measure besides: names such as "ks" or "top_n_accuracy(top_n=3)", functions of `nishimori.metrics`, or a
+        `Metric` of your own.
     level : float
         The level of intervals; a test rejects if its p-value is below 1 - level.
     n_bins : int

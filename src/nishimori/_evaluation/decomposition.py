@@ -138,6 +138,8 @@ def decomposition(
         whole("cv", cv, 2)
         if of == "all":
             raise InputError("cv", "be left out where `of` is 'all': one temperature does not overfit")
+    if of == "all" and data.is_claims:
+        raise InputError("of", "be left out for claims, which have no temperature", got="'all'")
     if of == "all":
         return _of_all_classes(score, data, value)
     return _of_claims(score, data, of, 1 / value, cv)

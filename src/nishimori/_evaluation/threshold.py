@@ -204,7 +204,7 @@ def threshold(
     >>> calibrator = nishimori.ExpectationConsistency().fit(validation.logits, validation.labels)
     >>> found = nishimori.threshold(test.logits, test.labels, max_risk=0.05, calibrator=calibrator)
     >>> found.verdict
-    'Above 0.8329: 65 % answered, at most 5 % wrong (95 % confidence, for data like these).'
+    'Above 0.8494: 64 % answered, at most 5 % wrong (95 % confidence, for data like these).'
     """
     if not 0 < between("max_risk", max_risk, 0, 1) < 1:
         raise InputError("max_risk", "be a share between 0 and 1, such as 0.05", got=repr(max_risk))
@@ -297,9 +297,10 @@ def threshold_of(data: Rows, map_: Map, calibrator: Any, max_risk: float, level:
 def _why_not(answers: RankedAnswers, n: int, n_clusters: int | None, max_risk: float, delta: float) -> tuple[str, int | None]:
     """Why nothing is certified, and about how many samples would be enough."""
     least = least_answers(max_risk, delta if n_clusters is None else first_cluster_level(delta))
-    number, what = (n, "answers") if n_clusters is None else (n_clusters, "clusters")
+    number, what = (n, "answer") if n_clusters is None else (n_clusters, "cluster")
     if number < least:
-        why = f"there are only {number:,} {what}, and {least:,} are needed even if all are right."
+        there = "there is" if number == 1 else "there are"
+        why = f"{there} only {plural(number, what)}, and {least:,} are needed even if all are right."
         return why, least if n_clusters is None else None
     shares, rates = answers.answered / n, answers.wrong / answers.answered
     best = [needed_answers(share, rate, max_risk, delta) for share, rate in zip(shares.tolist(), rates.tolist(), strict=True)]

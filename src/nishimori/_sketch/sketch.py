@@ -212,6 +212,8 @@ class Sketch(Displayed, Rows):
         meaning: Any = {} if is_rows(logits) else {"input": own_input, "classes": self.classes, "floor": self.floor}
         try:
             data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, guard="defer", **meaning)
+            if data.is_claims:
+                raise InputError("A Sketch is for temperatures, which claims have not. Pass the claims themselves.")
             if self.n_samples and data.n_classes != self.n_classes:
                 raise InputError("logits", f"have {self.n_classes} classes, as all rows before", got=data.n_classes)
             if clusters is None and isinstance(data, ArrayRows) and data.clusters is not None:
