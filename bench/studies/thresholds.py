@@ -98,10 +98,14 @@ BOUNDARY: dict[str, Callable[[float], Population]] = {
 
 
 def draw(population: Population, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Confidences and errors of random samples."""
+    """Confidences and errors of random samples; between the points of a population without ties there are others."""
     confidence, rates = population
-    rows = rng.integers(len(rates), size=n)
-    return confidence[rows], rng.random(n) < rates[rows]
+    places = rng.random(n) * len(rates)
+    rows = places.astype(int)
+    drawn = confidence[rows]
+    if (np.diff(confidence) < 0).all():
+        drawn = drawn + (places - rows) * (np.append(confidence[1:], 2 * confidence[-1] - confidence[-2])[rows] - drawn)
+    return drawn, rng.random(n) < rates[rows]
 
 
 def single(p: np.ndarray) -> int:

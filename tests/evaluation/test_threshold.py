@@ -189,3 +189,24 @@ def test_wrong_words_in_the_shell(tmp_path, typed, code, message):
     ended = shell.nishimori(typed, place=tmp_path)
     assert ended.code == code
     assert message in " ".join(ended.err.split())
+
+
+def test_scores_of_a_judge_in_the_shell_and_the_code_of_a_report(tmp_path):
+    write(tmp_path / "val.csv", 300, 0)
+    write(tmp_path / "test.csv", 2000, 1)
+    for name in ("val", "test"):
+        lines = (tmp_path / f"{name}.csv").read_text().splitlines()[1:]
+        scored = "\n".join(f"{10 * float(line.split(',')[1]):.0f},{line.split(',')[2]}" for line in lines)
+        (tmp_path / f"judged_{name}.csv").write_text(f"score,right\n{scored}\n")
+    typed = "--confidence score --input scores"
+    assert shell.nishimori(f"fit judged_val.csv {typed} -o c.json", place=tmp_path).code == 0
+    found = json.loads(shell.nishimori(f"eval judged_test.csv {typed} --calibration c.json --json", place=tmp_path).out)
+    assert "before" not in found  # scores are no probabilities
+    assert abs(found["after"]["gap"]) < 0.05
+    compared = shell.nishimori(f"compare judged_val.csv judged_test.csv {typed} --json", place=tmp_path)
+    assert [row["method"] for row in json.loads(compared.out)["methods"]] == ["platt", "isotonic"]
+    report = shell.nishimori("report val.csv test.csv --confidence stated --right correct -o r.json", place=tmp_path)
+    assert report.code == 0, report.err
+    code = json.loads((tmp_path / "r.json").read_text())["code"]
+    assert "nishimori.claims('val.csv', 'correct', columns='stated')" in code
+    assert ".rows(" not in code

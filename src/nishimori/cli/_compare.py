@@ -44,7 +44,7 @@ def compare(
     Methods are fitted to validation data and measured on test data, or on the same data where there are no others.
     """
     form = form_of(json=as_json, markdown=markdown, latex=latex)
-    check_input(data.input, data.floor_to_fit, fits=True)
+    check_input(data.meaning, data.floor_to_fit, fits=True)
     with collect_warnings() as warned, show_progress(None):
         sets = [data_set(paths, data) for paths in data_sets(files)]
         comparison = nishimori.compare(

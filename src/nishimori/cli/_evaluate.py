@@ -125,10 +125,10 @@ def evaluate(
         typed: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "level": level, "by": shown_by, **paths}
         typed["prevalence"] = None if prevalence is None else as_python(calibrator.class_prior_)  # type: ignore[union-attr]
         typed["files"] = [str(path) for path in files]
-        about = {"n_samples": results.cards["before"].n_samples, **typed, **about, "warnings": warned}
+        about = {"n_samples": results.first.n_samples, **typed, **about, "warnings": warned}
         print_json(results.content(level) | about | {"library_version": nishimori.__version__})
     else:
-        _print(results, [estimate.metric for estimate in results.cards["before"].estimates.values()], level)
+        _print(results, [estimate.metric for estimate in results.first.estimates.values()], level)
     if plot is not None:
         note(f"Wrote {plot}")
 
@@ -153,6 +153,11 @@ class _Results:
     temperature_se: float | None = None
     by_group: Mapping[str, GroupGaps] = field(default_factory=dict)
 
+    @property
+    def first(self) -> Scorecard:
+        """The card before calibration, where there is one."""
+        return next(iter(self.cards.values()))
+
     def rows(self) -> dict[str, dict[str, float | None]]:
         """Rows of the table."""
         rows = {name: as_row(card) for name, card in self.cards.items()}
@@ -176,7 +181,7 @@ class _Results:
 
 def _print(results: _Results, metrics: Sequence[Metric], level: float) -> None:
     """Print the table for people, and what belongs to it."""
-    if caveat := results.cards["before"].caveat:
+    if caveat := results.first.caveat:
         print_text(caveat)
     print_table(results.rows(), metrics)
     print_text(_about_ece(results.cards, level))
@@ -194,6 +199,8 @@ def _measure(
     """All cards, and what the second differs from the first by, from the same readings; groups take others."""
     floor = getattr(calibrator, "floor_", None)
     maps = _maps(calibrator, floor)
+    if data.are_scores and calibrator is not None:
+        del maps["before"]  # scores are no probabilities before
     chosen = list(maps.values())
     refuse_scores(data, chosen)
     check_groups(data, chosen)

@@ -84,7 +84,7 @@ def report(
     It has a verdict in words, the temperatures, a slider over T, the classes that are off, and the errors.
     """
     form = form_of(json=as_json, markdown=markdown)
-    check_input(data.input, data.floor_to_fit, fits=True)
+    check_input(data.meaning, data.floor_to_fit, fits=True)
     target = Path("report.html") if output is None and form == "text" else output
     sets = data_sets(files)
     if target is not None:  # before the work is done
@@ -127,7 +127,8 @@ def _make_report(sets: Sequence[list[Path]], data: DataOptions, options: dict[st
     names = ("val", "test")[: len(sets)]
     opening = (f"{name} = {_opening_call(paths, rows, data)}" for name, paths, rows in zip(names, sets, opened, strict=False))
     floor = ", floor=None" if data.floor == "none" and data.input == "probabilities" else ""
-    code = code_of(about["recommended"], names[0], names[-1], *opening, options=floor)
+    of_claims = data.confidence is not None
+    code = code_of(about["recommended"], names[0], names[-1], *opening, options=floor, of_claims=of_claims)
     return nishimori.Report.from_dict(about | {"code": code, "warnings": warned})
 
 
@@ -144,6 +145,10 @@ def _hashes(sets: Sequence[Sequence[Path]]) -> list[dict[str, Any]]:
     return rows
 
 
+# Options that are passed in another way.
+_NOT_OPTIONS = ("labels", "ids", "confidence", "right")
+
+
 def _opening_call(files: Sequence[Path], rows: FileRows | Sketch, data: DataOptions) -> str:
     """The call that opens a data set, with what the options say about it."""
     if is_sketch_file(files[0]):
@@ -154,7 +159,10 @@ def _opening_call(files: Sequence[Path], rows: FileRows | Sketch, data: DataOpti
     columns = cast("FileRows", rows).contents.columns
     if data.ids is not None and columns is not None:  # or the names of samples would be scores
         typed["columns"] = list(columns)
-    options = {_IN_PYTHON.get(name, name): value for name, value in typed.items() if name not in ("labels", "ids")}
+    opens = "rows"
+    if data.confidence is not None:
+        opens, labels, typed["columns"] = "claims", data.right or "right", data.confidence
+    options = {_IN_PYTHON.get(name, name): value for name, value in typed.items() if name not in _NOT_OPTIONS}
     if isinstance(data.floor, str):  # which is a choice of the fit
         del options["floor"]
-    return f"nishimori.rows({', '.join([repr(str(files[0])), repr(labels), *(f'{k}={v!r}' for k, v in options.items())])})"
+    return f"nishimori.{opens}({', '.join([repr(str(files[0])), repr(labels), *(f'{k}={v!r}' for k, v in options.items())])})"

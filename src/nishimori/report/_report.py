@@ -11,6 +11,7 @@ import nishimori
 from nishimori._evaluation.compare import data_sets
 from nishimori._evaluation.compared_methods import CHANGING, ONE_TEMPERATURE, Methods
 from nishimori._fit.floors import MAY_BE_AUTO
+from nishimori._methods.table import OF_CLAIMS
 from nishimori._rows.options import DEFAULTS, RowOptions, takes_rows, with_options
 from nishimori._rows.rows import Rows
 from nishimori._support.disk import new_file
@@ -110,7 +111,7 @@ class Report:
                     "files": [],
                     "command": "",
                 },
-                "code": code_of(results["recommended"], *names),
+                "code": code_of(results["recommended"], *names, of_claims=validation.is_claims),
             }
         )
 
@@ -190,17 +191,20 @@ class Report:
         )
 
 
-def code_of(recommended: str | None, fitted: str, measured: str, *opening: str, options: str = "") -> str:
+def code_of(
+    recommended: str | None, fitted: str, measured: str, *opening: str, options: str = "", of_claims: bool = False
+) -> str:
     """Lines of Python that give the numbers of the method to use, or of adaptive if that needs more than its name.
 
     ``fitted`` and ``measured`` are what they call the data, which ``opening`` lines open. ``options`` are of the calibrator.
     """
-    method = recommended if recommended in (*ONE_TEMPERATURE, *CHANGING) else "adaptive"
+    named, usual = (OF_CLAIMS, "best") if of_claims else ((*ONE_TEMPERATURE, *CHANGING), "adaptive")
+    method = recommended if recommended in named else usual
     lines = (
         *("import nishimori", "", *opening),
         f"calibrator = nishimori.calibrator({method!r}{options}).fit({fitted})",
         f"card = nishimori.evaluate({measured}, calibrator=calibrator)",
-        "print(calibrator.temperature_, card.ece, card.nll)",
+        f"print({'' if of_claims else 'calibrator.temperature_, '}card.ece, card.nll)",
     )
     return "\n".join(lines)
 
@@ -211,6 +215,8 @@ Report.__doc__ = with_options(Report.__doc__ or "", DEFAULTS)
 def _arguments(data: Rows, prefix: str = "") -> str:
     """What the code of the page calls some data."""
     scores, labels = data.arguments
+    if data.is_claims:
+        return f"nishimori.claims({prefix}{scores}, {prefix}{labels})"
     if labels is None:
         return f"{prefix}{scores}, None" if prefix else scores
     return f"{prefix}{scores}, {prefix}{labels}"
