@@ -72,7 +72,7 @@ fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
 
 integrations: $(VENV)/installed  ## Run the pages about LightGBM, XGBoost and SHAP, and the tests of converters
 	$(BIN)/pip install -q -r requirements/integrations.txt
-	$(call PYTEST,$(BIN)) -n 0 tests/integrations tests/contract/test_documentation.py -k 'boosting or skl2onnx'
+	$(call PYTEST,$(BIN)) -n 0 tests/integrations tests/contract/test_documentation.py -k 'boosting or trust or skl2onnx'
 
 bench: $(VENV)/installed  ## Time fitting against SciPy and scikit-learn
 	$(BIN)/python bench/speed/fit.py
