@@ -44,7 +44,7 @@ def assert_alike(found, written):
         assert abs(float(one[0]) - float(other[0])) <= allowed, f"{one} where the page says {other}"
 
 
-def test_the_page_of_claims_is_the_output_of_the_artefact(folder):
+def test_the_page_of_statements_is_the_output_of_the_artefact(folder):
     statements = [finding.statement for finding in paper.check("statements", folder)]
     assert_alike(page(statements), (ROOT / "docs" / "statements.md").read_text(encoding="utf-8"))
 
@@ -105,7 +105,7 @@ def test_numbers_in_readme_and_docs_are_those_of_the_artefact(folder, file, modu
         assert shown in text_of(file), shown
 
 
-def test_no_page_counts_claims():
+def test_no_page_counts_statements():
     for file in ("README.md", "docs/paper.md", "docs/index.md", "docs/statements.md"):
         assert not re.search(r"\d+ (?:of \d+ )?(?:statements|statements)|Of \d+ statements", text_of(file)), file
 

@@ -142,6 +142,8 @@ def test_every_function_of_logits_and_labels_ends_with_the_same_keywords_and_exp
         "positive_gap",
         "positive_ece",
         "auc",
+        "augrc",
+        "aurc",
         "calibration_intercept",
         "calibration_slope",
     }  # which are for two classes, and read bins as `ece` does
