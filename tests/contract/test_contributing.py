@@ -66,7 +66,7 @@ def test_a_metric_is_one_file(copy):
     shown = "import nishimori; print(nishimori.evaluate([[2., 0.], [0., 1.], [3., 1.]], [0, 0, 0], metrics=['rank_aurc']).rank_aurc)"
     assert float(run(copy, "-c", shown)) == pytest.approx(1 / 3 * (0 + 0 + 1 / 3))
     np.savez(copy / "test.npz", logits=[[2.0, 0.0], [0.0, 1.0], [3.0, 1.0]], labels=[0, 0, 0])
-    assert "rank AURC" in run(copy, "-m", "nishimori", "eval", "test.npz", "--metrics", "rank_aurc")
+    assert "rankAURC" in run(copy, "-m", "nishimori", "eval", "test.npz", "--metrics", "rank_aurc")
 
 
 def test_a_calibrator_is_one_file_and_a_line(copy):
