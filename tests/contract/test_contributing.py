@@ -63,7 +63,8 @@ def test_a_metric_is_one_file(copy):
     follow(copy, files)
     told = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(name for name in files))
     assert re.search(r"\b[2-9] passed", told), told
-    shown = "import nishimori; print(nishimori.evaluate([[2., 0.], [0., 1.], [3., 1.]], [0, 0, 0], metrics=['rank_aurc']).rank_aurc)"
+    shown = "import nishimori; "
+    shown += "print(nishimori.evaluate([[2., 0.], [0., 1.], [3., 1.]], [0, 0, 0], metrics=['rank_aurc']).rank_aurc)"
     assert float(run(copy, "-c", shown)) == pytest.approx(1 / 3 * (0 + 0 + 1 / 3))
     np.savez(copy / "test.npz", logits=[[2.0, 0.0], [0.0, 1.0], [3.0, 1.0]], labels=[0, 0, 0])
     assert "rankAURC" in run(copy, "-m", "nishimori", "eval", "test.npz", "--metrics", "rank_aurc")

@@ -306,7 +306,7 @@ def test_no_batch_is_kept_while_the_loader_is_read_again():
     def forward(model, batch):
         return {"logits": model(batch[0]), "labels": batch[1], "clusters": np.arange(60)}
 
-    calibrate(nn.Identity(), loader, forward=forward, method="ts", keep_up_to=0, reread=True)
+    calibrate(nn.Identity(), loader, forward=forward, method="ts", keep_up_to=0, reread=True, keep_probe=False)
     assert set(loader.before) == {0}
 
 

@@ -38,6 +38,7 @@ def calibrate(
     class_axis: int = -1,
     keep_up_to: float = KEEP_UP_TO,
     reread: bool = False,
+    keep_probe: bool = True,
     device: torch.device | str | None = None,
     progress: bool | None = None,
     across_ranks: "bool | dist.ProcessGroup" = False,
@@ -64,6 +65,9 @@ def calibrate(
     reread : bool
         Whether the network runs on all batches again for each pass, and once more if there are groups or clusters, instead
         of using a sketch. All passes must give the same data: a loader that augments, or dropout, is an error.
+    keep_probe : bool
+        Whether to keep up to four samples of the first batch, of at most 16 MB, on the CPU: `fold` and `save_pretrained` check
+        with them that the network then gives the calibrated logits. They are in no file, pickle or state dict.
     across_ranks : bool or torch.distributed.ProcessGroup
         True: use the samples of all ranks of a distributed job, each with its own copy of the network and its own loader, and
         return the same T on all of them. All ranks must call this function. A process group: only its ranks.
@@ -95,8 +99,12 @@ def calibrate(
         needs_groups = getattr(fitted, "by", None) == "groups"
         return chosen, Rule(labels, forward, needs_groups, clusters, labelling, axis)
 
+    opened: list[LoaderRows] = []
+
     def read(guard: Guard) -> FitData:
-        data = LoaderRows(network, loader, rule, device, guard=guard, progress=progress, warns_of_dropout=True)
+        options: dict[str, Any] = {"guard": guard, "progress": progress, "warns_of_dropout": True, "keeps_probe": keep_probe}
+        data = LoaderRows(network, loader, rule, device, **options)
+        opened.append(data)
         return read_to_fit(data, chosen, keep_up_to, reread=reread, progress=progress)
 
     ranks = None if across_ranks is False else Exchange(None if across_ranks is True else across_ranks)
@@ -114,6 +122,7 @@ def calibrate(
     calibrated = Calibrated(network, fitted, class_axis=rule.class_axis)
     calibrated.temperatures = temperatures
     calibrated.sketch = data.sketch
+    calibrated._probe = opened[0].probe if opened else None
     return calibrated
 
 

@@ -20,7 +20,9 @@ from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._fold import Change, check_alone, check_calibrated_once, fold_into, folded_copy, living, lock, mark_folded
 from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, module_for, module_like
+from nishimori.torch._probe import KeptProbe
 from nishimori.torch._run import (
+    answer,
     check_classes,
     check_module,
     classes_back,
@@ -28,6 +30,7 @@ from nishimori.torch._run import (
     device_of,
     evaluating,
     logits_of,
+    move_to_device,
     number,
     probabilities,
     refuse_number,
@@ -173,6 +176,7 @@ class Calibrated(ExactBuffers):
         self.method: str = "fixed" if self.calibrator is None else self.calibrator.method_name
         self.temperatures: Temperatures | None = None
         self.sketch: Sketch | None = None
+        self._probe: KeptProbe | None = None
         self.training: bool = model.training
         with lock:
             living.add(self)
@@ -239,11 +243,13 @@ class Calibrated(ExactBuffers):
         folded. The last layer is found as by `fold_temperature`, which also describes ``probe``; or pass the ``layer``, or its
         name such as "backbone.top". A layer without a bias gets one if the map needs it, with an `InputWarning`.
 
-        Pass a ``probe`` where you can: without one it is not checked that the layer computes the logits, nor that nothing
-        nonlinear (a tanh, a soft cap) follows it in ``forward``. A layer that you name and that would not be found by itself
-        then gives an `InputWarning`.
+        What `calibrate` returns has kept a few inputs, on which the folded logits are compared with the calibrated ones;
+        otherwise pass a ``probe`` where you can, or False for no check. Without one it is not checked that the layer computes
+        the logits, nor that nothing nonlinear (a tanh, a soft cap) follows it in ``forward``. A layer that you name and that
+        would not be found by itself then gives an `InputWarning`.
         """
         check_calibrated_once(self)
+        probe = self._probe_for(probe)
         map_ = self.map
         change, head = Change.from_map(map_), final_layer(self.model, layer)
         check_alone(self.model, map_)
@@ -272,7 +278,8 @@ class Calibrated(ExactBuffers):
         """Write a copy of the network with the map folded into its last layer, by its own ``save_pretrained``.
 
         The arguments are those of the network's method, such as that of Hugging Face's models. If the map cannot be folded,
-        nothing is written, and an error says what to do. The copy needs as much memory as the network.
+        nothing is written, and an error says what to do; nor if the copy does not give the calibrated logits for the inputs
+        that `calibrate` kept. The copy needs as much memory as the network.
         """
         check_calibrated_once(self)
         map_, model = self.map, self.model
@@ -284,8 +291,24 @@ class Calibrated(ExactBuffers):
                     got=f"one: its weights do not contain {map_.in_words}",
                     remedy="Call `calibrated.fold()` first, and pass the state dict of the folded network.",
                 )
-            model = folded_copy(model, map_)
+            model = folded_copy(model, map_, self._probe_for(None), self.class_axis)
         return model.save_pretrained(folder, *args, **kwargs)  # type: ignore[operator]
+
+    def _probe_for(self, probe: Any) -> Any:
+        """The user's probe; else what was kept of the calibration, where the network still takes it; None for no check."""
+        if probe is not None:
+            return None if probe is False else probe
+        if self._probe is None:
+            return None
+        try:
+            with evaluating(self.model):
+                answer(self.model, move_to_device(self._probe, device_of(self.model)))
+        except Exception:  # some networks take whole batches only
+            return None
+        return self._probe
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_probe": None}  # a file must not hold what the network was calibrated with
 
     def extra_repr(self) -> str:
         """T, if there is one, the method, and where the classes are if that is not the last dimension, for ``print``."""

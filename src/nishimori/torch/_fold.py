@@ -237,7 +237,7 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, c
         layer.folded_map = Affine.kind
 
 
-def folded_copy(model: nn.Module, map_: Map) -> nn.Module:
+def folded_copy(model: nn.Module, map_: Map, probe: Any = None, class_axis: int = -1) -> nn.Module:
     """A copy of ``model`` with ``map_`` folded into its last layer, to be written to a file."""
     change = Change.from_map(map_)
     copied = copy.deepcopy(model)
@@ -250,7 +250,7 @@ def folded_copy(model: nn.Module, map_: Map) -> nn.Module:
             got=f"{head} without one",
             remedy="Call `calibrated.fold(probe=x)` first, which adds one; or save `calibrated.state_dict()`.",
         )
-    fold_into(copied, head, change)
+    fold_into(copied, head, change, probe, class_axis)
     return copied
 
 

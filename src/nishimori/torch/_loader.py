@@ -35,7 +35,19 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, show_progress
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NoRowsError
-from nishimori.torch._batches import IGNORED, LABELS, BatchRows, Forward, Rule, batch_rows, batches, join_names, naming_batch
+from nishimori.torch._batches import (
+    IGNORED,
+    LABELS,
+    BatchRows,
+    Forward,
+    Returned,
+    Rule,
+    batch_rows,
+    batches,
+    join_names,
+    naming_batch,
+)
+from nishimori.torch._probe import KeptProbe, keeping_first_call
 from nishimori.torch._run import check_module, device_of, evaluating, switch_to_eval
 
 if TYPE_CHECKING:
@@ -97,6 +109,7 @@ class LoaderRows(StreamRows):
         guard: Guard = None,
         progress: bool | None = None,
         warns_of_dropout: bool = False,
+        keeps_probe: bool = False,
     ) -> None:
         check_module(model)
         rule.check()
@@ -109,6 +122,8 @@ class LoaderRows(StreamRows):
             model.to(device)
         self._device = device_of(model) if device is None else torch.device(device)
         self._warns_of_dropout = warns_of_dropout
+        self._keeps_probe = keeps_probe
+        self.probe: KeptProbe | None = None
 
     def read(self) -> Generator[tuple[int, BatchRows], None, None]:
         """The rows of each batch, on the device of the network. Close it, to restore the modes of the network."""
@@ -118,7 +133,7 @@ class LoaderRows(StreamRows):
             for number, batch in numbered:
                 is_first = self._named is None
                 states = _random_states(self._device) if is_first else []
-                returned = self._rule.apply(self._model, batch, number, self._device)
+                returned = self._returned(batch, number, is_first=is_first)
                 rows = batch_rows(returned, number, shape, self._rule.labelling)
                 shape = shape or tuple(returned.logits.shape)
                 if rows is None:
@@ -144,6 +159,15 @@ class LoaderRows(StreamRows):
             )
         if not n_counted:
             self._rule.labelling.refuse_no_rows(np.zeros(1), "labels")
+
+    def _returned(self, batch: Any, number: int, *, is_first: bool) -> Returned:
+        """What the network returns for a batch; of the first one a few inputs are kept, if they are wanted."""
+        if not (is_first and self._keeps_probe and self.probe is None):
+            return self._rule.apply(self._model, batch, number, self._device)
+        with keeping_first_call(self._model) as call:
+            returned = self._rule.apply(self._model, batch, number, self._device)
+        self.probe = call.probe
+        return returned
 
     def named_rows(self, piece: tuple[int, BatchRows]) -> tuple[ArrayRows, dict[str, HostArray]]:
         """The rows of a batch, on the device of the network, and what it names of each of them."""

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from nishimori._support.numbers import between, is_whole, temperature
 from nishimori.errors import InputError, NishimoriError
+from nishimori.torch._probe import KeptProbe
 
 # Messages show the structure of ordinary batches in full, and only the start of very large ones.
 _MOST_ENTRIES = 8
@@ -55,6 +56,8 @@ def device_of(model: nn.Module) -> torch.device | None:
 def answer(model: nn.Module, inputs: Any) -> Any:
     """The output of ``model`` for a mapping of keyword arguments, a tuple or list of positional arguments, or one input."""
     with torch.inference_mode():
+        if isinstance(inputs, KeptProbe):
+            return model(*inputs.args, **inputs.kwargs)
         if isinstance(inputs, Mapping):
             return model(**inputs)
         return model(*inputs) if isinstance(inputs, tuple | list) else model(inputs)
@@ -64,6 +67,8 @@ def move_to_device(value: Any, device: torch.device | None) -> Any:
     """A value with every tensor inside it on ``device``; None moves nothing."""
     if device is None:
         return value
+    if isinstance(value, KeptProbe):
+        return KeptProbe(move_to_device(value.args, device), move_to_device(value.kwargs, device))
     if hasattr(value, "to"):  # tensors, encodings, packed sequences, graphs
         return value.to(device)
     if isinstance(value, Mapping):
