@@ -130,9 +130,25 @@ class Rule(NamedTuple):
         )
         return InputError("model", "accept the batches of `loader`", got=got, remedy=remedy)
 
-    def warn_if_unshifted(self, batch: Any, labels: Any) -> None:
-        """Warn if the labels of tokens are the tokens themselves, as for causal language models, and are not shifted."""
-        if self.labelling.shift_labels or not isinstance(labels, Tensor) or labels.ndim < 2:
+    def refuse_padding(self, batch: Any, labels: Any, number: int) -> None:
+        """Refuse labels that count at positions which the attention mask of the batch leaves out."""
+        mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
+        if not isinstance(mask, Tensor) or not isinstance(labels, Tensor) or labels.ndim < 2 or mask.shape != labels.shape:
+            return
+        ignored, values = self.labelling.ignore_index, labels.detach().to(mask.device)
+        padded = (mask == 0) if ignored is None else (mask == 0) & (values != ignored)
+        if padded.any():
+            example = -100 if ignored is None else ignored
+            raise InputError(
+                "labels",
+                "not count where `attention_mask` is 0",
+                got=f"{int(padded.sum()):,} positions of padding with labels in batch {number}",
+                remedy=f"Set them to {example} first: `labels[attention_mask == 0] = {example}`.",
+            )
+
+    def check_shift(self, batch: Any, labels: Any) -> None:
+        """Refuse labels of tokens that are shifted twice, and warn of those that are the tokens themselves and not shifted."""
+        if not isinstance(labels, Tensor) or labels.ndim < 2:
             return
         own = self.forward is not None  # which may take any other entry for the labels
         if isinstance(batch, Mapping):
@@ -140,7 +156,24 @@ class Rule(NamedTuple):
             inputs = {name: batch[name] for name in batch if name in names}
         else:
             inputs = {} if own else {f"batch[{i}]": field for i, field in enumerate(batch[:-1])}
-        copied = [name for name, tokens in inputs.items() if _are_tokens(labels, tokens, self.labelling.ignore_index)]
+        ignored = self.labelling.ignore_index
+        if self.labelling.shift_labels:
+            shifted = [
+                name
+                for name, tokens in inputs.items()
+                if isinstance(tokens, Tensor)
+                and tokens.shape == labels.shape
+                and _are_tokens(labels[:, :-1], tokens[:, 1:], ignored)
+            ]
+            if shifted:
+                raise InputError(
+                    "labels",
+                    "be those of each position itself where `shift_labels=True`",
+                    got=f"the tokens of {shifted[0]} one position on: they are shifted already",
+                    remedy="Leave `shift_labels` out.",
+                )
+            return
+        copied = [name for name, tokens in inputs.items() if _are_tokens(labels, tokens, ignored)]
         if copied:
             notice(
                 f"The labels of each token are equal to the inputs, {copied[0]}: at each position, the token itself. A causal "

@@ -31,6 +31,7 @@ from nishimori._rows.stream_rows import StreamRows
 from nishimori._sketch.sketch import Sketch
 from nishimori._sketch.stream import Stream
 from nishimori._sums.observables import BUILT_IN, Observable
+from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, show_progress
 from nishimori._support.warnings import notice
@@ -67,6 +68,9 @@ INSTEAD = (
 )
 """What the user can do where sums are not enough."""
 
+
+# Of fewer tokens all may be predicted right by chance.
+_TOKENS = 100
 
 READING = "Reading batches"
 """What is being done, for progress."""
@@ -134,6 +138,7 @@ class LoaderRows(StreamRows):
                 is_first = self._named is None
                 states = _random_states(self._device) if is_first else []
                 returned = self._returned(batch, number, is_first=is_first)
+                self._rule.refuse_padding(batch, returned.labels, number)
                 rows = batch_rows(returned, number, shape, self._rule.labelling)
                 shape = shape or tuple(returned.logits.shape)
                 if rows is None:
@@ -175,7 +180,8 @@ class LoaderRows(StreamRows):
 
     def _check_first(self, batch: Any, number: int, labels: Any, rows: BatchRows, *, has_drawn: bool) -> None:
         """Warn if the first batch does not look as it should; ``has_drawn`` if random numbers were drawn for it."""
-        self._rule.warn_if_unshifted(batch, labels)
+        self._rule.check_shift(batch, labels)
+        _warn_of_own_predictions(rows, labels)
         if not self._warns_of_dropout:
             return
         if self._rule.forward is not None:
@@ -187,6 +193,20 @@ class LoaderRows(StreamRows):
             second = batch_rows(returned, number, None, self._rule.labelling)
             if second is not None:
                 _warn_of_random_logits(switched, number, rows.rows, second.rows)
+
+
+def _warn_of_own_predictions(batch: BatchRows, labels: Any) -> None:
+    """Warn if all labels of tokens are the most probable ones: those that the model itself has generated."""
+    rows, counted = batch.rows, batch.counted
+    if not isinstance(labels, Tensor) or labels.ndim < 2 or len(counted) < _TOKENS or rows.scores.is_binary_score:
+        return
+    top = arrays.on_host(rows.scores.array.argmax(-1))  # of NumPy, or of PyTorch on a device
+    if (top[counted] == rows.labels[counted]).all():
+        notice(
+            f"The label of each of the first {len(counted):,} tokens is the one that the model finds most probable. If these "
+            "are the model's own predictions, they say nothing about its calibration: pass what was written by others.",
+            InputWarning,
+        )
 
 
 def _length(loader: Any) -> int | None:
