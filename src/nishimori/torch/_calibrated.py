@@ -48,6 +48,12 @@ _NO_LOGITS = (
 )
 
 
+_GENERATE = (
+    " To sample from calibrated probabilities, call `calibrated.model.generate(..., do_sample=True, top_k=0, "
+    "logits_processor=[calibrated.logits_processor()])`."
+)
+
+
 class _Bound(partial[Any]):
     """A bound method of a wrapper, with the signature of the wrapped network, which is read only on request."""
 
@@ -274,6 +280,16 @@ class Calibrated(ExactBuffers):
             )
         return self.model
 
+    def logits_processor(self) -> Any:
+        """What makes ``generate`` of Hugging Face's models sample from calibrated probabilities.
+
+        Call ``calibrated.model.generate(..., do_sample=True, top_k=0, logits_processor=[calibrated.logits_processor()])``: see
+        `nishimori.torch.logits_processor`, which makes one from a saved calibration alone.
+        """
+        from nishimori.torch._generate import logits_processor  # noqa: PLC0415 - which imports this module
+
+        return logits_processor(self)
+
     def save_pretrained(self, folder: Any, *args: Any, **kwargs: Any) -> Any:
         """Write a copy of the network with the map folded into its last layer, by its own ``save_pretrained``.
 
@@ -398,7 +414,7 @@ class Calibrated(ExactBuffers):
                 raise AttributeError(
                     f"`{name}` is a method of the wrapped network, which does not use the map of its Calibrated. Call "
                     f"`calibrated.model.{name}(...)` to use the network without calibration, or `calibrated.fold()` first, "
-                    "which moves the calibration into the weights where that is possible."
+                    f"which moves the calibration into the weights where that is possible.{_GENERATE * (name == 'generate')}"
                 ) from None
             return value
 
