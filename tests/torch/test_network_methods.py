@@ -144,11 +144,13 @@ def test_a_method_of_the_network_is_not_one_of_its_wrapper(name, T):
     assert not hasattr(calibrated, name)
     with pytest.raises(AttributeError) as error:
         getattr(calibrated, name)
+    sampling = " To sample from calibrated probabilities, call `calibrated.model.generate(..., do_sample=True, top_k=0, "
+    sampling += "logits_processor=[calibrated.logits_processor()])`."
     assert str(error.value) == (
         f"`{name}` is a method of the wrapped network, which does not use the map of its Calibrated. Call "
         f"`calibrated.model.{name}(...)` to use the network without calibration, or `calibrated.fold()` first, which moves the "
         "calibration into the weights where that is possible."
-    )
+    ) + sampling * (name == "generate")
 
 
 def test_after_folding_the_methods_of_the_network_are_calibrated():

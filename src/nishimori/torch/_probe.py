@@ -47,7 +47,7 @@ class FirstCall:
             tensors = [value for value in _entries((args, kwargs)) if isinstance(value, Tensor) and value.ndim]
             if not tensors:
                 return
-            n_rows, part = len(tensors[0]), _Part(len(tensors[0]))
+            n_rows, part = len(tensors[0]), _FirstSamples(len(tensors[0]))
             if n_rows:
                 with torch.inference_mode(mode=False), torch.no_grad():
                     self.probe = KeptProbe(part.of(args), part.of(kwargs))
@@ -67,7 +67,7 @@ def _entries(value: Any) -> Iterator[Any]:
 
 
 @dataclass
-class _Part:
+class _FirstSamples:
     """The first samples of a call with this many, as long as they take few bytes."""
 
     n_rows: int
