@@ -19,6 +19,7 @@ from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._fold import Change, check_alone, check_calibrated_once, fold_into, folded_copy, living, lock, mark_folded
 from nishimori.torch._head import final_layer, is_found
+from nishimori.torch._loss import calibrated_loss, has_loss
 from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, module_for, module_like
 from nishimori.torch._probe import KeptProbe
 from nishimori.torch._run import (
@@ -136,8 +137,8 @@ class Calibrated(ExactBuffers):
 
     Notes
     -----
-    What the network itself computes from its logits does not use the map, such as a ``loss`` in the same output. Fold the map
-    into the weights if it should be used there.
+    A ``loss`` in the same output is that of the calibrated logits, by the network's own ``loss_function``, or None where it has
+    none. What else the network computes from its logits does not use the map: fold the map into the weights if it should.
 
     With one temperature per group, pass the groups by name after the arguments of the network: ``calibrated(x, groups=groups)``
     and ``calibrated.predict_proba(x, groups=groups)``: one per sample or sequence, or one per token.
@@ -204,7 +205,10 @@ class Calibrated(ExactBuffers):
         groups = self._groups_in(kwargs)
         output = self.model(*args, **kwargs)
         logits = logits_of(output, _NO_LOGITS)
-        return with_logits(output, self.mapped(logits, groups).to(logits.dtype))
+        mapped = self.mapped(logits, groups).to(logits.dtype)
+        if not torch.compiler.is_compiling() and has_loss(output):
+            return with_logits(output, mapped, calibrated_loss(self.model, output, logits, mapped, kwargs))
+        return with_logits(output, mapped)
 
     def mapped(self, logits: Tensor, groups: Any = None) -> Tensor:
         """The calibrated logits of what the network has returned, in float32 at least: for networks that return tuples."""

@@ -189,21 +189,23 @@ def is_unit(logits: Tensor) -> bool:
     return logits.ndim > 1 and logits.shape[-1] == 1
 
 
-def with_logits(output: Any, logits: Tensor) -> Any:
-    """A copy of the output of a network, of the same type, with other logits."""
+def with_logits(output: Any, logits: Tensor, *loss: Any) -> Any:
+    """A copy of the output of a network, of the same type, with other logits, and with another loss if it is passed."""
     if isinstance(output, Tensor):
         return logits
+    others = {"logits": logits} | ({"loss": loss[0]} if loss else {})
     if type(output) is dict:
-        return {**output, "logits": logits}
+        return output | others
     if isinstance(output, tuple) and hasattr(output, "_replace"):
-        return output._replace(logits=logits)
+        return output._replace(**others)
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
-        return dataclasses.replace(output, logits=logits)
+        return dataclasses.replace(output, **others)
     changed = copy.copy(output)
-    if isinstance(output, Mapping):
-        changed["logits"] = logits
-    else:
-        changed.logits = logits
+    for name, value in others.items():
+        if isinstance(output, Mapping):
+            changed[name] = value
+        else:
+            setattr(changed, name, value)
     return changed
 
 
