@@ -175,6 +175,8 @@ def table(cells: dict[str, list[Population]], sizes: Sequence[int], risks: Seque
     rows = []
     for name, populations in cells.items():
         for risk in risks:
+            if not any(oracle(population, risk) for population in populations):  # nothing can be answered at this risk
+                continue
             for n in sizes:
                 found = trial(populations, n, risk, n_draws, seed=n)
                 shown = (f"{coverage:.2f}, {100 * refused:.0f} %" for coverage, refused, _ in found.values())
